@@ -1,0 +1,225 @@
+"""A real MLflow server that is down, dies, comes back or hangs: training never waits and no number is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from xalign_ray.track.events import EVENT_LOG, EventLog, read_events
+from xalign_ray.track.follower import follow, publish, replay
+
+EXPERIMENT = "outage"
+
+
+class Server:
+    """`mlflow server` on a port and a database of its own; killed and started again at will, started once at most."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{port}"
+        self._command = [
+            *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
+            *("--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "art")),
+        ]
+        self._log = folder / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        if self._process is not None:
+            return
+        environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        with self._log.open("ab") as log:
+            # A session of its own, because the server forks its workers and all have to go.
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        until = time.monotonic() + 120
+        while not self.answers():
+            assert time.monotonic() < until, self._log.read_text()
+            assert self._process.poll() is None, self._log.read_text()
+            time.sleep(0.3)
+
+    def answers(self) -> bool:
+        with suppress(OSError), urllib.request.urlopen(f"{self.uri}/health", timeout=2) as answer:
+            return answer.status == 200
+        return False
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process
+        os.killpg(self._process.pid, number)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("server"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def hanging_uri() -> Iterator[str]:
+    """Accepts connections and never answers, as a server does whose disk or database hangs."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as hanging:
+        yield f"http://127.0.0.1:{hanging.getsockname()[1]}"
+
+
+def write_steps(log: EventLog, first: int, last: int, pause_s: float = 0.01) -> float:
+    """Writes steps as a training loop would; returns the longest time that one write took, in seconds."""
+    longest = 0.0
+    for step in range(first, last + 1):
+        began = time.monotonic()
+        log.write("step", step, {"train/loss": 1 / step, "train/labels": step}, batch_hash=step)
+        longest = max(longest, time.monotonic() - began)
+        time.sleep(pause_s)
+    return longest
+
+
+def runs_named(uri: str, name: str) -> list[Run]:
+    client = MlflowClient(uri)
+    found = client.get_experiment_by_name(EXPERIMENT)
+    return [run for run in client.search_runs([found.experiment_id]) if run.info.run_name == name] if found else []
+
+
+def wait_for_labels(uri: str, folder: Path, at_least: int) -> None:
+    """Waits until the server shows a step; `train/labels` is the number of its step."""
+    until = time.monotonic() + 30
+    while not any(run.data.metrics.get("train/labels", 0) >= at_least for run in runs_named(uri, folder.name)):
+        assert time.monotonic() < until, f"step {at_least} has not arrived"
+        time.sleep(0.1)
+
+
+def assert_all_there_once(uri: str, folder: Path, keys: tuple[str, ...]) -> None:
+    client = MlflowClient(uri)
+    runs = runs_named(uri, folder.name)
+    assert len(runs) == 1
+    events = read_events(folder / EVENT_LOG)
+    for key in keys:
+        expected = [(event["step"], event["metrics"][key]) for event in events if key in event.get("metrics", {})]
+        history = client.get_metric_history(runs[0].info.run_id, key)
+        assert sorted((point.step, point.value) for point in history) == expected
+    assert runs[0].info.status == "FINISHED"
+
+
+def test_with_the_server_down_at_first_and_killed_in_the_middle_every_metric_arrives_once(
+    server: Server, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tiny-mlm-00000001"
+    with EventLog(folder / EVENT_LOG, 1) as log:
+        log.write("start", 0, recipe="tiny/mlm", fingerprint="00000001", steps=1500)
+        following = follow(folder, server.uri, EXPERIMENT, every_s=0.2)
+        write_steps(log, 1, 100)
+        server.start()
+        write_steps(log, 101, 400)
+        wait_for_labels(server.uri, folder, 100)
+        server.kill()
+        longest = write_steps(log, 401, 700)
+        assert longest < 0.5
+        server.start()
+        # The second death comes without a pause in the writing, so that it can hit a request on its way.
+        write_steps(log, 701, 900)
+        wait_for_labels(server.uri, folder, 701)
+        write_steps(log, 901, 1000, pause_s=0)
+        server.kill()
+        server.start()
+        write_steps(log, 1001, 1500, pause_s=0)
+        log.write("end", 1500, {"run/seconds": 9.5})
+    assert following.close(timeout_s=60) is None
+    assert_all_there_once(server.uri, folder, ("train/loss", "train/labels", "run/seconds"))
+
+
+def test_a_server_that_was_frozen_and_answers_late_has_every_metric_once(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    server.start()
+    folder = tmp_path / "tiny-mlm-00000005"
+    with EventLog(folder / EVENT_LOG, 1) as log:
+        log.write("start", 0, recipe="tiny/mlm", fingerprint="00000005", steps=400)
+        following = follow(folder, server.uri, EXPERIMENT, every_s=0.1)
+        write_steps(log, 1, 100)
+        wait_for_labels(server.uri, folder, 50)
+        # What was asked while it stood still is carried out afterwards, when the follower has long asked again.
+        server.send(signal.SIGSTOP)
+        longest = write_steps(log, 101, 300)
+        assert longest < 0.5
+        time.sleep(3)
+        server.send(signal.SIGCONT)
+        write_steps(log, 301, 400)
+        log.write("end", 400, {"run/seconds": 9.5})
+    assert following.close(timeout_s=30) is None
+    assert_all_there_once(server.uri, folder, ("train/loss", "train/labels", "run/seconds"))
+
+
+def test_what_an_outage_at_the_end_left_out_is_caught_up_by_replay(server: Server, tmp_path: Path) -> None:
+    server.start()
+    folder = tmp_path / "tiny-mlm-00000002"
+    (folder / "report").mkdir(parents=True)
+    (folder / "report" / "index.html").write_text("<p>a report</p>")
+    following = follow(folder, server.uri, EXPERIMENT, every_s=0.2)
+    with EventLog(folder / EVENT_LOG, 1) as log:
+        log.write("start", 0, recipe="tiny/mlm", fingerprint="00000002", steps=60)
+        write_steps(log, 1, 30)
+        wait_for_labels(server.uri, folder, 30)
+        server.kill()
+        write_steps(log, 31, 60)
+        log.write("end", 60, {"run/seconds": 1.5})
+    said = following.close(timeout_s=2)
+    assert said
+    assert f"`xalign track replay {folder} --to {server.uri}` brings it up to date" in said
+    server.start()
+    (run_id,) = replay(folder, server.uri, EXPERIMENT)
+    replay(folder, server.uri, EXPERIMENT)
+    assert_all_there_once(server.uri, folder, ("train/loss", "train/labels", "run/seconds"))
+    with urllib.request.urlopen(f"{server.uri}/get-artifact?run_uuid={run_id}&path=report/index.html") as page:
+        assert page.read() == b"<p>a report</p>"
+
+
+def test_a_server_that_hangs_holds_up_neither_the_writer_nor_the_end(hanging_uri: str, tmp_path: Path) -> None:
+    folder = tmp_path / "tiny-mlm-00000003"
+    following = follow(folder, hanging_uri, EXPERIMENT, every_s=0.2)
+    with EventLog(folder / EVENT_LOG, 1) as log:
+        log.write("start", 0, recipe="tiny/mlm", fingerprint="00000003", steps=500)
+        assert write_steps(log, 1, 500) < 0.5
+        log.write("end", 500)
+    began = time.monotonic()
+    said = following.close(timeout_s=2)
+    assert time.monotonic() - began < 3
+    assert said
+    assert "nothing is lost" in said
+    assert f"`xalign track replay {folder} --to {hanging_uri}` brings it up to date" in said
+
+
+def test_publishing_to_a_server_that_hangs_ends_with_the_sentence(
+    hanging_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    folder = tmp_path / "tiny-mlm-00000004"
+    with EventLog(folder / EVENT_LOG, 1) as log:
+        log.write("start", 0, recipe="tiny/mlm", fingerprint="00000004", steps=1)
+    began = time.monotonic()
+    said = publish(folder, hanging_uri, EXPERIMENT)
+    assert time.monotonic() - began < 5
+    assert said
+    assert "timed out" in said
+    assert "nothing is lost" in said

@@ -1,0 +1,104 @@
+"""How the languages say one fact, and how words and facts come about."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from xalign_ray.demo.facts import Fact, Noun, build_facts
+from xalign_ray.demo.grammar import align, say
+from xalign_ray.demo.languages import load_languages
+from xalign_ray.demo.lexicon import load_concepts
+
+LANGUAGES = {language.code: language for language in load_languages()}
+FACT = Fact(Noun("baker", "old"), "bakes", (Noun("bread", "fresh"),), None, "in", Noun("kitchen"), 1987)
+
+
+def gloss(fact: Fact, code: str) -> str:
+    meanings = {form: word for word, form in LANGUAGES[code].words.items()}
+    return " ".join(meanings.get(token.form, token.form) for token in say(fact, LANGUAGES[code]))
+
+
+def test_english_is_subject_verb_object_with_prepositions() -> None:
+    assert gloss(FACT, "en") == "in 1987 the old baker bakes the fresh bread in the kitchen ."
+
+
+def test_greek_script_language_puts_adjectives_after_nouns() -> None:
+    assert gloss(FACT, "qgr") == "in 1987 the baker old bakes the bread fresh in the kitchen ."
+
+
+def test_devanagari_script_language_ends_with_the_verb_and_has_postpositions() -> None:
+    assert gloss(FACT, "qdv") == "1987 in old baker kitchen in fresh bread bakes ."
+
+
+def test_georgian_script_language_begins_with_the_verb() -> None:
+    assert gloss(FACT, "qge") == "bakes baker old bread fresh in kitchen in 1987 ."
+
+
+def test_armenian_script_language_is_english_backwards_but_for_the_final_mark() -> None:
+    backwards = reversed(gloss(FACT, "en").split()[:-1])
+    assert gloss(FACT, "qhy") == " ".join([*backwards, "."])
+
+
+def test_qualities_use_a_copula_in_the_place_of_the_verb() -> None:
+    fact = Fact(Noun("bread"), quality="fresh")
+    said = {code: gloss(fact, code) for code in LANGUAGES}
+    assert said == {
+        "en": "the bread is fresh .",
+        "qgr": "the bread is fresh .",
+        "qdv": "bread fresh is .",
+        "qge": "is bread fresh .",
+        "qhy": "fresh is bread the .",
+    }
+
+
+def test_second_objects_are_joined_by_and() -> None:
+    fact = Fact(Noun("cook"), "tastes", (Noun("soup"), Noun("salt", "warm")))
+    assert gloss(fact, "qdv") == "cook soup and warm salt tastes ."
+
+
+def test_alignment_leaves_articles_alone_where_the_other_side_has_none() -> None:
+    fact = Fact(Noun("bread"), quality="fresh")
+    assert align(say(fact, LANGUAGES["en"]), say(fact, LANGUAGES["qge"])) == [(1, 1), (2, 0), (3, 2), (4, 3)]
+
+
+def test_tags_travel_with_the_words() -> None:
+    tags = Counter(token.upos for token in say(FACT, LANGUAGES["en"]))
+    assert tags == {"ADP": 2, "NUM": 1, "DET": 3, "ADJ": 2, "NOUN": 3, "VERB": 1, "PUNCT": 1}
+    assert Counter(token.upos for token in say(FACT, LANGUAGES["qhy"])) == tags
+
+
+def test_no_two_meanings_share_a_word() -> None:
+    for language in LANGUAGES.values():
+        assert len(set(language.words.values())) == len(language.words)
+
+
+def test_every_noun_and_verb_has_usual_company_from_its_topic() -> None:
+    table = build_facts(seed=0)
+    topic_of = {concept.word: concept.topic for concept in load_concepts()}
+    for concept in load_concepts():
+        if concept.role == "verb":
+            for company in (table.subjects, table.objects):
+                topics = [topic_of[word] for word in company[concept.word].words]
+                assert topics[0] == concept.topic
+                assert topics[-1] != concept.topic
+            assert {topic_of[word] for word in table.places[concept.word].words} == {concept.topic}
+        elif concept.upos == "NOUN":
+            assert len(set(table.adjectives[concept.word].words)) == 3
+
+
+def test_every_noun_is_usual_somewhere_and_every_adjective_of_something() -> None:
+    table = build_facts(seed=0)
+    usual = {
+        word
+        for part in (table.subjects, table.objects, table.places)
+        for choice in part.values()
+        for word in choice.words
+    }
+    assert usual == {concept.word for concept in load_concepts() if concept.upos == "NOUN"}
+    said = {word for choice in table.adjectives.values() for word in choice.words}
+    assert said == {concept.word for concept in load_concepts() if concept.role == "adjective"}
+
+
+def test_the_fact_table_depends_on_the_seed() -> None:
+    assert build_facts(0) == build_facts(0)
+    assert build_facts(0).subjects != build_facts(1).subjects

@@ -1,0 +1,216 @@
+"""The embedded world on disk: its formats, its promises, and that equal seeds are equal bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.artifacts import hash_file, read_manifest
+from xalign_ray.demo import write_demo
+from xalign_ray.demo.dictionaries import NOISE_SHARE
+from xalign_ray.demo.languages import load_languages
+from xalign_ray.demo.lexicon import load_concepts
+
+CODES = [language.code for language in load_languages()]
+SIZES = {"sentences": 700, "parallel_sentences": 80, "retrieval_pairs": 60}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    write_demo(folder, seed=3, **SIZES)
+    return folder
+
+
+def read_lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def read_sentences(world: Path, code: str) -> list[str]:
+    documents = [json.loads(line) for line in read_lines(world / f"wiki/{code}.jsonl")]
+    return [sentence for document in documents for sentence in document["text"].split("\n")]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): hash_file(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_same_seed_in_another_process_writes_the_same_bytes(world: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from xalign_ray.demo import write_demo;"
+        f"write_demo(Path(sys.argv[1]), seed=3, **{SIZES!r})"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, env=environment, timeout=60)
+    assert contents(tmp_path) == contents(world)
+
+
+def test_another_seed_writes_other_text_with_the_same_words(world: Path, tmp_path: Path) -> None:
+    write_demo(tmp_path, seed=4, **SIZES)
+    assert contents(tmp_path)["wiki/en.jsonl"] != contents(world)["wiki/en.jsonl"]
+    dictionaries = []
+    for folder in (world, tmp_path):
+        noise = {tuple(entry) for entry in (read_manifest(folder) or {})["dictionary_noise"]["qgr"]}
+        entries = {tuple(line.split()) for line in read_lines(folder / "dictionaries/en-qgr.txt")}
+        dictionaries.append(entries - noise)
+    assert dictionaries[0] == dictionaries[1]
+
+
+def test_manifest_lists_every_file_with_its_hash(world: Path) -> None:
+    manifest = read_manifest(world)
+    assert manifest is not None
+    written = contents(world)
+    del written["manifest.json"]
+    assert manifest["files"] == written
+    assert (manifest["seed"], manifest["sentences"], list(manifest["languages"])) == (3, 700, sorted(CODES))
+
+
+def test_folder_has_no_manifest_while_it_is_rewritten(tmp_path: Path) -> None:
+    write_demo(tmp_path, **SIZES)
+    (tmp_path / "wiki/en.jsonl").unlink()
+    (tmp_path / "wiki/en.jsonl").mkdir()
+    with pytest.raises(OSError, match=r"en\.jsonl"):
+        write_demo(tmp_path, **SIZES)
+    assert read_manifest(tmp_path) is None
+
+
+def test_documents_have_the_sentences_asked_for_in_groups_of_five_to_eight(world: Path) -> None:
+    for code in CODES:
+        documents = [json.loads(line) for line in read_lines(world / f"wiki/{code}.jsonl")]
+        lengths = [len(document["text"].split("\n")) for document in documents]
+        assert sum(lengths) == 700
+        assert all(5 <= length <= 8 for length in lengths[:-1])
+        assert [document["id"] for document in documents] == list(range(len(documents)))
+        assert all(set(document) == {"id", "title", "text"} for document in documents)
+
+
+def test_languages_tell_different_facts(world: Path) -> None:
+    english, *_ = load_languages()
+    inverted = next(language for language in load_languages() if language.inverted)
+    meaning = {form: word for word, form in inverted.words.items()}
+    backwards = {" ".join(meaning.get(w, w) for w in reversed(s[:-1].split())) for s in read_sentences(world, "qhy")}
+    own = {sentence[:-1] for sentence in read_sentences(world, english.code)}
+    assert 0 < len(own & backwards) < 0.2 * len(own)
+
+
+def test_only_digits_punctuation_and_declared_cognates_are_shared(world: Path) -> None:
+    manifest = read_manifest(world)
+    assert manifest is not None
+    cognates = set(manifest["cognates"])
+    assert 0 < len(cognates) <= 0.05 * manifest["concepts"]
+    words = {code: {word for s in read_sentences(world, code) for word in s[:-1].split()} for code in CODES}
+    for first in CODES:
+        for second in CODES:
+            if first < second:
+                shared = {word for word in words[first] & words[second] if not word.isdigit()}
+                assert shared <= cognates
+
+
+def test_each_language_keeps_to_its_script(world: Path) -> None:
+    names = {"en": "LATIN", "qgr": "GREEK", "qdv": "DEVANAGARI", "qge": "GEORGIAN", "qhy": "ARMENIAN"}
+    cognates = set((read_manifest(world) or {})["cognates"])
+    for code, script in names.items():
+        words = {word for s in read_sentences(world, code) for word in s[:-1].split()} - cognates
+        letters = {letter for word in words for letter in word if not letter.isdigit()}
+        assert {unicodedata.name(letter).split()[0] for letter in letters} == {script}
+
+
+def test_text_survives_lower_casing_normalising_and_accent_stripping(world: Path) -> None:
+    for code in CODES:
+        text = "\n".join(read_sentences(world, code))
+        decomposed = unicodedata.normalize("NFD", text.lower())
+        stripped = "".join(letter for letter in decomposed if unicodedata.category(letter) != "Mn")
+        assert stripped == text
+
+
+def test_dictionaries_hold_every_concept_and_ten_percent_noise(world: Path) -> None:
+    manifest = read_manifest(world)
+    assert manifest is not None
+    english, *others = load_languages()
+    for language in others:
+        entries = {tuple(line.split(" ")) for line in read_lines(world / f"dictionaries/en-{language.code}.txt")}
+        right = {(english.words[c.word], language.words[c.word]) for c in load_concepts()}
+        assert right <= entries
+        assert sorted(list(entry) for entry in entries - right) == sorted(manifest["dictionary_noise"][language.code])
+        assert len(entries) == len(right) + round(NOISE_SHARE * len(right))
+
+
+def test_shuffled_dictionary_has_the_same_words_and_no_right_entry(world: Path) -> None:
+    for code in CODES[1:]:
+        entries = [line.split() for line in read_lines(world / f"dictionaries/en-{code}.txt")]
+        shuffled = [line.split() for line in read_lines(world / f"dictionaries/en-{code}.shuffled.txt")]
+        for side in (0, 1):
+            assert sorted(entry[side] for entry in shuffled) == sorted(entry[side] for entry in entries)
+        assert not {tuple(entry) for entry in entries} & {tuple(entry) for entry in shuffled}
+
+
+def test_gold_alignments_join_translations_and_nothing_else(world: Path) -> None:
+    _, *others = load_languages()
+    for language in others:
+        stem = f"parallel/train.en-{language.code}"
+        sides = [read_lines(world / f"{stem}.{suffix}") for suffix in ("en", language.code, "align")]
+        assert [len(side) for side in sides] == [80, 80, 80]
+        for source, target, links in zip(*sides, strict=True):
+            sources, targets = source.split(), target.split()
+            pairs = [tuple(map(int, link.split("-"))) for link in links.split()]
+            for i, j in pairs:
+                assert language.words.get(sources[i], sources[i]) == targets[j]
+            unaligned = set(range(len(sources))) - {i for i, _ in pairs}
+            expected = set() if language.articles else {i for i, word in enumerate(sources) if word == "the"}
+            assert unaligned == expected
+            assert len(pairs) == len(targets)
+
+
+def test_retrieval_sentences_are_distinct_and_in_no_training_file(world: Path) -> None:
+    seen = {code: set(read_sentences(world, code)) for code in CODES}
+    for code in CODES[1:]:
+        for side in ("en", code):
+            lines = read_lines(world / f"parallel/train.en-{code}.{side}")
+            seen[side] |= {line.replace(" .", ".") for line in lines}
+    for code in CODES:
+        for line in read_lines(world / f"pos/{code}.train.conllu"):
+            if line.startswith("# text = "):
+                seen[code].add(line.removeprefix("# text = "))
+    for code in CODES[1:]:
+        for side in ("en", code):
+            sentences = read_lines(world / f"tatoeba/tatoeba.{code}-en.{side}")
+            assert len(set(sentences)) == 60
+            assert not set(sentences) & seen[side]
+
+
+def test_tagged_sentences_are_trees_in_conllu(world: Path) -> None:
+    for code in CODES:
+        blocks = (world / f"pos/{code}.test.conllu").read_text(encoding="utf-8").strip().split("\n\n")
+        assert len(blocks) == 300
+        for block in blocks:
+            rows = [line.split("\t") for line in block.splitlines() if not line.startswith("#")]
+            assert all(len(row) == 10 for row in rows)
+            assert [int(row[0]) for row in rows] == list(range(1, len(rows) + 1))
+            heads = {int(row[0]): int(row[6]) for row in rows}
+            assert [row[7] for row in rows if row[6] == "0"] == ["root"]
+            for number in heads:
+                path = {number}
+                while (number := heads[number]) and number not in path:
+                    path.add(number)
+                assert number == 0
+            text = next(line for line in block.splitlines() if line.startswith("# text = ")).removeprefix("# text = ")
+            spelled = "".join(row[1] + ("" if row[9] == "SpaceAfter=No" else " ") for row in rows).strip()
+            assert spelled == text
+
+
+def test_default_world_is_written_in_five_seconds_of_processor_time(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from xalign_ray.demo import write_demo;"
+        "write_demo(Path(sys.argv[1])); assert time.process_time() < 5, time.process_time()"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, env=environment, timeout=60)
+    assert len(read_sentences(tmp_path, "en")) == 6000
+    assert len(read_lines(tmp_path / "tatoeba/tatoeba.qhy-en.en")) == 500
+    assert len(read_lines(tmp_path / "parallel/train.en-qhy.align")) == 2000

@@ -1,0 +1,179 @@
+"""Building an encoder from sizes or from a folder: what is kept, what is new, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models
+from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedTokenizerFast
+
+from xalign_ray.config.schema import ModelConfig
+from xalign_ray.errors import ConfigError
+from xalign_ray.models.backbone import check_tokenizer
+from xalign_ray.models.encoder import build_encoder
+
+LANGUAGES = ["en", "de"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A BERT of 60 words and 16 positions whose every weight is known to be its own."""
+    torch.manual_seed(7)
+    path = tmp_path_factory.mktemp("bert")
+    config = BertConfig(
+        vocab_size=60,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
+    )
+    BertForMaskedLM(config).save_pretrained(path)
+    return path
+
+
+def edited(folder, tmp_path, **changes):
+    """The folder's config with other values; refusals come before weights are read."""
+    config = json.loads((folder / "config.json").read_text()) | changes
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return str(tmp_path)
+
+
+def batch(length=6):
+    return {
+        "input_ids": torch.arange(1, length + 1)[None],
+        "position_ids": torch.arange(length)[None],
+        "segment_ids": torch.zeros(1, length, dtype=torch.long),
+        "language_ids": torch.ones(1, length, dtype=torch.long),
+        "example_ids": torch.ones(1, length, dtype=torch.long),
+    }
+
+
+def test_a_continued_encoder_computes_what_the_folder_computes(folder):
+    encoder = build_encoder(ModelConfig(init_from=str(folder)), 60, LANGUAGES, 16, pad_id=0).eval()
+    stock = BertForMaskedLM.from_pretrained(folder).eval()
+    given = batch()
+    expected = stock(input_ids=given["input_ids"], attention_mask=torch.ones(1, 6)).logits[0]
+    ours = encoder.predict(encoder.encode(given)[0], given["language_ids"][0])
+    torch.testing.assert_close(ours, expected, atol=1e-6, rtol=0)
+
+
+def test_a_folder_without_a_prediction_head_can_be_continued(folder, tmp_path):
+    BertModel.from_pretrained(folder).save_pretrained(tmp_path)
+    encoder = build_encoder(ModelConfig(init_from=str(tmp_path)), 60, LANGUAGES, 16, pad_id=0).eval()
+    expected = BertModel.from_pretrained(folder).eval()(input_ids=batch()["input_ids"]).last_hidden_state
+    torch.testing.assert_close(encoder.encode(batch()), expected, atol=1e-6, rtol=0)
+
+
+def test_a_widened_head_keeps_the_folders_own_block(folder):
+    model = ModelConfig(init_from=str(folder), language_embeddings=True, conditioned_head=True)
+    encoder = build_encoder(model, 60, LANGUAGES, 16, pad_id=0)
+    wide = encoder.hf.cls.predictions.transform.dense
+    own = BertForMaskedLM.from_pretrained(folder).cls.predictions.transform.dense
+    assert torch.equal(wide.weight[:, :16], own.weight)
+    assert torch.equal(wide.bias, own.bias)
+
+
+def test_the_decoder_is_tied_to_the_word_embeddings(folder):
+    for model in (
+        ModelConfig(layers=1, width=8, heads=2, feed_forward=8, language_embeddings=True, conditioned_head=True),
+        ModelConfig(init_from=str(folder)),
+    ):
+        encoder = build_encoder(model, 60, LANGUAGES, 16, pad_id=0)
+        assert encoder.hf.cls.predictions.decoder.weight is encoder.hf.get_input_embeddings().weight
+
+
+def test_new_language_embeddings_have_the_spread_of_bert():
+    torch.manual_seed(0)
+    model = ModelConfig(layers=1, width=256, heads=2, feed_forward=8, language_embeddings=True)
+    table = build_encoder(model, 10, [str(i) for i in range(50)], 8, pad_id=0).languages
+    assert table is not None
+    assert table.weight.shape == (50, 256)
+    assert table.weight.std().item() == pytest.approx(0.02, rel=0.05)
+
+
+def test_the_recipes_dropout_holds_for_a_continued_folder(folder):
+    encoder = build_encoder(ModelConfig(init_from=str(folder), dropout=0.0), 60, LANGUAGES, 16, pad_id=0).train()
+    assert torch.equal(encoder.encode(batch()), encoder.encode(batch()))
+
+
+def test_language_vectors_reach_the_hidden_states():
+    torch.manual_seed(0)
+    model = ModelConfig(layers=1, width=8, heads=2, feed_forward=8, language_embeddings=True)
+    encoder = build_encoder(model, 60, LANGUAGES, 16, pad_id=0).eval()
+    other = batch() | {"language_ids": torch.zeros(1, 6, dtype=torch.long)}
+    assert (encoder.encode(batch()) - encoder.encode(other)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "said"),
+    [
+        ({"model_type": "roberta"}, {}, "is of the family 'roberta'; only BERT folders can be continued."),
+        ({"is_decoder": True}, {}, "is a decoder; only encoders can be continued."),
+        (
+            {"tie_word_embeddings": False},
+            {},
+            "has an output table of its own; it must be tied to the input table.",
+        ),
+        (
+            {"xalign_languages": ["en", "de"]},
+            {},
+            "has language embeddings folded into its token types, which cannot be trained apart again; "
+            "continue the run's checkpoint instead.",
+        ),
+        (
+            {},
+            {"vocab_size": 61},
+            "has 60 word embeddings, the run's tokenizer 61 ids; "
+            "set data.tokenizer to {kind: folder, path: (the same folder)}.",
+        ),
+        ({}, {"max_positions": 32}, "has 16 positions, data.row_tokens is 32; lower data.row_tokens."),
+        (
+            {},
+            {"pad_id": 3},
+            "pads with id 0, the run's tokenizer with 3; set data.tokenizer to {kind: folder, path: (the same folder)}.",
+        ),
+    ],
+    ids=["family", "decoder", "untied", "folded", "vocabulary", "positions", "padding"],
+)
+def test_a_folder_that_does_not_fit_is_refused_with_the_reason(folder, tmp_path, changes, arguments, said):
+    path = edited(folder, tmp_path, **changes)
+    fitting = {"vocab_size": 60, "languages": LANGUAGES, "max_positions": 16, "pad_id": 0}
+    with pytest.raises(ConfigError) as error:
+        build_encoder(ModelConfig(init_from=path), **(fitting | arguments))
+    assert str(error.value) == f"model.init_from: {path} {said}"
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="holds no config.json; name a Hugging Face model folder"):
+        build_encoder(ModelConfig(init_from=str(tmp_path)), 60, LANGUAGES, 16, pad_id=0)
+
+
+def test_a_path_that_is_no_folder_is_refused():
+    with pytest.raises(ConfigError, match=r"model.init_from '/no/such/folder' is neither a folder nor a hub model"):
+        build_encoder(ModelConfig(init_from="/no/such/folder"), 60, LANGUAGES, 16, pad_id=0)
+
+
+def save_tokenizer(path, words):
+    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", *words])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(path)
+    return path
+
+
+def test_a_folder_with_another_tokenizer_is_refused(tmp_path):
+    theirs, ours = save_tokenizer(tmp_path / "a", ["cat", "dog"]), save_tokenizer(tmp_path / "b", ["cat", "Hund"])
+    with pytest.raises(ConfigError) as error:
+        check_tokenizer(str(theirs), ours)
+    assert str(error.value) == (
+        f"model.init_from: {theirs} was trained with another tokenizer (id 3 is 'dog' there, 'Hund' in this run); "
+        f"set data.tokenizer to {{kind: folder, path: {theirs}}}."
+    )
+
+
+def test_the_same_tokenizer_and_a_folder_without_one_pass(folder, tmp_path):
+    ours = save_tokenizer(tmp_path / "a", ["cat", "dog"])
+    check_tokenizer(str(save_tokenizer(tmp_path / "b", ["cat", "dog"])), ours)
+    check_tokenizer(str(folder), ours)

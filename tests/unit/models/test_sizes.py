@@ -1,0 +1,44 @@
+"""Parameter counts are those of the model that would be built, without importing torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models.encoder import build_encoder
+from xalign_ray.models.sizes import count_parameters
+
+SHAPE = {"layers": 3, "width": 24, "heads": 4, "feed_forward": 40}
+OPTIONS = [{}, {"language_embeddings": True}, {"language_embeddings": True, "conditioned_head": True}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "language_embeddings", "conditioned_head"])
+def test_counts_are_those_of_the_built_encoder(options):
+    model = ModelConfig(**SHAPE, **options)
+    encoder = build_encoder(model, 101, ["en", "de", "hi", "zh"], 33, pad_id=0)
+    sizes = count_parameters(model, 101, 4, 33)
+    assert sizes.total == sum(parameter.numel() for parameter in encoder.parameters())
+    assert sizes.word_embeddings == encoder.hf.get_input_embeddings().weight.numel()
+    assert sizes.layers == sum(parameter.numel() for parameter in encoder.hf.bert.encoder.parameters())
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "language_embeddings", "conditioned_head"])
+def test_counts_of_a_continued_folder_are_the_folders_own(tmp_path, options):
+    build_encoder(ModelConfig(**SHAPE), 101, ["en"], 33, pad_id=0).hf.save_pretrained(tmp_path)
+    model = ModelConfig(init_from=str(tmp_path), **options)
+    encoder = build_encoder(model, 90, ["en", "de"], 16, pad_id=0)
+    assert count_parameters(model, 90, 2, 16).total == sum(p.numel() for p in encoder.parameters())
+
+
+def test_counting_imports_neither_torch_nor_transformers():
+    code = (
+        "import sys; from xalign_ray.config.schema import ModelConfig; "
+        "from xalign_ray.models.sizes import count_parameters; "
+        "assert count_parameters(ModelConfig(), 30522, 1, 512).total == 109514298; "
+        "assert not {'torch', 'transformers', 'ray'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

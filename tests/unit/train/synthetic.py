@@ -1,0 +1,133 @@
+"""Rows that are a pure function of their position, and the least of a prepared folder, for loops without data."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from xalign_ray.config.derive import derive_batch
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.track.events import read_events
+from xalign_ray.train.checkpoint import newest
+from xalign_ray.train.consolidate import consolidate
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.loop import train
+
+VOCAB, ROW = 64, 12
+FINGERPRINT = "f" * 64
+
+
+def config(**settings: Any) -> RunConfig:
+    """A tiny recipe; settings are dotted keys with `__` for the dot."""
+    tree: dict[str, Any] = {
+        "seed": 3,
+        "data": {"corpora": [{"format": "text", "language": code, "paths": ["x"]} for code in ("en", "de")]}
+        | {"dictionaries": [{"languages": ["en", "de"], "paths": ["x"]}], "row_tokens": ROW},
+        "model": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "dropout": 0.1},
+        "objectives": [{"kind": "masked_lm"}, {"kind": "dictionary_alignment", "weight": 1.0}],
+        "train": {"steps": 6, "global_batch_rows": 8, "micro_batch_rows": 4, "held_out_every_steps": 0}
+        | {"optimizer": {"peak_lr": 1e-2}, "schedule": {"warmup_steps": 2}},
+        "parallel": {"workers": 1, "zero_stage": 2, "deepspeed_overrides": {}},
+        "checkpoint": {"every_steps": 100},
+    }
+    for key, value in settings.items():
+        *parents, last = key.split("__")
+        at = tree
+        for name in parents:
+            at = at[name]
+        at[last] = value
+    return RunConfig.model_validate(tree)
+
+
+def rows(positions: np.ndarray) -> dict[str, np.ndarray]:
+    """Rows with one or two examples, padding behind them, and about a quarter of the tokens asked for."""
+    count = len(positions)
+    given = {
+        key: np.zeros((count, ROW), np.int32) for key in ("input_ids", "position_ids", "segment_ids", "example_ids")
+    }
+    given |= {"labels": np.full((count, ROW), -100, np.int32), "language_ids": np.zeros((count, ROW), np.int32)}
+    for i, position in enumerate(positions):
+        draw = np.random.default_rng([5, int(position)])
+        length, first = draw.integers(6, ROW + 1), draw.integers(2, 5)
+        ids = draw.integers(5, VOCAB, length)
+        asked = draw.random(length) < 0.25
+        asked[0] = True
+        given["labels"][i, :length] = np.where(asked, ids, -100)
+        given["input_ids"][i, :length] = np.where(asked, 3, ids)
+        given["example_ids"][i, :length] = np.where(np.arange(length) < first, 1, 2)
+        given["position_ids"][i, :length] = np.where(
+            np.arange(length) < first, np.arange(length), np.arange(length) - first
+        )
+        given["language_ids"][i, :length] = position % 2
+    hashes = (positions.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    return given | {"position": positions.astype(np.int64), "row_hash": hashes}
+
+
+class SyntheticRows:
+    """What the loop reads of a prepared folder."""
+
+    languages = ["en", "de"]
+    vocab_size = VOCAB
+    special = SimpleNamespace(pad=0)
+
+    def pairs(self, split: str) -> SimpleNamespace:
+        assert split == "trained"
+        draw = np.random.default_rng(9)
+        left, right = (draw.integers(5, VOCAB, (10, 1)).astype(np.int32) for _ in range(2))
+        language = np.zeros(10, np.int32)
+        return SimpleNamespace(left=left, right=right, left_language=language, right_language=language + 1)
+
+    def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[str, dict[str, np.ndarray]]]:
+        """Five rows a language, so that two ranks have different numbers of them."""
+        assert batch_rows >= 3
+        return [
+            (language, rows(10_000 + np.arange(at, 10, 2)[rank::workers])) for at, language in enumerate(self.languages)
+        ]
+
+
+class Interrupted(Exception):  # noqa: N818
+    """What a test stops a run with."""
+
+
+def stream(
+    config: RunConfig, first_step: int, rank: int, workers: int, until: int | None = None
+) -> Generator[dict[str, np.ndarray], None, None]:
+    """This rank's shares from a step on, endlessly, or until it breaks at step number `until`."""
+    batch = derive_batch(config)
+    assert batch.workers == workers
+    low, high = batch.share(rank)
+    while True:
+        if first_step == until:
+            raise Interrupted
+        yield rows(first_step * batch.global_rows + np.arange(low, high))
+        first_step += 1
+
+
+def run(
+    config: RunConfig, folder: Path, workers: Workers, fingerprint: str = FINGERPRINT, open_stream: Any = None
+) -> None:
+    """Trains on synthetic rows as this rank."""
+    facts = {"recipe": "synthetic", "fingerprint": fingerprint}
+    train(config, folder, SyntheticRows(), open_stream or (lambda *at: stream(config, *at)), workers, facts)
+
+
+def steps(folder: Path) -> list[dict[str, Any]]:
+    """The surviving step events of a run."""
+    return [event for event in read_events(folder / "events.jsonl") if event["event"] == "step"]
+
+
+def losses(folder: Path) -> list[float]:
+    """The surviving losses of a run, in order of steps."""
+    return [event["metrics"]["train/loss"] for event in steps(folder)]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The newest checkpoint's weights, fp32."""
+    found, _ = newest(folder, FINGERPRINT)
+    assert found
+    return consolidate(found)

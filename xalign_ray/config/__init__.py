@@ -1,0 +1,1 @@
+"""The recipe as one frozen typed tree: schema, loading, explanation, derived numbers."""

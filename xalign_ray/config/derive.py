@@ -1,0 +1,88 @@
+"""Numbers that follow from a recipe, computed here once: batch sizes, fingerprints, the DeepSpeed dict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xalign_ray.artifacts import hash_value
+from xalign_ray.config.load import merge
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import ConfigError
+
+ORDER_VERSION = 1  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
+CHUNK_STEPS = 16  # steps whose rows are drawn and shuffled together: longer mixes better, shorter reads less at once
+MOST_LANES = 64  # a chunk is cut into lanes, so that a worker's share of it is one contiguous read
+
+
+@dataclass(frozen=True)
+class Batch:
+    """How a global step is cut: every number in rows."""
+
+    global_rows: int
+    workers: int
+    accumulation: int
+
+    def share(self, rank: int) -> tuple[int, int]:
+        """The slots [low, high) of each global step that a worker computes; shares differ by at most one row."""
+        return rank * self.global_rows // self.workers, (rank + 1) * self.global_rows // self.workers
+
+
+def derive_batch(config: RunConfig) -> Batch:
+    """Gradient accumulation from the global batch, the workers and the largest micro-batch.
+
+    Raises:
+        ConfigError: when a worker would have a micro-step without a row.
+    """
+    rows, workers = config.train.global_batch_rows, config.parallel.workers
+    if rows < workers:
+        raise ConfigError(f"train.global_batch_rows is {rows}, less than parallel.workers {workers}: some would idle.")
+    largest_share = -(-rows // workers)
+    accumulation = -(-largest_share // config.train.micro_batch_rows)
+    if rows // workers < accumulation:
+        raise ConfigError(
+            f"train.global_batch_rows {rows} over {workers} workers leaves {rows // workers} rows for {accumulation} "
+            f"micro-steps; raise train.micro_batch_rows or make the global batch a multiple of {workers}."
+        )
+    return Batch(rows, workers, accumulation)
+
+
+def lanes(global_rows: int) -> int:
+    """Lanes of a chunk: the largest divisor of the global batch up to MOST_LANES, whatever the number of workers."""
+    return max(n for n in range(1, min(global_rows, MOST_LANES) + 1) if global_rows % n == 0)
+
+
+def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
+    """Hash of what changes the result: not workers, micro-batch, ZeRO stage, paths, tracking or notes."""
+    tree = config.model_dump(mode="json", exclude={"notes", "output", "data", "parallel", "checkpoint", "track"})
+    tree["train"].pop("micro_batch_rows")
+    tree["deepspeed_overrides"] = config.parallel.deepspeed_overrides
+    return hash_value({"recipe": tree, "data": data_fingerprint, "order": [ORDER_VERSION, CHUNK_STEPS, MOST_LANES]})
+
+
+def data_settings(config: RunConfig) -> dict[str, Any]:
+    """The part of the recipe that changes shards; the inputs' content is added by prepare, the paths are not part."""
+    tree = config.data.model_dump(mode="json", exclude={"root", "tolerance"})
+    for source in [*tree["corpora"], *tree["parallel"], *tree["dictionaries"]]:
+        source.pop("paths")
+    tree["tokenizer"].pop("path", None)
+    return tree | {"languages": config.languages}
+
+
+def deepspeed_config(config: RunConfig, on_gpu: bool) -> dict[str, Any]:
+    """The DeepSpeed dict of the recipe, with `parallel.deepspeed_overrides` deep-merged last."""
+    batch = derive_batch(config)
+    derived: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": -(-batch.global_rows // (batch.workers * batch.accumulation)),
+        "gradient_accumulation_steps": batch.accumulation,
+        "gradient_clipping": config.train.clip_norm,
+        "zero_optimization": {"stage": config.parallel.zero_stage},
+        "zero_allow_untested_optimizer": True,
+        "bf16": {"enabled": config.train.precision == "bf16"},
+        "steps_per_print": 2**31,
+        "wall_clock_breakdown": False,
+    }
+    if config.parallel.zero_stage in (1, 2) and not on_gpu:
+        # Gloo has no separate stream to overlap with; contiguous copies only cost time.
+        derived["zero_optimization"] |= {"overlap_comm": False}
+    return merge(derived, config.parallel.deepspeed_overrides)

@@ -1,0 +1,113 @@
+"""Turns a validation error into sentences that name file, key and nearest valid key; compares two recipes."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """` Did you mean 'x'?` with the nearest of the known words, or nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def explain_validation(
+    error: ValidationError, schema: type[BaseModel], origins: Mapping[str, str], default_origin: str
+) -> str:
+    """One sentence for each thing that is wrong, in the order of the tree."""
+    sentences = []
+    for item in error.errors(include_url=False):
+        location = [str(part) for part in item["loc"]]
+        keys, block = _walk(schema, location)
+        dotted = ".".join(keys)
+        origin = _origin(origins, keys, default_origin)
+        sentences.append(f"{origin}: {_sentence(item, dotted, keys, block)}")
+    return "\n".join(dict.fromkeys(sentences))
+
+
+def _sentence(item: Any, dotted: str, keys: list[str], block: type[BaseModel] | None) -> str:
+    kind, message = item["type"], item["msg"]
+    if kind == "extra_forbidden":
+        known = sorted(block.model_fields) if block else []
+        return f"unknown key '{dotted}'.{suggest(keys[-1], known)} Known here: {', '.join(known)}."
+    if kind == "missing":
+        return f"'{dotted}' is required and not given."
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        expected = item["ctx"].get("expected_tags", "").replace("'", "").split(", ")
+        written = str(item["ctx"].get("tag", ""))
+        what = f"kind '{written}' is not one of" if written else "'kind' must be one of"
+        return (
+            f"'{dotted}': {what} {', '.join(filter(None, expected)) or 'the known kinds'}.{suggest(written, expected)}"
+        )
+    if kind == "value_error":
+        where = f"'{dotted}': " if dotted else ""
+        return f"{where}{message.removeprefix('Value error, ')}."
+    return f"'{dotted}' is {item['input']!r}: {message[0].lower()}{message[1:]}."
+
+
+def _walk(schema: type[BaseModel], location: list[str]) -> tuple[list[str], type[BaseModel] | None]:
+    """Drops the union tags that pydantic puts into locations, and finds the block that holds the last key."""
+    block: type[BaseModel] | None = schema
+    keys: list[str] = []
+    holder: type[BaseModel] | None = schema
+    options: list[type[BaseModel]] = [schema]
+    for part in location:
+        tagged = [option for option in options if _tag(option) == part]
+        if tagged and len(options) > 1:
+            block, options = tagged[0], tagged
+            continue
+        keys.append(part)
+        holder = block
+        field = block.model_fields.get(part) if block else None
+        if field is not None:
+            options = list(_models(field.annotation))
+            block = options[0] if len(options) == 1 else None
+        elif not part.isdigit():
+            options, block = [], None
+    return keys, holder
+
+
+def _tag(model: type[BaseModel]) -> str | None:
+    field = model.model_fields.get("kind")
+    return str(field.default) if field else None
+
+
+def _models(annotation: Any) -> Iterable[type[BaseModel]]:
+    if (
+        isinstance(annotation, type)
+        and not isinstance(annotation, types.GenericAlias)
+        and issubclass(annotation, BaseModel)
+    ):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from _models(argument)
+
+
+def _origin(origins: Mapping[str, str], keys: list[str], default: str) -> str:
+    for end in range(len(keys), 0, -1):
+        if (found := origins.get(".".join(keys[:end]))) is not None:
+            return found
+    return default
+
+
+def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
+    """A nested value as dotted keys; list entries are numbered; empty containers stay as they are."""
+    items = tree.items() if isinstance(tree, Mapping) else enumerate(tree) if isinstance(tree, list | tuple) else ()
+    flat: dict[str, Any] = {}
+    for key, value in items:
+        dotted = f"{prefix}{key}"
+        inner = flatten(value, f"{dotted}.") if isinstance(value, Mapping | list | tuple) else {}
+        flat |= inner or {dotted: value}
+    return flat
+
+
+def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The dotted keys in which two resolved recipes differ, with both values; `None` where one has no such key."""
+    a, b = flatten(left), flatten(right)
+    return [(key, a.get(key), b.get(key)) for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key)]

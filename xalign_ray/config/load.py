@@ -1,0 +1,160 @@
+"""Reads a recipe: `extends`, then the file itself, then `--set`; remembers which file said what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from xalign_ray.config.explain import explain_validation, suggest
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import ConfigError
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+COMMAND_LINE = "--set"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A resolved recipe: its name (for run folders), the tree, and the file that set each dotted key."""
+
+    name: str
+    config: RunConfig
+    origins: Mapping[str, str]
+
+
+def list_recipes() -> list[str]:
+    """Names of the recipes in the package that can be run as they are (`base/` ones are only extended)."""
+    names = (path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml"))
+    return sorted(name for name in names if not name.startswith(("base/", "sweeps/")))
+
+
+def load_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
+    """Resolves a recipe by name or path.
+
+    Precedence: schema default < `extends` left to right < the recipe < `settings` (`a.b=c`).
+    Mappings merge, lists replace.
+
+    Raises:
+        ConfigError: naming file, key and nearest valid key, for anything that cannot mean what was written.
+    """
+    path = find_recipe(name)
+    tree, origins = _read(path, seen=())
+    for setting in settings:
+        _apply_setting(tree, origins, setting)
+    try:
+        config = RunConfig.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(explain_validation(error, RunConfig, origins, default_origin=str(path))) from None
+    return Recipe(recipe_name(path), config, origins)
+
+
+def recipe_name(path: Path) -> str:
+    """`tiny/mlm` for a recipe of the package, the file's stem for any other."""
+    if path.is_relative_to(RECIPES):
+        return path.relative_to(RECIPES).with_suffix("").as_posix()
+    return path.stem
+
+
+def find_recipe(name: str, beside: Path | None = None) -> Path:
+    """The file of a recipe given by path or by name; `beside` is the file that extends it."""
+    written = Path(name)
+    candidates = [written, RECIPES / f"{name}.yaml"]
+    if beside is not None:
+        candidates = [beside.parent / name, beside.parent / f"{name}.yaml", *candidates]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate.resolve()
+    said_by = f"{beside} extends" if beside else "There is no recipe"
+    known = [path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml")]
+    raise ConfigError(
+        f"{said_by} '{name}', neither a file nor a name in the package.{suggest(name, known)} "
+        "`xalign config list` names the recipes."
+    )
+
+
+def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
+    if path in seen:
+        raise ConfigError(f"{path} extends itself: {' -> '.join(p.name for p in (*seen, path))}.")
+    try:
+        own = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from None
+    if not isinstance(own, dict):
+        raise ConfigError(f"{path} must be a mapping of keys to values; it is a {type(own).__name__}.")
+    extends = own.pop("extends", [])
+    tree: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for name in [extends] if isinstance(extends, str) else extends:
+        base, base_origins = _read(find_recipe(name, beside=path), (*seen, path))
+        tree = merge(tree, base)
+        origins |= base_origins
+    origins |= dict.fromkeys(_dotted(own), str(path))
+    return merge(tree, own), origins
+
+
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Deep merge: mappings merge key by key, lists and values are replaced, and so is a block of another `kind`."""
+    if "kind" in over and "kind" in under and over["kind"] != under["kind"]:
+        return dict(over)
+    merged = dict(under)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _dotted(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in tree.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{prefix}{key}.")
+
+
+def _apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str) -> None:
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--set {setting}: write it as key=value, for example --set train.steps=100.")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {setting}: the value is not YAML; quote it.") from None
+    value = _as_number(value)
+    *parents, last = key.split(".")
+    at: Any = tree
+    for depth, name in enumerate(parents):
+        at = _child(at, name, ".".join(parents[: depth + 1]), setting)
+    if isinstance(at, list):
+        at[_index(at, last, setting)] = value
+    else:
+        at[last] = value
+    origins[key] = COMMAND_LINE
+
+
+def _as_number(value: Any) -> Any:
+    """YAML 1.1 reads `1e-3` as text; a user means a number."""
+    try:
+        return float(value) if isinstance(value, str) and "e" in value.lower() else value
+    except ValueError:
+        return value
+
+
+def _child(at: Any, name: str, path: str, setting: str) -> Any:
+    if isinstance(at, list):
+        return at[_index(at, name, setting)]
+    child = at.setdefault(name, {})
+    if child is None:
+        child = at[name] = {}
+    if not isinstance(child, dict | list):
+        raise ConfigError(f"--set {setting}: {path} is a value ({child!r}), not a block.")
+    return child
+
+
+def _index(at: list[Any], name: str, setting: str) -> int:
+    if not name.isdigit() or int(name) >= len(at):
+        raise ConfigError(f"--set {setting}: the list has entries 0 to {len(at) - 1}, not '{name}'.")
+    return int(name)

@@ -1,0 +1,1 @@
+"""From raw files to token shards, and from token shards to batches."""

@@ -1,0 +1,116 @@
+"""The feed on Ray: one Ray Data streaming executor a job hands numbered blocks to the ranks, in order."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.data
+from ray.data import ExecutionOptions, ExecutionResources
+from ray.data.block import BlockAccessor
+
+from xalign_ray.config.derive import derive_batch
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.stream import Transform, split_steps
+from xalign_ray.text.collate import Columns
+from xalign_ray.text.order import Request
+
+WINDOW = 2  # blocks a rank has asked for and not yet consumed
+STORE_BYTES = 64 << 20  # blocks made ahead for a rank: the object store is not a place to keep a corpus
+EXPIRE_S = 30  # how long a killed executor's claim on CPUs lives (Ray's default of 180 s starves the next attempt)
+
+Share = Callable[[Any], Any]
+
+
+class BlockServer:
+    """The actor that runs the executor. Blocks are numbered: a threaded actor does not keep the order of calls."""
+
+    def __init__(self, folder: str, config: dict[str, Any], first_step: int) -> None:
+        run = RunConfig.model_validate(config)
+        batch = derive_batch(run)
+        self.workers = batch.workers
+        order = Prepared.open(Path(folder)).order(run)
+        streams = [order.requests(first_step, run.train.steps, *batch.share(rank)) for rank in range(self.workers)]
+        items = [asdict(request) for turn in zip(*streams, strict=True) for request in turn]
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        blocks = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+            _make_block,
+            batch_size=1,
+            num_cpus=run.parallel.data_cpus,
+            fn_kwargs={"folder": folder, "config": run.model_dump_json()},
+        )
+        blocks.context.execution_options = ExecutionOptions(
+            preserve_order=True,
+            resource_limits=ExecutionResources.for_limits(object_store_memory=STORE_BYTES * self.workers),
+        )
+        self.made = iter(blocks.iter_internal_ref_bundles())
+        self.waiting: dict[int, Any] = {}
+        self.count = 0
+        self.lock = threading.Lock()
+
+    def get(self, rank: int, number: int) -> list[Any]:
+        """The reference of a rank's block, by its number from the start of this server."""
+        wanted = number * self.workers + rank
+        with self.lock:
+            while wanted not in self.waiting:
+                for reference in next(self.made).block_refs:
+                    self.waiting[self.count] = reference
+                    self.count += 1
+            return [self.waiting.pop(wanted)]
+
+
+def _make_block(batch: dict[str, Any], folder: str, config: str) -> Columns:
+    return _open_transform(folder, config)(Request(**{name: int(values[0]) for name, values in batch.items()}))
+
+
+@lru_cache(maxsize=1)
+def _open_transform(folder: str, config: str) -> Transform:
+    return Transform(Prepared.open(Path(folder)), RunConfig.model_validate_json(config))
+
+
+def open_feed(prepared: Prepared, config: RunConfig, first_step: int, rank: int, share: Share) -> Iterator[Columns]:
+    """A rank's shares of the steps from `first_step` to the last. Every rank of the job must open it.
+
+    Args:
+        share: gives every rank what rank 0 passed in (a broadcast of Ray Train's collective).
+    """
+    own = None
+    if rank == 0:
+        environment = {"RAY_DATA_AUTOSCALING_REQUEST_EXPIRE_TIME_S": str(EXPIRE_S)}
+        own = (
+            ray.remote(BlockServer)
+            .options(
+                num_cpus=0,
+                max_concurrency=2 * WINDOW * config.parallel.workers,
+                runtime_env={"env_vars": environment},
+            )
+            .remote(str(prepared.folder), config.model_dump(mode="json"), first_step)
+        )
+    server = share(own)
+    low, high = derive_batch(config).share(rank)
+    requests = prepared.order(config).requests(first_step, config.train.steps, low, high)
+    numbers = iter([number for number, _ in enumerate(requests)])
+    asked: deque[Any] = deque()
+    try:
+        for number in numbers:
+            asked.append(server.get.remote(rank, number))
+            if len(asked) > WINDOW:
+                yield from _steps(asked.popleft(), high - low)
+        while asked:
+            yield from _steps(asked.popleft(), high - low)
+    finally:
+        if own is not None:
+            ray.kill(own)
+
+
+def _steps(reference: Any, rows_per_step: int) -> Iterator[Columns]:
+    (block,) = ray.get(reference)
+    return split_steps(BlockAccessor.for_block(ray.get(block)).to_numpy(), rows_per_step)

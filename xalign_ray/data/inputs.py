@@ -1,0 +1,76 @@
+"""Finds the files a recipe names, knows their content by hash, and writes the embedded world where it is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xalign_ray.artifacts import read_manifest
+from xalign_ray.config.schema import Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
+from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.registry import check_languages, parts
+from xalign_ray.demo.writer import write_demo
+from xalign_ray.errors import ConfigError
+
+WHOLE_HASH_BYTES = 64 << 20  # larger files are known by their size and samples: hashing terabytes would take hours
+SAMPLE_BYTES = 1 << 20
+SAMPLES = 16
+
+
+@dataclass(frozen=True)
+class Input:
+    """One source of the recipe: the pool its rows go to, its languages and its parts."""
+
+    pool: str  # text/en or pairs/de-en; dictionaries have none
+    languages: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+
+def data_root(config: RunConfig) -> Path:
+    """The folder that relative paths of `data` start from; the embedded world is written when it is not there yet."""
+    if config.data.root != "demo":
+        return Path(config.data.root)
+    folder = Path(config.output) / "demo"
+    if read_manifest(folder) is None:
+        write_demo(folder)
+    return folder
+
+
+def find_inputs(data: DataConfig, root: Path) -> tuple[list[Input], list[Input]]:
+    """The text and pair inputs, then the dictionaries, in the recipe's order.
+
+    Raises:
+        DataError, ConfigError: a path, format or language that is not there, in a sentence.
+    """
+    texts = [_input(f"text/{c.language}", c, (c.language,), root) for c in data.corpora]
+    pairs = [_input(f"pairs/{'-'.join(sorted(c.languages))}", c, c.languages, root) for c in data.parallel]
+    return texts + pairs, [_input("", d, d.languages, root) for d in data.dictionaries]
+
+
+def _input(pool: str, source: Corpus | ParallelCorpus | Dictionary, languages: Sequence[str], root: Path) -> Input:
+    codes = check_languages(source.format, languages)
+    for written, code in zip(languages, codes, strict=True):
+        if written != code:
+            raise ConfigError(f"data names the language '{written}'; write its BCP-47 code '{code}'.")
+    return Input(pool, codes, tuple(parts(source.format, [str(root / path) for path in source.paths])))
+
+
+def content_hashes(inputs: Sequence[Input]) -> list[list[str]]:
+    """What the files of each input hold, whatever they are called and wherever they lie."""
+    files = [list(dict.fromkeys(path for part in one.parts for path in part.paths)) for one in inputs]
+    return [[_content_hash(Path(path)) for path in paths] for paths in files]
+
+
+def _content_hash(path: Path) -> str:
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        if size <= WHOLE_HASH_BYTES:
+            digest.update(file.read())
+        else:
+            for sample in range(SAMPLES):
+                file.seek((size - SAMPLE_BYTES) * sample // (SAMPLES - 1))
+                digest.update(file.read(SAMPLE_BYTES))
+    return digest.hexdigest()

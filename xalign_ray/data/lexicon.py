@@ -1,0 +1,96 @@
+"""Reads the recipe's dictionaries and writes what training and probes need of them: lexicon, pairs, words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xalign_ray.artifacts import write_json
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.inputs import Input
+from xalign_ray.data.quarantine import BAD_ROWS, Quarantine, check_tolerance
+from xalign_ray.data.sources.records import BadRow, Entry
+from xalign_ray.data.sources.registry import explain_empty, read_part
+from xalign_ray.errors import DataError
+from xalign_ray.text.dictionary import Key, Link, Links, add_entries, build_lexicon, pair_arrays, separate
+from xalign_ray.text.tokenizer import LONGEST_WORD, look_up_form
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+def write_lexicon(
+    config: RunConfig, dictionaries: Sequence[Input], tokenizer: PreTrainedTokenizerFast, folder: Path
+) -> dict[str, int]:
+    """Writes lexicon.npz, entries.json, pairs_*.npz and pair_words.json into the data folder.
+
+    Dictionaries with a held-out file of their own are not split by hash; all others hold out
+    `data.dictionary_held_out_share` of their concepts.
+
+    Returns:
+        Counts for the manifest; empty if the recipe names no dictionary.
+    """
+    if not dictionaries:
+        return {}
+    links = _read_links(config, dictionaries, folder)
+    separate(links)
+    pieces = _pieces(tokenizer, config.languages, [key for link in (*links.trained, *links.held_out) for key in link])
+    entries, lexicon = build_lexicon(list(links.trained), pieces.get)
+    np.savez(folder / "lexicon.npz", **asdict(lexicon))
+    write_json(folder / "entries.json", list(entries))
+    words: dict[str, list[list[str]]] = {}
+    for split, kept in (("trained", list(links.trained)), ("held_out", list(links.held_out))):
+        usable = [link for link in kept if all(pieces.get(key) is not None for key in link)]
+        np.savez(folder / f"pairs_{split}.npz", **asdict(pair_arrays(usable, pieces.get)))
+        words[split] = [[config.languages[a[0]], a[1], config.languages[b[0]], b[1]] for a, b in usable]
+        links.counts[f"pairs_{split}"] = len(usable)
+        links.counts[f"pairs_{split}_without_pieces"] = len(kept) - len(usable)
+    links.counts["entries"] = len(entries)
+    used = {key for split in (links.trained, links.held_out) for link in split for key in link}
+    links.counts["words"] = len(used)
+    links.counts["words_of_one_piece"] = sum(len(pieces.get(key) or ()) == 1 for key in used)
+    write_json(folder / "pair_words.json", words)
+    return dict(links.counts)
+
+
+def _read_links(config: RunConfig, dictionaries: Sequence[Input], folder: Path) -> Links:
+    links = Links()
+    languages = config.languages
+    own_split = {d.languages for d in config.data.dictionaries if d.split == "held_out"}
+    with Quarantine(folder / f"dictionary_{BAD_ROWS}") as quarantine:
+        for one, asked in zip(dictionaries, config.data.dictionaries, strict=True):
+            ids = [languages.index(code) for code in one.languages]
+            pivot = languages.index("en") if "en" in one.languages else None
+            found: list[Link] = []
+            for record in (record for part in one.parts for record in read_part(part, one.languages)):
+                if isinstance(record, BadRow):
+                    quarantine.add(record)
+                elif isinstance(record, Entry):
+                    left, right = ((i, look_up_form(word)) for i, word in zip(ids, record.words, strict=True))
+                    found.append((left, right))
+            if not found:
+                raise DataError(explain_empty(one.parts))
+            share = 0.0 if asked.languages in own_split else config.data.dictionary_held_out_share
+            add_entries(links, found, pivot, share, held_out=asked.split == "held_out")
+    total = links.counts["lines"] + sum(quarantine.counts.values())
+    check_tolerance(quarantine.counts, total, config.data.tolerance, quarantine.path)
+    return links
+
+
+def _pieces(
+    tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], keys: Sequence[Key]
+) -> dict[Key, tuple[int, ...] | None]:
+    """The pieces of each word as it stands in a sentence; None with an unknown one or more than LONGEST_WORD."""
+    assert all(key[0] < len(languages) for key in keys)
+    distinct = sorted(set(keys))
+    encodings = tokenizer.backend_tokenizer.encode_batch([word for _, word in distinct], add_special_tokens=False)
+    pieces: dict[Key, tuple[int, ...] | None] = {}
+    for key, encoding in zip(distinct, encodings, strict=True):
+        ids = tuple(encoding.ids)
+        usable = 0 < len(ids) <= LONGEST_WORD and tokenizer.unk_token_id not in ids
+        pieces[key] = ids if usable else None
+    return pieces

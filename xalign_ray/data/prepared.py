@@ -1,0 +1,171 @@
+"""A prepared data folder, opened: what training reads, and nothing of how it was made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xalign_ray.artifacts import read_manifest
+from xalign_ray.config.choices import MaskedText
+from xalign_ray.config.derive import CHUNK_STEPS, lanes
+from xalign_ray.config.schema import MaskingConfig, RunConfig
+from xalign_ray.data.shards import CURE, read_group
+from xalign_ray.errors import DataError
+from xalign_ray.text.code_switch import Lexicon
+from xalign_ray.text.collate import Columns, Vocabulary
+from xalign_ray.text.dictionary import DictionaryPairs
+from xalign_ray.text.order import Order, Places, Pool
+from xalign_ray.text.rows import Rows, concatenate, take
+from xalign_ray.text.sampling import source_shares
+from xalign_ray.text.views import ViewContext, view_rows
+
+HELD_OUT_ROWS = 64  # rows a language in the held-out loss: enough for a curve, cheap enough to repeat
+
+POOLS = {"masked_text": "text/", "masked_pairs": "pairs/", "code_switched_labels": "text/"}
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """Ids of the special tokens."""
+
+    pad: int
+    cls: int
+    sep: int
+    mask: int
+    unknown: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Token shards, tokenizer and lexicon of one data fingerprint."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: Path) -> Prepared:
+        """Opens a finished folder.
+
+        Raises:
+            DataError: if prepare has not finished it.
+        """
+        manifest = read_manifest(folder)
+        if manifest is None:
+            raise DataError(f"{folder} has no manifest.json: prepare has not finished it. {CURE}")
+        return cls(folder, manifest)
+
+    @property
+    def languages(self) -> list[str]:
+        """The run's languages; the index is the language id."""
+        return self.manifest["languages"]
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that the shards depend on."""
+        return self.manifest["fingerprint"]
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids of the tokenizer."""
+        return self.manifest["vocabulary"]["size"]
+
+    @property
+    def special(self) -> SpecialIds:
+        """Ids of the special tokens."""
+        return SpecialIds(**self.manifest["vocabulary"]["special"])
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        """Where the tokenizer lies, as transformers reads it."""
+        return self.folder / "tokenizer"
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The ids that views need."""
+        regular = np.load(self.folder / "regular_pieces.npy")
+        return Vocabulary(**asdict(self.special), regular=regular)
+
+    @cached_property
+    def lexicon(self) -> Lexicon | None:
+        """The dictionaries as arrays, or None if the recipe names none."""
+        path = self.folder / "lexicon.npz"
+        return Lexicon(**np.load(path)) if path.is_file() else None
+
+    def pairs(self, split: str) -> DictionaryPairs | None:
+        """The dictionary pairs of a split (`trained` or `held_out`) as pieces."""
+        path = self.folder / f"pairs_{split}.npz"
+        return DictionaryPairs(**np.load(path)) if path.is_file() else None
+
+    def pair_words(self, split: str) -> list[list[str]]:
+        """The dictionary pairs of a split as words: [left language, left word, right language, right word]."""
+        path = self.folder / "pair_words.json"
+        return json.loads(path.read_text(encoding="utf-8"))[split] if path.is_file() else []
+
+    def pools(self, kind: str) -> dict[str, dict[str, Any]]:
+        """The pools a kind of stream draws from, by name."""
+        return {name: pool for name, pool in self.manifest["pools"].items() if name.startswith(POOLS[kind])}
+
+    def order(self, config: RunConfig) -> Order:
+        """The order of a recipe over these shards: each stream draws from its pools on its own."""
+        streams = [(stream, self.pools(stream.kind)) for stream in config.streams]
+        unit = config.sampling.unit
+        shares = source_shares(
+            [(stream.kind, stream.weight, {n: p[unit] for n, p in pools.items()}) for stream, pools in streams],
+            config.sampling.exponent,
+        )
+        pools = [_pool(pool) for _, pools in streams for pool in pools.values()]
+        rows = config.train.global_batch_rows
+        return Order(pools, shares, config.seed, rows, lanes(rows), CHUNK_STEPS)
+
+    def sources(self, config: RunConfig) -> list[tuple[int, str]]:
+        """For each source of the order: the number of its stream, and its pool."""
+        return [(i, name) for i, stream in enumerate(config.streams) for name in self.pools(stream.kind)]
+
+    def read(self, pool: str, places: Places) -> Rows:
+        """The rows at these places of a pool, in their order; each row group is read once."""
+        shards = self.manifest["pools"][pool]["shards"]
+        files = [(shard, group) for shard in shards for group in range(len(shard["groups"]))]
+        needed, which = np.unique(places.group, return_inverse=True)
+        groups = [
+            read_group(str(self.folder / shard["file"]), shard["sha256"], group)
+            for shard, group in (files[number] for number in needed)
+        ]
+        first = np.cumsum([0] + [len(group) for group in groups])
+        return take(concatenate(groups), first[which] + places.row)
+
+    def context(self, config: RunConfig) -> ViewContext:
+        """What views of this recipe need beside rows."""
+        return ViewContext(config.seed, config.masking, self.vocabulary, self.lexicon, config.data.row_tokens)
+
+    def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[str, Columns]]:
+        """Masked held-out rows of each language, the same masks in every run of this data.
+
+        Returns:
+            (language, columns) for batches of this rank; as many on each rank, some perhaps without rows.
+        """
+        row_tokens = self.manifest["row_tokens"]
+        context = ViewContext(0, MaskingConfig(), self.vocabulary, None, row_tokens)
+        batches = []
+        for pool, shards in sorted(self.manifest["held_out"].items()):
+            rows = concatenate(
+                [
+                    read_group(str(self.folder / shard["file"]), shard["sha256"], group)
+                    for shard in shards
+                    for group in range(len(shard["groups"]))
+                ]
+            )
+            total = min(len(rows), HELD_OUT_ROWS)
+            for begin in range(0, total, batch_rows * workers):
+                low = min(begin + rank * batch_rows, total)
+                mine = np.arange(low, min(low + batch_rows, total))
+                batches.append((pool.removeprefix("text/"), view_rows(MaskedText(), take(rows, mine), mine, context)))
+        return batches
+
+
+def _pool(pool: dict[str, Any]) -> Pool:
+    return Pool(tuple(size for shard in pool["shards"] for size in shard["groups"]))

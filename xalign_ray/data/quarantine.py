@@ -1,0 +1,82 @@
+"""Sets bad rows aside: counts them by reason, keeps them in a file, and stops a job that has more than it tolerates."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+from xalign_ray.data.sources.records import BadRow
+from xalign_ray.errors import DataError
+
+BAD_ROWS = "bad_rows.jsonl"
+
+
+class Quarantine:
+    """Writes bad rows as JSON lines {line, reason, source} while they come; one task, one file, bounded memory.
+
+    A context manager: the file appears under its name when the block ends without an error. `counts` (rows by reason)
+    is a plain mapping that tasks can send back and that merge_counts adds up.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.counts: Counter[str] = Counter()
+        self._unfinished = path.with_name(path.name + ".unfinished")
+
+    def __enter__(self) -> Quarantine:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._unfinished.open("w", encoding="utf-8")
+        return self
+
+    def add(self, row: BadRow) -> None:
+        """Sets one row aside."""
+        self.counts[row.reason] += 1
+        self._file.write(json.dumps(asdict(row), sort_keys=True, ensure_ascii=False) + "\n")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+        if kind is None:
+            os.replace(self._unfinished, self.path)
+
+
+def merge_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Adds up the counts of several tasks, reasons in sorted order."""
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(sorted(total.items()))
+
+
+def merge_files(parts: Iterable[Path], target: Path) -> None:
+    """Joins the quarantine files of several tasks, in the given order, into one that appears when it is whole."""
+    unfinished = target.with_name(target.name + ".unfinished")
+    with unfinished.open("wb") as out:
+        for part in parts:
+            with part.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    out.write(chunk)
+    os.replace(unfinished, target)
+
+
+def check_tolerance(counts: Mapping[str, int], total: int, tolerance: float, kept_in: Path | str) -> None:
+    """Stops the job if bad rows are more than `tolerance` (a share) of all `total` rows, good and bad.
+
+    Raises:
+      DataError: with the counts by reason, the most frequent first, and the file in which the rows are kept.
+    """
+    bad = sum(counts.values())
+    if bad <= tolerance * total:
+        return
+    told = ", ".join(
+        f"{reason}: {count:,}" for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item))
+    )
+    raise DataError(
+        f"{bad:,} of {total:,} rows ({bad / total:.2%}) cannot be used,"
+        f" more than the tolerance of {tolerance:.2%}: {told}."
+        f" They are listed in {kept_in}. Mend the sources, or raise data.tolerance."
+    )

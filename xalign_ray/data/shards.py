@@ -1,0 +1,85 @@
+"""Token shards: rows as Parquet, in row groups that are read one at a time."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from xalign_ray.artifacts import check_file
+from xalign_ray.text.rows import Rows, starts, sum_runs
+
+ROW_GROUP = 512  # rows that are read together
+CACHED_GROUPS = 64  # row groups kept in a process: small corpora are then read from disk once
+
+CURE = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
+
+
+def write_shard(rows: Rows, path: Path) -> list[int]:
+    """Writes rows under a temporary name and renames. Returns the rows of each row group.
+
+    The same rows give the same bytes: no dictionary pages, no statistics, no timestamps.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    pq.write_table(
+        _as_table(rows),
+        temporary,
+        row_group_size=ROW_GROUP,
+        compression="zstd",
+        use_dictionary=False,
+        write_statistics=False,
+        store_schema=False,
+    )
+    os.replace(temporary, path)
+    return [min(ROW_GROUP, len(rows) - begin) for begin in range(0, len(rows), ROW_GROUP)]
+
+
+@lru_cache(maxsize=CACHED_GROUPS)
+def read_group(path: str, file_hash: str, group: int) -> Rows:
+    """One row group of a shard.
+
+    Raises:
+        DataError: if the file's bytes are not those that prepare wrote; checked once a process.
+    """
+    return _as_rows(_open(path, file_hash).read_row_group(group))
+
+
+@lru_cache(maxsize=256)
+def _open(path: str, file_hash: str) -> pq.ParquetFile:
+    check_file(Path(path), file_hash, CURE)
+    return pq.ParquetFile(path)
+
+
+def _as_table(rows: Rows) -> pa.Table:
+    row_words = sum_runs(rows.side_words, rows.row_sides)
+    row_pieces = sum_runs(rows.word_length, row_words)
+    columns = {
+        "pieces": _lists(rows.pieces, row_pieces),
+        "word_length": _lists(rows.word_length, row_words),
+        "entry": _lists(rows.entry, row_words),
+        "side_words": _lists(rows.side_words, rows.row_sides),
+        "side_language": _lists(rows.side_language, rows.row_sides),
+    }
+    return pa.table(columns)
+
+
+def _lists(values: NDArray[np.int32], lengths: NDArray[np.integer]) -> pa.ListArray:
+    offsets = np.concatenate((starts(lengths), [len(values)])).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.astype(np.int32)))
+
+
+def _as_rows(table: pa.Table) -> Rows:
+    flat: dict[str, NDArray[np.int32]] = {}
+    for name in table.column_names:
+        column = table[name].combine_chunks()
+        column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+        flat[name] = column.flatten().to_numpy()
+        if name == "side_words":
+            flat["row_sides"] = column.value_lengths().to_numpy()
+    return Rows(**flat)

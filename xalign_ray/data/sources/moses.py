@@ -1,0 +1,71 @@
+"""Reads Moses pairs: two files whose line i translate each other, and an optional third with word alignments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from xalign_ray.data.sources.open import ARCHIVE_FAULTS, Line, read_lines
+from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.records import BadRow, Pair, Record
+from xalign_ray.errors import DataError
+
+BOTH_EMPTY = "both sides are empty"
+ONE_EMPTY = "one side is empty"
+_PHARAOH = re.compile(r"(\d+-\d+( \d+-\d+)*)?")
+
+
+def read_moses(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """Pairs of sentences; `part.paths` are first side, second side and, if there is one, the Pharaoh alignment.
+
+    Raises:
+      DataError: the files have different numbers of lines, so that no line can be trusted to match its partner.
+    """
+    first, second = languages
+    readers = [read_lines(path, span, part.first_line) for path, span in zip(part.paths, part.spans, strict=True)]
+    for row in zip_longest(*readers):
+        broken = [(path, line) for path, line in zip(part.paths, row, strict=True) if line and line.fault]
+        if broken:
+            path, line = broken[0]
+            yield BadRow(path, line.number, line.fault)
+            if line.fault in ARCHIVE_FAULTS:
+                return
+            continue
+        if None in row:
+            raise DataError(_explain_lengths(part, row, readers))
+        yield _pair(row, (first, second), part.paths[0])
+
+
+def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Record:
+    sides = row[0].text.strip(), row[1].text.strip()
+    alignment = row[2].text.strip() if len(row) > 2 else None
+    if fault := check_sides(sides) or check_alignment(alignment, sides):
+        return BadRow(source, row[0].number, fault)
+    return Pair(languages, sides, source, row[0].number, alignment)
+
+
+def check_sides(sides: Sequence[str]) -> str:
+    """Why two sentences make no pair, or nothing."""
+    empty = [not side for side in sides]
+    return BOTH_EMPTY if all(empty) else ONE_EMPTY if any(empty) else ""
+
+
+def check_alignment(alignment: str | None, sides: Sequence[str]) -> str:
+    """Why an alignment does not fit its sentences, or nothing."""
+    if not alignment:
+        return ""
+    if not _PHARAOH.fullmatch(alignment):
+        return "alignment is not of the form i-j i-j"
+    lengths = [len(side.split()) for side in sides]
+    links = [link.split("-") for link in alignment.split()]
+    beyond = any(int(i) >= lengths[0] or int(j) >= lengths[1] for i, j in links)
+    return "alignment points beyond the sentence" if beyond else ""
+
+
+def _explain_lengths(part: Part, row: Sequence[Line | None], readers: Sequence[Iterator[Line]]) -> str:
+    """Reads the longer files to their ends, for the message to give all counts."""
+    before = next(line.number for line in row if line) - 1
+    counts = [before + (line is not None) + sum(1 for _ in reader) for line, reader in zip(row, readers, strict=True)]
+    told = ", ".join(f"{path} has {count:,} lines" for path, count in zip(part.paths, counts, strict=True))
+    return f"Moses files must have the same number of lines, but {told}. Fetch or extract these files together again."

@@ -1,0 +1,126 @@
+"""Cuts a source into parts: units of work that can be read in parallel and together hold every record once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from xalign_ray.data.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, WHOLE, Span, packing
+
+PART_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Ranges of bytes of one file, or of files that are read side by side; `first_line` is where they begin."""
+
+    format: str
+    paths: tuple[str, ...]
+    spans: tuple[Span, ...]
+    first_line: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a part begins: byte offset and line number."""
+
+    offset: int
+    line: int
+
+
+def one_part_a_file(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Each file is a part: for formats whose files cannot be entered in the middle."""
+    return [Part(format_, (path,), (WHOLE,)) for path in paths]
+
+
+def cut_at_lines(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Files of lines, each cut into ranges of about PART_BYTES that begin at a line."""
+    return [part for path in paths for part in _cut_file(format_, path, after_blank=False)]
+
+
+def cut_at_blank_lines(format_: str, paths: Sequence[str], has_borders: Callable[[str], bool]) -> list[Part]:
+    """As cut_at_lines, but after a blank line in files whose blank lines are borders, as `has_borders` says."""
+    return [part for path in paths for part in _cut_file(format_, path, after_blank=has_borders(path))]
+
+
+def cut_side_by_side(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Files whose lines belong together, cut at the same lines: one part where one of them is packed or too short."""
+    whole = [Part(format_, tuple(paths), (WHOLE,) * len(paths))]
+    if any(packing(path) for path in paths):
+        return whole
+    cuts = _find_cuts(paths[0], after_blank=False)
+    columns = [[cut.offset for cut in cuts]] + [_find_lines(path, [cut.line for cut in cuts]) for path in paths[1:]]
+    if any(len(column) < len(cuts) for column in columns):
+        return whole
+    spans = zip(*(_spans(column) for column in columns), strict=True)
+    return [Part(format_, tuple(paths), row, cut.line) for row, cut in zip(spans, cuts, strict=True)]
+
+
+def _cut_file(format_: str, path: str, *, after_blank: bool) -> list[Part]:
+    if packing(path):
+        return one_part_a_file(format_, [path])
+    cuts = _find_cuts(path, after_blank=after_blank)
+    spans = _spans([cut.offset for cut in cuts])
+    return [Part(format_, (path,), (span,), cut.line) for span, cut in zip(spans, cuts, strict=True)]
+
+
+def _spans(offsets: Sequence[int]) -> list[Span]:
+    return [Span(start, end) for start, end in zip(offsets, [*offsets[1:], None], strict=True)]
+
+
+def _find_cuts(path: str, *, after_blank: bool) -> list[Cut]:
+    """One pass over the file: a cut follows the first (blank) line that ends PART_BYTES or more after the last cut."""
+    cuts, line = [Cut(0, 1)], 1
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        while size - file.tell() > PART_BYTES:
+            line += _skip(file, PART_BYTES)
+            head = _read_line(file)  # the rest of the line in which the skip ended: blank or not, it is no border
+            line += 1
+            while head and after_blank:
+                head = _read_line(file)
+                line += 1
+                if not head.strip():
+                    break
+            if file.tell() < size:
+                cuts.append(Cut(file.tell(), line))
+    return cuts
+
+
+def _skip(file: IO[bytes], count: int) -> int:
+    """Moves on by `count` bytes; returns how many lines ended there."""
+    ended = 0
+    while count > 0 and (chunk := file.read(min(CHUNK_BYTES, count))):
+        ended += chunk.count(b"\n")
+        count -= len(chunk)
+    return ended
+
+
+def _read_line(file: IO[bytes]) -> bytes:
+    """Moves past the end of the line and returns its bytes, or a mark for an over-long line; empty at the end."""
+    head = piece = file.readline(MAX_LINE_BYTES)
+    while piece and not piece.endswith(b"\n"):
+        head, piece = b"over-long", file.readline(MAX_LINE_BYTES)
+    return head
+
+
+def _find_lines(path: str, numbers: Sequence[int]) -> list[int]:
+    """Byte offsets at which the lines with these ascending numbers begin; fewer where the file has fewer lines."""
+    offsets: list[int] = []
+    line = 1  # the number of the line that begins after the last line end seen
+    position = 0
+    with open(path, "rb") as file:
+        if numbers and numbers[0] == 1:
+            offsets.append(0)
+        while len(offsets) < len(numbers) and (chunk := file.read(CHUNK_BYTES)):
+            ended, at = chunk.count(b"\n"), 0
+            while len(offsets) < len(numbers) and numbers[len(offsets)] <= line + ended:
+                for _ in range(numbers[len(offsets)] - line):
+                    at = chunk.index(b"\n", at) + 1
+                    line, ended = line + 1, ended - 1
+                offsets.append(position + at)
+            line += ended
+            position += len(chunk)
+    return offsets

@@ -1,0 +1,55 @@
+"""What every source yields: documents, sentence pairs and dictionary entries, each knowing where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Monolingual text: its paragraphs or sentences in order. `line` is the first line or the record number, from 1."""
+
+    language: str
+    paragraphs: tuple[str, ...]
+    source: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two sentences that translate each other; `alignment` is Pharaoh: `i-j` from 0, over words by white space."""
+
+    languages: tuple[str, str]
+    sides: tuple[str, str]
+    source: str
+    line: int
+    alignment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a bilingual dictionary: a word and one of its translations."""
+
+    languages: tuple[str, str]
+    words: tuple[str, str]
+    source: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """Input that was set aside: it is counted by `reason` and kept in the quarantine file, never silently lost."""
+
+    source: str
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Input that a reader leaves out on purpose (a redirect, a blank line): counted by `reason`, not a fault."""
+
+    reason: str
+
+
+Record = Document | Pair | Entry | BadRow

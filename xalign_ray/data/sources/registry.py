@@ -1,0 +1,154 @@
+"""The formats by name, and the one way to read a source of any format, whole or part by part."""
+
+from __future__ import annotations
+
+import glob
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.config.explain import suggest
+from xalign_ray.data.sources.jsonl import read_jsonl
+from xalign_ray.data.sources.moses import read_moses
+from xalign_ray.data.sources.muse import read_muse
+from xalign_ray.data.sources.parts import Part, cut_at_lines, cut_side_by_side, one_part_a_file
+from xalign_ray.data.sources.records import BadRow, Document, Entry, Pair, Record, Skipped
+from xalign_ray.data.sources.text import read_text, split_text
+from xalign_ray.data.sources.tsv import read_tsv
+from xalign_ray.data.sources.wikipedia import read_wikipedia
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.text.languages import check_language
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format family: how a part is read, how a source is cut, and how many languages and paths it takes."""
+
+    read: Callable[[Part, Sequence[str]], Iterator[Record | Skipped]]
+    split: Callable[[str, Sequence[str]], list[Part]]
+    holds: str
+    languages: tuple[int, ...]
+    paths: tuple[int, ...] = ()  # the allowed numbers; () is one or more
+
+
+FORMATS: dict[str, Format] = {
+    "wikipedia": Format(read_wikipedia, one_part_a_file, "documents", (1,)),
+    "text": Format(read_text, split_text, "documents", (1,)),
+    "jsonl": Format(read_jsonl, cut_at_lines, "documents", (1,)),
+    "moses": Format(read_moses, cut_side_by_side, "pairs", (2,), (2, 3)),
+    "tsv": Format(read_tsv, cut_at_lines, "pairs", (0, 2)),
+    "muse": Format(read_muse, one_part_a_file, "entries", (2,)),
+}
+
+_KINDS: dict[type, str] = {Document: "document", Pair: "pair", Entry: "entry", BadRow: "bad_row"}
+
+
+def read(
+    format: str,  # noqa: A002
+    paths: Sequence[str],
+    languages: Sequence[str],
+    skipped: Counter[str] | None = None,
+) -> Iterator[Record]:
+    """All records of a source, streaming; `skipped` receives counts of what was left out on purpose, by reason.
+
+    Raises:
+      ConfigError: unknown format or language, wrong number of languages or paths; at the call.
+      DataError: a path is missing (at the call); the source yields no record at all (at its end).
+    """
+    codes = check_languages(format, languages)
+    return _read_all(parts(format, paths), codes, skipped)
+
+
+def _read_all(todo: Sequence[Part], languages: Sequence[str], skipped: Counter[str] | None) -> Iterator[Record]:
+    count = 0
+    for part in todo:
+        for record in read_part(part, languages, skipped):
+            count += 1
+            yield record
+    if not count:
+        raise DataError(explain_empty(todo))
+
+
+def read_part(part: Part, languages: Sequence[str], skipped: Counter[str] | None = None) -> Iterator[Record]:
+    """The records of one part; the parts of a source together yield what `read` yields, in the same order.
+
+    `languages` are as check_languages returns them. A part without records is no error: see explain_empty.
+    """
+    for record in FORMATS[part.format].read(part, languages):
+        if not isinstance(record, Skipped):
+            yield record
+        elif skipped is not None:
+            skipped[record.reason] += 1
+
+
+def parts(format: str, paths: Sequence[str]) -> list[Part]:  # noqa: A002
+    """Cuts a source into units of work: a part a file, and files of lines over 64 MB into ranges of lines.
+
+    Paths may be glob patterns (sorted by name). Large files that are not packed are read once, to number their lines.
+
+    Raises:
+      ConfigError: unknown format, or a number of paths that it does not take.
+      DataError: a path is missing or a folder, or an archive of a kind that is not read.
+    """
+    entry = _find_format(format)
+    found = find_files(paths)
+    if entry.paths and len(found) not in entry.paths:
+        allowed = " or ".join(map(str, entry.paths))
+        raise ConfigError(f"format '{format}' takes {allowed} paths, not {len(found)}: {', '.join(found) or 'none'}.")
+    return entry.split(format, found)
+
+
+def find_files(paths: Sequence[str]) -> list[str]:
+    """The files that paths and glob patterns name, patterns in sorted order.
+
+    Raises:
+      DataError: a path or pattern names nothing, or a folder.
+    """
+    found = []
+    for path in paths:
+        matches = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))
+        if not matches:
+            raise DataError(f"{path} does not exist. Check the path; relative paths start from {Path.cwd()}.")
+        found += matches
+    if folders := [path for path in found if Path(path).is_dir()]:
+        raise DataError(f"{folders[0]} is a folder. Name the files in it, for example {folders[0].rstrip('/')}/*.")
+    return found
+
+
+def check_languages(format: str, languages: Sequence[str]) -> tuple[str, ...]:  # noqa: A002
+    """The canonical codes of a source's languages.
+
+    Raises:
+      ConfigError: an unknown code, the same language twice, or a number of languages that the format does not take.
+    """
+    entry = _find_format(format)
+    codes = tuple(check_language(code) for code in languages)
+    if len(codes) not in entry.languages:
+        allowed = " or ".join(map(str, entry.languages))
+        given = ", ".join(codes) or "none"
+        raise ConfigError(f"format '{format}' takes {allowed} language{'s' * (allowed != '1')}, not {given}.")
+    if len(set(codes)) < len(codes):
+        raise ConfigError(f"format '{format}' takes two different languages, not {', '.join(languages)}.")
+    return codes
+
+
+def explain_empty(todo: Sequence[Part]) -> str:
+    """The sentence for a source whose parts all yielded nothing."""
+    files = list(dict.fromkeys(path for part in todo for path in part.paths))
+    holds = FORMATS[todo[0].format].holds if todo else "documents"
+    named = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+    verb = "holds" if len(files) == 1 else "hold"
+    return f"{named or 'The source'} {verb} no {holds}. Check that it is the right file and that the format fits."
+
+
+def record_as_json(record: Record) -> dict[str, Any]:
+    """A record as a JSON object: its fields, and `kind` (document, pair, entry, bad_row)."""
+    return {"kind": _KINDS[type(record)], **asdict(record)}
+
+
+def _find_format(name: str) -> Format:
+    if name not in FORMATS:
+        raise ConfigError(f"unknown format '{name}'.{suggest(name, FORMATS)} Known: {', '.join(FORMATS)}.")
+    return FORMATS[name]

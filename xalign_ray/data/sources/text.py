@@ -1,0 +1,52 @@
+"""Reads plain text: a line is a sentence or paragraph, a blank line ends a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from xalign_ray.data.sources.open import ARCHIVE_FAULTS, Line, read_lines
+from xalign_ray.data.sources.parts import Part, cut_at_blank_lines
+from xalign_ray.data.sources.records import BadRow, Document, Record
+
+MAX_DOCUMENT_LINES = 10_000
+
+
+def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """Documents of a text file. If no blank line stands between its first 10,000 lines, each line is a document.
+
+    A document of more than 10,000 lines is cut after each 10,000, so that memory stays bounded.
+    """
+    (path,), (language,) = part.paths, languages
+    limit = MAX_DOCUMENT_LINES if has_borders(path) else 1
+    pending: list[Line] = []
+    for line in read_lines(path, part.spans[0], part.first_line):
+        if line.fault:
+            if line.fault in ARCHIVE_FAULTS and pending:
+                yield _document(pending, language, path)
+                pending = []
+            yield BadRow(path, line.number, line.fault)
+            continue
+        if text := line.text.strip():
+            pending.append(line._replace(text=text))
+        if pending and (not text or len(pending) == limit):
+            yield _document(pending, language, path)
+            pending = []
+    if pending:
+        yield _document(pending, language, path)
+
+
+def has_borders(path: str) -> bool:
+    """Whether a blank line stands between two lines of text among the first 10,000 lines of a file."""
+    kinds = [bool(line.fault or line.text.strip()) for line in islice(read_lines(path), MAX_DOCUMENT_LINES)]
+    words = "".join("t" if is_text else "_" for is_text in kinds)
+    return "_" in words.strip("_")
+
+
+def split_text(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Parts that never cut a document."""
+    return cut_at_blank_lines(format_, paths, has_borders)
+
+
+def _document(lines: Sequence[Line], language: str, path: str) -> Document:
+    return Document(language, tuple(line.text for line in lines), path, lines[0].number)

@@ -1,0 +1,62 @@
+"""Reads tab-separated pairs: two columns, or a header that names the language of each column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xalign_ray.data.sources.moses import check_sides
+from xalign_ray.data.sources.open import Line, read_lines
+from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.records import BadRow, Pair, Record, Skipped
+from xalign_ray.errors import DataError
+from xalign_ray.text.languages import check_language, is_language
+
+
+def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
+    """Pairs of a file. With a header, columns are taken by language in the order of `languages`; without, as they are.
+
+    A first line is a header if every column of it is a language code. Fields are not quoted.
+
+    Raises:
+      DataError: the header lacks a language, or there is neither header nor `languages`.
+    """
+    (path,) = part.paths
+    header = _header(path)
+    chosen = _choose(path, header, languages)
+    columns = [header.index(code) for code in chosen] if header else [0, 1]
+    width = len(header) or 2
+    for line in read_lines(path, part.spans[0], part.first_line):
+        if not line.fault and not line.text.strip():
+            yield Skipped("blank line")
+        elif line.number > 1 or not header:
+            yield _pair(line, columns, width, chosen, path)
+
+
+def _pair(line: Line, columns: Sequence[int], width: int, languages: tuple[str, str], path: str) -> Record:
+    fields = line.text.split("\t")
+    if not line.fault and len(fields) != width:
+        fault = "too few columns" if len(fields) < width else "too many columns"
+        return BadRow(path, line.number, fault)
+    sides = (fields[columns[0]].strip(), fields[columns[1]].strip()) if not line.fault else ("", "")
+    if fault := line.fault or check_sides(sides):
+        return BadRow(path, line.number, fault)
+    return Pair(languages, sides, path, line.number)
+
+
+def _header(path: str) -> list[str]:
+    """The languages that the first line names, or nothing if it is not a header."""
+    first = next(read_lines(path), None)
+    names = first.text.strip().split("\t") if first else []
+    return [check_language(name) for name in names] if len(names) > 1 and all(map(is_language, names)) else []
+
+
+def _choose(path: str, header: list[str], languages: Sequence[str]) -> tuple[str, str]:
+    if languages:
+        first, second = languages
+        if header and (missing := [code for code in languages if code not in header]):
+            raise DataError(f"{path} has no column {missing[0]}; its header names {', '.join(header)}.")
+        return first, second
+    if len(header) != 2:
+        found = f"a header of {len(header)} languages" if header else "no header that names its languages"
+        raise DataError(f"{path} has {found}. Say which two it holds, for example --languages en,de.")
+    return header[0], header[1]

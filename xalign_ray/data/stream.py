@@ -1,0 +1,47 @@
+"""A worker's share of each global step, made from shards: the one transform that every feed runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.text.collate import Columns
+from xalign_ray.text.order import Order, Places, Request
+from xalign_ray.text.views import view_rows
+
+
+class Transform:
+    """Reads the rows of a request and shows each in its stream's view. Cheap to make; holds no rows."""
+
+    def __init__(self, prepared: Prepared, config: RunConfig) -> None:
+        self.prepared, self.config = prepared, config
+        self.order: Order = prepared.order(config)
+        self.sources = prepared.sources(config)
+        self.context = prepared.context(config)
+
+    def __call__(self, request: Request) -> Columns:
+        """The rows of a request in the order of (step, slot): whole steps, ready to be cut into shares."""
+        order = self.order
+        steps = range(request.first, request.last)
+        positions = np.concatenate([order.positions(step, request.low, request.high) for step in steps])
+        places = order.places(request)
+        columns: Columns = {}
+        for number, (stream, pool) in enumerate(self.sources):
+            mine = np.flatnonzero(places.source == number)
+            if not len(mine):
+                continue
+            rows = self.prepared.read(pool, Places(places.source[mine], places.group[mine], places.row[mine]))
+            for name, values in view_rows(self.config.streams[stream], rows, positions[mine], self.context).items():
+                if name not in columns:
+                    columns[name] = np.zeros((len(positions), *values.shape[1:]), values.dtype)
+                columns[name][mine] = values
+        return columns
+
+
+def split_steps(columns: Columns, rows_per_step: int) -> Iterator[Columns]:
+    """Cuts the rows of a request into the shares of its steps."""
+    for begin in range(0, len(columns["position"]), rows_per_step):
+        yield {name: values[begin : begin + rows_per_step] for name, values in columns.items()}

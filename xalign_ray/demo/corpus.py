@@ -1,0 +1,61 @@
+"""What each language tells of the fact table: documents, translations, retrieval pairs and tagged sentences."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from xalign_ray.demo.facts import Fact, FactTable
+
+DOCUMENT_SENTENCES = (5, 8)
+TOLD_SHARE = 0.7  # of the triples of the table, told by a language in its documents; each language has its own
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """A document before it is said in words: a topic's facts."""
+
+    topic: str
+    facts: tuple[Fact, ...]
+
+
+def draw_facts(
+    table: FactTable, dice: random.Random, allowed: Callable[[Fact], bool], topic: str = ""
+) -> Iterator[Fact]:
+    """Endless facts that are allowed, of one topic or, each time anew, of any."""
+    while True:
+        fact = table.draw(topic or table.topics.draw(dice), dice)
+        if allowed(fact):
+            yield fact
+
+
+def draw_distinct(table: FactTable, dice: random.Random, allowed: Callable[[Fact], bool], count: int) -> list[Fact]:
+    """So many different facts."""
+    chosen: dict[Fact, None] = {}
+    for fact in draw_facts(table, dice, allowed):
+        if len(chosen) == count:
+            break
+        chosen[fact] = None
+    return list(chosen)
+
+
+def draw_articles(
+    table: FactTable, language: str, seed: int, allowed: Callable[[Fact], bool], sentences: int
+) -> list[Article]:
+    """The documents of a language, with so many sentences together; the language leaves out some triples for good."""
+    dice = random.Random(f"articles/{language}/{seed}")
+
+    def is_told(fact: Fact) -> bool:
+        told = random.Random(f"told/{language}/{seed}/{'/'.join(fact.triple)}").random() < TOLD_SHARE
+        return told and allowed(fact)
+
+    articles: list[Article] = []
+    left = sentences
+    while left > 0:
+        topic = table.topics.draw(dice)
+        length = min(left, dice.choice(range(DOCUMENT_SENTENCES[0], DOCUMENT_SENTENCES[1] + 1)))
+        facts = draw_facts(table, dice, is_told, topic)
+        articles.append(Article(topic, tuple(next(facts) for _ in range(length))))
+        left -= length
+    return articles

@@ -1,0 +1,142 @@
+"""The one fact table that all languages tell from: who does what to what, where, and what things are like."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from xalign_ray.demo.lexicon import load_concepts
+
+ZIPF_EXPONENT = 0.5  # of a word among its peers in a topic, and of the topics; natural text has about 1
+SUBJECTS_PER_VERB = 2
+OBJECTS_PER_VERB = 3
+PLACES_PER_VERB = 2
+ADJECTIVES_PER_NOUN = 3
+YEARS = range(1900, 2000)
+SHARES = {"quality": 0.2, "adjective": 0.45, "place": 0.5, "second_object": 0.1, "year": 0.1}
+PREPOSITIONS = ("in", "near", "behind")
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """A noun of a fact, with the adjective said of it, if any."""
+
+    word: str
+    adjective: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What one sentence says. With a verb: subject does verb to objects; without: subject is quality."""
+
+    subject: Noun
+    verb: str | None = None
+    objects: tuple[Noun, ...] = ()
+    quality: str | None = None
+    preposition: str | None = None
+    place: Noun | None = None
+    year: int | None = None
+
+    @property
+    def triple(self) -> tuple[str, str, str]:
+        """What makes two facts the same news, whatever their trimmings: (subject, verb or "is", object or quality)."""
+        return self.subject.word, self.verb or "is", self.objects[0].word if self.objects else str(self.quality)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A few words with Zipf weights, the usual one first."""
+
+    words: tuple[str, ...]
+    cumulative: tuple[float, ...]
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Choice:
+        """Weighs the words by rank ** -ZIPF_EXPONENT."""
+        return cls(tuple(words), tuple(accumulate(rank**-ZIPF_EXPONENT for rank in range(1, len(words) + 1))))
+
+    def draw(self, dice: random.Random) -> str:
+        """One word."""
+        return dice.choices(self.words, cum_weights=self.cumulative)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class FactTable:
+    """The usual company of every word.
+
+    Attributes:
+        topics: all topics, frequent ones first.
+        verbs: topic to its verbs.
+        nouns: topic to its nouns.
+        subjects, objects, places: verb to its usual subjects, objects, places.
+        adjectives: noun to its usual adjectives.
+    """
+
+    topics: Choice
+    verbs: dict[str, Choice]
+    nouns: dict[str, Choice]
+    subjects: dict[str, Choice]
+    objects: dict[str, Choice]
+    places: dict[str, Choice]
+    adjectives: dict[str, Choice]
+
+    def draw(self, topic: str, dice: random.Random) -> Fact:
+        """One fact of a topic."""
+        year = dice.choice(YEARS) if dice.random() < SHARES["year"] else None
+        if dice.random() < SHARES["quality"]:
+            noun = self.nouns[topic].draw(dice)
+            return Fact(Noun(noun), quality=self.adjectives[noun].draw(dice), year=year)
+        verb = self.verbs[topic].draw(dice)
+        subject = self._describe(self.subjects[verb].draw(dice), dice)
+        objects = [self._describe(self.objects[verb].draw(dice), dice)]
+        if dice.random() < SHARES["second_object"]:
+            second = self._describe(self.objects[verb].draw(dice), dice)
+            objects += [second] if second.word != objects[0].word else []
+        if dice.random() >= SHARES["place"]:
+            return Fact(subject, verb, tuple(objects), year=year)
+        place = self._describe(self.places[verb].draw(dice), dice)
+        return Fact(subject, verb, tuple(objects), None, dice.choice(PREPOSITIONS), place, year)
+
+    def _describe(self, noun: str, dice: random.Random) -> Noun:
+        described = dice.random() < SHARES["adjective"]
+        return Noun(noun, self.adjectives[noun].draw(dice) if described else None)
+
+
+def build_facts(seed: int) -> FactTable:
+    """Draws the fact table: the company that words keep depends on the seed, the words do not.
+
+    Within a topic every agent, thing and place is usual for some verb; the last subject, object and adjective
+    of each list comes from any topic, so that words of a topic differ in their company.
+    """
+    dice = random.Random(f"facts/{seed}")
+    concepts = list(load_concepts())
+    dice.shuffle(concepts)  # ranks within topics
+    topics = Choice.of(list(dict.fromkeys(concept.topic for concept in concepts)))
+    by_role = {role: [c.word for c in concepts if c.role == role] for role in ("agent", "thing", "place", "adjective")}
+    in_topic: dict[tuple[str, str], list[str]] = {}
+    for concept in concepts:
+        in_topic.setdefault((concept.topic, concept.role), []).append(concept.word)
+
+    verbs = {topic: Choice.of(in_topic[topic, "verb"]) for topic in topics.words}
+    table = FactTable(topics, verbs, {}, {}, {}, {}, {})
+    for topic in topics.words:
+        for turn, verb in enumerate(verbs[topic].words):
+            table.subjects[verb] = _usual(in_topic[topic, "agent"], by_role["agent"], turn, SUBJECTS_PER_VERB, dice)
+            table.objects[verb] = _usual(in_topic[topic, "thing"], by_role["thing"], turn, OBJECTS_PER_VERB, dice)
+            table.places[verb] = _usual(in_topic[topic, "place"], [], turn, PLACES_PER_VERB, dice)
+        nouns = [word for role in ("agent", "thing", "place") for word in in_topic[topic, role]]
+        dice.shuffle(nouns)
+        table.nouns[topic] = Choice.of(nouns)
+        for turn, noun in enumerate(nouns):
+            own = ADJECTIVES_PER_NOUN - 1
+            table.adjectives[noun] = _usual(in_topic[topic, "adjective"], by_role["adjective"], turn, own, dice)
+    return table
+
+
+def _usual(own: list[str], anywhere: list[str], turn: int, count: int, dice: random.Random) -> Choice:
+    """Takes `count` words of the topic, starting at another one each turn, and one more from anywhere."""
+    chosen = [own[(turn + step) % len(own)] for step in range(count)]
+    strangers = [word for word in anywhere if word not in own]
+    return Choice.of(chosen + ([dice.choice(strangers)] if strangers else []))

@@ -1,0 +1,173 @@
+"""Writes the embedded world to a folder, in the file formats of the real data; the manifest comes last."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.artifacts import MANIFEST, hash_file, write_atomic, write_manifest
+from xalign_ray.demo.corpus import draw_articles, draw_distinct
+from xalign_ray.demo.dictionaries import list_entries, shuffle_targets
+from xalign_ray.demo.facts import Fact, FactTable, build_facts
+from xalign_ray.demo.grammar import ROOT, Token, align, say
+from xalign_ray.demo.languages import PIVOT, Language, load_languages
+from xalign_ray.demo.lexicon import load_concepts
+
+TAGGED_SENTENCES = {"train": 1000, "dev": 200, "test": 300}
+
+
+class _World:
+    """The folder being written, and what may not be said in training text."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.seed = seed
+        self.table: FactTable = build_facts(seed)
+        self.reserved: set[Fact] = set()
+        self.hashes: dict[str, str] = {}
+
+    def dice(self, purpose: str) -> random.Random:
+        return random.Random(f"{purpose}/{self.seed}")
+
+    def allowed(self, fact: Fact) -> bool:
+        return fact not in self.reserved
+
+    def write(self, name: str, lines: Iterable[str]) -> None:
+        path = self.folder / name
+        write_atomic(path, "".join(f"{line}\n" for line in lines))
+        self.hashes[name] = hash_file(path)
+
+
+def write_demo(
+    folder: Path,
+    seed: int = 0,
+    *,
+    sentences: int = 6000,
+    parallel_sentences: int = 2000,
+    retrieval_pairs: int = 500,
+) -> None:
+    """Writes the embedded world: a small deterministic set of languages to learn and test with.
+
+    It is a default, never a source of claims. Same arguments, same bytes.
+
+    Args:
+        folder: Where to; created if needed, files of an earlier world in it are replaced.
+        seed: Decides the fact table and every sentence; the words of the languages are fixed.
+        sentences: Sentences a language in its documents.
+        parallel_sentences: Translated sentences a pair (English and another), apart from the documents.
+        retrieval_pairs: Translated sentences a pair whose facts no other file tells.
+    """
+    (folder / MANIFEST).unlink(missing_ok=True)
+    english, *others = load_languages()
+    assert english.code == PIVOT
+    world = _World(folder, seed)
+    for language in others:
+        _write_retrieval(world, english, language, retrieval_pairs)
+    for language in others:
+        _write_parallel(world, english, language, parallel_sentences)
+        _write_dictionaries(world, english, language)
+    for language in (english, *others):
+        _write_documents(world, language, sentences)
+        _write_tagged(world, language)
+    sizes = {"sentences": sentences, "parallel_sentences": parallel_sentences, "retrieval_pairs": retrieval_pairs}
+    write_manifest(folder, _describe(world, sizes))
+
+
+def write_text(tokens: list[Token]) -> str:
+    """A sentence as people write it: the final mark joins the last word."""
+    return " ".join(token.form for token in tokens[:-1]) + tokens[-1].form
+
+
+def _write_retrieval(world: _World, english: Language, language: Language, count: int) -> None:
+    facts = draw_distinct(world.table, world.dice(f"retrieval/{language.code}"), world.allowed, count)
+    world.reserved.update(facts)
+    stem = f"tatoeba/tatoeba.{language.code}-{PIVOT}"
+    for side in (language, english):
+        world.write(f"{stem}.{side.code}", (write_text(say(fact, side)) for fact in facts))
+
+
+def _write_parallel(world: _World, english: Language, language: Language, count: int) -> None:
+    facts = draw_distinct(world.table, world.dice(f"parallel/{language.code}"), world.allowed, count)
+    pairs = [(say(fact, english), say(fact, language)) for fact in facts]
+    stem = f"parallel/train.{PIVOT}-{language.code}"
+    for side, code in enumerate((PIVOT, language.code)):
+        world.write(f"{stem}.{code}", (" ".join(token.form for token in pair[side]) for pair in pairs))
+    world.write(f"{stem}.align", (" ".join(f"{i}-{j}" for i, j in align(*pair)) for pair in pairs))
+
+
+def _write_dictionaries(world: _World, english: Language, language: Language) -> None:
+    right, wrong = list_entries(english, language, world.seed)
+    dice = world.dice(f"dictionary/{language.code}")
+    entries = right + wrong
+    dice.shuffle(entries)
+    stem = f"dictionaries/{PIVOT}-{language.code}"
+    world.write(f"{stem}.txt", (f"{source} {target}" for source, target in entries))
+    shuffled = shuffle_targets(entries, dice)
+    world.write(f"{stem}.shuffled.txt", (f"{source} {target}" for source, target in shuffled))
+
+
+def _write_documents(world: _World, language: Language, sentences: int) -> None:
+    articles = draw_articles(world.table, language.code, world.seed, world.allowed, sentences)
+    documents = (
+        {
+            "id": number,
+            "title": language.words[article.facts[0].subject.word],
+            "text": "\n".join(write_text(say(fact, language)) for fact in article.facts),
+        }
+        for number, article in enumerate(articles)
+    )
+    world.write(f"wiki/{language.code}.jsonl", (json.dumps(document, ensure_ascii=False) for document in documents))
+
+
+def _write_tagged(world: _World, language: Language) -> None:
+    dice = world.dice(f"tagged/{language.code}")
+    facts = draw_distinct(world.table, dice, world.allowed, sum(TAGGED_SENTENCES.values()))
+    start = 0
+    for split, count in TAGGED_SENTENCES.items():
+        numbered = enumerate(facts[start : start + count], 1)
+        blocks = (_conllu_block(f"{language.code}-{split}-{number}", say(fact, language)) for number, fact in numbered)
+        world.write(f"pos/{language.code}.{split}.conllu", blocks)
+        start += count
+
+
+def _conllu_block(name: str, tokens: list[Token]) -> str:
+    numbers = {ROOT: 0} | {token.key: number for number, token in enumerate(tokens, 1)}
+    lines = [f"# sent_id = {name}", f"# text = {write_text(tokens)}"]
+    for number, token in enumerate(tokens, 1):
+        space = "SpaceAfter=No" if number == len(tokens) - 1 else "_"
+        head, relation = str(numbers[token.head]), token.relation
+        lines.append("\t".join((str(number), token.form, token.form, token.upos, "_", "_", head, relation, "_", space)))
+    return "\n".join(lines) + "\n"
+
+
+def _describe(world: _World, sizes: dict[str, int]) -> dict[str, Any]:
+    concepts = load_concepts()
+    languages = {
+        language.code: {
+            "script": language.script,
+            "order": language.order,
+            "postpositions": language.postpositions,
+            "noun_first": language.noun_first,
+            "articles": language.articles,
+            "inverted": language.inverted,
+            "invented": language.code != PIVOT,
+        }
+        for language in load_languages()
+    }
+    noise = {
+        language.code: [list(entry) for entry in list_entries(load_languages()[0], language, world.seed)[1]]
+        for language in load_languages()[1:]
+    }
+    return {
+        "kind": "demo",
+        "seed": world.seed,
+        **sizes,
+        "concepts": len(concepts),
+        "cognates": [concept.word for concept in concepts if concept.cognate],
+        "languages": languages,
+        "dictionary_noise": noise,
+        "files": world.hashes,
+    }

@@ -1,0 +1,1 @@
+"""Encoders, heads, language embeddings and the export to a plain Hugging Face folder."""

@@ -1,0 +1,103 @@
+"""The encoder that every objective trains: BERT with examples kept apart in a row, and optional language embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from transformers import BertConfig, BertForMaskedLM
+
+from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models.backbone import backbone_values, check_fits
+from xalign_ray.models.heads import join_language, widen
+
+READ = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")  # what `encode` takes from a batch
+
+
+class AlignedEncoder(nn.Module):
+    """BertForMaskedLM as the objectives see it: `encode`, `predict`, `embed`.
+
+    Each of the three calls modules and never reads a `.weight`, so that they are right at every ZeRO stage when called
+    inside the forward pass of the module given to DeepSpeed (ZERO 1). All accept zero rows.
+    """
+
+    def __init__(self, hf: BertForMaskedLM, languages: nn.Embedding | None, conditioned: bool) -> None:
+        super().__init__()
+        assert languages is not None or not conditioned, "a conditioned head reads the language embeddings"
+        self.hf = hf
+        self.languages = languages
+        self.conditioned = conditioned
+
+    def encode(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Hidden states of the last layer, [B, L, d].
+
+        Reads the keys in READ, each [B, L]. A token attends to the tokens of its own example and no others, so that a
+        packed row is the same as its examples one by one.
+        The language vector is added to the word vector, before position, segment and LayerNorm (METHODS 4.4).
+        """
+        if not len(batch["input_ids"]):
+            # BERT cannot reshape zero rows; a row of padding calls the same modules, as the other ranks need.
+            return self.encode({key: batch[key].new_zeros(1, batch[key].shape[1]) for key in READ})[:0]
+        vectors = self.embed(batch["input_ids"])
+        if self.languages is not None:
+            vectors = vectors + self.languages(batch["language_ids"])
+        examples = batch["example_ids"]
+        # Padding (0) attends to padding: a row of the mask without a True would give NaN.
+        same_example = examples[:, None, :, None] == examples[:, None, None, :]
+        return self.hf.bert(
+            inputs_embeds=vectors,
+            attention_mask=same_example,
+            position_ids=batch["position_ids"],
+            token_type_ids=batch["segment_ids"],
+        ).last_hidden_state
+
+    def predict(self, hidden: Tensor, language: Tensor) -> Tensor:
+        """Logits [N, V] over the vocabulary, of hidden states [N, d] whose label is in the language [N]."""
+        if self.conditioned and self.languages is not None:
+            hidden = join_language(hidden, self.languages(language))
+        return self.hf.cls(hidden)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Rows of the word embedding table, [..., d], of the ids [...]; the table is tied to the decoder."""
+        return self.hf.get_input_embeddings()(ids)
+
+
+def build_encoder(
+    model: ModelConfig, vocab_size: int, languages: Sequence[str], max_positions: int, pad_id: int
+) -> AlignedEncoder:
+    """An encoder from the recipe's sizes, or from the folder or hub model that `model.init_from` names.
+
+    New weights are drawn from torch's global generator: seed it before, equally on every rank.
+
+    Args:
+        model: the recipe's `model` block.
+        vocab_size: ids of the run's tokenizer.
+        languages: the run's languages in order; the index is the language id.
+        max_positions: the longest row, in tokens.
+        pad_id: the run's padding id.
+
+    Raises:
+        ConfigError: when `model.init_from` cannot be found or does not fit the run's tokenizer and rows.
+    """
+    values = backbone_values(model, vocab_size, max_positions, pad_id)
+    if model.init_from is not None:
+        check_fits(model.init_from, values, vocab_size, max_positions, pad_id)
+    hf = _load(model, BertConfig.from_dict(values))
+    table = None
+    if model.language_embeddings:
+        table = nn.Embedding(len(languages), hf.config.hidden_size)
+        nn.init.normal_(table.weight, 0.0, 0.02)
+    if model.conditioned_head:
+        widen(hf.cls.predictions, hf.config.hidden_size)
+    return AlignedEncoder(hf, table, model.conditioned_head)
+
+
+def _load(model: ModelConfig, config: BertConfig) -> BertForMaskedLM:
+    # sdpa takes the boolean [B, 1, L, L] mask as it is; BERT's eager attention would add it to the scores.
+    config._attn_implementation = "sdpa"
+    if model.init_from is None:
+        return BertForMaskedLM(config)
+    return BertForMaskedLM.from_pretrained(
+        model.init_from, config=config, dtype=torch.float32, attn_implementation="sdpa"
+    )

@@ -1,0 +1,62 @@
+"""Counts an encoder's parameters from the recipe alone, without torch: what `plan` computes memory from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models.backbone import backbone_values
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Parameters by part, each counted once (the decoder is tied to the word embeddings), and the shape behind them."""
+
+    word_embeddings: int
+    other_embeddings: int
+    layers: int
+    head: int
+    width: int
+    depth: int
+    heads: int
+    feed_forward: int
+    vocab_size: int
+
+    @property
+    def total(self) -> int:
+        """All trained parameters."""
+        return self.word_embeddings + self.other_embeddings + self.layers + self.head
+
+
+def count_parameters(model: ModelConfig, vocab_size: int, languages: int, max_positions: int) -> Sizes:
+    """The parameters that `build_encoder` would make, exactly.
+
+    Args:
+        model: the recipe's `model` block.
+        vocab_size: ids of the run's tokenizer.
+        languages: number of languages of the run.
+        max_positions: the longest row, in tokens.
+
+    Raises:
+        ConfigError: when `model.init_from` cannot be found.
+    """
+    values = backbone_values(model, vocab_size, max_positions, pad_id=0)
+    d, f, V = values["hidden_size"], values["intermediate_size"], values["vocab_size"]
+    norm = 2 * d
+    tables = values["max_position_embeddings"] + values["type_vocab_size"]
+    if model.language_embeddings:
+        tables += languages
+    attention = 4 * (d * d + d) + norm
+    feed_forward = (d * f + f) + (f * d + d) + norm
+    read_by_head = 2 * d if model.conditioned_head else d
+    return Sizes(
+        word_embeddings=V * d,
+        other_embeddings=tables * d + norm,
+        layers=values["num_hidden_layers"] * (attention + feed_forward),
+        head=(read_by_head * d + d) + norm + V,
+        width=d,
+        depth=values["num_hidden_layers"],
+        heads=values["num_attention_heads"],
+        feed_forward=f,
+        vocab_size=V,
+    )

@@ -1,0 +1,103 @@
+"""Dictionary alignment: the word embeddings of a word and of its translation are pulled into one direction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from xalign_ray.config.choices import DictionaryAlignment
+from xalign_ray.errors import ConfigError
+from xalign_ray.objectives.objective import DictionaryPairs, Given, MicroStep, Objective
+
+EPSILON = 1e-8
+NO_PIECE = -1
+# Streams of random numbers that must not coincide with another use of the run's seed.
+_SAMPLE, _SHUFFLE = 0x616C6731, 0x616C6732
+
+
+class DictionaryAlignmentLoss(Objective):
+    """Asks that translations have the same word vector, up to length.
+
+    What it optimises: sum over pairs of -cos(u, v); u and v are the means of the two words' rows of the raw embedding
+        table (no position, language, LayerNorm or dropout), which is tied to the decoder. In [-1, 1] a pair, so that
+        a total loss may be negative.
+    Reference: Tang et al. 2022 (ALIGN-MLM), section 3 (METHODS 5). Mean of pieces is ours: theirs are single pieces.
+    Needs: data.dictionaries with entries to train on; no row of the batch.
+    Settings: `weight` (alpha, 10 in the paper); `pairs_per_step` a uniform sample of the dictionary, an unbiased
+        estimate, drawn anew each step; `shuffled` the control whose pairs mean nothing.
+    Costs: two embedding look-ups a pair, split over ranks and micro-steps.
+    Relations: needs no language embeddings (they are added after the table). Cosine has no repulsion: watch the mean
+        cosine of random rows for collapse.
+    """
+
+    pieces: Tensor
+
+    def __init__(self, settings: DictionaryAlignment, given: Given) -> None:
+        super().__init__(settings, given)
+        if given.pairs is None or not len(given.pairs.left):
+            raise ConfigError(
+                "objective dictionary_alignment has no pair to train on: every entry of data.dictionaries is held out "
+                "or holds a word that the tokenizer does not know. Lower data.dictionary_held_out_share or name a "
+                "dictionary with split: train."
+            )
+        pieces = _stack(given.pairs)
+        if settings.shuffled:
+            pieces[:, 1] = pieces[_mismatch(given.pairs, given.seed), 1]
+        self.register_buffer("pieces", torch.from_numpy(pieces), persistent=False)
+
+    def forward(self, micro_step: MicroStep) -> Tensor:
+        """Minus the summed cosines of the pairs in this micro-step's slice."""
+        chosen = self._slice(micro_step.part, micro_step.step).to(self.pieces.device)
+        pieces = self.pieces[chosen]
+        real = pieces != NO_PIECE
+        rows = micro_step.encoder.embed(pieces.clamp(min=0)).float() * real[..., None]
+        words = rows.sum(dim=2) / real.sum(dim=2)[..., None]
+        return -F.cosine_similarity(words[:, 0], words[:, 1], dim=-1, eps=EPSILON).sum()
+
+    def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
+        """The pairs in the rank's slices."""
+        return float(sum(high - low for low, high in map(self._bounds, parts)))
+
+    def _slice(self, part: tuple[int, int], step: int) -> Tensor:
+        low, high = self._bounds(part)
+        k, n = self._pairs_per_step(), len(self.pieces)
+        if k == n:
+            return torch.arange(low, high)
+        # The same draw on every rank; only the slice differs.
+        drawn = np.random.default_rng([self.given.seed & (2**64 - 1), _SAMPLE, step]).choice(n, k, replace=False)
+        return torch.from_numpy(drawn[low:high])
+
+    def _bounds(self, part: tuple[int, int]) -> tuple[int, int]:
+        index, of = part
+        k = self._pairs_per_step()
+        return index * k // of, (index + 1) * k // of
+
+    def _pairs_per_step(self) -> int:
+        return min(self.settings.pairs_per_step or len(self.pieces), len(self.pieces))
+
+
+def _stack(pairs: DictionaryPairs) -> np.ndarray:
+    """Both sides in one array int64[n, 2, k], so that one look-up serves both."""
+    longest = max(pairs.left.shape[1], pairs.right.shape[1])
+    pieces = np.full((len(pairs.left), 2, longest), NO_PIECE, dtype=np.int64)
+    pieces[:, 0, : pairs.left.shape[1]] = pairs.left
+    pieces[:, 1, : pairs.right.shape[1]] = pairs.right
+    return pieces
+
+
+def _mismatch(pairs: DictionaryPairs, seed: int) -> np.ndarray:
+    """For each pair another pair of the same two languages, whose right side it gets: one random cycle a language pair.
+
+    Languages and word counts stay as they are; a language pair with a single entry keeps it.
+    """
+    taken = np.arange(len(pairs.left))
+    random = np.random.default_rng([seed & (2**64 - 1), _SHUFFLE])
+    languages = np.stack([pairs.left_language, pairs.right_language], axis=1)
+    for group in np.unique(languages, axis=0):
+        cycle = random.permutation(np.flatnonzero((languages == group).all(axis=1)))
+        taken[cycle] = np.roll(cycle, 1)
+    return taken

@@ -1,0 +1,1 @@
+"""Evaluations of an exported folder: one file a task."""

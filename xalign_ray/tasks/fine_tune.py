@@ -1,0 +1,129 @@
+"""The fine-tuning loop of every task: AdamW, linear warm-up and decay, the epoch chosen by a development score."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xalign_ray.errors import TrainingError
+
+WARMUP_SHARE = 0.1
+WEIGHT_DECAY = 0.01
+CLIP_NORM = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FineTuning:
+    """What a grid varies; the defaults are XTREME's for tagging (METHODS 9, 10).
+
+    Attributes:
+        learning_rate: peak, reached after a tenth of the steps.
+        epochs: passes over the training examples; the best by development score is kept.
+        batch_size: examples a step.
+        seed: of the head's first weights, the order of examples, and dropout.
+    """
+
+    learning_rate: float = 2e-5
+    epochs: int = 10
+    batch_size: int = 32
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which epoch was kept, and why.
+
+    Attributes:
+        epoch: from 1; the first of equals.
+        development: score after each epoch.
+    """
+
+    epoch: int
+    development: tuple[float, ...]
+
+
+@contextmanager
+def repeatable(seed: int) -> Iterator[None]:
+    """Everything random inside follows from the seed, on one thread; outside nothing changes."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def fine_tune(
+    model: nn.Module,
+    examples: int,
+    batch_of: Callable[[Sequence[int]], Mapping[str, Tensor]],
+    development: Callable[[], float],
+    settings: FineTuning,
+) -> Choice:
+    """Trains the model in place and leaves it at its best epoch, in evaluation mode. Call it inside `repeatable`.
+
+    Args:
+        model: gives an output with `.loss` for a batch.
+        examples: how many there are, at least 1.
+        batch_of: the model's arguments for examples given by index, on the model's device.
+        development: score of the model as it is now, higher is better; called after every epoch.
+        settings: learning rate, epochs, batch size, seed.
+
+    Raises:
+        TrainingError: the loss is not finite.
+    """
+    steps_per_epoch = math.ceil(examples / settings.batch_size)
+    optimizer = torch.optim.AdamW(_parameter_groups(model), lr=settings.learning_rate)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, _warm_up_and_decay(steps_per_epoch * settings.epochs))
+    order = torch.Generator().manual_seed(settings.seed)
+    scores: list[float] = []
+    best: dict[str, Tensor] = {}
+    for epoch in range(1, settings.epochs + 1):
+        model.train()
+        for indices in torch.randperm(examples, generator=order).split(settings.batch_size):
+            _step(model, batch_of(indices.tolist()), optimizer)
+            schedule.step()
+        model.eval()
+        scores.append(development())
+        log.info("epoch %d of %d: development score %.4f", epoch, settings.epochs, scores[-1])
+        if scores[-1] > max(scores[:-1], default=-math.inf):
+            best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(best)
+    return Choice(scores.index(max(scores)) + 1, tuple(scores))
+
+
+def _step(model: nn.Module, batch: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
+    loss = model(**batch).loss
+    if not torch.isfinite(loss):
+        raise TrainingError(f"The fine-tuning loss became {loss.item()}; lower the learning rate.")
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _warm_up_and_decay(steps: int) -> Callable[[int], float]:
+    warmup = math.ceil(WARMUP_SHARE * steps)
+
+    def factor(step: int) -> float:
+        return (step + 1) / warmup if step < warmup else (steps - step) / max(1, steps - warmup)
+
+    return factor
+
+
+def _parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+    """Matrices decay, vectors (biases, LayerNorm) do not."""
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim > 1]
+    vectors = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
+    return [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]

@@ -1,0 +1,132 @@
+"""Turns words and sentences into a model's inputs: piece ids, padded batches, the language as a token type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xalign_ray.errors import DataError
+
+LONGEST_INPUT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A tokenizer and what the model beside it needs to know about its inputs.
+
+    Attributes:
+        tokenizer: as `AutoTokenizer` opened it.
+        prefix: ids that the tokenizer puts before a text, such as [CLS].
+        suffix: ids that it puts after, such as [SEP].
+        max_length: longest input in pieces, prefix and suffix included.
+        languages: languages that the model has embeddings for, in the order of their ids; empty if it has none.
+        segments: rows of the token-type table per language; token_type_id = segment + segments * language id.
+        encoder: name of the model, for messages.
+    """
+
+    tokenizer: Any
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    max_length: int
+    languages: tuple[str, ...]
+    segments: int
+    encoder: str
+
+    @classmethod
+    def of_model(cls, tokenizer: Any, model: nn.Module, encoder: str) -> Inputs:
+        """What `config.json` and the tokenizer of an opened folder say about inputs."""
+        config: Any = model.config
+        prefix, suffix = _ends(tokenizer)
+        return cls(
+            tokenizer=tokenizer,
+            prefix=prefix,
+            suffix=suffix,
+            max_length=min(LONGEST_INPUT, int(tokenizer.model_max_length), _positions(model)),
+            languages=tuple(getattr(config, "xalign_languages", None) or ()),
+            segments=int(getattr(config, "xalign_segments", None) or 1),
+            encoder=encoder,
+        )
+
+    def check_languages(self, languages: Iterable[str]) -> None:
+        """Refuses languages that the model has no embedding for; a model without language embeddings knows all.
+
+        There is no silent stand-in for a missing embedding, such as the mean of the table: a table of scores must not
+        mix languages that were said with languages that were guessed.
+
+        Raises:
+            DataError: names the unknown languages, the known ones, and the fix.
+        """
+        unknown = sorted(set(languages) - set(self.languages)) if self.languages else []
+        if unknown:
+            raise DataError(
+                f"{self.encoder} has language embeddings for {', '.join(self.languages)}, none for "
+                f"{', '.join(unknown)}; name the languages to score among the known ones."
+            )
+
+    def token_type(self, language: str) -> int:
+        """The token type of a single text in this language; 0 for a model without language embeddings."""
+        self.check_languages([language])
+        return self.segments * self.languages.index(language) if self.languages else 0
+
+    def piece_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Piece ids of running text, with prefix and suffix, cut at `max_length`."""
+        room = self.max_length - len(self.prefix) - len(self.suffix)
+        return [self.wrap(ids[:room]) for ids in self._pieces(sentences)]
+
+    def piece_words(self, words: Sequence[str]) -> list[list[int]]:
+        """Piece ids of each word as it is written inside a sentence, without prefix and suffix."""
+        return self._pieces([f" {word}" for word in words])
+
+    def wrap(self, ids: Sequence[int]) -> list[int]:
+        """Prefix and suffix put around piece ids."""
+        return [*self.prefix, *ids, *self.suffix]
+
+    def batch(self, rows: Sequence[Sequence[int]], languages: Sequence[str]) -> dict[str, Tensor]:
+        """Pads rows of ids to the longest of them.
+
+        Args:
+            rows: `B` rows of piece ids.
+            languages: the language of each row.
+
+        Returns:
+            `input_ids` and `attention_mask` `[B, L]`; also `token_type_ids` if the model has language embeddings. Other
+            models give every token their segment 0 by themselves, those without a token-type table as well.
+        """
+        length = max(len(row) for row in rows)
+        padding = self.tokenizer.pad_token_id or 0
+        ids = torch.tensor([[*row, *[padding] * (length - len(row))] for row in rows])
+        sizes = torch.tensor([len(row) for row in rows])
+        batch = {"input_ids": ids, "attention_mask": (torch.arange(length) < sizes[:, None]).long()}
+        if self.languages:
+            types = torch.tensor([self.token_type(language) for language in languages])
+            batch["token_type_ids"] = types[:, None].expand(-1, length).contiguous()
+        return batch
+
+    def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        return self.tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False)[
+            "input_ids"
+        ]
+
+
+def _ends(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What the tokenizer's own template puts around one text; where it has none, around a text of no pieces."""
+    encoding = tokenizer("a", return_special_tokens_mask=True)
+    ids, special = encoding["input_ids"], encoding["special_tokens_mask"]
+    leading = special.index(0) if 0 in special else (len(special) + 1) // 2
+    body = special.count(0)
+    return tuple(ids[:leading]), tuple(ids[leading + body :])
+
+
+def _positions(model: nn.Module) -> int:
+    """How many positions the model can tell apart; RoBERTa's family counts from behind the padding id."""
+    model_with_base: Any = model
+    limit = int(getattr(model_with_base.config, "max_position_embeddings", None) or LONGEST_INPUT)
+    embeddings = getattr(model_with_base.base_model, "embeddings", None)
+    padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+    return limit - (0 if padding is None else padding + 1)

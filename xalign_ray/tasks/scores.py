@@ -1,0 +1,126 @@
+"""The score record: what every evaluation yields, and the scores.json it is kept in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from xalign_ray.artifacts import write_json
+from xalign_ray.errors import DataError
+
+SCORES = "scores.json"
+ALL_LANGUAGES = "all"
+METRICS = frozenset(
+    {
+        "tatoeba_accuracy",
+        "alignment_heldout",
+        "alignment_heldout_csls",
+        "alignment_trained",
+        "alignment_trained_csls",
+        "mean_cosine_random",
+        "pos_accuracy",
+        "pos_accuracy_supervised",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Whose scores they are: read from the encoder's folder, null for a stranger's.
+
+    Attributes:
+        run: name of the pretraining run, as its folder is called.
+        encoder: the folder or hub id that was opened; for a fine-tuned folder, what it was tuned from.
+        objective: the pretraining recipe's objectives, such as "mlm".
+        seed: of fine-tuning where there was one, else of pretraining.
+        step: the pretraining step that was exported.
+    """
+
+    run: str | None
+    encoder: str
+    objective: str | None
+    seed: int | None
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One number, and everything needed to read it.
+
+    Attributes:
+        task: name in the registry.
+        split: what was scored: a split of the data, or a file's name.
+        language: the tested language, a pair such as "en-de", or "all" for the mean over languages.
+        layer: 0 is the embedding layer's output, n the last layer's; "last4", "embedding_table"; None where it has no
+            meaning.
+        pooling: how pieces became one vector, None where nothing was pooled.
+        value: in [0, 1] for accuracies, [-1, 1] for cosines.
+        chance: what guessing without the encoder would reach, None where there is no such thing.
+        n: number of things scored: pairs, words, tokens.
+    """
+
+    run: str | None
+    encoder: str
+    objective: str | None
+    task: str
+    split: str
+    language: str
+    layer: int | str | None
+    pooling: str | None
+    metric: str
+    value: float
+    chance: float | None
+    n: int
+    seed: int | None
+    step: int | None
+
+    def __post_init__(self) -> None:
+        assert self.metric in METRICS, f"{self.metric} is not a known metric"
+
+
+def score_by(origin: Origin, **what: object) -> Score:
+    """A score of this origin; `what` are the fields of `Score` that `Origin` lacks."""
+    return Score(**{field.name: getattr(origin, field.name) for field in fields(origin)}, **what)  # type: ignore[arg-type]
+
+
+def average_languages(scores: Iterable[Score]) -> list[Score]:
+    """For each (metric, split, layer, pooling) the plain mean over languages, as a further score "all".
+
+    Every language weighs the same, however many things were scored in it (XTREME); `n` is the sum.
+    """
+    groups: dict[tuple[object, ...], list[Score]] = {}
+    for score in scores:
+        groups.setdefault((score.metric, score.split, score.layer, score.pooling), []).append(score)
+    return [_mean(group) for group in groups.values()]
+
+
+def _mean(group: Sequence[Score]) -> Score:
+    chances = [score.chance for score in group if score.chance is not None]
+    return replace(
+        group[0],
+        language=ALL_LANGUAGES,
+        value=sum(score.value for score in group) / len(group),
+        chance=sum(chances) / len(chances) if chances else None,
+        n=sum(score.n for score in group),
+    )
+
+
+def write_scores(path: Path, scores: Iterable[Score]) -> None:
+    """Writes scores.json atomically: `{"scores": [...]}`, every record with all keys."""
+    write_json(path, {"scores": [asdict(score) for score in scores]})
+
+
+def read_scores(path: Path) -> list[Score]:
+    """The scores of a scores.json.
+
+    Raises:
+        DataError: the file is missing or is not one that `write_scores` wrote.
+    """
+    try:
+        return [Score(**record) for record in json.loads(path.read_text(encoding="utf-8"))["scores"]]
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing: this evaluation has not finished; run it again.") from None
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        raise DataError(f"{path} is not a file of scores ({error}); delete it and evaluate again.") from error

@@ -1,0 +1,108 @@
+"""Sentences of tagged words as rows of pieces that a token-classification model trains on and is scored on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from xalign_ray.tasks.inputs import Inputs
+from xalign_ray.tasks.tagged import Sentence
+
+LONGEST_ROW = 128
+IGNORED = -100  # the label that torch's cross-entropy leaves out
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedRow:
+    """A sentence, or a part of one that is too long.
+
+    Attributes:
+        ids: piece ids with prefix and suffix.
+        first: where the first piece of each word stands in `ids`; the label is there (METHODS 10).
+        labels: the class of each word.
+        language: of the text.
+    """
+
+    ids: tuple[int, ...]
+    first: tuple[int, ...]
+    labels: tuple[int, ...]
+    language: str
+
+
+def make_rows(
+    inputs: Inputs, sentences: Sequence[Sentence], language: str, label_ids: Mapping[str, int]
+) -> list[TaggedRow]:
+    """Rows of at most 128 pieces that hold every word once: a longer sentence becomes several rows, nothing is cut off.
+
+    A word that the tokenizer makes nothing of becomes the unknown piece, so that it is scored; a single word longer
+    than a row keeps its first pieces.
+    """
+    room = min(LONGEST_ROW, inputs.max_length) - len(inputs.prefix) - len(inputs.suffix)
+    words = [word for sentence in sentences for word in sentence.words]
+    pieces = iter(inputs.piece_words(words))
+    rows = []
+    for sentence in sentences:
+        parts = [(next(pieces) or [inputs.tokenizer.unk_token_id])[:room] for _ in sentence.words]
+        labels = [label_ids[tag] for tag in sentence.tags]
+        rows.extend(_make_row(inputs, parts[span], labels[span], language) for span in _spans(parts, room))
+    return rows
+
+
+def batch_rows(inputs: Inputs, rows: Sequence[TaggedRow], device: torch.device) -> dict[str, Tensor]:
+    """A model's inputs, with `labels` `[B, L]`: the word's class at its first piece, ignored elsewhere."""
+    batch = inputs.batch([row.ids for row in rows], [row.language for row in rows])
+    labels = torch.full_like(batch["input_ids"], IGNORED)
+    for index, row in enumerate(rows):
+        labels[index, list(row.first)] = torch.tensor(row.labels)
+    return {key: value.to(device) for key, value in (batch | {"labels": labels}).items()}
+
+
+@torch.inference_mode()
+def predict_labels(model: Any, inputs: Inputs, rows: Sequence[TaggedRow], batch_size: int) -> NDArray[np.int64]:
+    """The predicted class of every word, in the order of the rows. `model` must be in evaluation mode."""
+    order = sorted(range(len(rows)), key=lambda index: len(rows[index].ids))
+    found: dict[int, NDArray[np.int64]] = {}
+    for start in range(0, len(rows), batch_size):
+        part = order[start : start + batch_size]
+        logits = model(**batch_rows(inputs, [rows[index] for index in part], model.device)).logits
+        best = logits.argmax(dim=-1).cpu().numpy()
+        found |= {index: best[place, list(rows[index].first)] for place, index in enumerate(part)}
+    return np.concatenate([found[index] for index in range(len(rows))])
+
+
+def gold_labels(rows: Sequence[TaggedRow]) -> NDArray[np.int64]:
+    """The class of every word, in the order of the rows."""
+    return np.array([label for row in rows for label in row.labels], dtype=np.int64)
+
+
+def token_accuracy(gold: NDArray[np.int64], predicted: NDArray[np.int64]) -> float:
+    """Share of words whose class was predicted."""
+    return float((gold == predicted).mean())
+
+
+def majority_share(gold: NDArray[np.int64]) -> float:
+    """Accuracy of saying the most frequent class of this very set for every word: the chance level."""
+    return float(np.bincount(gold).max() / len(gold))
+
+
+def _spans(parts: Sequence[Sequence[int]], room: int) -> Iterator[slice]:
+    """Cuts between words, as late as room allows."""
+    start, used = 0, 0
+    for index, part in enumerate(parts):
+        if used + len(part) > room:
+            yield slice(start, index)
+            start, used = index, 0
+        used += len(part)
+    yield slice(start, len(parts))
+
+
+def _make_row(inputs: Inputs, parts: Sequence[Sequence[int]], labels: Sequence[int], language: str) -> TaggedRow:
+    ids = [piece for part in parts for piece in part]
+    starts = np.cumsum([len(inputs.prefix), *(len(part) for part in parts[:-1])])
+    return TaggedRow(tuple(inputs.wrap(ids)), tuple(starts.tolist()), tuple(labels), language)

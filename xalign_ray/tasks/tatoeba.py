@@ -1,0 +1,143 @@
+"""Tatoeba: is the nearest English sentence the translation? Without training, at every layer (METHODS 10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.encoder import Encoder
+from xalign_ray.tasks.files import choose_languages, name_language, read_lines
+from xalign_ray.tasks.nearest import nearest_cosine
+from xalign_ray.tasks.scores import Score, average_languages, score_by
+
+TASK = "tatoeba"
+LAST_LAYERS = 4
+_NAME = re.compile(r"tatoeba\.(?P<other>.+)-(?P<english>eng|en)\.(?P<side>.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class SidePaths:
+    """The two files of a language: line i of one translates line i of the other."""
+
+    language: str
+    other: Path
+    english: Path
+
+
+def evaluate_tatoeba(
+    encoder_folder: str,
+    data: Path,
+    languages: Sequence[str] | None = None,
+    batch_size: int = 64,
+    device: str = "cpu",
+) -> list[Score]:
+    """Accuracy of retrieving the English translation, per language and layer, and the mean over languages.
+
+    Vectors are means over real tokens; a sentence of language xx is right if its own English side is the nearest by
+    cosine among the English sides of the same pair of files. The headline, layer "last4", is the mean accuracy of the
+    last min(4, n) layers (DICT-MLM, Table 1). Chance is 1 / number of pairs.
+
+    Args:
+        encoder_folder: folder or hub id.
+        data: folder of `tatoeba.<xx>-eng.<xx>` and `tatoeba.<xx>-eng.eng` (LASER), or the same with 2-letter codes.
+        languages: those to score; all that are found if None.
+        batch_size: sentences at a time.
+        device: a torch device.
+
+    Raises:
+        DataError: files missing, of unequal length, or with empty lines; a language the encoder has no embedding for.
+    """
+    pairs = find_pairs(data)
+    chosen = choose_languages(pairs, languages, data)
+    encoder = Encoder.open(encoder_folder, device)
+    encoder.inputs.check_languages(["en", *chosen])
+    scores = [
+        score_by(
+            encoder.origin,
+            task=TASK,
+            split="test",
+            language=language,
+            layer=layer,
+            pooling="mean",
+            metric="tatoeba_accuracy",
+            value=value,
+            chance=1 / n,
+            n=n,
+        )
+        for language in chosen
+        for layer, value, n in _score_pair(encoder, pairs[language], batch_size)
+    ]
+    return scores + average_languages(scores)
+
+
+def find_pairs(data: Path) -> dict[str, SidePaths]:
+    """The pairs of files in a folder, by the language that is not English.
+
+    Raises:
+        DataError: there are none, or one side of a pair is missing.
+    """
+    names = [_NAME.fullmatch(path.name) for path in sorted(data.glob("tatoeba.*"))]
+    stems = sorted({(name["other"], name["english"]) for name in names if name})
+    if not stems:
+        raise DataError(f"{data} holds no Tatoeba files; they are called tatoeba.deu-eng.deu and tatoeba.deu-eng.eng.")
+    pairs = {}
+    for other, english in stems:
+        stem = data / f"tatoeba.{other}-{english}"
+        language = name_language(other, stem)
+        if language in pairs:
+            raise DataError(f"{data} holds {language} twice, also as {stem.name}; keep one.")
+        pairs[language] = SidePaths(language, Path(f"{stem}.{other}"), Path(f"{stem}.{english}"))
+    return pairs
+
+
+def read_pair(paths: SidePaths) -> tuple[list[str], list[str]]:
+    """The sentences of a language and their English translations, equally many.
+
+    Raises:
+        DataError: a side is missing or empty, the sides differ in length, or a line is empty.
+    """
+    other, english = read_lines(paths.other), read_lines(paths.english)
+    if len(other) != len(english) or not other:
+        raise DataError(
+            f"{paths.other} has {len(other)} lines and {paths.english} has {len(english)}; line i of one must "
+            "translate line i of the other."
+        )
+    for path, lines in ((paths.other, other), (paths.english, english)):
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                raise DataError(f"{path}, line {number} is empty; remove that line from both sides of the pair.")
+    return other, english
+
+
+def layer_accuracies(queries: NDArray[np.float32], candidates: NDArray[np.float32]) -> list[float]:
+    """Share of queries whose nearest candidate by cosine has the query's own index, for each layer.
+
+    Args:
+        queries: `[layers + 1, N, D]`.
+        candidates: `[layers + 1, N, D]`.
+    """
+    gold = np.arange(queries.shape[1])
+    return [float((nearest_cosine(*layer) == gold).mean()) for layer in zip(queries, candidates, strict=True)]
+
+
+def headline(accuracies: Sequence[float]) -> float:
+    """Mean accuracy of the last min(4, n) of n layers; `accuracies[0]` is the embedding layer's and never counts."""
+    last = accuracies[1:][-LAST_LAYERS:]
+    return sum(last) / len(last)
+
+
+def _score_pair(encoder: Encoder, paths: SidePaths, batch_size: int) -> Iterator[tuple[int | str, float, int]]:
+    other, english = read_pair(paths)
+    accuracies = layer_accuracies(
+        encoder.pooled(other, paths.language, batch_size=batch_size),
+        encoder.pooled(english, "en", batch_size=batch_size),
+    )
+    yield f"last{LAST_LAYERS}", headline(accuracies), len(other)
+    for layer, accuracy in enumerate(accuracies):
+        yield layer, accuracy, len(other)

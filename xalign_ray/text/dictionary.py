@@ -1,0 +1,129 @@
+"""Merges bilingual dictionaries into one lexicon, and decides by hash which concepts are held out (METHODS 4.1)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xalign_ray.text.code_switch import Lexicon
+from xalign_ray.text.rows import Ints
+
+Key = tuple[int, str]  # language id and word form
+Link = tuple[Key, Key]
+
+
+@dataclass
+class Links:
+    """Translations, each once, with the counts of what was dropped: the state while dictionaries are read."""
+
+    trained: dict[Link, None] = field(default_factory=dict)
+    held_out: dict[Link, None] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class DictionaryPairs:
+    """Pairs of words as pieces: left, right [n, k] padded with -1; left_language, right_language [n]."""
+
+    left: Ints
+    right: Ints
+    left_language: Ints
+    right_language: Ints
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+
+def add_entries(
+    links: Links, entries: Iterable[tuple[Key, Key]], pivot: int | None, held_out_share: float, held_out: bool
+) -> None:
+    """Adds the lines of one dictionary.
+
+    A concept is its word in the pivot language (English where the dictionary has it, else the left word): holding out
+    by the hash of that word holds a concept out in all languages at once, whatever the recipe and the order of files.
+    Identity pairs (names, numbers) are no cross-lingual labels: dropped and counted.
+
+    Args:
+        pivot: the pivot's language id, or None.
+        held_out_share: share of concepts to hold out; ignored if `held_out`, when all lines are.
+    """
+    for left, right in entries:
+        links.counts["lines"] += 1
+        if left[1] == right[1]:
+            links.counts["identical"] += 1
+            continue
+        concept = right if right[0] == pivot else left
+        out = held_out or _hash_share(concept[1]) < held_out_share
+        (links.held_out if out else links.trained)[left, right] = None
+
+
+def _hash_share(word: str) -> float:
+    digest = hashlib.blake2b(f"concept {word}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def separate(links: Links) -> None:
+    """Drops held-out pairs of which a word is also trained on: what is scored as held out was never pulled anywhere."""
+    seen = {key for link in links.trained for key in link}
+    leaked = [link for link in links.held_out if link[0] in seen or link[1] in seen]
+    links.counts["held_out_dropped_seen_in_training"] += len(leaked)
+    for link in leaked:
+        del links.held_out[link]
+
+
+def build_lexicon(
+    trained: Sequence[Link], pieces_of: Callable[[Key], tuple[int, ...] | None]
+) -> tuple[dict[Key, int], Lexicon]:
+    """Every word of the trained links to its synonyms in other languages, both ways.
+
+    Args:
+        pieces_of: the pieces of a word, or None for one that cannot be a label (unknown or too many pieces).
+
+    Returns:
+        The entry number of each word that has a usable synonym, and the arrays.
+    """
+    synonyms: dict[Key, dict[int, dict[Key, None]]] = {}
+    for left, right in trained:
+        for source, target in ((left, right), (right, left)):
+            if pieces_of(target) is not None:
+                synonyms.setdefault(source, {}).setdefault(target[0], {})[target] = None
+    entries = {key: number for number, key in enumerate(sorted(synonyms))}
+    entry_groups, group_language, group_synonyms, lengths, pieces = [], [], [], [], []
+    for key in entries:
+        groups = synonyms[key]
+        entry_groups.append(len(groups))
+        for language in sorted(groups):
+            group_language.append(language)
+            group_synonyms.append(len(groups[language]))
+            for target in sorted(groups[language]):
+                found = pieces_of(target)
+                assert found is not None
+                lengths.append(len(found))
+                pieces += found
+    arrays = (entry_groups, group_language, group_synonyms, lengths, pieces)
+    return entries, Lexicon(*(np.asarray(array, np.int32) for array in arrays))
+
+
+def pair_arrays(links: Sequence[Link], pieces_of: Callable[[Key], tuple[int, ...] | None]) -> DictionaryPairs:
+    """The links both of whose words have pieces, as padded arrays for the alignment loss."""
+    usable = [
+        (a[0], b[0], x, y) for a, b in links if (x := pieces_of(a)) is not None and (y := pieces_of(b)) is not None
+    ]
+    widest = max((max(len(x), len(y)) for *_, x, y in usable), default=1)
+
+    def pad(words: list[tuple[int, ...]]) -> Ints:
+        padded = np.full((len(words), widest), -1, np.int32)
+        for row, word in enumerate(words):
+            padded[row, : len(word)] = word
+        return padded
+
+    return DictionaryPairs(
+        left=pad([x for *_, x, _ in usable]),
+        right=pad([y for *_, y in usable]),
+        left_language=np.asarray([a for a, *_ in usable], np.int32),
+        right_language=np.asarray([b for _, b, *_ in usable], np.int32),
+    )

@@ -1,0 +1,64 @@
+"""Language codes: checks a BCP-47 tag and gives the one spelling that everything else uses."""
+
+from __future__ import annotations
+
+import re
+
+import langcodes
+
+from xalign_ray.config.explain import suggest
+from xalign_ray.errors import ConfigError
+
+_SHAPE = re.compile(r"[a-z]{2,3}(-[a-z]{4})?(-([a-z]{2}|[0-9]{3}))?(-x(-[a-z0-9]{1,8})+)?", re.IGNORECASE)
+_NOT_A_LANGUAGE = {"und", "mul", "mis", "zxx"}
+
+# The languages of the demo world and of XTREME: only to guess what a mistyped code or a name was meant to be.
+_NAMES = {
+    "Afrikaans": "af", "Arabic": "ar", "Bulgarian": "bg", "Bengali": "bn", "Catalan": "ca", "Czech": "cs",
+    "German": "de", "Greek": "el", "English": "en", "Spanish": "es", "Estonian": "et", "Basque": "eu",
+    "Persian": "fa", "Finnish": "fi", "French": "fr", "Hebrew": "he", "Hindi": "hi", "Hungarian": "hu",
+    "Indonesian": "id", "Italian": "it", "Japanese": "ja", "Javanese": "jv", "Georgian": "ka", "Kazakh": "kk",
+    "Korean": "ko", "Malayalam": "ml", "Marathi": "mr", "Malay": "ms", "Burmese": "my", "Dutch": "nl",
+    "Polish": "pl", "Portuguese": "pt", "Romanian": "ro", "Russian": "ru", "Swahili": "sw", "Tamil": "ta",
+    "Telugu": "te", "Thai": "th", "Tagalog": "tl", "Turkish": "tr", "Ukrainian": "uk", "Urdu": "ur",
+    "Vietnamese": "vi", "Yoruba": "yo", "Chinese": "zh",
+}  # fmt: skip
+
+
+def check_language(code: str) -> str:
+    """The canonical form of a language code: `deu` -> `de`, `cmn` -> `zh`, `swh` -> `sw`, `zh-hans` -> `zh-Hans`.
+
+    Accepts language[-Script][-REGION][-x-private]. ISO 639-3 codes become the 639-1 code where there is one, and the
+    standard variety of a macrolanguage becomes the macrolanguage (arb -> ar), while its others stay (arz, yue).
+    qaa..qtz are free for languages of one's own.
+
+    Raises:
+      ConfigError: the code has another shape, is unknown, or stands for no language (`und`); names the nearest code.
+    """
+    if not _SHAPE.fullmatch(code):
+        raise ConfigError(f"'{code}' is not a language code such as 'en', 'swa' or 'zh-Hans'.{_guess(code)}")
+    if code.lower() in _NOT_A_LANGUAGE:
+        raise ConfigError(f"'{code}' stands for no particular language; name the language of the text.")
+    if not langcodes.tag_is_valid(code):
+        raise ConfigError(
+            f"'{code}' is not a known language code (BCP-47, ISO 639).{_guess(code)}"
+            " For a language without a code use one of qaa to qtz."
+        )
+    return langcodes.standardize_tag(code, macro=True)
+
+
+def is_language(code: str) -> bool:
+    """Whether check_language accepts this code."""
+    return bool(_SHAPE.fullmatch(code)) and code.lower() not in _NOT_A_LANGUAGE and langcodes.tag_is_valid(code)
+
+
+def _guess(code: str) -> str:
+    hyphened = code.replace("_", "-")
+    if hyphened != code and is_language(hyphened):
+        return f" Did you mean '{check_language(hyphened)}'?"
+    names = {name.lower(): known for name, known in _NAMES.items()}
+    near = suggest(code.lower(), names)
+    if near:
+        name = near.split("'")[1]
+        return f" Did you mean '{names[name]}' ({name.capitalize()})?"
+    return suggest(code.lower(), _NAMES.values())

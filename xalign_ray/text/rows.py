@@ -1,0 +1,88 @@
+"""Rows as flat arrays: pieces in words, words in sides, sides in examples, examples in rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Index = NDArray[np.int64]
+
+NO_ENTRY = -1  # the word is not in the dictionary
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch of packed rows without special tokens; an example is one side (text) or two (a translation).
+
+    pieces [T] piece ids; word_length [W] pieces of each word; entry [W] dictionary entry of each word or NO_ENTRY;
+    side_words [S] words of each side; side_language [S] language id of each side; row_sides [N] sides of each row.
+    """
+
+    pieces: Ints
+    word_length: Ints
+    entry: Ints
+    side_words: Ints
+    side_language: Ints
+    row_sides: Ints
+
+    def __len__(self) -> int:
+        return len(self.row_sides)
+
+
+def starts(lengths: NDArray[np.integer]) -> Index:
+    """Where each of consecutive runs begins: the exclusive cumulative sum."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    return ends - lengths
+
+
+def spans(first: NDArray[np.integer], lengths: NDArray[np.integer]) -> Index:
+    """Concatenates the ranges [first, first + length): the gather index of ragged runs."""
+    lengths = lengths.astype(np.int64)
+    return np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(first - starts(lengths), lengths)
+
+
+def owners(lengths: NDArray[np.integer]) -> Index:
+    """For each member of consecutive runs, the number of the run that owns it."""
+    return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+
+
+def sum_runs(values: NDArray[np.integer], lengths: NDArray[np.integer]) -> Index:
+    """Sum of the values of each run; empty runs give 0."""
+    total = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
+    first = starts(lengths)
+    return total[first + lengths] - total[first]
+
+
+def take(rows: Rows, chosen: NDArray[np.integer]) -> Rows:
+    """The chosen rows, in the order given; a row may be taken more than once."""
+    sides = spans(starts(rows.row_sides)[chosen], rows.row_sides[chosen])
+    return _take_sides(rows, sides, rows.row_sides[chosen])
+
+
+def reorder_sides(rows: Rows, sides: Index) -> Rows:
+    """The same rows with their sides in another order."""
+    return _take_sides(rows, sides, rows.row_sides)
+
+
+def _take_sides(rows: Rows, sides: Index, row_sides: Ints) -> Rows:
+    words = spans(starts(rows.side_words)[sides], rows.side_words[sides])
+    pieces = spans(starts(rows.word_length)[words], rows.word_length[words])
+    return Rows(
+        pieces=rows.pieces[pieces],
+        word_length=rows.word_length[words],
+        entry=rows.entry[words],
+        side_words=rows.side_words[sides],
+        side_language=rows.side_language[sides],
+        row_sides=row_sides,
+    )
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows:
+    """Rows of several batches, one after the other; no part gives no row."""
+    if not parts:
+        return Rows(*(np.zeros(0, np.int32) for _ in fields(Rows)))
+    return Rows(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Rows)))

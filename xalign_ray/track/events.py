@@ -1,0 +1,194 @@
+"""The event log: one append-only file of JSON lines, the truth that every other place for numbers is fed from."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.errors import DataError, TrainingError
+from xalign_ray.track.names import EVENTS, METRICS
+
+EVENT_LOG = "events.jsonl"
+_ALWAYS = frozenset({"event", "attempt", "time", "step"})
+_TO_DISK = frozenset({"checkpoint", "end"})
+
+Event = dict[str, Any]
+
+
+class EventLog:
+    """Appends the events of one attempt; only rank 0 has one.
+
+    A line is one system call, so a killed process leaves at most one torn line, the last; opening the log again cuts
+    it off.
+    """
+
+    def __init__(self, path: Path, attempt: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.attempt = attempt
+        self._file = path.open("ab", buffering=0)
+        self._cut(_whole_size(path))
+
+    def write(self, event: str, step: int, metrics: Mapping[str, float] | None = None, **fields: Any) -> None:
+        """Appends one event.
+
+        Args:
+            event: a kind in `names.EVENTS`.
+            step: number of the optimizer step just finished, counting from 1; for `start` the step that was resumed
+                from, else 0.
+            metrics: numbers under names in `names.METRICS`; one that is not finite is written as null.
+            fields: anything else that is JSON.
+
+        Raises:
+            TrainingError: the disk is full; the log still ends with a whole line.
+        """
+        assert event in EVENTS, f"event {event} is not in track/names.py"
+        line: Event = {"event": event, "attempt": self.attempt, "time": time.time(), "step": int(step), **fields}
+        if metrics is not None:
+            unknown = sorted(set(metrics) - set(METRICS))
+            assert not unknown, f"metrics {unknown} are not in track/names.py"
+            line["metrics"] = {name: _number(value) for name, value in metrics.items()}
+        self._append(json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+        if event in _TO_DISK:
+            # A checkpoint that outlives a power cut must find the events that led to it.
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Closes the file; further writes are a mistake."""
+        self._file.close()
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _append(self, line: bytes) -> None:
+        before = os.fstat(self._file.fileno()).st_size
+        try:
+            if self._file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self._cut(before)
+            raise TrainingError(
+                f"{self.path} cannot be written ({error.strerror}). Make room and give the same command again: "
+                "the run continues from its newest checkpoint."
+            ) from error
+
+    def _cut(self, size: int) -> None:
+        if os.fstat(self._file.fileno()).st_size > size:
+            self._file.truncate(size)
+
+
+class EventReader:
+    """Reads a log that is still being written, piece by piece and only whole lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+        self._line = 0
+
+    def read(self, limit: int | None = None) -> list[Event]:
+        """The next events, at most `limit`, as they were written; none while the file does not exist.
+
+        Raises:
+            DataError: a line inside the file is not an event; names file and line.
+        """
+        events: list[Event] = []
+        if not self.path.is_file():
+            return events
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            while limit is None or len(events) < limit:
+                line = file.readline()
+                if not line.endswith(b"\n"):
+                    break
+                events.append(self._parse(line))
+                self._line += 1
+                self._offset += len(line)
+        return events
+
+    def _parse(self, line: bytes) -> Event:
+        try:
+            event = json.loads(line)
+            if event.keys() >= _ALWAYS:
+                return event
+        except (ValueError, AttributeError):
+            pass
+        raise DataError(
+            f"{self.path} line {self._line + 1} is not an event. The file was changed by another hand; "
+            "restore it from a copy, or delete this line and give the command again."
+        )
+
+
+def read_events(path: Path, surviving: bool = True) -> list[Event]:
+    """All events of a log in the order of writing; a torn last line is left out.
+
+    Args:
+        path: the file `events.jsonl` of a run folder.
+        surviving: keep only the lineage that led to the newest state: a resume at step k drops older events at
+            steps > k (at 0, everything but the starts), and what an attempt still wrote after a later one had started.
+
+    Raises:
+        DataError: the file is missing, or a line inside it is damaged.
+    """
+    if not path.is_file():
+        raise DataError(f"{path} is missing: {path.parent} is not the folder of a run that has started.")
+    events = EventReader(path).read()
+    return _surviving(events) if surviving else events
+
+
+def last_attempt(path: Path) -> int:
+    """Number of the newest attempt in a log, 0 if there is none yet: the next attempt is one more."""
+    return max((event["attempt"] for event in read_events(path, surviving=False)), default=0) if path.is_file() else 0
+
+
+def run_identity(folder: Path) -> dict[str, str] | None:
+    """Fingerprint and first start of a run: what stays the same when it resumes, is renamed or copied.
+
+    Returns:
+        `{"fingerprint", "started"}`, or None if the run has not started. A fine-tuning run writes its model's identity
+        into its own start event as `parent`, and is then shown below it in MLflow.
+    """
+    for event in EventReader(folder / EVENT_LOG).read(limit=1):
+        return {"fingerprint": str(event.get("fingerprint", "")), "started": repr(event["time"])}
+    return None
+
+
+def _surviving(events: Iterable[Event]) -> list[Event]:
+    kept: list[Event] = []
+    attempt = 0
+    for event in events:
+        if event["attempt"] < attempt:
+            continue
+        if event["event"] == "start":
+            attempt = event["attempt"]
+            resumed = event["step"]
+            kept = [old for old in kept if old["event"] == "start" or 0 < resumed >= old["step"]]
+        kept.append(event)
+    return kept
+
+
+def _number(value: float) -> float | int | None:
+    number = value if isinstance(value, int) else float(value)
+    return number if math.isfinite(number) else None
+
+
+def _whole_size(path: Path) -> int:
+    """Size of a file up to the end of its last whole line, in bytes; reads from the back."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while size > 0:
+            start = max(0, size - 65536)
+            file.seek(start)
+            newline = file.read(size - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            size = start
+    return 0

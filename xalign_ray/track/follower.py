@@ -1,0 +1,203 @@
+"""The one writer to MLflow: a thread that follows the event log of a run, and its twin that replays a finished one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from pathlib import Path
+
+from xalign_ray.errors import TrackingError, XalignError
+from xalign_ray.track.events import EVENT_LOG, run_identity
+
+_log = logging.getLogger(__name__)
+_RETRY_S = 1.0  # pause between attempts while a run is being closed
+_REASON_LENGTH = 200
+_QUIET = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # seconds; MLflow's default of 120 would hold the closing of a run
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the follower tries again itself, and can be told to stop
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+
+
+def resolve_uri(value: str, folder: Path) -> str:
+    """A tracking URI that does not depend on the current directory of whoever uses it.
+
+    Args:
+        value: `sqlite` (mlflow.db in `folder`), `sqlite:///PATH`, or the address of a server or database.
+        folder: the folder of runs.
+    """
+    if value == "sqlite":
+        return f"sqlite:///{folder.resolve() / 'mlflow.db'}"
+    if value.startswith("sqlite:///"):
+        return f"sqlite:///{Path(value.removeprefix('sqlite:///')).resolve()}"
+    return value
+
+
+def open_command(tracking_uri: str) -> str:
+    """What a user types, or opens, to look at the runs."""
+    if tracking_uri.startswith(("http://", "https://")):
+        return tracking_uri
+    return f"mlflow server --backend-store-uri {tracking_uri} --port 5000"
+
+
+class Follower:
+    """Brings the event log of a run folder to MLflow every few seconds; never raises and never holds up its caller."""
+
+    def __init__(self, folder: Path, tracking_uri: str, experiment: str, every_s: float = 3.0) -> None:
+        self._folder = folder
+        self._uri = tracking_uri
+        self._experiment = experiment
+        self._every_s = every_s
+        self._stop = threading.Event()
+        self._give_up_at = float("inf")
+        self._trouble: Exception | None = None
+        self._done = False
+        self._thread = threading.Thread(target=self._run, name="mlflow-follower", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout_s: float = 15.0) -> str | None:
+        """Logs what is left, with scores and files, and ends the MLflow run.
+
+        Args:
+            timeout_s: longest time to wait, outages included.
+
+        Returns:
+            None if MLflow holds everything, else a sentence for the user that says how to catch up later.
+        """
+        self._give_up_at = time.monotonic() + timeout_s
+        self._stop.set()
+        self._thread.join(timeout_s)
+        return None if self._done else _sentence(self._folder, self._uri, self._trouble)
+
+    def _run(self) -> None:
+        run = None
+        while True:
+            stopping = self._stop.is_set()  # read first: what was logged before close() is then in this round
+            try:
+                if run is None and run_identity(self._folder):
+                    run = _connect(self._folder, self._uri, self._experiment)
+                _catch_up(run, finish=stopping)
+                self._clear()
+                if stopping:
+                    self._done = True
+                    return
+            except Exception as error:  # whatever MLflow raises, training goes on
+                run = None
+                self._note(error)
+            if stopping and time.monotonic() + _RETRY_S > self._give_up_at:
+                return
+            self._pause(stopping)
+
+    def _pause(self, stopping: bool) -> None:
+        if stopping:
+            time.sleep(_RETRY_S)
+        else:
+            self._stop.wait(self._every_s)
+
+    def _note(self, error: Exception) -> None:
+        if self._trouble is None:
+            _log.warning(
+                "MLflow at %s does not answer for %s (%s). The run goes on, its numbers are in %s; trying again.",
+                _shown(self._uri),
+                self._folder,
+                _reason(error),
+                EVENT_LOG,
+            )
+        self._trouble = error
+
+    def _clear(self) -> None:
+        if self._trouble is not None:
+            _log.warning("MLflow at %s has caught up with %s.", _shown(self._uri), self._folder)
+        self._trouble = None
+
+
+def follow(folder: Path, tracking_uri: str, experiment: str, every_s: float = 3.0) -> Follower:
+    """Starts to follow a run folder, which may still be empty; the caller closes the follower when the run is over."""
+    return Follower(folder, tracking_uri, experiment, every_s)
+
+
+def replay(folder: Path, tracking_uri: str, experiment: str) -> list[str]:
+    """Brings MLflow up to date with a run folder as it stands: numbers, scores, files; and with the runs inside it.
+
+    Doing it again adds nothing that is there already, so it also serves after an outage and after a later evaluation.
+
+    Returns:
+        MLflow's run ids, the folder's own first.
+
+    Raises:
+        DataError: the folder is not that of a run that has started, or its log is damaged.
+        TrackingError: MLflow cannot be reached or refuses.
+    """
+    if not run_identity(folder):
+        raise TrackingError(f"{folder} holds no run that has started: {EVENT_LOG} is missing or empty.")
+    inner = sorted(path.parent for path in folder.glob(f"*/**/{EVENT_LOG}"))
+    run_ids = []
+    for each in [folder, *(path for path in inner if run_identity(path))]:
+        try:
+            run = _connect(each, tracking_uri, experiment)
+            _catch_up(run, finish=True)
+        except XalignError:
+            raise
+        except Exception as error:
+            raise TrackingError(_sentence(each, tracking_uri, error)) from error
+        run_ids.append(run.run_id)
+    return run_ids
+
+
+def publish(folder: Path, tracking_uri: str, experiment: str) -> str | None:
+    """`replay` for a pipeline that goes on whatever MLflow does.
+
+    Returns:
+        None if MLflow holds everything, else a sentence for the user that says how to catch up later.
+    """
+    try:
+        replay(folder, tracking_uri, experiment)
+    except XalignError as error:
+        return str(error)
+    return None
+
+
+def _connect(folder: Path, tracking_uri: str, experiment: str):
+    # Read by MLflow when it is imported and at each request; what the user has set stays.
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+    # MLflow takes 2-3 s to import: only where it is used, and in the follower's thread.
+    from xalign_ray.track.mlflow_run import MlflowRun
+
+    if tracking_uri.startswith("sqlite:///"):
+        Path(tracking_uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    return MlflowRun(folder, tracking_uri, experiment)
+
+
+def _catch_up(run, finish: bool) -> None:
+    if run is None:
+        return
+    while run.advance():
+        pass
+    if finish:
+        run.finish()
+
+
+def _sentence(folder: Path, tracking_uri: str, trouble: Exception | None) -> str:
+    reason = _reason(trouble) if trouble else "it did not answer in time"
+    return (
+        f"MLflow at {_shown(tracking_uri)} does not hold all of {folder} ({reason}); nothing is lost, "
+        f"`xalign track replay {folder} --to {_shown(tracking_uri)}` brings it up to date."
+    )
+
+
+def _shown(tracking_uri: str) -> str:
+    """The address without a password, for logs and messages."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", tracking_uri)
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause: MLflow and requests wrap "connection refused" in several layers of text."""
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _REASON_LENGTH else text[:_REASON_LENGTH] + "..."

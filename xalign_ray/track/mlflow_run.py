@@ -1,0 +1,182 @@
+"""One MLflow run as the mirror of one run folder; what it already holds is asked of the server, never remembered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+
+from xalign_ray.artifacts import MANIFEST
+from xalign_ray.track.events import EVENT_LOG, Event, EventReader, run_identity
+from xalign_ray.track.headline import headline, read_records, score_files, table
+from xalign_ray.track.mlflow_values import (
+    Thinning,
+    dataset_input,
+    flatten,
+    held_out_table,
+    milliseconds,
+    read_recipe,
+)
+
+MOST_KEYS = 100  # metric keys a run: each is a chart of its own
+_MOST_PER_BATCH = 1000  # metrics a call, MLflow's own limit
+_MOST_PARAMS = 100  # parameters a call, MLflow's own limit
+_EVENTS_A_PIECE = 4000
+
+
+class MlflowRun:
+    """Finds the MLflow run of a run folder, or creates it, and brings it up to date.
+
+    A metric has at most one point a step. When a resumed run redoes steps, the first point stays: redone steps repeat
+    the same numbers (same `batch_hash`, same loss), and MLflow cannot delete a point. Long runs are thinned to
+    `MOST_POINTS` evenly spread points, the last step always among them.
+    """
+
+    def __init__(self, folder: Path, tracking_uri: str, experiment: str) -> None:
+        """Connects; raises whatever MLflow raises when the server does not answer.
+
+        Args:
+            folder: a run folder in which the run has started (its event log has a first line).
+            tracking_uri: a server or database, as `follower.resolve_uri` returns it.
+            experiment: name of the MLflow experiment; created if missing.
+        """
+        self.folder = folder
+        self._reader = EventReader(folder / EVENT_LOG)
+        self._start = EventReader(folder / EVENT_LOG).read(limit=1)[0]
+        self._client = MlflowClient(tracking_uri)
+        self._experiment = _open_experiment(self._client, tracking_uri, experiment)
+        run = self._find(_identity_tags(folder)) or self._create()
+        self.run_id = run.info.run_id
+        self._attempt = 0
+        self._resumed: list[int] = []
+        self._last: Event = self._start
+        self._ended = False
+        self._thinning = Thinning(self._start.get("steps") or read_recipe(folder).get("train", {}).get("steps", 0))
+        # to_proto is the public way to the step of a key's last point.
+        self._marks = {m.key: self._thinning.place(m.step) for m in run.data.to_proto().metrics}
+        self._describe(run)
+
+    def advance(self) -> bool:
+        """Logs the next piece of the event log; True while there may be more."""
+        events = self._reader.read(limit=_EVENTS_A_PIECE)
+        points = [point for event in events for point in self._points(event)]
+        for first in range(0, len(points), _MOST_PER_BATCH):
+            self._client.log_batch(self.run_id, metrics=points[first : first + _MOST_PER_BATCH], synchronous=True)
+        if any(event["event"] == "start" for event in events):
+            resumed = ", ".join(map(str, self._resumed))
+            tags = [RunTag("xalign.attempts", str(self._attempt)), RunTag("xalign.resumed_at_steps", resumed)]
+            self._client.log_batch(self.run_id, tags=tags, synchronous=True)
+        return len(events) == _EVENTS_A_PIECE
+
+    def finish(self) -> None:
+        """Logs scores and files of the folder, and ends the run: FINISHED if its last step was reached, else FAILED."""
+        self._log_scores()
+        self._log_files()
+        status = "FINISHED" if self._ended else "FAILED"
+        self._client.set_terminated(self.run_id, status, end_time=milliseconds(self._last))
+
+    def _points(self, event: Event) -> Iterator[Metric]:
+        if event["attempt"] < self._attempt:
+            return  # written by a worker that had been given up
+        if event["event"] == "start":
+            self._attempt = event["attempt"]
+            self._resumed += [event["step"]] if event["attempt"] > 1 else []
+        self._last = event
+        self._ended = event["event"] == "end" or (self._ended and event["event"] != "start")
+        place = self._thinning.place(event["step"])
+        for key, value in sorted(event.get("metrics", {}).items()):
+            if value is not None and place > self._marks.get(key, -math.inf):
+                self._marks[key] = place
+                yield Metric(key, value, milliseconds(event), event["step"])
+
+    def _find(self, tags: dict[str, str]) -> Run | None:
+        query = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
+        found = self._client.search_runs([self._experiment], query, max_results=1, order_by=["attributes.start_time"])
+        if not found:
+            return None
+        # A search may lag behind on large servers; the run itself does not.
+        return self._client.get_run(found[0].info.run_id)
+
+    def _create(self) -> Run:
+        tags = {**_identity_tags(self.folder), "xalign.run": self.folder.resolve().name}
+        shown = ("recipe", "workers", "zero_stage")
+        tags |= {f"xalign.{name}": str(self._start[name]) for name in shown if name in self._start}
+        name, started = self.folder.resolve().name, milliseconds(self._start)
+        return self._client.create_run(self._experiment, start_time=started, tags=tags, run_name=name)
+
+    def _describe(self, run: Run) -> None:
+        """Brings everything but numbers up to date: status, parent, parameters, data set."""
+        if run.info.status != "RUNNING":
+            self._client.update_run(self.run_id, status="RUNNING")
+        if (parent := self._start.get("parent")) and (found := self._find(_tags(parent))):
+            self._client.set_tag(self.run_id, "mlflow.parentRunId", found.info.run_id)
+        # A resume may have another number of workers; MLflow refuses a second value for a parameter.
+        recipe = flatten(read_recipe(self.folder))
+        new = [Param(key, value) for key, value in recipe.items() if key not in run.data.params]
+        for first in range(0, len(new), _MOST_PARAMS):
+            self._client.log_batch(self.run_id, params=new[first : first + _MOST_PARAMS], synchronous=True)
+        if dataset := dataset_input(self._start):
+            self._client.log_inputs(self.run_id, [dataset])
+
+    def _log_scores(self) -> None:
+        files = score_files(self.folder)
+        records = [record for path in files for record in read_records(path)]
+        if not records:
+            return
+        known = self._client.get_run(self.run_id).data.metrics
+        training = sum("/" in key for key in known)
+        # A score that has not changed is not logged again; one that has gets the newest time and is shown.
+        when = int(max(path.stat().st_mtime for path in files) * 1000)
+        scores = headline(records, MOST_KEYS - training).items()
+        points = [Metric(key, value, when, step) for key, (value, step) in scores if known.get(key) != value]
+        self._client.log_batch(self.run_id, metrics=points, synchronous=True)
+        self._client.log_text(self.run_id, table(records), "scores.csv")
+
+    def _log_files(self) -> None:
+        for name in ("config.yaml", MANIFEST):
+            if (path := self.folder / name).is_file():
+                self._client.log_artifact(self.run_id, str(path))
+        for path in score_files(self.folder):
+            where = path.parent.relative_to(self.folder).as_posix()
+            self._client.log_artifact(self.run_id, str(path), None if where == "." else where)
+        if (report := self.folder / "report").is_dir():
+            self._client.log_artifacts(self.run_id, str(report), "report")
+        if data := self._start.get("data"):
+            manifest = Path(data) / MANIFEST
+            if manifest.is_file():
+                self._client.log_artifact(self.run_id, str(manifest), "data")
+        if languages := held_out_table(self.folder / EVENT_LOG):
+            self._client.log_text(self.run_id, languages, "held_out_languages.csv")
+
+
+def _open_experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
+    if found := client.get_experiment_by_name(name):
+        return found.experiment_id
+    try:
+        return client.create_experiment(name, artifact_location=_artifact_location(tracking_uri))
+    except MlflowException:
+        # Two runs that start together both create it; the second finds it.
+        if found := client.get_experiment_by_name(name):
+            return found.experiment_id
+        raise
+
+
+def _artifact_location(tracking_uri: str) -> str | None:
+    """Beside a SQLite file, because MLflow's default is the current directory; a server knows its own."""
+    if not tracking_uri.startswith("sqlite:///"):
+        return None
+    return (Path(tracking_uri.removeprefix("sqlite:///")).parent / "mlflow-artifacts").as_uri()
+
+
+def _identity_tags(folder: Path) -> dict[str, str]:
+    identity = run_identity(folder)
+    assert identity, f"the run in {folder} has not started"
+    return _tags(identity)
+
+
+def _tags(identity: dict[str, str]) -> dict[str, str]:
+    return {f"xalign.{name}": identity[name] for name in ("fingerprint", "started")}

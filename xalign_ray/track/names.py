@@ -1,0 +1,66 @@
+"""The closed list of metric names: what the event log may hold, and what every follower and table may show."""
+
+from __future__ import annotations
+
+EVENTS: dict[str, str] = {
+    "start": "an attempt begins or resumes after `step` finished steps; carries recipe, fingerprint, attempt, steps",
+    "step": "an optimizer step has finished; carries batch_hash and the train/ metrics",
+    "held_out": "held-out rows were scored; carries held_out/ metrics and the loss per language",
+    "data": "counters of the feed since the start of this attempt",
+    "checkpoint": "a checkpoint has its manifest; carries its path",
+    "end": "the last step is done and its checkpoint written; carries the run/ metrics",
+}
+
+METRICS: dict[str, str] = {
+    "train/loss": "weighted sum of the objectives (nats), normalised over the global step",
+    "train/loss_masked_lm": "masked-token cross-entropy (nats a label), before its weight",
+    "train/loss_dictionary_alignment": "loss between embeddings of dictionary pairs, before its weight",
+    "train/loss_word_exchange": "word-exchange loss (nats a label), before its weight",
+    "train/loss_momentum_contrast": "contrastive sentence loss (nats a pair), before its weight",
+    "train/learning_rate": "learning rate that the step used",
+    "train/gradient_norm": "global gradient norm (L2) before clipping; absent where the engine has none",
+    "train/loss_scale": "dynamic loss scale (fp16 only)",
+    "train/labels": "labels in the global step (count)",
+    "train/cross_lingual_label_share": "labels in another language than their input, of all labels (0 to 1)",
+    "train/tokens_per_s": "tokens of all ranks, without padding, over the wall time of the step (1/s)",
+    "train/padding_share": "positions that are padding, of all positions (0 to 1)",
+    "train/step_ms": "wall time of the step, waiting for data included (ms)",
+    "train/data_wait_ms": "time in which rank 0 waited for the feed (ms)",
+    "train/peak_memory_mb": "peak memory of rank 0's device, on CPU of its process (MB)",
+    "train/momentum_feature_norm": "mean L2 norm of momentum_contrast's features before normalisation",
+    "train/momentum_accuracy": "contrastive rows whose positive ranks first (0 to 1)",
+    "held_out/loss": "masked-LM loss on held-out rows (nats a label), mean over languages",
+    "held_out/accuracy": "masked tokens predicted right on held-out rows (0 to 1), mean over languages",
+    "data/rows": "rows delivered (count)",
+    "data/tokens": "tokens delivered, without padding (count)",
+    "data/replaced_words": "words replaced by a dictionary translation (count)",
+    "data/fallback_words": "words left as they were because the translation did not fit (count)",
+    "data/exchanged_words": "aligned words exchanged (count)",
+    "data/bad_lines": "input lines in quarantine (count)",
+    "data/bad_line_share": "input lines in quarantine, of all input lines (0 to 1)",
+    "checkpoint/save_s": "time in which training stood still for the checkpoint (s)",
+    "checkpoint/size_mb": "size of the checkpoint folder (MB)",
+    "run/seconds": "wall time of this attempt from its first to its last step (s)",
+    "run/tokens": "tokens trained on along the surviving lineage (count)",
+    "run/tokens_per_s": "tokens over wall time of this attempt (1/s)",
+    "fine_tune/loss": "fine-tuning loss (nats)",
+    "fine_tune/learning_rate": "learning rate of fine-tuning",
+    "fine_tune/dev_score": "score on the English development set, in the task's own metric (0 to 1)",
+}
+
+EVALUATIONS: dict[str, str] = {
+    "tatoeba_accuracy": "nearest-neighbour retrieval of the translation (0 to 1)",
+    "alignment_heldout": "precision@1 by cosine over dictionary pairs that training never saw (0 to 1)",
+    "alignment_heldout_csls": "the same by CSLS",
+    "alignment_trained": "precision@1 by cosine over dictionary pairs of training (0 to 1)",
+    "alignment_trained_csls": "the same by CSLS",
+    "mean_cosine_random": "mean cosine of random rows: near 1 means that the embeddings have collapsed (-1 to 1)",
+    "pos_accuracy": "part-of-speech tags right, fine-tuned on English only (0 to 1)",
+    "pos_accuracy_supervised": "part-of-speech tags right, fine-tuned on the tested language (0 to 1)",
+}
+
+
+def evaluation_key(metric: str, language: str | None) -> str:
+    """The MLflow key of a score: `metric` for the mean over languages, else `metric_language`."""
+    assert metric in EVALUATIONS, f"{metric} is not in track/names.py"
+    return metric if language in (None, "all") else f"{metric}_{language}"

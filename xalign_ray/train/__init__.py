@@ -1,0 +1,1 @@
+"""DeepSpeed engine, the loop, checkpoints, and the Ray Train driver."""

@@ -1,0 +1,193 @@
+"""Checkpoints of a run: written by all ranks, valid once the manifest is in place, found again whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.artifacts import MANIFEST, check_file, hash_file, read_manifest, write_manifest
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import CheckpointError, DataError
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.engine import Engine
+
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A whole checkpoint: its folder and what its manifest says."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps that were finished when it was written."""
+        return self.manifest["step"]
+
+    @property
+    def zero_stage(self) -> int:
+        """The ZeRO stage that its files are in the layout of."""
+        return self.manifest["zero_stage"]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a save cost."""
+
+    folder: Path
+    seconds: float
+    bytes: int
+
+
+def newest(run_folder: Path, fingerprint: str) -> tuple[Checkpoint | None, list[str]]:
+    """The newest whole checkpoint of a run folder, and a note on each damaged one that was passed over.
+
+    Folders without a manifest do not exist; files are compared with the hashes in it.
+
+    Raises:
+        CheckpointError: a checkpoint was written by another recipe.
+    """
+    notes: list[str] = []
+    for folder in _folders(run_folder):
+        try:
+            manifest = read_manifest(folder)
+            if manifest is None:
+                continue
+            if manifest["fingerprint"] != fingerprint:
+                raise CheckpointError(
+                    f"{folder} was written by another recipe: its fingerprint is {manifest['fingerprint'][:8]}, this "
+                    f"run's is {fingerprint[:8]}. Give another --out, or remove {run_folder} to start over."
+                )
+            for name, expected in manifest["files"].items():
+                check_file(folder / name, expected, "Training goes on from the checkpoint before it.")
+            return Checkpoint(folder, manifest), notes
+        except DataError as damage:
+            notes.append(str(damage))
+        except (ValueError, KeyError, TypeError):
+            notes.append(f"{folder / MANIFEST} cannot be read. Training goes on from the checkpoint before it.")
+    return None, notes
+
+
+def _folders(run_folder: Path) -> Iterator[Path]:
+    """Checkpoint folders, newest first, whole or not."""
+    named = (run_folder / CHECKPOINTS).glob("step_*")
+    return iter(sorted(named, key=lambda folder: int(folder.name.removeprefix("step_")), reverse=True))
+
+
+class Checkpoints:
+    """The checkpoints of one run, kept by all ranks together: each method is called by all of them."""
+
+    def __init__(self, run_folder: Path, fingerprint: str, config: RunConfig, workers: Workers) -> None:
+        self._run_folder = run_folder
+        self._fingerprint = fingerprint
+        self._keep_last = config.checkpoint.keep_last
+        self._zero_stage = config.parallel.zero_stage
+        self._workers = workers
+
+    def resume(self, engine: Engine) -> tuple[Checkpoint | None, list[str]]:
+        """Loads the newest whole checkpoint into the engine, if there is one; rank 0 chooses it for all.
+
+        Raises:
+            CheckpointError: it was written by another recipe, or cannot be loaded by this number of workers or stage.
+        """
+        found, notes = self._workers.gather(self._choose())[0]
+        if isinstance(found, CheckpointError):
+            raise found
+        if found is not None:
+            self._refuse_other_layout(found)
+            engine.load(found.folder)
+        return found, notes
+
+    def _choose(self) -> tuple[Checkpoint | CheckpointError | None, list[str]]:
+        if self._workers.rank != 0:
+            return None, []
+        try:
+            return newest(self._run_folder, self._fingerprint)
+        except CheckpointError as error:
+            return error, []
+
+    def _refuse_other_layout(self, found: Checkpoint) -> None:
+        if found.zero_stage != self._zero_stage:
+            raise CheckpointError(
+                f"{found.folder} was written with parallel.zero_stage {found.zero_stage}, this run has "
+                f"{self._zero_stage}. Continue with --set parallel.zero_stage={found.zero_stage}."
+            )
+        written_by = found.manifest["workers"]
+        if self._zero_stage > 0 and written_by != self._workers.size:
+            raise CheckpointError(
+                f"{found.folder} was written by {written_by} workers, this run has {self._workers.size}. "
+                f"Continue with --set parallel.workers={written_by}."
+            )
+
+    def save(self, engine: Engine, step: int, facts: dict[str, Any]) -> Saved:
+        """Writes a checkpoint after `step` finished steps, then removes those beyond `checkpoint.keep_last`.
+
+        Args:
+            facts: further fields of the manifest.
+
+        Raises:
+            CheckpointError: on all ranks, if one could not write; older checkpoints are untouched.
+        """
+        began = time.monotonic()
+        folder = self._run_folder / CHECKPOINTS / f"step_{step:06d}"
+        writing = folder.with_name(f".{folder.name}.writing")
+        self._together(step, writing, self._make_room(writing))
+        self._together(step, writing, engine.save(writing))
+        fields = {"step": step, "fingerprint": self._fingerprint, "zero_stage": self._zero_stage}
+        self._together(step, writing, self._publish(writing, folder, fields | {"workers": self._workers.size} | facts))
+        if self._workers.rank == 0:
+            self._prune()
+        return Saved(folder, time.monotonic() - began, sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()))
+
+    def _make_room(self, writing: Path) -> OSError | None:
+        try:
+            if self._workers.rank == 0:
+                shutil.rmtree(writing, ignore_errors=True)
+                writing.mkdir(parents=True)
+        except OSError as error:
+            return error
+        return None
+
+    def _publish(self, writing: Path, folder: Path, fields: dict[str, Any]) -> OSError | None:
+        if self._workers.rank != 0:
+            return None
+        try:
+            files = sorted(path for path in writing.rglob("*") if path.is_file())
+            for path in files:
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+            hashes = {path.relative_to(writing).as_posix(): hash_file(path) for path in files}
+            write_manifest(writing, fields | {"files": hashes})
+            shutil.rmtree(folder, ignore_errors=True)  # a damaged one of the same step, passed over at the start
+            writing.rename(folder)
+        except OSError as error:
+            return error
+        return None
+
+    def _together(self, step: int, writing: Path, problem: Exception | None) -> None:
+        """Raises on every rank if one of them has a problem, so that none waits for another."""
+        said = [text for text in self._workers.gather(str(problem) if problem else None) if text]
+        if not said:
+            return
+        if self._workers.rank == 0:
+            shutil.rmtree(writing, ignore_errors=True)
+        older = next((folder for folder in _folders(self._run_folder) if (folder / MANIFEST).is_file()), None)
+        kept = f"{older} is whole and stays" if older else "There is no older one"
+        raise CheckpointError(
+            f"The checkpoint of step {step} cannot be written to {writing.parent}: {said[0]}. {kept}; make room and "
+            "give the same command again: the run continues from its newest checkpoint."
+        )
+
+    def _prune(self) -> None:
+        whole = [folder for folder in _folders(self._run_folder) if (folder / MANIFEST).is_file()]
+        for folder in whole[self._keep_last :]:
+            # Without its manifest it no longer exists, even if the removal is interrupted.
+            (folder / MANIFEST).unlink()
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,29 @@
+"""The whole weights of a checkpoint, in fp32 on the CPU, from any ZeRO stage; no engine and no other ranks needed."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+
+import torch
+
+from xalign_ray.train.checkpoint import Checkpoint
+from xalign_ray.train.engine import STATE, load_deepspeed
+
+
+def consolidate(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
+    """The state dict of the module that was trained, parameters and buffers by name.
+
+    Stage 0 keeps the module whole in one file, which DeepSpeed's converter does not read; stages 1-3 keep the fp32
+    weights as flat parts in the optimizer's files (ZERO 4).
+    """
+    if checkpoint.zero_stage == 0:
+        file = checkpoint.folder / STATE / "mp_rank_00_model_states.pt"
+        state = torch.load(file, map_location="cpu", weights_only=False)["module"]
+    else:
+        load_deepspeed(on_gpu=False)
+        from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # it prints its progress
+            state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.folder), tag=STATE)
+    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}

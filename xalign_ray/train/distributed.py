@@ -1,0 +1,94 @@
+"""Who the workers of a job are, and the few numbers they tell each other; one plain process is a job of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Workers:
+    """One process of the job, as it sees itself and the others. Every method is called by all ranks or by none."""
+
+    rank: int
+    size: int
+    local_rank: int
+    device: torch.device
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the model lives on a GPU."""
+        return self.device.type == "cuda"
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Element-wise sum over the ranks, in float64; the order of the sum is the same on every rank."""
+        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(total)
+        return total.tolist()
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value (small, picklable), in order of rank."""
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def barrier(self) -> None:
+        """Waits until every rank is here."""
+        self.sum([0.0])
+
+
+def split_hash(value: int) -> tuple[float, float]:
+    """A 64-bit number as two 32-bit halves, which float64 adds exactly over up to two million ranks."""
+    return float(value & 0xFFFFFFFF), float(value >> 32)
+
+
+def join_hash(low: float, high: float) -> int:
+    """The sum modulo 2^64 of numbers whose halves were summed."""
+    return (int(low) + (int(high) << 32)) % 2**64
+
+
+def join(parallel: ParallelConfig) -> Workers:
+    """Joins the job this process was started for: by Ray Train, by torchrun, or alone.
+
+    Ray Train has set up the process group; torchrun says in the environment who is who; a plain process becomes a group
+    of one without opening a port. GPUs are used if `parallel.gpus_per_worker` is above 0.
+
+    Raises:
+        ConfigError: the recipe wants a GPU that is not there, or another number of workers than were started.
+    """
+    on_gpu = parallel.gpus_per_worker > 0
+    if on_gpu and not torch.cuda.is_available():
+        raise ConfigError(
+            f"parallel.gpus_per_worker is {parallel.gpus_per_worker:g}, but this process sees no GPU; set it to 0 to "
+            "train on the CPU."
+        )
+    local_rank = int(os.environ.setdefault("LOCAL_RANK", "0"))
+    device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    else:
+        # A sum over threads depends on their number: the recipe says it, not the machine.
+        torch.set_num_threads(max(1, int(parallel.cpus_per_worker)))
+    if not dist.is_initialized():
+        _start_group("nccl" if on_gpu else "gloo")
+    if dist.get_world_size() != parallel.workers:
+        raise ConfigError(
+            f"parallel.workers is {parallel.workers}, but {dist.get_world_size()} were started; "
+            f"set parallel.workers={dist.get_world_size()} or start {parallel.workers}."
+        )
+    return Workers(dist.get_rank(), dist.get_world_size(), local_rank, device)
+
+
+def _start_group(backend: str) -> None:
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        dist.init_process_group(backend)
+    else:
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)

@@ -1,0 +1,124 @@
+"""The one place that talks to DeepSpeed while training: forward, backward, step, save and load at every ZeRO stage."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from xalign_ray.config.derive import deepspeed_config
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.optimizers import build_optimizer
+
+STATE = "state"  # the folder of DeepSpeed's files inside a checkpoint
+
+
+class Engine:
+    """A module under DeepSpeed: sums come out of `forward`, the loop scales them, `backward` and `step` do the rest."""
+
+    def __init__(self, module: nn.Module, config: RunConfig, workers: Workers) -> None:
+        deepspeed = load_deepspeed(workers.on_gpu)
+        self._workers = workers
+        self._stage = config.parallel.zero_stage
+        self._engine, *_ = deepspeed.initialize(
+            model=module,
+            optimizer=build_optimizer(module, config.train.optimizer),
+            config=deepspeed_config(config, workers.on_gpu),
+        )
+        self._writer = _careful_writer(self._engine)
+
+    def forward(self, *arguments: Any) -> dict[str, torch.Tensor]:
+        """The module's output for one micro-batch."""
+        return self._engine(*arguments)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Adds a micro-batch's gradients; DeepSpeed divides them by micro-steps and averages over ranks."""
+        self._engine.backward(loss)
+
+    def next_micro_step(self) -> None:
+        """Ends a micro-step that is not the last of its step."""
+        assert not self._engine.is_gradient_accumulation_boundary()
+        self._engine.step()
+
+    def step(self, learning_rate: float) -> float:
+        """Ends the last micro-step: clips, moves the weights.
+
+        Returns:
+            The global gradient norm before clipping.
+        """
+        assert self._engine.is_gradient_accumulation_boundary()
+        for group in self._engine.optimizer.param_groups:
+            group["lr"] = learning_rate
+        own_norm = self._replicated_norm() if self._stage == 0 else None
+        self._engine.step()
+        return own_norm if own_norm is not None else float(self._engine.get_global_grad_norm())
+
+    def _replicated_norm(self) -> float:
+        """DeepSpeed keeps no norm at stage 0 in fp32; there, every rank holds the whole averaged gradient."""
+        gradients = [p.grad for p in self._engine.module.parameters() if p.grad is not None]
+        return float(nn.utils.get_total_norm(gradients))
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        """Inside, `forward` has no dropout and keeps no gradients."""
+        self._engine.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self._engine.train()
+
+    def save(self, folder: Path) -> OSError | RuntimeError | None:
+        """Writes this rank's part of the state under `folder`; called by all ranks.
+
+        Returns:
+            What kept this rank from writing, such as a full disk; the other ranks do not hang on it.
+        """
+        self._writer.problem = None
+        self._engine.save_checkpoint(str(folder), tag=STATE, save_latest=False)
+        return self._writer.problem
+
+    def load(self, folder: Path) -> None:
+        """Restores weights and optimizer from `folder`, written by as many ranks at the same stage; called by all."""
+        path, _ = self._engine.load_checkpoint(str(folder), tag=STATE)
+        assert path is not None, f"{folder} has a manifest, but DeepSpeed finds no checkpoint in it"
+
+
+def load_deepspeed(on_gpu: bool) -> Any:
+    """Imports DeepSpeed, told about the device, with its notices kept from the terminal."""
+    os.environ["DS_ACCELERATOR"] = "cuda" if on_gpu else "cpu"
+    import deepspeed
+    import deepspeed.ops
+
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", r"`torch.distributed.\w+` is deprecated", FutureWarning)
+    # An operator for inference only (TorchBackend.inference_all_reduce), which training never calls: compiling it costs
+    # the first run on a machine half a minute and a C++ compiler.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    return deepspeed
+
+
+def _careful_writer(engine: Any) -> Any:
+    """Makes the engine remember a failed write instead of raising: the other ranks wait at its barriers."""
+    from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine
+
+    class CarefulWriter(TorchCheckpointEngine):
+        problem: OSError | RuntimeError | None = None
+
+        def save(self, state_dict: Any, path: str) -> None:
+            try:
+                super().save(state_dict, path)
+            except (OSError, RuntimeError) as error:
+                self.problem = error
+
+    writer = engine.checkpoint_engine = CarefulWriter(engine._config)
+    engine._copy_recovery_script = lambda _: None  # not part of the state, and would raise on a full disk
+    return writer

@@ -1,0 +1,214 @@
+"""The training loop: steps from the resumed one to the last, with events, held-out losses and checkpoints between them.
+
+It knows neither Ray nor where its rows come from: the same loop runs under Ray Train, under torchrun and in a process.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import TrainingError
+from xalign_ray.models.encoder import build_encoder
+from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.objective import DictionaryPairs
+from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
+from xalign_ray.train.checkpoint import Checkpoints
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.engine import Engine
+from xalign_ray.train.held_out import can_score, held_out_losses
+from xalign_ray.train.progress import Progress
+from xalign_ray.train.step import Outcome, Share, Stepper
+
+OpenStream = Callable[[int, int, int], Generator[dict[str, np.ndarray], None, None]]
+OnCheckpoint = Callable[[int, dict[str, float]], None]
+
+
+class PreparedRows(Protocol):
+    """What the loop needs of prepared data; `data.prepared.Prepared` has it."""
+
+    languages: list[str]
+    vocab_size: int
+    special: Any
+
+    def pairs(self, split: str) -> DictionaryPairs | None: ...
+    def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[str, Share]]: ...
+
+
+def train(
+    config: RunConfig,
+    run_folder: Path,
+    prepared: PreparedRows,
+    open_stream: OpenStream,
+    workers: Workers,
+    facts: Mapping[str, Any],
+    on_checkpoint: OnCheckpoint | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Trains until the recipe's last step is done and saved, from the newest whole checkpoint if there is one.
+
+    Args:
+        config: the recipe.
+        run_folder: where events.jsonl and checkpoints/ are, on a disk that all ranks see.
+        prepared: the prepared data.
+        open_stream: (first step, rank, workers) -> this rank's shares of consecutive steps.
+        workers: this process among the others.
+        facts: `recipe`, `fingerprint` and whatever else the start event is to say.
+        on_checkpoint: called on all ranks after each checkpoint with the step and its metrics.
+        progress: where rank 0 shows what it does.
+
+    Raises:
+        TrainingError: a loss is not finite, the feed is wrong, or the process was told to stop (after saving).
+        CheckpointError: the newest checkpoint is not this run's, or one cannot be written.
+    """
+    objectives = build_objectives(config, prepared)
+    Loop(objectives, config, run_folder, prepared, workers, facts, on_checkpoint, progress).run(open_stream)
+
+
+def build_objectives(config: RunConfig, prepared: PreparedRows) -> Objectives:
+    """The recipe's encoder with its losses; the weights are the same on every rank."""
+    torch.manual_seed(config.seed % 2**63)
+    encoder = build_encoder(
+        config.model, prepared.vocab_size, prepared.languages, config.data.row_tokens, prepared.special.pad
+    )
+    return Objectives(encoder, config.objectives, prepared.pairs("trained"), config.seed)
+
+
+class Loop:
+    """One attempt at a run."""
+
+    def __init__(
+        self,
+        objectives: Objectives,
+        config: RunConfig,
+        run_folder: Path,
+        prepared: PreparedRows,
+        workers: Workers,
+        facts: Mapping[str, Any],
+        on_checkpoint: OnCheckpoint | None,
+        progress: Progress | None,
+    ) -> None:
+        self._config = config
+        self._prepared = prepared
+        self._workers = workers
+        self._facts = facts
+        self._on_checkpoint = on_checkpoint
+        self._progress = progress
+        self._scores_held_out = can_score(objectives)
+        self._engine = Engine(objectives, config, workers)
+        self._stepper = Stepper(self._engine, objectives, config, workers)
+        self._checkpoints = Checkpoints(run_folder, facts["fingerprint"], config, workers)
+        log_path = run_folder / EVENT_LOG
+        self._log = EventLog(log_path, last_attempt(log_path) + 1) if workers.rank == 0 else None
+        self._tokens = 0  # along the surviving lineage
+
+    def run(self, open_stream: OpenStream) -> None:
+        """Resumes, steps, ends."""
+        found, notes = self._checkpoints.resume(self._engine)
+        first = found.step if found else 0
+        self._tokens = found.manifest["tokens"] if found else 0
+        workers, steps = self._workers, self._config.train.steps
+        parallel = {"workers": workers.size, "zero_stage": self._config.parallel.zero_stage}
+        self._tell("start", first, **{**self._facts, **parallel}, steps=steps, notes=notes)
+        began, before = time.monotonic(), self._tokens
+        if first < steps:
+            with _stop_signal() as stop, closing(open_stream(first, workers.rank, workers.size)) as stream:
+                for step in range(first, steps):
+                    self._take(step, stream, stop)
+                workers.barrier()  # a rank that closes the stream may close it for all
+        seconds, tokens = time.monotonic() - began, self._tokens
+        speed = (tokens - before) / max(seconds, 1e-9)
+        self._tell("end", steps, {"run/seconds": seconds, "run/tokens": tokens, "run/tokens_per_s": speed})
+
+    def _take(self, step: int, stream: Iterator[Share], stop: threading.Event) -> None:
+        began = time.perf_counter()
+        share = next(stream, None)
+        if share is None:
+            raise TrainingError(f"The feed ended before step {step + 1} of {self._config.train.steps}.")
+        waited = time.perf_counter() - began
+        outcome = self._stepper.take(step, share, stop.is_set())
+        self._tokens += outcome.totals.tokens
+        done, steps = step + 1, self._config.train.steps
+        metrics = _metrics(outcome, time.perf_counter() - began, waited, self._workers)
+        if done % self._config.track.log_every_steps == 0 or done == steps:
+            self._tell("step", done, metrics, batch_hash=outcome.totals.batch_hash)
+        every = self._config.train.held_out_every_steps
+        if every and (done % every == 0 or done == steps):
+            self._score(done)
+        if done % self._config.checkpoint.every_steps == 0 or done == steps or outcome.totals.stop_asked:
+            self._save(done, metrics)
+        if outcome.totals.stop_asked and done < steps:
+            raise TrainingError(
+                f"Told to stop (SIGTERM): step {done} of {steps} is saved. Give the same command again to go on."
+            )
+
+    def _score(self, step: int) -> None:
+        if not self._scores_held_out:
+            return
+        rows = self._config.train.micro_batch_rows
+        shares = self._prepared.held_out(self._workers.rank, self._workers.size, rows)
+        losses = held_out_losses(self._engine, shares, self._prepared.languages, self._workers)
+        if losses:
+            self._tell("held_out", step, {"held_out/loss": sum(losses.values()) / len(losses)}, languages=losses)
+
+    def _save(self, step: int, metrics: dict[str, float]) -> None:
+        saved = self._checkpoints.save(self._engine, step, {"tokens": self._tokens})
+        cost = {"checkpoint/save_s": saved.seconds, "checkpoint/size_mb": saved.bytes / 1e6}
+        self._tell("checkpoint", step, cost, path=str(saved.folder))
+        if self._on_checkpoint:
+            self._on_checkpoint(step, metrics)
+
+    def _tell(self, event: str, step: int, metrics: Mapping[str, float] | None = None, **fields: Any) -> None:
+        if self._log is None:
+            return
+        self._log.write(event, step, metrics, **fields)
+        if self._progress:
+            seen = {"event": event, "attempt": self._log.attempt, "step": step, "time": time.time()}
+            self._progress.show({**seen, "metrics": metrics, **fields})
+
+
+def _metrics(outcome: Outcome, seconds: float, waited: float, workers: Workers) -> dict[str, float]:
+    totals = outcome.totals
+    return {
+        "train/loss": outcome.loss,
+        **{f"train/loss_{kind}": value for kind, value in outcome.losses.items()},
+        "train/learning_rate": outcome.learning_rate,
+        "train/gradient_norm": outcome.gradient_norm,
+        "train/labels": totals.labels,
+        "train/tokens_per_s": totals.tokens / seconds,
+        "train/padding_share": 1 - totals.tokens / totals.slots,
+        "train/step_ms": seconds * 1e3,
+        "train/data_wait_ms": waited * 1e3,
+        "train/peak_memory_mb": _peak_memory(workers) / 1e6,
+    }
+
+
+def _peak_memory(workers: Workers) -> float:
+    """Bytes; of the process on Linux, where `ru_maxrss` is in KiB."""
+    if workers.on_gpu:
+        return torch.cuda.max_memory_allocated(workers.device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@contextmanager
+def _stop_signal() -> Iterator[threading.Event]:
+    """Inside, SIGTERM asks for a stop at the next step boundary; only a main thread can listen, Ray's are none."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,144 @@
+"""One optimizer step as one rank computes it: check the rows, count, micro-steps, scale, clip, move the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from xalign_ray.config.derive import derive_batch
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import TrainingError
+from xalign_ray.objectives.combine import Objectives
+from xalign_ray.train.distributed import Workers, join_hash, split_hash
+from xalign_ray.train.engine import Engine
+from xalign_ray.train.schedule import learning_rate
+
+Share = Mapping[str, np.ndarray]
+MODEL_INPUTS = ("input_ids", "labels", "position_ids", "segment_ids", "language_ids", "example_ids")
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What is known of a global step before its first forward pass, summed over ranks."""
+
+    counts: Mapping[str, float]
+    batch_hash: int
+    labels: int
+    tokens: int
+    slots: int
+    stop_asked: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a global step gave, equal on all ranks; losses are per counted thing, before their weight."""
+
+    totals: Totals
+    losses: Mapping[str, float]
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+
+
+def tensors(rows: Share, device: torch.device) -> dict[str, torch.Tensor]:
+    """A share's rows as the model takes them: int64 [B, L] on its device."""
+    return {key: torch.from_numpy(rows[key].astype(np.int64)).to(device) for key in MODEL_INPUTS}
+
+
+class Stepper:
+    """Takes optimizer steps; every method is called by all ranks for the same step."""
+
+    def __init__(self, engine: Engine, objectives: Objectives, config: RunConfig, workers: Workers) -> None:
+        self._engine = engine
+        self._objectives = objectives
+        self._config = config
+        self._workers = workers
+        self._batch = derive_batch(config)
+
+    def take(self, step: int, share: Share, stop_asked: bool) -> Outcome:
+        """Takes step number `step` (from 0) on this rank's share of it.
+
+        Args:
+            stop_asked: whether this process was told to stop; every rank learns of it.
+
+        Raises:
+            TrainingError: the rows are not this step's, or a loss is not finite (then on all ranks).
+        """
+        self._check_rows(step, share)
+        totals = self._totals(step, share, stop_asked)
+        sums = self._micro_steps(step, share, totals)
+        losses = {kind: total / max(totals.counts[kind], 1.0) for kind, total in sums.items()}
+        self._check_finite(step, losses, totals)
+        train = self._config.train
+        rate = learning_rate(step, train.steps, train.schedule.warmup_steps, train.optimizer.peak_lr)
+        norm = self._engine.step(rate)
+        loss = sum(self._objectives.weights[kind] * value for kind, value in losses.items())
+        return Outcome(totals, losses, loss, rate, norm)
+
+    def _check_rows(self, step: int, share: Share) -> None:
+        low, high = self._batch.share(self._workers.rank)
+        expected = step * self._batch.global_rows + np.arange(low, high)
+        if not np.array_equal(share["position"], expected):
+            raise TrainingError(
+                f"The feed gave worker {self._workers.rank} other rows than step {step + 1} owns: positions "
+                f"{share['position'][:3].tolist()}... instead of {expected[:3].tolist()}... Nothing wrong was trained."
+            )
+
+    def _totals(self, step: int, share: Share, stop_asked: bool) -> Totals:
+        """One all-reduce: the counts that losses are divided by must be known before the first backward."""
+        counts = self._objectives.counts(share, [self._part(micro) for micro in range(self._batch.accumulation)], step)
+        low, high = split_hash(int(share["row_hash"].sum(dtype=np.uint64)))
+        labels, examples = share["labels"], share["example_ids"]
+        own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, float(stop_asked)]
+        low, high, labels, tokens, slots, stops, *summed = self._workers.sum([*own, *counts.values()])
+        return Totals(
+            counts=dict(zip(counts, summed, strict=True)),
+            batch_hash=join_hash(low, high),
+            labels=int(labels),
+            tokens=int(tokens),
+            slots=int(slots),
+            stop_asked=stops > 0,
+        )
+
+    def _micro_steps(self, step: int, share: Share, totals: Totals) -> dict[str, float]:
+        """Forward and backward over the share in `accumulation` parts; the losses' sums over all ranks."""
+        last = self._batch.accumulation - 1
+        sums: dict[str, float] = dict.fromkeys(totals.counts, 0.0)
+        for micro, rows in enumerate(np.array_split(np.arange(len(share["position"])), last + 1)):
+            self._reseed(step, micro)
+            batch = tensors({key: share[key][rows] for key in MODEL_INPUTS}, self._workers.device)
+            given = self._engine.forward(batch, self._part(micro), step)
+            self._engine.backward(self._scaled(given, totals))
+            for kind, value in given.items():
+                sums[kind] += float(value.detach())
+            if micro < last:
+                self._engine.next_micro_step()
+        return dict(zip(sums, self._workers.sum(list(sums.values())), strict=True))
+
+    def _scaled(self, sums: Mapping[str, torch.Tensor], totals: Totals) -> torch.Tensor:
+        """The loss to backpropagate: DeepSpeed averages over ranks and micro-steps, counts are the global step's."""
+        parts = self._workers.size * self._batch.accumulation
+        weights = self._objectives.weights
+        terms = [value * (weights[kind] * parts / max(totals.counts[kind], 1.0)) for kind, value in sums.items()]
+        return torch.stack(terms).sum()
+
+    def _part(self, micro: int) -> tuple[int, int]:
+        of = self._workers.size * self._batch.accumulation
+        return self._workers.rank * self._batch.accumulation + micro, of
+
+    def _reseed(self, step: int, micro: int) -> None:
+        """Dropout is a function of where in the run it is drawn, so that a resumed run draws it again (DESIGN 5.1)."""
+        key = [self._config.seed % 2**63, step, self._workers.rank, micro]
+        torch.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
+
+    def _check_finite(self, step: int, losses: Mapping[str, float], totals: Totals) -> None:
+        bad = [f"{kind} is {value}" for kind, value in losses.items() if not math.isfinite(value)]
+        if bad:
+            raise TrainingError(
+                f"The loss of step {step + 1} is not finite: {', '.join(bad)} (batch_hash {totals.batch_hash}). "
+                "Lower train.optimizer.peak_lr or raise train.schedule.warmup_steps; checkpoints from before are valid."
+            )
