@@ -61,14 +61,8 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
         DataError, ConfigError: input that is missing, empty or worse than the tolerance.
     """
     texts, dictionaries = find_inputs(config.data, data_root(config))
-    identity = {
-        "settings": data_settings(config),
-        "inputs": content_hashes(texts + dictionaries),
-        "tokenizer": _tokenizer_identity(config.data),
-        "versions": {"shards": SHARDS_VERSION, "tokenizers": tokenizers.__version__},
-    }
-    fingerprint = hash_value(identity)
-    folder = Path(config.output) / "data" / fingerprint[:12]
+    fingerprint = _fingerprint(config, texts + dictionaries)
+    folder = _folder(config, fingerprint)
     if read_manifest(folder) is not None and not verify:
         return Prepared.open(folder)
     _write_tokenizer(config.data, texts, folder)
@@ -81,6 +75,28 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
         _run_tasks(todo)
     _finish(config, texts, tasks, folder, fingerprint, dictionary_counts)
     return Prepared.open(folder)
+
+
+def find_prepared(config: RunConfig) -> Prepared | None:
+    """The shards of a recipe if they are finished, else None; makes nothing."""
+    texts, dictionaries = find_inputs(config.data, data_root(config))
+    folder = _folder(config, _fingerprint(config, texts + dictionaries))
+    return Prepared.open(folder) if read_manifest(folder) is not None else None
+
+
+def _fingerprint(config: RunConfig, inputs: Sequence[Input]) -> str:
+    return hash_value(
+        {
+            "settings": data_settings(config),
+            "inputs": content_hashes(inputs),
+            "tokenizer": _tokenizer_identity(config.data),
+            "versions": {"shards": SHARDS_VERSION, "tokenizers": tokenizers.__version__},
+        }
+    )
+
+
+def _folder(config: RunConfig, fingerprint: str) -> Path:
+    return Path(config.output).absolute() / "data" / fingerprint[:12]
 
 
 def _tokenizer_identity(data: DataConfig) -> str:
@@ -159,15 +175,20 @@ def _record(task: Task) -> dict[str, Any] | None:
 def _run_tasks(tasks: Sequence[Task]) -> None:
     import ray.data
 
-    ray.data.DataContext.get_current().enable_progress_bars = False
-    done = ray.data.from_items([{"task": task} for task in tasks], override_num_blocks=len(tasks)).map(
-        _prepare_part, num_cpus=1
-    )
-    done.materialize()
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    numbers = ray.data.from_items([{"number": number} for number in range(len(tasks))], override_num_blocks=len(tasks))
+    numbers.map(_prepare_numbered, fn_kwargs={"tasks": list(tasks)}, num_cpus=1).materialize()
 
 
-def _prepare_part(row: dict[str, Any]) -> dict[str, Any]:
-    task: Task = row["task"]
+def _prepare_numbered(row: dict[str, Any], tasks: Sequence[Task]) -> dict[str, Any]:
+    task = tasks[row["number"]]
+    prepare_part(task)
+    return {"name": task.name}
+
+
+def prepare_part(task: Task) -> None:
+    """Reads, cuts, packs and writes one part: two shards at most, its bad rows, and its record, last."""
     folder = Path(task.folder)
     cutter = Cutter(
         backend=_open_backend(task.folder),
@@ -196,7 +217,6 @@ def _prepare_part(row: dict[str, Any]) -> dict[str, Any]:
         "bad_rows": dict(quarantine.counts),
     }
     write_json(folder / "parts" / f"{task.name}.json", record)
-    return {"name": task.name}
 
 
 def _write(examples: Examples, split: str, task: Task, below: Path) -> dict[str, Any] | None:

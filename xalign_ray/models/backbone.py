@@ -134,6 +134,9 @@ def check_tokenizer(init_from: str, tokenizer_folder: Path) -> None:
 def _read_vocabulary(folder_or_id: str) -> dict[int, str] | None:
     from transformers import AutoTokenizer
 
+    folder = Path(folder_or_id)
+    if folder.is_dir() and not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
+        return None  # AutoTokenizer would invent one of five special tokens
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder_or_id)
     except (OSError, ValueError):

@@ -40,7 +40,7 @@ def open_command(tracking_uri: str) -> str:
     """What a user types, or opens, to look at the runs."""
     if tracking_uri.startswith(("http://", "https://")):
         return tracking_uri
-    return f"mlflow server --backend-store-uri {tracking_uri} --port 5000"
+    return f"mlflow server --backend-store-uri {tracking_uri} --workers 1 --port 5000"
 
 
 class Follower:

@@ -28,7 +28,7 @@ from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.held_out import can_score, held_out_losses
 from xalign_ray.train.progress import Progress
-from xalign_ray.train.step import Outcome, Share, Stepper
+from xalign_ray.train.step import Outcome, Share, Stepper, raise_together
 
 OpenStream = Callable[[int, int, int], Generator[dict[str, np.ndarray], None, None]]
 OnCheckpoint = Callable[[int, dict[str, float]], None]
@@ -111,6 +111,7 @@ class Loop:
         log_path = run_folder / EVENT_LOG
         self._log = EventLog(log_path, last_attempt(log_path) + 1) if workers.rank == 0 else None
         self._tokens = 0  # along the surviving lineage
+        self._problem: str | None = None
 
     def run(self, open_stream: OpenStream) -> None:
         """Resumes, steps, ends."""
@@ -125,18 +126,18 @@ class Loop:
             with _stop_signal() as stop, closing(open_stream(first, workers.rank, workers.size)) as stream:
                 for step in range(first, steps):
                     self._take(step, stream, stop)
-                workers.barrier()  # a rank that closes the stream may close it for all
+                workers.barrier()  # a rank that closes the stream closes it for all
         seconds, tokens = time.monotonic() - began, self._tokens
         speed = (tokens - before) / max(seconds, 1e-9)
         self._tell("end", steps, {"run/seconds": seconds, "run/tokens": tokens, "run/tokens_per_s": speed})
+        raise_together(workers, self._problem)
 
     def _take(self, step: int, stream: Iterator[Share], stop: threading.Event) -> None:
         began = time.perf_counter()
         share = next(stream, None)
-        if share is None:
-            raise TrainingError(f"The feed ended before step {step + 1} of {self._config.train.steps}.")
+        assert share is not None, f"the feed ended before step {step + 1} of {self._config.train.steps}"
         waited = time.perf_counter() - began
-        outcome = self._stepper.take(step, share, stop.is_set())
+        outcome = self._stepper.take(step, share, stop.is_set(), self._problem)
         self._tokens += outcome.totals.tokens
         done, steps = step + 1, self._config.train.steps
         metrics = _metrics(outcome, time.perf_counter() - began, waited, self._workers)
@@ -171,7 +172,10 @@ class Loop:
     def _tell(self, event: str, step: int, metrics: Mapping[str, float] | None = None, **fields: Any) -> None:
         if self._log is None:
             return
-        self._log.write(event, step, metrics, **fields)
+        try:
+            self._log.write(event, step, metrics, **fields)
+        except TrainingError as error:
+            self._problem = str(error)  # the other ranks learn of it with the next step
         if self._progress:
             seen = {"event": event, "attempt": self._log.attempt, "step": step, "time": time.time()}
             self._progress.show({**seen, "metrics": metrics, **fields})

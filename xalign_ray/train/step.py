@@ -49,6 +49,13 @@ def tensors(rows: Share, device: torch.device) -> dict[str, torch.Tensor]:
     return {key: torch.from_numpy(rows[key].astype(np.int64)).to(device) for key in MODEL_INPUTS}
 
 
+def raise_together(workers: Workers, problem: str | None) -> None:
+    """Raises on every rank what one of them has to say, so that none waits for another; called by all."""
+    said = [text for text in workers.gather(problem) if text]
+    if said:
+        raise TrainingError(said[0])
+
+
 class Stepper:
     """Takes optimizer steps; every method is called by all ranks for the same step."""
 
@@ -59,17 +66,18 @@ class Stepper:
         self._workers = workers
         self._batch = derive_batch(config)
 
-    def take(self, step: int, share: Share, stop_asked: bool) -> Outcome:
+    def take(self, step: int, share: Share, stop_asked: bool = False, problem: str | None = None) -> Outcome:
         """Takes step number `step` (from 0) on this rank's share of it.
 
         Args:
             stop_asked: whether this process was told to stop; every rank learns of it.
+            problem: why this rank cannot go on, if it cannot.
 
         Raises:
-            TrainingError: the rows are not this step's, or a loss is not finite (then on all ranks).
+            TrainingError: on all ranks, if one of them has a problem or other rows than this step's, or if a loss is
+                not finite.
         """
-        self._check_rows(step, share)
-        totals = self._totals(step, share, stop_asked)
+        totals = self._totals(step, share, stop_asked, problem or self._wrong_rows(step, share))
         sums = self._micro_steps(step, share, totals)
         losses = {kind: total / max(totals.counts[kind], 1.0) for kind, total in sums.items()}
         self._check_finite(step, losses, totals)
@@ -79,22 +87,26 @@ class Stepper:
         loss = sum(self._objectives.weights[kind] * value for kind, value in losses.items())
         return Outcome(totals, losses, loss, rate, norm)
 
-    def _check_rows(self, step: int, share: Share) -> None:
+    def _wrong_rows(self, step: int, share: Share) -> str | None:
         low, high = self._batch.share(self._workers.rank)
         expected = step * self._batch.global_rows + np.arange(low, high)
-        if not np.array_equal(share["position"], expected):
-            raise TrainingError(
-                f"The feed gave worker {self._workers.rank} other rows than step {step + 1} owns: positions "
-                f"{share['position'][:3].tolist()}... instead of {expected[:3].tolist()}... Nothing wrong was trained."
-            )
+        if np.array_equal(share["position"], expected):
+            return None
+        return (
+            f"The feed gave worker {self._workers.rank} other rows than step {step + 1} owns: positions "
+            f"{share['position'][:3].tolist()}... instead of {expected[:3].tolist()}... They were not trained on."
+        )
 
-    def _totals(self, step: int, share: Share, stop_asked: bool) -> Totals:
+    def _totals(self, step: int, share: Share, stop_asked: bool, problem: str | None) -> Totals:
         """One all-reduce: the counts that losses are divided by must be known before the first backward."""
         counts = self._objectives.counts(share, [self._part(micro) for micro in range(self._batch.accumulation)], step)
         low, high = split_hash(int(share["row_hash"].sum(dtype=np.uint64)))
         labels, examples = share["labels"], share["example_ids"]
-        own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, float(stop_asked)]
-        low, high, labels, tokens, slots, stops, *summed = self._workers.sum([*own, *counts.values()])
+        flags = [float(stop_asked), float(problem is not None)]
+        own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, *flags]
+        low, high, labels, tokens, slots, stops, problems, *summed = self._workers.sum([*own, *counts.values()])
+        if problems:
+            raise_together(self._workers, problem)
         return Totals(
             counts=dict(zip(counts, summed, strict=True)),
             batch_hash=join_hash(low, high),

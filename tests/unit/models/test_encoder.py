@@ -133,7 +133,8 @@ def test_language_vectors_reach_the_hidden_states():
         (
             {},
             {"pad_id": 3},
-            "pads with id 0, the run's tokenizer with 3; set data.tokenizer to {kind: folder, path: (the same folder)}.",
+            "pads with id 0, the run's tokenizer with 3; "
+            "set data.tokenizer to {kind: folder, path: (the same folder)}.",
         ),
     ],
     ids=["family", "decoder", "untied", "folded", "vocabulary", "positions", "padding"],
@@ -147,7 +148,7 @@ def test_a_folder_that_does_not_fit_is_refused_with_the_reason(folder, tmp_path,
 
 
 def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="holds no config.json; name a Hugging Face model folder"):
+    with pytest.raises(ConfigError, match=r"holds no config\.json; name a Hugging Face model folder"):
         build_encoder(ModelConfig(init_from=str(tmp_path)), 60, LANGUAGES, 16, pad_id=0)
 
 

@@ -337,6 +337,6 @@ def test_sqlite_addresses_never_depend_on_the_current_directory(
 
 def test_the_command_that_opens_mlflow_names_the_database() -> None:
     assert open_command("sqlite:////a/mlflow.db") == (
-        "mlflow server --backend-store-uri sqlite:////a/mlflow.db --port 5000"
+        "mlflow server --backend-store-uri sqlite:////a/mlflow.db --workers 1 --port 5000"
     )
     assert open_command("https://host") == "https://host"

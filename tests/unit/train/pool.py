@@ -1,4 +1,4 @@
-"""Groups of real worker processes that run one function after another: joining a group costs seconds, a run does not."""
+"""Groups of real worker processes that run one function after another: starting them costs seconds, a run does not."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
+import torch.distributed as dist
+
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.train.distributed import Workers, join
-from xalign_ray.train.engine import load_deepspeed
 
 
 class Pool:
     """`size` processes with a gloo group between them; the same function is called in all of them."""
 
     def __init__(self, size: int) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tests.unit.train.warm"])
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -53,10 +55,10 @@ def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     workers: Workers = join(ParallelConfig(workers=size))
-    load_deepspeed(on_gpu=False)
     while (job := pipe.recv()) is not None:
         function, arguments = job
         try:
             pipe.send((None, "", function(workers, *arguments)))
         except Exception as error:
             pipe.send((error, traceback.format_exc(), None))
+    dist.destroy_process_group()

@@ -71,9 +71,10 @@ def rows(positions: np.ndarray) -> dict[str, np.ndarray]:
 class SyntheticRows:
     """What the loop reads of a prepared folder."""
 
-    languages = ["en", "de"]
-    vocab_size = VOCAB
-    special = SimpleNamespace(pad=0)
+    def __init__(self) -> None:
+        self.languages = ["en", "de"]
+        self.vocab_size = VOCAB
+        self.special = SimpleNamespace(pad=0)
 
     def pairs(self, split: str) -> SimpleNamespace:
         assert split == "trained"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+from xml.parsers import expat
 
 from mwparserfromhell.parser import ParserError
 
@@ -17,9 +18,16 @@ from xalign_ray.data.sources.records import BadRow, Document, Record, Skipped
 
 EMPTY = "document is empty"
 _ARTICLE, _FILE, _MEDIA, _CATEGORY = "0", "6", "-2", "14"
-_REDIRECT = re.compile(
-    r"\s*#\s*[^\s\[\]]+\s*:?\s*\[\["
-)  # "#REDIRECT [[", "#WEITERLEITUNG [[", ... (schemas before 0.4)
+_REDIRECT = re.compile(r"\s*#[^\s\[\]#*:;]+\s*:?\s*\[\[")  # "#REDIRECT [[", "#WEITERLEITUNG [[", in any language
+_CUT_OFF = frozenset(
+    expat.errors.codes[name]
+    for name in (
+        expat.errors.XML_ERROR_NO_ELEMENTS,
+        expat.errors.XML_ERROR_UNCLOSED_TOKEN,
+        expat.errors.XML_ERROR_PARTIAL_CHAR,
+        expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION,
+    )
+)
 
 
 @dataclass
@@ -55,8 +63,7 @@ def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
     except ArchiveFaultError as fault:
         yield BadRow(path, number + 1, str(fault))
     except ParseError as error:
-        cut_off = "no element found" in str(error) or "unclosed token" in str(error)
-        yield BadRow(path, number + 1, "XML ends too early" if cut_off else "XML is not well-formed")
+        yield BadRow(path, number + 1, "XML ends too early" if error.code in _CUT_OFF else "XML is not well-formed")
 
 
 def _elements(path: str) -> Iterator[Element]:
@@ -81,7 +88,7 @@ def _read_page(page: Element, site: _Site, language: str, path: str, number: int
     markup = fields.get("text", "")
     if fields.get("ns", site.key_of(fields.get("title", ""))) != _ARTICLE:
         return Skipped("page of another namespace")
-    if "redirect" in fields or _REDIRECT.match(markup):
+    if "redirect" in fields or ("ns" not in fields and _REDIRECT.match(markup)):  # old schemas tell neither
         return Skipped("redirect")
     if fields.get("model", "wikitext") != "wikitext":
         return Skipped("page that is not wikitext")

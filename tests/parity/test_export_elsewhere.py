@@ -1,0 +1,212 @@
+"""Exported folders, opened by a process that never imports xalign_ray, compute what the trained encoder computed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+from xalign_ray.config.choices import BpeTokenizer, DictionaryAlignment, MaskedLm
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.models.encoder import build_encoder
+from xalign_ray.models.export import export, load_conditioned_head
+from xalign_ray.objectives.combine import Objectives
+from xalign_ray.text.tokenizer import train_bpe
+
+LANGUAGES = ["en", "de", "hi"]
+LENGTH = 12
+SHAPE = {"layers": 2, "width": 32, "heads": 4, "feed_forward": 48}
+SENTENCES = ["the cat sees a dog", "die Katze sieht einen Hund", "one two three, four."] * 4
+SPECIALS = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+FACTS = {"recipe": "tiny/test", "fingerprint": "ab" * 32, "step": 20}
+MODELS = {
+    "plain": SHAPE,
+    "language_embeddings": SHAPE | {"language_embeddings": True},
+    "conditioned_head": SHAPE | {"language_embeddings": True, "conditioned_head": True},
+    "continued": {},
+}
+
+# What a user writes: the folder and transformers, nothing else.
+STRANGER = """
+import json, sys
+import numpy as np, torch
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+folder, given, out = sys.argv[1:]
+batch = {key: torch.from_numpy(value).long() for key, value in np.load(given).items()}
+config = json.load(open(folder + "/config.json"))
+types = batch["segment_ids"]
+if config["xalign_languages"]:
+    types = types + config["xalign_segments"] * batch["language_ids"]
+call = dict(input_ids=batch["input_ids"], attention_mask=batch["example_ids"],
+            position_ids=batch["position_ids"], token_type_ids=types)
+saved = {}
+with torch.no_grad():
+    saved["hidden"] = AutoModel.from_pretrained(folder).eval()(**call).last_hidden_state.numpy()
+    if config["architectures"] == ["BertForMaskedLM"]:
+        saved["logits"] = AutoModelForMaskedLM.from_pretrained(folder).eval()(**call).logits.numpy()
+saved["ids"] = np.array(AutoTokenizer.from_pretrained(folder)("die cat sees, einen Hund")["input_ids"])
+assert "xalign_ray" not in sys.modules
+np.savez(out, **saved)
+"""
+
+
+class Prepared(SimpleNamespace):
+    """The part of data/prepared.py that export reads."""
+
+    def pair_words(self, split):
+        return {"trained": [["en", "cat", "de", "Katze"]], "held_out": [["en", "dog", "de", "Hund"]]}[split]
+
+
+def run_config(model, dictionaries=()):
+    return RunConfig.model_validate(
+        {
+            "seed": 3,
+            "data": {
+                "corpora": [{"format": "text", "language": code, "paths": [f"{code}.txt"]} for code in LANGUAGES],
+                "dictionaries": dictionaries,
+                "row_tokens": LENGTH,
+            },
+            "model": {"dropout": 0.1, **model},
+            "train": {"steps": 20, "global_batch_rows": 4},
+        }
+    )
+
+
+def random_batch(vocab):
+    """Two rows of one example each, the second one padded."""
+    random = np.random.default_rng(0)
+    shape = (2, LENGTH)
+    examples = np.ones(shape, np.int32)
+    examples[1, 8:] = 0
+    return {
+        "input_ids": random.integers(5, vocab, shape, dtype=np.int32),
+        "position_ids": np.tile(np.arange(LENGTH, dtype=np.int32), (2, 1)),
+        "segment_ids": random.integers(0, 2, shape, dtype=np.int32),
+        "language_ids": random.integers(0, len(LANGUAGES), shape, dtype=np.int32) * examples,
+        "example_ids": examples,
+    }
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    backend = train_bpe(BpeTokenizer(vocab_size=100), lambda: SENTENCES)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIALS)
+    tokenizer.save_pretrained(folder)
+    return Prepared(
+        languages=LANGUAGES,
+        vocab_size=len(tokenizer),
+        special=SimpleNamespace(pad=tokenizer.pad_token_id),
+        tokenizer_folder=folder,
+    )
+
+
+@pytest.fixture(scope="module", params=list(MODELS))
+def opened(request, prepared, tmp_path_factory):
+    """A trained encoder's answers, its exported folder, and what a stranger computes with it."""
+    root, model = tmp_path_factory.mktemp("export"), MODELS[request.param]
+    torch.manual_seed(1)
+    if request.param == "continued":
+        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 40}
+        BertForMaskedLM(BertConfig(vocab_size=prepared.vocab_size + 8, **sizes)).save_pretrained(root / "start")
+        model = {"init_from": str(root / "start")}
+    config = run_config(model)
+    encoder = build_encoder(config.model, prepared.vocab_size, LANGUAGES, LENGTH, prepared.special.pad)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    objectives = Objectives(encoder.eval(), [MaskedLm()], None, seed=0)
+    folder = root / "run" / "export"
+    export(objectives.state_dict(), config, prepared, folder, FACTS)
+
+    batch = random_batch(prepared.vocab_size)
+    np.savez(root / "given.npz", **batch)
+    command = [sys.executable, "-c", STRANGER, str(folder), str(root / "given.npz"), str(root / "out.npz")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=root)
+    assert done.returncode == 0, done.stderr
+    tensors = {key: torch.from_numpy(value) for key, value in batch.items()}
+    real = batch["example_ids"] > 0
+    with torch.no_grad():
+        hidden = encoder.encode(tensors)
+        logits = encoder.predict(hidden[torch.from_numpy(real)], tensors["language_ids"][torch.from_numpy(real)])
+    return SimpleNamespace(
+        name=request.param,
+        folder=folder,
+        batch=batch,
+        real=real,
+        hidden=hidden.numpy()[real],
+        logits=logits.numpy(),
+        theirs=dict(np.load(root / "out.npz")),
+        config=json.loads((folder / "config.json").read_text()),
+    )
+
+
+def test_hidden_states_are_those_of_the_trained_encoder(opened):
+    assert np.abs(opened.theirs["hidden"][opened.real] - opened.hidden).max() < 1e-5
+
+
+def test_logits_are_those_of_the_trained_encoder(opened):
+    if opened.name == "conditioned_head":
+        assert "logits" not in opened.theirs
+        theirs = conditioned_logits(opened)
+    else:
+        theirs = opened.theirs["logits"][opened.real]
+    assert np.abs(theirs - opened.logits).max() < 1e-5
+    assert np.abs(opened.logits).max() > 0.5
+
+
+def conditioned_logits(opened):
+    from transformers import BertModel
+
+    head = load_conditioned_head(opened.folder, BertModel.from_pretrained(opened.folder))
+    languages = torch.from_numpy(opened.batch["language_ids"][opened.real]).long()
+    with torch.no_grad():
+        return head(torch.from_numpy(opened.theirs["hidden"][opened.real]), languages).numpy()
+
+
+def test_the_config_says_languages_segments_and_where_it_came_from(opened):
+    with_languages = opened.name in ("language_embeddings", "conditioned_head")
+    assert opened.config["xalign_languages"] == (LANGUAGES if with_languages else [])
+    assert opened.config["xalign_segments"] == 2
+    assert opened.config["type_vocab_size"] == (6 if with_languages else 2)
+    expected = {"objective": "mlm", "recipe": "tiny/test", "fingerprint": "ab" * 32, "seed": 3, "step": 20}
+    assert {key: opened.config[f"xalign_{key}"] for key in expected} == expected
+
+
+def test_the_tokenizer_gives_the_ids_of_the_run(opened, prepared):
+    ours = AutoTokenizer.from_pretrained(prepared.tokenizer_folder)("die cat sees, einen Hund")["input_ids"]
+    assert opened.theirs["ids"].tolist() == ours
+    assert len(set(ours)) > 5
+
+
+def test_language_reaches_the_exported_model_by_token_type(opened):
+    if not opened.config["xalign_languages"]:
+        assert opened.config["type_vocab_size"] == opened.config["xalign_segments"]
+        return
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(opened.folder).eval()
+    ids = torch.from_numpy(opened.batch["input_ids"]).long()
+    with torch.no_grad():
+        first, second = (model(input_ids=ids, token_type_ids=ids * 0 + types).last_hidden_state for types in (0, 2))
+    assert (first - second).abs().max() > 1e-2
+
+
+def test_a_run_with_a_dictionary_exports_the_pairs_that_the_probe_scores(prepared, tmp_path):
+    named = [{"languages": ["en", "de"], "paths": ["en-de.txt"]}]
+    config = run_config(SHAPE, named)
+    config = config.model_copy(update={"objectives": (MaskedLm(), DictionaryAlignment())})
+    encoder = build_encoder(config.model, prepared.vocab_size, LANGUAGES, LENGTH, prepared.special.pad)
+    state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    export(state, config, prepared, tmp_path / "export", FACTS)
+    assert json.loads((tmp_path / "export" / "dictionary_pairs.json").read_text()) == {
+        "trained": [["en", "cat", "de", "Katze"]],
+        "held_out": [["en", "dog", "de", "Hund"]],
+    }
+    assert json.loads((tmp_path / "export" / "config.json").read_text())["xalign_objective"] == "align-mlm"

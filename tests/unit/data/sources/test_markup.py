@@ -1,0 +1,80 @@
+"""Wiki markup to text: what a reader sees stays, everything else goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from xalign_ray.data.sources.markup import read_paragraphs
+
+
+@pytest.mark.parametrize(
+    ("markup", "paragraphs"),
+    [
+        ("A '''bold''' and ''slanted'' word.", ("A bold and slanted word.",)),
+        ("One.\n\nTwo.\nThree.", ("One.", "Two.", "Three.")),
+        ("A [[cat]], two [[cat]]s, a [[Felis catus|house cat]].", ("A cat, two cats, a house cat.",)),
+        ("A [http://x.y/z site], [http://x.y] and http://x.y/z here.", ("A site, and here.",)),
+        ("Text.<ref>Note {{cite|a}}</ref> More.<ref name=x />", ("Text. More.",)),
+        ("Seen <!-- hidden\nhidden --> text. <!-- never closed", ("Seen text.",)),
+        ("{{Infobox\n| name = X\n| text = [[Y]]\n}}\nText.", ("Text.",)),
+        ("{| class=x\n|-\n! head\n| cell || cell\n{|\n| inner\n|}\n|}\nText.", ("Text.",)),
+        ("Text.\n|-\n| torn table\n|}", ("Text.",)),
+        ("* one\n** two\n# three\n; term : meaning\n: said", ("one", "two", "three", "term", "meaning", "said")),
+        ("== Head ==\nText.\n=== Sub ===\nMore.", ("Head", "Text.", "Sub", "More.")),
+        ("Text.\n== Notes ==\n<references />\n== Links ==\n{{x}}\n=== None ===\n", ("Text.",)),
+        ("== Empty ==\n== Full ==\nText.", ("Full", "Text.")),
+        ("[[File:a.jpg|thumb|A [[cat]] and text]]Text.", ("Text.",)),
+        ("[[Datei:a.jpg|mini|Katze]][[Bild:b.PNG|mini|Hund]]Text.", ("Text.",)),
+        ("Text.\n[[Kategorie:A]]\n[[Category:B|*]]", ("Text.",)),
+        ("Text.\n[[Jamii:Berlin| ]] [[Jamii:Miji]]\n[[de:Berlin]]\n[[simple:Berlin]]\n[[zh-yue:B]]", ("Text.",)),
+        ("See [[:Category:Cats]] and [[:de:Katze|the German one]].", ("See Category:Cats and the German one.",)),
+        ("[[Alien: Resurrection]] is a film.", ("Alien: Resurrection is a film.",)),
+        ("The 5&nbsp;km road &amp; x&lt;y &#1041;.", ("The 5 km road & x<y \u0411.",)),
+        ("A line.<br/>Another.<div>A block.</div>", ("A line.", "Another.", "A block.")),
+        ("H<sub>2</sub>O and <nowiki>[[raw]]</nowiki> and <code>x</code>.", ("H2O and [[raw]] and x.",)),
+        ("Let <math>x<y</math> be.<gallery>File:a.jpg|cap</gallery>", ("Let be.",)),
+        ("__NOTOC__\nText __TOC__ here.", ("Text here.",)),
+        ("Berlin ({{IPA|x}}, {{lang-de|Berlin}}) and ({{IPA|x}}; {{x}}).", ("Berlin (Berlin) and.",)),
+        ("\u67cf\u6797\uff08{{IPA-de|x}}\uff09\u662f\u57ce\u5e02\u3002", ("\u67cf\u6797\u662f\u57ce\u5e02\u3002",)),
+        ("-{zh-hans:\u8054\u90a6\u5dde; zh-hant:\u90a6}- -{A}--{H|zh-cn:B;zh-tw:C}-", ("\u8054\u90a6\u5dde A",)),
+        ("1990\n----\n,\nText.", ("Text.",)),
+        ("'''''Torn quotes'' here", ("Torn quotes here",)),
+    ],
+)
+def test_markup_becomes_what_a_reader_sees(markup: str, paragraphs: tuple[str, ...]) -> None:
+    assert read_paragraphs(markup, frozenset({"datei", "kategorie"})) == paragraphs
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("About {{convert|5|km|mi}} long.", "About 5 km long."),
+        ("From {{convert|5|to|6|km|mi|abbr=on}}.", "From 5 to 6 km."),
+        (
+            "Greek {{lang|grc|\u1f00\u03bd\u03b1\u03c1\u03c7\u03af\u03b1}}.",
+            "Greek \u1f00\u03bd\u03b1\u03c1\u03c7\u03af\u03b1.",
+        ),
+        ("Greek {{transl|grc|anarkhia}}.", "Greek anarkhia."),
+        ("German {{lang-de|''[[Berlin]]''}}.", "German Berlin."),
+        ("n\u00e9 le {{date|11|novembre|1866}} ici", "n\u00e9 le 11 novembre 1866 ici"),
+        ("{{nowrap|10 [[km]]}} away", "10 km away"),
+        ("{{As of|2009}} it stands.", "As of 2009 it stands."),
+        ("Nothing{{convert}}{{lang|de}} at all{{citation needed|date=May}}.", "Nothing at all."),
+    ],
+)
+def test_templates_that_hold_words_of_the_sentence_show_them(markup: str, text: str) -> None:
+    assert read_paragraphs(markup) == (text,)
+
+
+def test_a_quotation_template_is_a_paragraph_of_its_own() -> None:
+    assert read_paragraphs("He states: {{quote|Mankind is free.|author=W}} And so on.") == (
+        "He states:",
+        "Mankind is free.",
+        "And so on.",
+    )
+
+
+def test_text_can_always_be_written_to_a_file() -> None:
+    paragraphs = read_paragraphs("a&#xD800;b&#x1;c &#x1F600;")
+    assert "".join(paragraphs).encode("utf-8").decode("utf-8") == paragraphs[0]
+    assert "\U0001f600" in paragraphs[0]

@@ -1,0 +1,131 @@
+"""Opening raw files: lines, their numbers and faults; archives that break off."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.data.sources.open import (
+    CHUNK_BYTES,
+    DAMAGED,
+    MAX_LINE_BYTES,
+    NOT_UTF8,
+    NUL,
+    OVER_LONG,
+    TRUNCATED,
+    Line,
+    Span,
+    read_chunks,
+    read_lines,
+)
+from xalign_ray.errors import DataError
+
+PACK = {".gz": gzip.compress, ".bz2": bz2.compress}
+
+
+def write(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)
+
+
+def noise_lines(count: int) -> list[str]:
+    rng = random.Random(0)
+    return [f"{rng.randbytes(40).hex()} \u00e9\u4e2d" for _ in range(count)]
+
+
+def test_lines_are_numbered_and_end_with_lf_or_crlf_only(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "one\r\ntwo\u2028still two\x85\x0c\n\nfour\rfour".encode())
+    assert list(read_lines(path)) == [
+        Line(1, "one", ""),
+        Line(2, "two\u2028still two\x85\x0c", ""),
+        Line(3, "", ""),
+        Line(4, "four\rfour", ""),
+    ]
+
+
+def test_a_byte_order_mark_is_dropped_at_the_beginning_only(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n")
+    assert [line.text for line in read_lines(path)] == ["one", "\ufefftwo"]
+
+
+def test_bytes_that_are_not_utf8_are_told_with_their_line_and_the_others_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", b"good\n\xff\xfe bad\ncaf\xe9\ngood again\n")
+    assert list(read_lines(path)) == [
+        Line(1, "good", ""),
+        Line(2, "", NOT_UTF8),
+        Line(3, "", NOT_UTF8),
+        Line(4, "good again", ""),
+    ]
+
+
+def test_utf16_text_is_told_as_nul_characters(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "one\ntwo\n".encode("utf-16-be"))
+    assert {line.fault for line in read_lines(path)} == {NUL}
+
+
+def test_an_over_long_line_is_told_and_the_line_after_it_is_read(tmp_path: Path) -> None:
+    long, longest = b"x" * (3 * CHUNK_BYTES + 5), b"y" * MAX_LINE_BYTES
+    path = write(tmp_path / "a.txt", b"a\n" + long + b"\n" + longest + b"\nb\n" + long)
+    lines = list(read_lines(path))
+    assert [(line.number, len(line.text), line.fault) for line in lines] == [
+        (1, 1, ""),
+        (2, 0, OVER_LONG),
+        (3, MAX_LINE_BYTES, ""),
+        (4, 1, ""),
+        (5, 0, OVER_LONG),
+    ]
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_packed_files_read_as_unpacked_ones_even_in_several_streams(tmp_path: Path, suffix: str) -> None:
+    text = "\n".join(noise_lines(2000)).encode()
+    pack = PACK[suffix]
+    plain = write(tmp_path / "a.txt", text)
+    packed = write(tmp_path / f"a.txt{suffix}", pack(text[:5001]) + pack(text[5001:]))
+    nameless = write(tmp_path / "nameless", pack(text))
+    assert list(read_lines(packed)) == list(read_lines(plain)) == list(read_lines(nameless))
+
+
+@pytest.mark.parametrize(("suffix", "least"), [(".gz", 15_000), (".bz2", 8_000)])
+def test_a_truncated_archive_yields_what_can_be_read_then_says_so(tmp_path: Path, suffix: str, least: int) -> None:
+    lines = noise_lines(30_000)  # several bzip2 blocks
+    packed = PACK[suffix]("\n".join(lines).encode())
+    path = write(tmp_path / f"a.txt{suffix}", packed[: len(packed) * 2 // 3])
+    *good, last = read_lines(path)
+    assert len(good) > least
+    assert [line.text for line in good] == lines[: len(good)]
+    assert last == Line(len(good) + 1, "", TRUNCATED)
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_a_damaged_archive_is_told_and_read_up_to_the_damage(tmp_path: Path, suffix: str) -> None:
+    lines = noise_lines(30_000)
+    packed = bytearray(PACK[suffix]("\n".join(lines).encode()))
+    middle = len(packed) // 2
+    packed[middle : middle + 64] = bytes(64)
+    *good, last = read_lines(write(tmp_path / f"a{suffix}", bytes(packed)))
+    assert last.fault == DAMAGED
+    assert [line.text for line in good[:8_000]] == lines[:8_000]
+
+
+def test_a_file_that_is_an_archive_by_name_only_is_told_as_damaged(tmp_path: Path) -> None:
+    assert list(read_lines(write(tmp_path / "a.bz2", b"plain text\n"))) == [Line(1, "", DAMAGED)]
+
+
+def test_an_archive_of_a_kind_that_is_not_read_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.zip", b"PK\x03\x04rest")
+    with pytest.raises(DataError) as caught:
+        list(read_lines(path))
+    assert (
+        str(caught.value) == f"{path} is a zip archive, which is not read here. Unpack it, or pack it as .gz or .bz2."
+    )
+
+
+def test_a_span_gives_its_bytes_and_goes_on_counting_lines(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", b"one\ntwo\nthree\nfour\n")
+    assert b"".join(read_chunks(path, Span(4, 14))) == b"two\nthree\n"
+    assert list(read_lines(path, Span(4, 14), first_line=2)) == [Line(2, "two", ""), Line(3, "three", "")]

@@ -1,0 +1,221 @@
+"""The command line: verbs that call the pipeline, and nothing that decides."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from xalign_ray.config.explain import differences
+from xalign_ray.config.load import list_recipes, load_recipe
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import XalignError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Pretrain encoders whose languages are aligned, compare the methods, from a laptop to a Ray cluster.",
+)
+data_app = typer.Typer(no_args_is_help=True, help="The embedded world, and what sources hold.")
+config_app = typer.Typer(no_args_is_help=True, help="Recipes: list, show, check, compare.")
+track_app = typer.Typer(no_args_is_help=True, help="MLflow, after the fact.")
+app.add_typer(data_app, name="data")
+app.add_typer(config_app, name="config")
+app.add_typer(track_app, name="track")
+
+RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="a name (`xalign config list`) or a YAML file")]
+Settings = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the recipe")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="where to write instead of the default")]
+
+
+@app.command()
+def prepare(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006 - typer copies it
+    """Make the token shards of a recipe, or check and mend those that exist."""
+    from xalign_ray import pipeline
+
+    typer.echo(str(pipeline.prepare(load_recipe(recipe, settings)).folder))
+
+
+@app.command()
+def plan(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
+    """Say what a run will need, before anything is reserved."""
+    from xalign_ray.plan import describe
+
+    typer.echo(describe(load_recipe(recipe, settings)))
+
+
+@app.command()
+def pretrain(
+    recipe: RecipeName,
+    settings: Settings = [],  # noqa: B006
+    out: Out = None,
+    local: Annotated[bool, typer.Option("--local", help="in this process, or torchrun's, without Ray")] = False,
+) -> None:
+    """Train a recipe, or go on with it, and export it as a Hugging Face folder."""
+    from xalign_ray import pipeline
+
+    typer.echo(str(pipeline.pretrain(load_recipe(recipe, settings), out, local)))
+
+
+@app.command()
+def export(run: Annotated[Path, typer.Argument(metavar="RUN")]) -> None:
+    """Export a run's newest checkpoint again."""
+    from xalign_ray import pipeline
+
+    typer.echo(str(pipeline.export(run)))
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, an exported folder or a hub id")],
+    task: Annotated[str, typer.Option(help="tatoeba, alignment, pos")],
+    data: Annotated[Path | None, typer.Option(metavar="PATH", help="the task's files")] = None,
+    out: Out = None,
+) -> None:
+    """Score a model on a task in every language found. Never trains."""
+    from xalign_ray import pipeline
+
+    _show_scores(pipeline.evaluate(model, task, data, out))
+
+
+@app.command()
+def tune(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, an exported folder or a hub id")],
+    task: Annotated[str, typer.Option(help="pos")],
+    data: Annotated[list[Path], typer.Option(metavar="PATH", help="the task's files; may be given more than once")],
+    out: Out = None,
+    options: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="lr, epochs, batch_size, seed")] = [],  # noqa: B006
+) -> None:
+    """Fine-tune on English, then score every language."""
+    from xalign_ray import pipeline
+
+    _show_scores(pipeline.tune(model, task, data, out, dict(_pairs(options))))
+
+
+@app.command()
+def study(name: Annotated[str, typer.Argument(metavar="STUDY")], out: Out = None) -> None:
+    """Run the cells of a study that are not finished, and report on all."""
+    from xalign_ray import studies
+
+    typer.echo(str(studies.run(name, out)))
+
+
+@app.command()
+def report(runs: Annotated[list[Path], typer.Argument(metavar="RUN...")], out: Out = None) -> None:
+    """One page on a run, or on several compared."""
+    from xalign_ray import studies
+
+    typer.echo(str(studies.report(runs, out)))
+
+
+@app.command()
+def quickstart(out: Out = None) -> None:
+    """The whole way on the embedded world: MLM against ALIGN-MLM, in a few minutes on two cores."""
+    from xalign_ray import studies
+
+    studies.quickstart(out)
+
+
+@data_app.command("demo")
+def data_demo(out: Annotated[Path, typer.Option("--out", metavar="DIR")]) -> None:
+    """Write the embedded world's files."""
+    from xalign_ray.demo.writer import write_demo
+
+    write_demo(out)
+    typer.echo(str(out))
+
+
+@data_app.command("read")
+def data_read(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...")],
+    format_: Annotated[str, typer.Option("--format", help="wikipedia, text, jsonl, moses, tsv, muse")],
+    languages: Annotated[str, typer.Option(help="codes, separated by commas")] = "",
+) -> None:
+    """Print what a source yields, as JSON lines."""
+    from xalign_ray.data.sources.registry import read, record_as_json
+
+    codes = [code for code in languages.split(",") if code]
+    for record in read(format_, paths, codes):
+        sys.stdout.write(json.dumps(record_as_json(record), ensure_ascii=False) + "\n")
+
+
+@config_app.command("list")
+def config_list() -> None:
+    """The recipes of the package."""
+    typer.echo("\n".join(list_recipes()))
+
+
+@config_app.command("show")
+def config_show(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
+    """A recipe, resolved."""
+    typer.echo(yaml.safe_dump(_tree(recipe, settings), sort_keys=False, allow_unicode=True), nl=False)
+
+
+@config_app.command("check")
+def config_check(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
+    """Whether a recipe can mean anything; starts nothing."""
+    load_recipe(recipe, settings)
+    typer.echo(f"{recipe} is valid.")
+
+
+@config_app.command("diff")
+def config_diff(left: str, right: str) -> None:
+    """The keys in which two recipes differ."""
+    for key, a, b in differences(_tree(left), _tree(right)):
+        typer.echo(f"{key}: {a!r} -> {b!r}")
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """JSON Schema of a recipe, for editors."""
+    typer.echo(json.dumps(RunConfig.model_json_schema(), indent=1))
+
+
+@track_app.command("replay")
+def track_replay(
+    run: Annotated[Path, typer.Argument(metavar="RUN")],
+    to: Annotated[str, typer.Option(metavar="URI", help="a tracking URI")],
+    experiment: str = "xalign",
+) -> None:
+    """Bring MLflow up to date with a run folder. Doing it again adds nothing."""
+    from xalign_ray.track.follower import replay, resolve_uri
+
+    typer.echo("\n".join(replay(run, resolve_uri(to, run.parent), experiment)))
+
+
+def _tree(recipe: str, settings: list[str] | None = None) -> dict[str, Any]:
+    return load_recipe(recipe, settings or []).config.model_dump(mode="json")
+
+
+def _pairs(options: list[str]) -> list[tuple[str, Any]]:
+    return [(key, yaml.safe_load(value)) for key, _, value in (option.partition("=") for option in options)]
+
+
+def _show_scores(scores: list[Any]) -> None:
+    for score in scores:
+        if score.language == "all":
+            chance = "" if score.chance is None else f"  (chance {score.chance:.3f})"
+            layer = "" if score.layer is None else f"  layer {score.layer}"
+            typer.echo(f"{score.metric} {score.value:.3f}{chance}{layer}  n {score.n}", err=True)
+
+
+def main() -> None:
+    """Runs a verb; an error for the user is a sentence and an exit code, never a traceback."""
+    sys.exit(_run(app))
+
+
+def _run(command: Callable[[], None]) -> int:
+    try:
+        command()
+    except XalignError as error:
+        sys.stderr.write(f"xalign: {error}\n")
+        return error.exit_code
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0

@@ -1,0 +1,251 @@
+"""The verbs as plain functions: a recipe or a folder in, an artifact out. No option is born here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from xalign_ray.artifacts import read_manifest, write_atomic, write_manifest
+from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.load import Recipe
+from xalign_ray.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xalign_ray.data.prepared import Prepared
+    from xalign_ray.tasks.scores import Score
+
+CONFIG, EXPORT, EVALUATION = "config.yaml", "export", "evaluation"
+
+
+def prepare(recipe: Recipe, verify: bool = True) -> Prepared:
+    """The token shards of a recipe: made if they do not exist, checked and mended if they do."""
+    from xalign_ray.data.prepare import prepare as prepare_data
+    from xalign_ray.train.driver import connect
+
+    with connect(recipe.config):
+        return prepare_data(recipe.config, verify)
+
+
+def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False) -> Path:
+    """Trains a recipe to its last step, from its newest checkpoint if there is one, and exports it.
+
+    Args:
+        out: the run folder; `<output>/<recipe>-<fingerprint>` if not given.
+        local: train in this process (or in torchrun's processes) without Ray; the shards must have been prepared.
+
+    Returns:
+        The run folder. A finished one is returned as it is.
+    """
+    return _pretrain_here(recipe, out) if local else _pretrain_on_ray(recipe, out)
+
+
+def _pretrain_on_ray(recipe: Recipe, out: Path | None) -> Path:
+    from xalign_ray.data.prepare import prepare as prepare_data
+    from xalign_ray.train.driver import connect, run_on_ray
+
+    with connect(recipe.config):
+        prepared = prepare_data(recipe.config)
+        folder, facts = _open_run(recipe, prepared, out)
+        if read_manifest(folder) is None:
+            with _followed(recipe, folder):
+                run_on_ray(recipe.config, folder, prepared.folder, facts)
+                _finish_run(recipe, prepared, folder, facts)
+    return folder
+
+
+def _pretrain_here(recipe: Recipe, out: Path | None) -> Path:
+    from xalign_ray.data.local import open_local
+    from xalign_ray.data.prepare import find_prepared
+    from xalign_ray.train.distributed import join
+    from xalign_ray.train.loop import train
+    from xalign_ray.train.progress import Progress
+
+    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    config = recipe.config
+    config = config.model_copy(update={"parallel": config.parallel.model_copy(update={"workers": size})})
+    recipe = replace(recipe, config=config)
+    prepared = find_prepared(config)
+    if prepared is None:
+        raise DataError(
+            "The shards of this recipe are not there yet, and --local does not make them: run `xalign prepare`."
+        )
+    folder, facts = _open_run(recipe, prepared, out, write=rank == 0)
+    if read_manifest(folder) is not None:
+        return folder
+    with _followed(recipe, folder, active=rank == 0):
+        train(
+            config,
+            folder,
+            prepared,
+            lambda first, rank, _: open_local(prepared, config, first, rank),
+            join(config.parallel),
+            facts,
+            progress=Progress(config.train.steps, sys.stderr) if rank == 0 else None,
+        )
+        if rank == 0:
+            _finish_run(recipe, prepared, folder, facts)
+    return folder
+
+
+def _open_run(recipe: Recipe, prepared: Prepared, out: Path | None, write: bool = True) -> tuple[Path, dict[str, Any]]:
+    fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
+    name = f"{recipe.name.replace('/', '-')}-{fingerprint[:8]}"
+    folder = (out or Path(recipe.config.output) / name).absolute()
+    if (before := _read_config(folder)) and before["fingerprint"] != fingerprint:
+        raise ConfigError(
+            f"{folder} holds a run of {before['recipe']} with fingerprint {before['fingerprint'][:8]}; this recipe's is "
+            f"{fingerprint[:8]}. Give another --out, or remove the folder to start over."
+        )
+    facts = {
+        "recipe": recipe.name,
+        "fingerprint": fingerprint,
+        "seed": recipe.config.seed,
+        "data": str(prepared.folder.absolute()),
+        "data_fingerprint": prepared.fingerprint,
+    }
+    if write:
+        head = {"recipe": recipe.name, "fingerprint": fingerprint}
+        text = yaml.safe_dump(head | recipe.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        write_atomic(folder / CONFIG, text)
+    return folder, facts
+
+
+def _read_config(folder: Path) -> dict[str, Any] | None:
+    path = folder / CONFIG
+    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+@contextmanager
+def _followed(recipe: Recipe, folder: Path, active: bool = True) -> Iterator[None]:
+    """While it lasts, the run's events go to MLflow; what MLflow missed is said once, at the end."""
+    track = recipe.config.track
+    if track.mlflow == "off" or not active:
+        yield
+        return
+    from xalign_ray.track.follower import follow, resolve_uri
+
+    follower = follow(folder, resolve_uri(track.mlflow, Path(recipe.config.output)), track.experiment)
+    try:
+        yield
+    finally:
+        if said := follower.close():
+            say(said)
+
+
+def _finish_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any]) -> None:
+    export_run(recipe, prepared, folder, facts)
+    facts = {key: facts[key] for key in ("recipe", "fingerprint", "seed", "data_fingerprint")}
+    write_manifest(folder, facts | {"steps": recipe.config.train.steps})
+
+
+def export_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any]) -> Path:
+    """Writes the newest checkpoint of a run as a Hugging Face folder."""
+    from xalign_ray.models.export import export as write_export
+    from xalign_ray.train.checkpoint import newest
+    from xalign_ray.train.consolidate import consolidate
+
+    checkpoint, _ = newest(folder, facts["fingerprint"])
+    if checkpoint is None:
+        raise DataError(f"{folder} has no whole checkpoint to export; let `xalign pretrain` reach one.")
+    target = folder / EXPORT
+    write_export(
+        consolidate(checkpoint),
+        recipe.config,
+        prepared,
+        target,
+        {"recipe": recipe.name, "fingerprint": facts["fingerprint"], "step": checkpoint.step},
+    )
+    return target
+
+
+def export(run: Path) -> Path:
+    """Exports a run folder's newest checkpoint again, finished or not."""
+    from xalign_ray.config.schema import RunConfig
+    from xalign_ray.data.prepared import Prepared
+    from xalign_ray.track.events import read_events
+
+    saved = _read_config(run)
+    if saved is None:
+        raise DataError(f"{run} is not a run folder: it has no {CONFIG}.")
+    name, fingerprint = saved.pop("recipe"), saved.pop("fingerprint")
+    recipe = Recipe(name, RunConfig.model_validate(saved), {})
+    start = next(event for event in read_events(run / "events.jsonl") if event["event"] == "start")
+    return export_run(recipe, Prepared.open(Path(start["data"])), run, {"fingerprint": fingerprint})
+
+
+def evaluate(model: str, task: str, data: Path | None, out: Path | None = None) -> list[Score]:
+    """Scores an exported folder, a run folder or a hub model on a task. Never trains.
+
+    Writes `scores.json` into `out`, by default `<run>/evaluation/<task>` for a run's own export.
+    """
+    from xalign_ray.tasks.registry import TASKS
+    from xalign_ray.tasks.scores import SCORES, write_scores
+
+    encoder, run = _find_encoder(model)
+    target = _target(out, run, task)
+    scores = TASKS[_known(task, TASKS)](encoder, data)
+    write_scores(target / SCORES, scores)
+    _publish(run)
+    return scores
+
+
+def tune(
+    model: str, task: str, data: Sequence[Path], out: Path | None = None, options: dict[str, Any] | None = None
+) -> list[Score]:
+    """Fine-tunes an encoder on English and scores it in every language: one trial of a grid, on Ray Tune."""
+    from xalign_ray.tasks.registry import TUNED_TASKS
+
+    encoder, run = _find_encoder(model)
+    target = _target(out, run, _known(task, TUNED_TASKS))
+    scores = _tune_on_ray(encoder, task, data, target, options or {})
+    _publish(run)
+    return scores
+
+
+def _find_encoder(model: str) -> tuple[str, Path | None]:
+    """The encoder to open, and the run folder it belongs to if it is one of ours."""
+    folder = Path(model)
+    if (folder / EXPORT / "config.json").is_file():
+        return str(folder / EXPORT), folder
+    run = folder.parent
+    return model, run if folder.name == EXPORT and (run / CONFIG).is_file() else None
+
+
+def _target(out: Path | None, run: Path | None, task: str) -> Path:
+    if out is None and run is None:
+        raise ConfigError("--out is needed: the model is not a run of ours, so there is no folder to write beside it.")
+    return out or run / EVALUATION / task  # type: ignore[operator]
+
+
+def _known(task: str, tasks: Any) -> str:
+    if task not in tasks:
+        from xalign_ray.config.explain import suggest
+
+        raise ConfigError(f"unknown task '{task}'.{suggest(task, tasks)} Known: {', '.join(sorted(tasks))}.")
+    return task
+
+
+def _publish(run: Path | None) -> None:
+    """Brings a run's new scores to where its config says it is tracked."""
+    saved = _read_config(run) if run else None
+    if run is None or saved is None or saved["track"]["mlflow"] == "off":
+        return
+    from xalign_ray.track.follower import publish, resolve_uri
+
+    if said := publish(run, resolve_uri(saved["track"]["mlflow"], Path(saved["output"])), saved["track"]["experiment"]):
+        say(said)
+
+
+def say(text: str) -> None:
+    """One line for the user, on stderr."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

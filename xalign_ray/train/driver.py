@@ -1,0 +1,194 @@
+"""Runs the loop on a Ray cluster: joins or starts one, reserves workers, retries after deaths, shows progress."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+import ray.train.collective
+from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
+
+from xalign_ray.config import schema
+from xalign_ray.data.feed import open_feed
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.errors import CheckpointError, ConfigError, TrainingError, XalignError
+from xalign_ray.track.events import EVENT_LOG, EventReader
+from xalign_ray.train.distributed import join
+from xalign_ray.train.loop import train
+from xalign_ray.train.progress import Progress
+
+FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl (FEED.md)
+SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
+POLL_S = 0.5  # how often the controller looks at its workers; Ray's 2 s lose work after a death
+
+
+def connect(parallel: schema.ParallelConfig) -> None:
+    """Joins the cluster that RAY_ADDRESS names, or starts one on this machine that is large enough for the recipe.
+
+    CPUs are logical: a machine with fewer cores runs the same job, slower.
+    """
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    if ray.is_initialized():
+        return
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address := os.environ.get("RAY_ADDRESS"):
+        ray.init(address=address, **quiet)
+        return
+    ray.init(
+        address="local",
+        num_cpus=int(parallel.workers * parallel.cpus_per_worker + 0.999) + SPARE_CPUS,
+        include_dashboard=False,
+        **quiet,
+    )
+
+
+def check_cluster(parallel: schema.ParallelConfig) -> None:
+    """Finds out before anything is reserved whether the joined cluster can hold the workers and their feed.
+
+    Raises:
+        ConfigError: it cannot; says what is asked for and what is there.
+    """
+    there = ray.cluster_resources()
+    asked = parallel.workers * parallel.cpus_per_worker + FEED_CPUS
+    if asked > (cpus := there.get("CPU", 0)):
+        raise ConfigError(
+            f"parallel.workers {parallel.workers} x parallel.cpus_per_worker {parallel.cpus_per_worker:g} and "
+            f"{FEED_CPUS} CPU for the feed are {asked:g} CPUs; the cluster has {cpus:g}. Lower one of the two, or start "
+            f"nodes with more logical CPUs (ray start --num-cpus)."
+        )
+    asked = parallel.workers * parallel.gpus_per_worker
+    if asked > (gpus := there.get("GPU", 0)):
+        raise ConfigError(
+            f"parallel.workers {parallel.workers} x parallel.gpus_per_worker {parallel.gpus_per_worker:g} are "
+            f"{asked:g} GPUs; the cluster has {gpus:g}."
+        )
+
+
+def run_on_ray(config: schema.RunConfig, run_folder: Path, prepared_folder: Path, facts: Mapping[str, Any]) -> None:
+    """Trains a recipe to its last step on the joined cluster; continues a run that was begun.
+
+    Args:
+        config: the recipe.
+        run_folder: the run's folder, on a disk that all nodes see.
+        prepared_folder: the finished data folder, likewise.
+        facts: `recipe`, `fingerprint` and whatever else the start event is to say.
+
+    Raises:
+        ConfigError: the cluster is too small.
+        TrainingError: training cannot go on, or workers died more often than `parallel.max_failures`.
+        CheckpointError: a checkpoint is another run's, or cannot be written.
+    """
+    parallel = config.parallel
+    check_cluster(parallel)
+    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(POLL_S))
+    run_folder = run_folder.resolve()
+    storage = run_folder / "ray"
+    trainer = TorchTrainer(
+        _work,
+        train_loop_config={
+            "config": config.model_dump(mode="json"),
+            "run_folder": str(run_folder),
+            "prepared_folder": str(prepared_folder.resolve()),
+            "facts": dict(facts),
+        },
+        torch_config=TorchConfig(backend="nccl" if parallel.gpus_per_worker else "gloo"),
+        scaling_config=_scaling(parallel),
+        run_config=RunConfig(
+            # A name of its own for each call: what to continue from is the run folder's business, not Ray's.
+            name=f"attempts-{time.time_ns()}",
+            storage_path=str(storage),
+            failure_config=FailureConfig(max_failures=parallel.max_failures),
+            logging_config=LoggingConfig(log_level="ERROR"),
+        ),
+    )
+    with _shown(run_folder / EVENT_LOG, config.train.steps):
+        outcome = _fit(trainer)
+    shutil.rmtree(storage, ignore_errors=True)
+    if outcome is not None:
+        raise outcome
+
+
+def _scaling(parallel: schema.ParallelConfig) -> ScalingConfig:
+    resources = {"CPU": parallel.cpus_per_worker}
+    if parallel.gpus_per_worker:
+        resources["GPU"] = parallel.gpus_per_worker
+    return ScalingConfig(
+        num_workers=parallel.workers, use_gpu=parallel.gpus_per_worker > 0, resources_per_worker=resources
+    )
+
+
+def _fit(trainer: TorchTrainer) -> XalignError | None:
+    try:
+        return trainer.fit().return_value
+    except WorkerGroupError as failed:
+        said = [f"worker {rank}: {_last_line(error)}" for rank, error in sorted(failed.worker_failures.items())]
+        return TrainingError(
+            f"Workers failed more often than parallel.max_failures allows; the last time {'; '.join(said)}"
+        )
+    except TrainingFailedError as failed:
+        return TrainingError(f"Ray gave the job up: {_last_line(failed)}")
+
+
+def _last_line(error: Exception) -> str:
+    """The sentence below a traceback."""
+    return str(error).strip().rpartition("\n")[2]
+
+
+def _work(job: dict[str, Any]) -> XalignError | None:
+    """The train function. What the loop raises on all ranks together is returned: a retry would only meet it again."""
+    config = schema.RunConfig.model_validate(job["config"])
+    prepared = Prepared.open(Path(job["prepared_folder"]))
+    workers = join(config.parallel)
+    try:
+        train(
+            config,
+            Path(job["run_folder"]),
+            prepared,
+            lambda first_step, rank, _: open_feed(prepared, config, first_step, rank, _from_rank_zero),
+            workers,
+            job["facts"],
+            on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),
+        )
+    except (CheckpointError, TrainingError) as error:
+        return error
+    return None
+
+
+def _from_rank_zero(value: Any) -> Any:
+    """Rank 0's value on every rank; Ray's pickle knows actor handles."""
+    return ray.cloudpickle.loads(ray.train.collective.broadcast_from_rank_zero(ray.cloudpickle.dumps(value)))
+
+
+@contextmanager
+def _shown(log: Path, steps: int) -> Iterator[None]:
+    """Inside, a thread shows what rank 0 writes: it may be on another machine, the log is on a shared disk."""
+    reader, progress, over = EventReader(log), Progress(steps, sys.stderr), threading.Event()
+    reader.read()  # earlier attempts are history
+
+    def follow() -> None:
+        while True:
+            last = over.wait(POLL_S)
+            for event in reader.read():
+                progress.show(event)
+            if last:
+                return
+
+    thread = threading.Thread(target=follow, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
