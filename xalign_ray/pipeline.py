@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ import yaml
 
 from xalign_ray.artifacts import read_manifest, write_atomic, write_manifest
 from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.explain import suggest
 from xalign_ray.config.load import Recipe
-from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.errors import ConfigError, DataError, TrainingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +32,8 @@ def prepare(recipe: Recipe, verify: bool = True) -> Prepared:
     from xalign_ray.data.prepare import prepare as prepare_data
     from xalign_ray.train.driver import connect
 
-    with connect(recipe.config):
-        return prepare_data(recipe.config, verify)
+    connect(recipe.config.parallel)
+    return prepare_data(recipe.config, verify)
 
 
 def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False) -> Path:
@@ -52,13 +53,13 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None) -> Path:
     from xalign_ray.data.prepare import prepare as prepare_data
     from xalign_ray.train.driver import connect, run_on_ray
 
-    with connect(recipe.config):
-        prepared = prepare_data(recipe.config)
-        folder, facts = _open_run(recipe, prepared, out)
-        if read_manifest(folder) is None:
-            with _followed(recipe, folder):
-                run_on_ray(recipe.config, folder, prepared.folder, facts)
-                _finish_run(recipe, prepared, folder, facts)
+    connect(recipe.config.parallel)
+    prepared = prepare_data(recipe.config)
+    folder, facts = _open_run(recipe, prepared, out)
+    if read_manifest(folder) is None:
+        with _followed(recipe, folder):
+            run_on_ray(recipe.config, folder, prepared.folder, facts)
+            _finish_run(recipe, prepared, folder, facts)
     return folder
 
 
@@ -102,8 +103,8 @@ def _open_run(recipe: Recipe, prepared: Prepared, out: Path | None, write: bool 
     folder = (out or Path(recipe.config.output) / name).absolute()
     if (before := _read_config(folder)) and before["fingerprint"] != fingerprint:
         raise ConfigError(
-            f"{folder} holds a run of {before['recipe']} with fingerprint {before['fingerprint'][:8]}; this recipe's is "
-            f"{fingerprint[:8]}. Give another --out, or remove the folder to start over."
+            f"{folder} holds a run of {before['recipe']} with fingerprint {before['fingerprint'][:8]}; this recipe's "
+            f"is {fingerprint[:8]}. Give another --out, or remove the folder to start over."
         )
     facts = {
         "recipe": recipe.name,
@@ -202,13 +203,31 @@ def tune(
     model: str, task: str, data: Sequence[Path], out: Path | None = None, options: dict[str, Any] | None = None
 ) -> list[Score]:
     """Fine-tunes an encoder on English and scores it in every language: one trial of a grid, on Ray Tune."""
+    from xalign_ray.config.schema import ParallelConfig
+    from xalign_ray.tasks.fine_tune import FineTuning
+    from xalign_ray.tasks.grid import Trial, tune_grid
     from xalign_ray.tasks.registry import TUNED_TASKS
+    from xalign_ray.tasks.scores import SCORES, write_scores
+    from xalign_ray.train.driver import connect
 
     encoder, run = _find_encoder(model)
     target = _target(out, run, _known(task, TUNED_TASKS))
-    scores = _tune_on_ray(encoder, task, data, target, options or {})
+    settings = FineTuning(**_known_options(options or {}, FineTuning))
+    connect(ParallelConfig())
+    trial = Trial(task, encoder, tuple(str(folder.absolute()) for folder in data), settings)
+    outcome = tune_grid([trial], target.absolute(), max_concurrent_trials=1)
+    if trial.name in outcome.failures:
+        raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {outcome.failures[trial.name]}")
+    scores = outcome.scores[trial.name]
+    write_scores(target / SCORES, scores)
     _publish(run)
     return scores
+
+
+def _known_options(options: dict[str, Any], settings: type) -> dict[str, Any]:
+    for name in options:
+        _known(name, [field.name for field in fields(settings)], "option")
+    return options
 
 
 def _find_encoder(model: str) -> tuple[str, Path | None]:
@@ -226,12 +245,10 @@ def _target(out: Path | None, run: Path | None, task: str) -> Path:
     return out or run / EVALUATION / task  # type: ignore[operator]
 
 
-def _known(task: str, tasks: Any) -> str:
-    if task not in tasks:
-        from xalign_ray.config.explain import suggest
-
-        raise ConfigError(f"unknown task '{task}'.{suggest(task, tasks)} Known: {', '.join(sorted(tasks))}.")
-    return task
+def _known(word: str, known: Iterable[str], what: str = "task") -> str:
+    if word not in known:
+        raise ConfigError(f"unknown {what} '{word}'.{suggest(word, known)} Known: {', '.join(sorted(known))}.")
+    return word
 
 
 def _publish(run: Path | None) -> None:

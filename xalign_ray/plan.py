@@ -1,4 +1,4 @@
-"""What a run will need, from the recipe alone: parameters, batch, memory, the DeepSpeed dict. Imports neither torch nor Ray."""
+"""What a run will need, from the recipe alone: parameters, batch, memory, DeepSpeed. Imports neither torch nor Ray."""
 
 from __future__ import annotations
 
@@ -7,6 +7,58 @@ import json
 from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.derive import deepspeed_config, derive_batch
 from xalign_ray.config.load import Recipe
+from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.sizes import count_parameters
 
 GIB = 2**30
+FP32, BF16 = 4, 2
+
+
+def describe(recipe: Recipe) -> str:
+    """The plan as text: what was derived from the recipe, and what a worker's memory must hold.
+
+    Raises:
+        ConfigError: when the batch cannot be cut as the recipe asks.
+    """
+    config = recipe.config
+    batch = derive_batch(config)
+    tokens = batch.global_rows * config.data.row_tokens
+    trained = isinstance(config.data.tokenizer, BpeTokenizer)
+    lines = {
+        "recipe": recipe.name,
+        "languages": ", ".join(config.languages),
+        "streams": ", ".join(stream.kind for stream in config.streams),
+        "objectives": ", ".join(f"{one.weight:g} {one.kind}" for one in config.objectives),
+        "steps": f"{config.train.steps:,} of {batch.global_rows:,} rows = {tokens:,} token positions",
+        "workers": f"{batch.workers} x {batch.accumulation} micro-steps, ZeRO {config.parallel.zero_stage}",
+        "CPUs": f"{batch.workers * config.parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed",
+    }
+    if trained and config.model.init_from is None:
+        vocab_size = config.data.tokenizer.vocab_size  # type: ignore[union-attr]
+        sizes = count_parameters(config.model, vocab_size, len(config.languages), config.data.row_tokens)
+        lines["parameters"] = f"{sizes.total:,} (vocabulary {vocab_size:,}: {sizes.word_embeddings:,})"
+        lines["memory"] = f"{state_bytes(config, sizes.total) / GIB:.2f} GiB a worker for weights, gradients and Adam"
+    else:
+        lines["parameters"] = "known when the given tokenizer or model is opened"
+    width = max(map(len, lines))
+    text = "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
+    return (
+        f"{text}\n{'deepspeed':<{width}}  {json.dumps(deepspeed_config(config, config.parallel.gpus_per_worker > 0))}"
+    )
+
+
+def state_bytes(config: RunConfig, parameters: int) -> float:
+    """Bytes a worker holds for weights, gradients and optimizer states; activations come on top.
+
+    Partitioning as in ZeRO (Rajbhandari et al. 2020, section 3.1): stage 1 splits Adam's states and the fp32 master
+    weights, 2 also the gradients, 3 also the weights.
+    """
+    workers, stage = config.parallel.workers, config.parallel.zero_stage
+    unit = FP32 if config.train.precision == "fp32" else BF16
+    master = 0 if config.train.precision == "fp32" else FP32
+    weights, gradients, states = unit, unit, 2 * FP32 + master
+    return parameters * (
+        weights / (workers if stage >= 3 else 1)
+        + gradients / (workers if stage >= 2 else 1)
+        + states / (workers if stage >= 1 else 1)
+    )

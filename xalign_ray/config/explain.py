@@ -35,7 +35,9 @@ def _sentence(item: Any, dotted: str, keys: list[str], block: type[BaseModel] | 
     kind, message = item["type"], item["msg"]
     if kind == "extra_forbidden":
         known = sorted(block.model_fields) if block else []
-        return f"unknown key '{dotted}'.{suggest(keys[-1], known)} Known here: {', '.join(known)}."
+        above = "".join(f"{key}." for key in keys[:-1])
+        near = suggest(keys[-1], known).replace("'", f"'{above}", 1)
+        return f"unknown key '{dotted}'.{near} Known here: {', '.join(known)}."
     if kind == "missing":
         return f"'{dotted}' is required and not given."
     if kind in ("union_tag_invalid", "union_tag_not_found"):

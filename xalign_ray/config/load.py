@@ -146,6 +146,9 @@ def _as_number(value: Any) -> Any:
 def _child(at: Any, name: str, path: str, setting: str) -> Any:
     if isinstance(at, list):
         return at[_index(at, name, setting)]
+    if name.isdigit() and not at:
+        whole = path.rpartition(".")[0]
+        raise ConfigError(f"--set {setting}: the recipe leaves {whole} at its default; write the whole list instead.")
     child = at.setdefault(name, {})
     if child is None:
         child = at[name] = {}

@@ -165,7 +165,7 @@ def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[A
         raise DataError(f"{name} is not a folder; give an export folder or a hub id such as bert-base-cased.")
     try:
         config: PretrainedConfig = AutoConfig.from_pretrained(name, **settings)
-        with _quiet():
+        with quiet_transformers():
             tokenizer = AutoTokenizer.from_pretrained(name)
             model, found = model_class.from_pretrained(
                 name, config=config, dtype=torch.float32, output_loading_info=True
@@ -178,8 +178,8 @@ def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[A
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps transformers from reporting what `open_model` checks, and from drawing progress bars."""
+def quiet_transformers() -> Iterator[None]:
+    """Keeps transformers from reporting what `open_model` checks by itself, and from drawing progress bars."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -17,6 +17,7 @@ from xalign_ray.errors import TrainingError
 WARMUP_SHARE = 0.1
 WEIGHT_DECAY = 0.01
 CLIP_NORM = 1.0
+POOL_BATCHES = 32  # inside so many batches' worth of shuffled examples, those of like length go together
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ def repeatable(seed: int) -> Iterator[None]:
 
 def fine_tune(
     model: nn.Module,
-    examples: int,
+    lengths: Sequence[int],
     batch_of: Callable[[Sequence[int]], Mapping[str, Tensor]],
     development: Callable[[], float],
     settings: FineTuning,
@@ -75,7 +76,7 @@ def fine_tune(
 
     Args:
         model: gives an output with `.loss` for a batch.
-        examples: how many there are, at least 1.
+        lengths: of each example, at least one; only to put those of like length together.
         batch_of: the model's arguments for examples given by index, on the model's device.
         development: score of the model as it is now, higher is better; called after every epoch.
         settings: learning rate, epochs, batch size, seed.
@@ -83,7 +84,7 @@ def fine_tune(
     Raises:
         TrainingError: the loss is not finite.
     """
-    steps_per_epoch = math.ceil(examples / settings.batch_size)
+    steps_per_epoch = math.ceil(len(lengths) / settings.batch_size)
     optimizer = torch.optim.AdamW(_parameter_groups(model), lr=settings.learning_rate)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, _warm_up_and_decay(steps_per_epoch * settings.epochs))
     order = torch.Generator().manual_seed(settings.seed)
@@ -91,8 +92,8 @@ def fine_tune(
     best: dict[str, Tensor] = {}
     for epoch in range(1, settings.epochs + 1):
         model.train()
-        for indices in torch.randperm(examples, generator=order).split(settings.batch_size):
-            _step(model, batch_of(indices.tolist()), optimizer)
+        for indices in _shuffled_batches(lengths, settings.batch_size, order):
+            _step(model, batch_of(indices), optimizer)
             schedule.step()
         model.eval()
         scores.append(development())
@@ -101,6 +102,15 @@ def fine_tune(
             best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
     model.load_state_dict(best)
     return Choice(scores.index(max(scores)) + 1, tuple(scores))
+
+
+def _shuffled_batches(lengths: Sequence[int], batch_size: int, order: torch.Generator) -> list[list[int]]:
+    """Every index once, in batches of like length in random order: half the padding of a plain shuffle, or less."""
+    batches = []
+    for pool in torch.randperm(len(lengths), generator=order).split(POOL_BATCHES * batch_size):
+        ranked = sorted(pool.tolist(), key=lambda index: lengths[index])
+        batches += [ranked[start : start + batch_size] for start in range(0, len(ranked), batch_size)]
+    return [batches[place] for place in torch.randperm(len(batches), generator=order).tolist()]
 
 
 def _step(model: nn.Module, batch: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> None:

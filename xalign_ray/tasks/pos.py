@@ -11,7 +11,7 @@ from transformers import AutoModelForTokenClassification
 
 from xalign_ray.artifacts import MANIFEST, hash_file, write_json, write_manifest
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.encoder import open_model, origin_of
+from xalign_ray.tasks.encoder import open_model, origin_of, quiet_transformers
 from xalign_ray.tasks.files import choose_languages
 from xalign_ray.tasks.fine_tune import Choice, FineTuning, fine_tune, repeatable
 from xalign_ray.tasks.inputs import Inputs
@@ -66,7 +66,7 @@ def tune_pos(
     _, chosen = _tested(found, languages, train_language, folders)
     settings = settings or FineTuning()
     (out_folder / MANIFEST).unlink(missing_ok=True)
-    fit_pos(encoder_folder, folders, out_folder, settings, train_language, device, test_languages=chosen)
+    choice = fit_pos(encoder_folder, folders, out_folder, settings, train_language, device, test_languages=chosen)
     scores = _score_folder(str(out_folder), folders, chosen, SCORING_BATCH, device)
     write_scores(out_folder / SCORES, scores)
     used = [*(found[split][train_language] for split in ("train", "dev"))]
@@ -79,6 +79,7 @@ def tune_pos(
             "train_language": train_language,
             "languages": chosen,
             "settings": asdict(settings),
+            "development": max(choice.development),
             "data": {str(path): hash_file(path) for path in used},
         },
     )
@@ -128,7 +129,7 @@ def fit_pos(
         )
         choice = fine_tune(
             model,
-            len(train),
+            [len(row.ids) for row in train],
             lambda indices: batch_rows(inputs, [train[index] for index in indices], model.device),
             lambda: token_accuracy(gold_labels(dev), predict_labels(model, inputs, dev, SCORING_BATCH)),
             settings,
@@ -217,8 +218,9 @@ def _save(model: Any, tokenizer: Any, out_folder: Path, encoder_folder: str, see
     model.config.xalign_encoder = str(encoder_folder)
     model.config.xalign_tune_seed = seed
     model.config.xalign_tune_language = train_language
-    model.save_pretrained(out_folder)
-    tokenizer.save_pretrained(out_folder)
+    with quiet_transformers():
+        model.save_pretrained(out_folder)
+        tokenizer.save_pretrained(out_folder)
 
 
 def _join(folders: Sequence[Path]) -> str:

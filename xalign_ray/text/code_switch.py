@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.text.draws import PICK_LANGUAGE, PICK_SYNONYM, Bits, below, draw
-from xalign_ray.text.rows import Ints, starts
+from xalign_ray.text.rows import Index, Ints, starts
 
 NO_SYNONYM = -1
 
@@ -27,6 +28,21 @@ class Lexicon:
     synonym_length: Ints
     pieces: Ints
 
+    @cached_property
+    def first_group(self) -> Index:
+        """[E] where the groups of each entry begin."""
+        return starts(self.entry_groups)
+
+    @cached_property
+    def first_synonym(self) -> Index:
+        """[G] where the synonyms of each group begin."""
+        return starts(self.group_synonyms)
+
+    @cached_property
+    def first_piece(self) -> Index:
+        """[Y] where the pieces of each synonym begin."""
+        return starts(self.synonym_length)
+
 
 def pick_synonyms(
     lexicon: Lexicon, entry: NDArray[np.integer], keys: Bits, word_number: NDArray[np.integer]
@@ -40,12 +56,8 @@ def pick_synonyms(
     Returns:
         [W] synonym numbers and [W] their language ids.
     """
-    group = starts(lexicon.entry_groups)[entry] + below(
-        draw(keys, PICK_LANGUAGE, word_number), lexicon.entry_groups[entry]
-    )
-    synonym = starts(lexicon.group_synonyms)[group] + below(
-        draw(keys, PICK_SYNONYM, word_number), lexicon.group_synonyms[group]
-    )
+    group = lexicon.first_group[entry] + below(draw(keys, PICK_LANGUAGE, word_number), lexicon.entry_groups[entry])
+    synonym = lexicon.first_synonym[group] + below(draw(keys, PICK_SYNONYM, word_number), lexicon.group_synonyms[group])
     return synonym, lexicon.group_language[group]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.text.draws import Bits, scramble
-from xalign_ray.text.rows import Ints, Rows, owners, starts, sum_runs
+from xalign_ray.text.rows import Index, Ints, Rows, owners, starts, sum_runs
 
 IGNORED = -100  # the label of a position that is not predicted
 
@@ -28,6 +28,15 @@ class Vocabulary:
     regular: NDArray[np.int32]
 
 
+@dataclass(frozen=True)
+class Predicted:
+    """The pieces that are predicted: at [P] their numbers, labels [P], language [P] the languages of the labels."""
+
+    at: Index
+    labels: Ints
+    language: Ints
+
+
 def specials(sides_per_example: int) -> int:
     """Special tokens of an example: [CLS] and a [SEP] after each side."""
     return sides_per_example + 1
@@ -37,8 +46,7 @@ def lay_out(
     rows: Rows,
     sides_per_example: int,
     shown: Ints,
-    labels: Ints,
-    language: Ints,
+    predicted: Predicted,
     vocabulary: Vocabulary,
     row_tokens: int,
     *,
@@ -49,51 +57,59 @@ def lay_out(
 
     Args:
         rows: the structure; its word lengths are those of what is shown.
-        shown, labels, language: [T] for each piece: what stands there, what is predicted (or IGNORED), its language id.
+        shown: [T] what stands at each piece.
         reset_positions: the second side's positions start again at 1, as if it stood alone (XLM).
         segments: the second side has segment 1.
 
     Returns:
         The TOKEN_COLUMNS, each int32 [N, row_tokens]. Tokens attend where `example_ids` agree and are not 0.
     """
-    n, per = len(rows), specials(sides_per_example)
-    side_length = sum_runs(rows.word_length, rows.side_words)
+    n, sides = len(rows), len(rows.side_words)
     side_row = owners(rows.row_sides)
-    in_row = np.arange(len(side_row)) - starts(rows.row_sides)[side_row]
-    example, side = np.divmod(in_row, sides_per_example)
-    row_length = sum_runs(side_length, rows.row_sides)
-    first_of_row = starts(row_length)  # of the row's pieces, among all pieces
-    side_column = starts(side_length) - first_of_row[side_row] + example * per + 1 + side
-    leads = side == 0
-    cls_column = np.repeat(side_column[leads] - 1, sides_per_example)
+    example, side = np.divmod(np.arange(sides) - starts(rows.row_sides)[side_row], sides_per_example)
+    leads = side == 0  # sides that bring a [CLS] before them; each has a [SEP] behind it
+    side_length = sum_runs(rows.word_length, rows.side_words)
+    taken = side_length + 1 + leads
+    row_taken = sum_runs(taken, rows.row_sides)
+    assert n == 0 or row_taken.max() <= row_tokens, "a view made a row too long"
+    column = starts(taken) - starts(row_taken)[side_row]
+    begin = column + side_row * row_tokens  # where each side begins, among all positions of all rows
 
-    columns = {name: np.zeros((n, row_tokens), np.int32) for name in TOKEN_COLUMNS}
-    columns["input_ids"][:] = vocabulary.pad
-    columns["labels"][:] = IGNORED
+    # Columns that are constant over a side: runs of sides, and after each row's sides a run of padding.
+    side_run = np.arange(sides) + side_row
+    pad_run = np.cumsum(rows.row_sides) + np.arange(n)
+    run_length = np.empty(sides + n, np.int64)
+    run_length[side_run], run_length[pad_run] = taken, row_tokens - row_taken
 
-    piece_side = owners(side_length)
-    piece_column = side_column[piece_side] + np.arange(len(piece_side)) - starts(side_length)[piece_side]
-    sep_column = side_column + side_length
-    origin = np.where(reset_positions & (side > 0), side_column - 1, cls_column)
+    def spread(of_side: NDArray[np.integer]) -> Ints:
+        of_run = np.zeros(sides + n, np.int32)
+        of_run[side_run] = of_side
+        return np.repeat(of_run, run_length)
 
-    def put(at_row: NDArray, at_column: NDArray, side_of: NDArray, ids: NDArray | int, tongue: NDArray) -> None:
-        columns["input_ids"][at_row, at_column] = ids
-        columns["language_ids"][at_row, at_column] = tongue
-        columns["position_ids"][at_row, at_column] = at_column - origin[side_of]
-        columns["segment_ids"][at_row, at_column] = side[side_of] if segments else 0
-        columns["example_ids"][at_row, at_column] = example[side_of] + 1
+    example_column = np.repeat(column[leads], sides_per_example)
+    origin = np.where(leads | (not reset_positions), example_column, column - 1)
+    example_ids = spread(example + 1)
+    position_ids = np.tile(np.arange(row_tokens, dtype=np.int32), n) - spread(origin)
+    position_ids *= example_ids > 0
+    language_ids = spread(rows.side_language)
 
-    every = np.arange(len(side_row))
-    put(side_row[piece_side], piece_column, piece_side, shown, language)
-    put(side_row, sep_column, every, vocabulary.sep, rows.side_language)
-    put(side_row[leads], cls_column[leads], every[leads], vocabulary.cls, rows.side_language[leads])
-    columns["labels"][side_row[piece_side], piece_column] = labels
-    return columns
+    piece_at = np.arange(len(shown)) + np.repeat(begin + leads - starts(side_length), side_length)
+    predicted_at = piece_at[predicted.at]
+    input_ids = np.full(n * row_tokens, vocabulary.pad, np.int32)
+    input_ids[piece_at] = shown
+    input_ids[begin[leads]] = vocabulary.cls
+    input_ids[begin + taken - 1] = vocabulary.sep
+    labels = np.full(n * row_tokens, IGNORED, np.int32)
+    labels[predicted_at] = predicted.labels
+    language_ids[predicted_at] = predicted.language
+    segment_ids = spread(side) if segments else np.zeros(n * row_tokens, np.int32)
+    columns = (input_ids, labels, position_ids, segment_ids, language_ids, example_ids)
+    return {name: flat.reshape(n, row_tokens) for name, flat in zip(TOKEN_COLUMNS, columns, strict=True)}
 
 
 def hash_rows(positions: NDArray[np.int64], columns: Columns) -> Bits:
     """A 64-bit hash of (position, input ids, labels) for each row; their sum over a step is its `batch_hash`."""
-    ids, labels = (columns[name].astype(np.int64).view(np.uint64) for name in ("input_ids", "labels"))
-    place = scramble(np.arange(ids.shape[1], dtype=np.uint64))
-    mixed = scramble(scramble(ids ^ place) + labels)
-    return scramble(scramble(positions.view(np.uint64)) + mixed.sum(axis=1, dtype=np.uint64))
+    both = columns["input_ids"].astype(np.uint64) << np.uint64(32)
+    both |= columns["labels"].view(np.uint32)
+    both ^= scramble(np.arange(both.shape[1], dtype=np.uint64))
+    return scramble(scramble(positions.view(np.uint64)) + scramble(both).sum(axis=1, dtype=np.uint64))

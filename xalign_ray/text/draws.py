@@ -15,10 +15,13 @@ CHOOSE_WORD, SHOW, RANDOM_PIECE, SWITCH, PICK_LANGUAGE, PICK_SYNONYM, SWAP_SIDES
 
 def scramble(values: Bits) -> Bits:
     """The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection of 64-bit words without visible pattern."""
-    z = values + GOLDEN
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    z = values + GOLDEN  # from here on in place: this is where a view spends its time
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
 
 
 def row_keys(seed: int, positions: NDArray[np.int64]) -> Bits:

@@ -6,9 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.text.draws import CHOOSE_WORD, RANDOM_PIECE, SHOW, Bits, below, draw, uniform
-from xalign_ray.text.rows import Index, starts
+from xalign_ray.text.rows import Index, owners, starts, sum_runs
 
 MASK, RANDOM, KEEP = 0, 1, 2
+
+# A candidate as one number, so that one sort orders them all: its group, 30 random bits, its place in the group.
+PLACE_BITS, RANDOM_BITS, GROUP_BITS = 13, 30, 21
 
 
 def budgets(lengths: NDArray[np.integer], rate: float) -> Index:
@@ -29,6 +32,8 @@ def choose_words(
 ) -> NDArray[np.bool_]:
     """Whole-word masking with an exact budget: shuffle a group's words, take them in turn, skip what does not fit.
 
+    The shuffle is by the upper 30 bits of each word's draw; equal ones (once in 10^9 pairs) stay in the order of text.
+
     Args:
         keys: [W] the key of each word's row.
         word_number: [W] the word's number within its row; with the key it decides the shuffle.
@@ -40,26 +45,41 @@ def choose_words(
     Returns:
         [W] whether the word is chosen. Source: BERT, create_pretraining_data.py, `create_masked_lm_predictions`.
     """
-    group = np.repeat(np.arange(len(group_words)), group_words)
-    candidates = np.arange(len(word_length)) if eligible is None else np.flatnonzero(eligible)
-    priority = draw(keys[candidates], CHOOSE_WORD, word_number[candidates])
-    candidates = candidates[np.lexsort((priority, group[candidates]))]
-    length = word_length[candidates]
-    per_group = np.bincount(group[candidates], minlength=len(group_words))
+    per_group = group_words.astype(np.int64)
+    candidates = None if eligible is None else np.flatnonzero(eligible)
+    if candidates is not None:
+        keys, word_number, word_length = keys[candidates], word_number[candidates], word_length[candidates]
+        per_group = sum_runs(eligible, group_words)
     first = starts(per_group)
+    order = _shuffle(draw(keys, CHOOSE_WORD, word_number), per_group, first)
+    length = word_length[order]
 
-    chosen = np.zeros(len(word_length), np.bool_)
+    taken = np.zeros(len(length), np.bool_)
     left = budget.astype(np.int64).copy()
     active = np.flatnonzero((per_group > 0) & (left > 0))
     turn = 0
     while len(active):  # one turn looks at one word of every group that still has budget and words
         at = first[active] + turn
         fits = length[at] <= left[active]
-        chosen[candidates[at[fits]]] = True
-        left[active[fits]] -= length[at[fits]]
+        taken[at] = fits
+        left[active] -= length[at] * fits
         turn += 1
         active = active[(left[active] > 0) & (per_group[active] > turn)]
+    chosen = np.zeros(int(group_words.sum()), np.bool_)
+    chosen[order[taken] if candidates is None else candidates[order[taken]]] = True
     return chosen
+
+
+def _shuffle(bits: Bits, per_group: Index, first: Index) -> Index:
+    """The members of consecutive groups, those of each group in the order of their random bits."""
+    assert len(per_group) < 2**GROUP_BITS
+    assert not len(per_group) or per_group.max() <= 2**PLACE_BITS
+    group = owners(per_group)
+    place = np.arange(len(group)) - first[group]
+    packed = (group << (RANDOM_BITS + PLACE_BITS) | place).astype(np.uint64)
+    packed |= bits >> np.uint64(64 - RANDOM_BITS) << np.uint64(PLACE_BITS)
+    packed.sort()
+    return first[group] + (packed & np.uint64(2**PLACE_BITS - 1)).astype(np.int64)
 
 
 def choose_shown(

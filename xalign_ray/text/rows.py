@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -79,6 +79,25 @@ def _take_sides(rows: Rows, sides: Index, row_sides: Ints) -> Rows:
         side_language=rows.side_language[sides],
         row_sides=row_sides,
     )
+
+
+def cut(rows: Rows, size: int) -> Iterator[Rows]:
+    """Batches of at most `size` consecutive rows, without copies; together they are the rows."""
+    bounds = [np.concatenate(([0], np.cumsum(lengths))) for lengths in (rows.row_sides, rows.side_words)]
+    word_bounds = np.concatenate(([0], np.cumsum(rows.word_length, dtype=np.int64)))
+    for begin in range(0, len(rows), size):
+        row = slice(begin, min(begin + size, len(rows)))
+        side = slice(*bounds[0][[row.start, row.stop]])
+        word = slice(*bounds[1][[side.start, side.stop]])
+        piece = slice(*word_bounds[[word.start, word.stop]])
+        yield Rows(
+            pieces=rows.pieces[piece],
+            word_length=rows.word_length[word],
+            entry=rows.entry[word],
+            side_words=rows.side_words[side],
+            side_language=rows.side_language[side],
+            row_sides=rows.row_sides[row],
+        )
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:

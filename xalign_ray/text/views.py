@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from xalign_ray.config.choices import CodeSwitchedLabels, MaskedPairs, MaskedText, Stream
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.code_switch import NO_SYNONYM, Lexicon, pick_synonyms, within_room
-from xalign_ray.text.collate import IGNORED, Columns, Vocabulary, hash_rows, lay_out, specials
+from xalign_ray.text.collate import Columns, Predicted, Vocabulary, hash_rows, lay_out, specials
 from xalign_ray.text.draws import INSTANCE, SWAP_SIDES, SWITCH, Bits, draw, row_keys, uniform
-from xalign_ray.text.masking import KEEP, MASK, budgets, choose_shown, choose_words, random_pieces
-from xalign_ray.text.rows import NO_ENTRY, Ints, Rows, owners, reorder_sides, spans, starts, sum_runs
+from xalign_ray.text.masking import KEEP, MASK, RANDOM, budgets, choose_shown, choose_words, random_pieces
+from xalign_ray.text.rows import NO_ENTRY, Ints, Rows, cut, owners, reorder_sides, spans, starts, sum_runs
 
 Flags = NDArray[np.bool_]
+
+SLICE = 512  # rows shown at a time: what is in work then stays in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,13 @@ def view_rows(stream: Stream, rows: Rows, positions: NDArray[np.int64], context:
         TOKEN_COLUMNS [N, row_tokens] int32, and [N]: `position` int64, `row_hash` uint64, `cross_lingual` int32
         (labels in another language than their word), `no_room` int32 (synonyms dropped because the row was full).
     """
+    if len(rows) > SLICE:
+        begins = range(0, len(rows), SLICE)
+        parts = [
+            view_rows(stream, part, positions[begin : begin + SLICE], context)
+            for begin, part in zip(begins, cut(rows, SLICE), strict=True)
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     keys = row_keys(context.seed, positions)
     if not context.masking.whole_word:
         rows = _split_words(rows)
@@ -168,34 +177,30 @@ def _predict(
     """Masks the chosen words: the slot of a word has the length of its label (METHODS 4.2, `label_length`)."""
     vocabulary, masking = context.vocabulary, context.masking
     is_switched = switched.synonym != NO_SYNONYM
-    label, length = _label_pieces(rows, switched, context.lexicon)
-    same_length = length == rows.word_length
+    label, length = _label_pieces(rows, switched.synonym, is_switched, context.lexicon)
+    first = starts(length)
 
-    piece_word = owners(length)
-    piece_number = np.arange(len(piece_word)) - starts(sum_runs(length, _row_words(rows)))[words.row[piece_word]]
-    predicted = chosen[piece_word]
-    at = np.flatnonzero(predicted)
-    keys, number = words.keys[piece_word[at]], piece_number[at]
+    word = np.repeat(at_words := np.flatnonzero(chosen), length[at_words])  # of each predicted piece
+    at = spans(first[at_words], length[at_words])
+    number = at - _first_of_row(rows, words, length)[word]
+    keys = words.keys[word]
     what = choose_shown(keys, number, masking.mask_share, masking.random_share)
     # A kept slot shows the source word, never a translated label; where the lengths differ it shows [MASK].
-    source = _source_pieces(rows, label, length, is_switched & same_length)[at]
-    hide = (what == MASK) | ((what == KEEP) & (is_switched & ~same_length)[piece_word[at]])
+    comparable = (length == rows.word_length)[word]
+    source = rows.pieces[np.where(comparable, starts(rows.word_length)[word] + at - first[word], 0)]
+    seen = np.where(what == RANDOM, random_pieces(keys, number, vocabulary.regular), source)
+    hide = (what == MASK) | ((what == KEEP) & ~comparable)
+    labels = label[at]
     shown = label.copy()
-    shown[at] = np.where(
-        hide,
-        vocabulary.mask,
-        np.where(what == KEEP, source, random_pieces(keys, number, vocabulary.regular)),
-    )
-    labels = np.where(predicted, label, IGNORED).astype(np.int32)
+    shown[at] = np.where(hide, vocabulary.mask, seen)
     side_language = rows.side_language[owners(rows.side_words)]
-    language = np.where(is_switched, switched.language, side_language).astype(np.int32)[piece_word]
+    language = np.where(is_switched, switched.language, side_language)[word]
 
     columns = lay_out(
         replace(rows, word_length=length),
         sides_per_example,
         shown,
-        labels,
-        language,
+        Predicted(at, labels, language),
         vocabulary,
         context.row_tokens,
         reset_positions=reset_positions,
@@ -210,28 +215,23 @@ def _predict(
     }
 
 
-def _row_words(rows: Rows) -> NDArray[np.int64]:
-    return sum_runs(rows.side_words, rows.row_sides)
+def _first_of_row(rows: Rows, words: Words, length: Ints) -> NDArray[np.int64]:
+    """For each word, the number of the first piece of its row, if words had these lengths."""
+    return starts(sum_runs(length, sum_runs(rows.side_words, rows.row_sides)))[words.row]
 
 
-def _label_pieces(rows: Rows, switched: Switched, lexicon: Lexicon | None) -> tuple[Ints, Ints]:
+def _label_pieces(
+    rows: Rows, synonym: NDArray[np.int64], is_switched: Flags, lexicon: Lexicon | None
+) -> tuple[Ints, Ints]:
     """The pieces of every word as it is to be predicted, and their number for each word."""
-    if lexicon is None or not (switched.synonym != NO_SYNONYM).any():
+    if lexicon is None or not is_switched.any():
         return rows.pieces, rows.word_length
-    is_switched = switched.synonym != NO_SYNONYM
-    synonym = switched.synonym[is_switched]
+    used = synonym[is_switched]
+    used_length = lexicon.synonym_length[used]
     length, first = rows.word_length.copy(), starts(rows.word_length)
-    length[is_switched] = lexicon.synonym_length[synonym]
-    first[is_switched] = starts(lexicon.synonym_length)[synonym] + len(rows.pieces)
-    return np.concatenate((rows.pieces, lexicon.pieces))[spans(first, length)], length
-
-
-def _source_pieces(rows: Rows, label: Ints, length: Ints, comparable: Flags) -> Ints:
-    """The pieces of the source words in the places of their labels; only right where the two lengths are equal."""
-    source = label.copy()
-    at = np.flatnonzero(comparable)
-    source[spans(starts(length)[at], length[at])] = rows.pieces[spans(starts(rows.word_length)[at], length[at])]
-    return source
+    length[is_switched], first[is_switched] = used_length, len(rows.pieces) + starts(used_length)
+    translations = lexicon.pieces[spans(lexicon.first_piece[used], used_length)]
+    return np.concatenate((rows.pieces, translations))[spans(first, length)], length
 
 
 def _swap_sides(rows: Rows, keys: Bits) -> Rows:

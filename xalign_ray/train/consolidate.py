@@ -26,4 +26,5 @@ def consolidate(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
 
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # it prints its progress
             state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.folder), tag=STATE)
+        assert state is not None
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}

@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import ray
 import ray.train
 import ray.train.collective
+from ray import cloudpickle
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
@@ -65,8 +66,8 @@ def check_cluster(parallel: schema.ParallelConfig) -> None:
     if asked > (cpus := there.get("CPU", 0)):
         raise ConfigError(
             f"parallel.workers {parallel.workers} x parallel.cpus_per_worker {parallel.cpus_per_worker:g} and "
-            f"{FEED_CPUS} CPU for the feed are {asked:g} CPUs; the cluster has {cpus:g}. Lower one of the two, or start "
-            f"nodes with more logical CPUs (ray start --num-cpus)."
+            f"{FEED_CPUS} CPU for the feed are {asked:g} CPUs; the cluster has {cpus:g}. Lower one of the two, or "
+            f"start nodes with more logical CPUs (ray start --num-cpus)."
         )
     asked = parallel.workers * parallel.gpus_per_worker
     if asked > (gpus := there.get("GPU", 0)):
@@ -151,12 +152,16 @@ def _work(job: dict[str, Any]) -> XalignError | None:
     config = schema.RunConfig.model_validate(job["config"])
     prepared = Prepared.open(Path(job["prepared_folder"]))
     workers = join(config.parallel)
+
+    def open_stream(first_step: int, rank: int, _: int) -> Generator[dict[str, Any], None, None]:
+        yield from open_feed(prepared, config, first_step, rank, _from_rank_zero)
+
     try:
         train(
             config,
             Path(job["run_folder"]),
             prepared,
-            lambda first_step, rank, _: open_feed(prepared, config, first_step, rank, _from_rank_zero),
+            open_stream,
             workers,
             job["facts"],
             on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),
@@ -168,7 +173,8 @@ def _work(job: dict[str, Any]) -> XalignError | None:
 
 def _from_rank_zero(value: Any) -> Any:
     """Rank 0's value on every rank; Ray's pickle knows actor handles."""
-    return ray.cloudpickle.loads(ray.train.collective.broadcast_from_rank_zero(ray.cloudpickle.dumps(value)))
+    sent = cloudpickle.dumps(value)  # pyright: ignore[reportPrivateImportUsage]
+    return cloudpickle.loads(ray.train.collective.broadcast_from_rank_zero(sent))
 
 
 @contextmanager

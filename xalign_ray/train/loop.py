@@ -21,7 +21,6 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import TrainingError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.objectives.objective import DictionaryPairs
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
 from xalign_ray.train.checkpoint import Checkpoints
 from xalign_ray.train.distributed import Workers
@@ -37,11 +36,13 @@ OnCheckpoint = Callable[[int, dict[str, float]], None]
 class PreparedRows(Protocol):
     """What the loop needs of prepared data; `data.prepared.Prepared` has it."""
 
-    languages: list[str]
-    vocab_size: int
-    special: Any
-
-    def pairs(self, split: str) -> DictionaryPairs | None: ...
+    @property
+    def languages(self) -> list[str]: ...
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def special(self) -> Any: ...
+    def pairs(self, split: Any) -> Any: ...
     def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[str, Share]]: ...
 
 

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.data.sources.parts import Part
-from xalign_ray.data.sources.records import BadRow, Document, Record, Skipped
-
-EMPTY = "document is empty"
+from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Record, Skipped
 
 
 def read_jsonl(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
@@ -39,7 +37,7 @@ def _paragraphs(line: Line) -> tuple[tuple[str, ...], str]:
     if not _is_unicode(text):
         return (), "text holds half a surrogate pair"
     paragraphs = tuple(stripped for raw in text.split("\n") if (stripped := raw.strip()))
-    return paragraphs, "" if paragraphs else EMPTY
+    return paragraphs, "" if paragraphs else EMPTY_DOCUMENT
 
 
 def _is_unicode(text: str) -> bool:

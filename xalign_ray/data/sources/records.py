@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+EMPTY_DOCUMENT = "document is empty"
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

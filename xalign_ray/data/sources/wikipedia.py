@@ -14,9 +14,8 @@ from mwparserfromhell.parser import ParserError
 from xalign_ray.data.sources.markup import read_paragraphs
 from xalign_ray.data.sources.open import ArchiveFaultError, read_chunks
 from xalign_ray.data.sources.parts import Part
-from xalign_ray.data.sources.records import BadRow, Document, Record, Skipped
+from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Record, Skipped
 
-EMPTY = "document is empty"
 _ARTICLE, _FILE, _MEDIA, _CATEGORY = "0", "6", "-2", "14"
 _REDIRECT = re.compile(r"\s*#[^\s\[\]#*:;]+\s*:?\s*\[\[")  # "#REDIRECT [[", "#WEITERLEITUNG [[", in any language
 _CUT_OFF = frozenset(
@@ -96,7 +95,7 @@ def _read_page(page: Element, site: _Site, language: str, path: str, number: int
         paragraphs = read_paragraphs(markup, site.hidden())
     except (ParserError, RecursionError):
         return BadRow(path, number, "markup cannot be parsed")
-    return Document(language, paragraphs, path, number) if paragraphs else BadRow(path, number, EMPTY)
+    return Document(language, paragraphs, path, number) if paragraphs else BadRow(path, number, EMPTY_DOCUMENT)
 
 
 def _namespaces(siteinfo: Element) -> dict[str, str]:

@@ -1,0 +1,33 @@
+# Every target makes .venv and installs what is missing, so that each works first on a fresh machine.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help quickstart test unit check bench clean
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --disable-pip-version-check "torch==2.13.*"
+	$(BIN)/pip install -q --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+quickstart: .venv/installed ## the whole way on the embedded world, a few minutes on two cores
+	$(BIN)/xalign quickstart
+
+unit: .venv/installed ## tests without Ray, under a minute
+	$(BIN)/pytest tests/unit tests/parity
+
+test: .venv/installed ## every test, with real local clusters
+	$(BIN)/pytest
+
+check: .venv/installed ## lint, format, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: .venv/installed ## speed as ratios against peers in the same run: bench.json and a table
+	$(BIN)/python tests/bench/run.py
+
+clean: ## remove what was built, not what was run
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache

@@ -1,0 +1,70 @@
+"""A tiny BERT in a folder, as `from_pretrained` opens it, with a WordPiece vocabulary given by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WIDTH = 16
+
+MakeBert = Callable[..., Path]
+
+
+def make_tokenizer(pieces: Sequence[str]) -> PreTrainedTokenizerFast:
+    vocabulary = {piece: index for index, piece in enumerate([*SPECIALS, *pieces])}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
+    )
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **names)
+
+
+@pytest.fixture
+def make_bert(tmp_path: Path) -> MakeBert:
+    """`make_bert(pieces, vectors={piece: values}, languages=[...], positions=32, layers=2, **config)` to a folder."""
+
+    def make(
+        pieces: Sequence[str],
+        vectors: dict[str, Sequence[float]] | None = None,
+        languages: Sequence[str] = (),
+        positions: int = 32,
+        layers: int = 2,
+        name: str = "encoder",
+        **extra: object,
+    ) -> Path:
+        tokenizer = make_tokenizer(pieces)
+        config = BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=WIDTH,
+            num_hidden_layers=layers,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=positions,
+            type_vocab_size=2 * max(1, len(languages)),
+            initializer_range=0.5,
+            xalign_languages=list(languages),
+            xalign_segments=2,
+            **extra,
+        )
+        with torch.random.fork_rng():
+            torch.manual_seed(7)
+            model = BertForMaskedLM(config)
+        with torch.no_grad():
+            for piece, values in (vectors or {}).items():
+                row = model.bert.embeddings.word_embeddings.weight[tokenizer.convert_tokens_to_ids(piece)]
+                row.zero_()
+                row[: len(values)] = torch.tensor(values)
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+        return tmp_path / name
+
+    return make

@@ -1,0 +1,67 @@
+"""The score record and its file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.scores import Origin, Score, average_languages, read_scores, score_by, write_scores
+
+ORIGIN = Origin(run="tiny-mlm-abcdef01", encoder="export", objective="mlm", seed=3, step=20)
+KEYS = {
+    "run", "encoder", "objective", "task", "split", "language", "layer", "pooling", "metric", "value", "chance", "n",
+    "seed", "step",
+}  # fmt: skip
+
+
+def score(language: str, value: float, chance: float | None, n: int, layer: int | str | None = 1) -> Score:
+    return score_by(
+        ORIGIN,
+        task="tatoeba",
+        split="test",
+        language=language,
+        layer=layer,
+        pooling="mean",
+        metric="tatoeba_accuracy",
+        value=value,
+        chance=chance,
+        n=n,
+    )
+
+
+def test_a_file_keeps_every_key_and_reads_back_equal(tmp_path: Path):
+    scores = [score("de", 0.5, 0.001, 1000), score("fr", 0.25, None, 10, layer=None)]
+    write_scores(tmp_path / "out" / "scores.json", scores)
+    content = json.loads((tmp_path / "out" / "scores.json").read_text())
+    assert [set(record) for record in content["scores"]] == [KEYS, KEYS]
+    assert content["scores"][1]["chance"] is None
+    assert read_scores(tmp_path / "out" / "scores.json") == scores
+
+
+def test_the_mean_weighs_languages_alike_and_keeps_layers_apart():
+    scores = [score("de", 1.0, 0.1, 10), score("sw", 0.5, 0.3, 2), score("de", 0.25, None, 10, layer=2)]
+    first, second = average_languages(scores)
+    assert (first.language, first.value, first.n, first.layer) == ("all", 0.75, 12, 1)
+    assert first.chance == pytest.approx(0.2)
+    assert (second.value, second.chance, second.layer) == (0.25, None, 2)
+
+
+def test_a_missing_file_is_an_unfinished_evaluation(tmp_path: Path):
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path}/scores.json is missing: this evaluation has not")):
+        read_scores(tmp_path / "scores.json")
+
+
+@pytest.mark.parametrize("content", ['{"scores": [{"run": ', '{"scores": [{"run": null}]}', "[]"])
+def test_a_damaged_file_is_named(tmp_path: Path, content: str):
+    (tmp_path / "scores.json").write_text(content)
+    with pytest.raises(DataError, match="scores.json is not a file of scores"):
+        read_scores(tmp_path / "scores.json")
+
+
+def test_a_metric_outside_the_contract_is_our_mistake():
+    with pytest.raises(AssertionError, match="f1 is not a known metric"):
+        Score(**{**{key: None for key in KEYS}, "metric": "f1"})  # type: ignore[arg-type]

@@ -1,0 +1,90 @@
+"""Groups runs into the columns of a comparison: runs of one recipe that differ only in their seed stand together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xalign_ray.artifacts import hash_value
+from xalign_ray.config.explain import flatten
+from xalign_ray.report.run import Run
+
+# Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
+_ASIDE = ("recipe", "fingerprint", "notes", "seed", "output", "parallel", "checkpoint", "track")
+_MOST_IN_LABEL = 3
+
+
+@dataclass(frozen=True)
+class Column:
+    """One recipe (or a stranger's encoder) with all its seeds."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the recipe says, as dotted keys."""
+        return recipe_settings(self.runs[0].config)
+
+
+def recipe_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a resolved recipe that make its result what it is, the seed apart, as dotted keys."""
+    settings = flatten({key: value for key, value in config.items() if key not in _ASIDE})
+    settings.pop("train.micro_batch_rows", None)
+    return settings
+
+
+def group_runs(runs: Sequence[Run], labels: Sequence[str] | None = None) -> list[Column]:
+    """The columns in the order in which their first runs were given.
+
+    Without labels, runs belong together if their recipes are equal but for the seed; a second run of the same recipe
+    and seed is a column of its own, so that a repetition is never counted as a seed. Columns of one recipe name are
+    told apart by the settings in which they differ.
+
+    Args:
+        runs: at least one.
+        labels: a label for each run; runs of one label are one column.
+    """
+    if labels is not None:
+        named: dict[str, list[Run]] = {}
+        for run, label in zip(runs, labels, strict=True):
+            named.setdefault(label, []).append(run)
+        return [Column(label, tuple(group)) for label, group in named.items()]
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    seen: Counter[tuple[Any, ...]] = Counter()
+    for run in runs:
+        key = (run.recipe, hash_value(recipe_settings(run.config)))
+        groups.setdefault((*key, seen[(*key, run.seed)]), []).append(run)
+        seen[(*key, run.seed)] += 1
+    return [Column(label, tuple(group)) for label, group in zip(_label(list(groups.values())), groups.values())]
+
+
+def differing_settings(columns: Sequence[Column]) -> list[tuple[str, list[Any]]]:
+    """The dotted keys in which recipes differ, each with its value in every column, None where a column has none."""
+    known = [column.settings for column in columns]
+    keys = dict.fromkeys(key for settings in known for key in settings)
+    rows = [(key, [settings.get(key) for settings in known]) for key in sorted(keys)]
+    return [(key, values) for key, values in rows if any(value != values[0] for value in values)]
+
+
+def _label(groups: Sequence[Sequence[Run]]) -> list[str]:
+    labels = []
+    for group in groups:
+        name = group[0].recipe
+        namesakes = [Column(name, tuple(other)) for other in groups if other[0].recipe == name]
+        labels.append(f"{name} ({_own_settings(group, namesakes)})" if len(namesakes) > 1 else name)
+    repeated = {label for label, count in Counter(labels).items() if count > 1}
+    return [
+        f"{group[0].recipe} ({group[0].folder.name})" if label in repeated else label
+        for label, group in zip(labels, groups, strict=True)
+    ]
+
+
+def _own_settings(group: Sequence[Run], namesakes: Sequence[Column]) -> str:
+    own = recipe_settings(group[0].config)
+    keys = [key for key, _ in differing_settings(namesakes) if key in own]
+    if not 0 < len(keys) <= _MOST_IN_LABEL:
+        return group[0].folder.name
+    return ", ".join(f"{key.rsplit('.', 1)[-1]}={own[key]}" for key in keys)

@@ -1,0 +1,98 @@
+"""Reads what a report needs of a run folder: recipe, events, scores, and the manifest of the data it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xalign_ray.artifacts import read_manifest
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.scores import Score, read_scores
+from xalign_ray.track.events import EVENT_LOG, Event, read_events
+from xalign_ray.track.headline import score_files
+
+CONFIG = "config.yaml"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder, or a folder that holds only scores of a stranger's encoder.
+
+    Attributes:
+        folder: where it is.
+        config: the resolved recipe with its `recipe` and `fingerprint`; empty for a stranger.
+        events: the surviving lineage; empty for a stranger.
+        every_event: also what a resume superseded: what the run cost.
+        scores: all scores of all evaluations.
+        data: manifest of the prepared data, None where its folder is gone.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    events: tuple[Event, ...]
+    every_event: tuple[Event, ...]
+    scores: tuple[Score, ...]
+    data: Mapping[str, Any] | None
+
+    @property
+    def recipe(self) -> str:
+        """The recipe's name, or the encoder's where there was no recipe."""
+        if name := self.config.get("recipe"):
+            return name
+        return Path(self.scores[0].encoder).name if self.scores else self.folder.name
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of pretraining."""
+        return self.config.get("seed")
+
+    @cached_property
+    def start(self) -> Event:
+        """The newest start event, empty for a stranger."""
+        return next((event for event in reversed(self.events) if event["event"] == "start"), {})
+
+    @property
+    def last_step(self) -> int:
+        """The newest step that was finished."""
+        return max((event["step"] for event in self.events), default=0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last step was reached; a stranger's encoder is taken as it is."""
+        return not self.events or self.events[-1]["event"] == "end"
+
+    @property
+    def on_demo(self) -> bool:
+        """Whether the data is the embedded world, which is no source of claims."""
+        root = self.config.get("data", {}).get("root")
+        return root == "demo" or bool(root and (read_manifest(Path(root)) or {}).get("kind") == "demo")
+
+
+def read_run(folder: Path) -> Run:
+    """Reads a run folder, finished or not, or a folder with scores.json alone.
+
+    Raises:
+        DataError: there is neither an event log nor a score in it, or a file of it is damaged.
+    """
+    log, config = folder / EVENT_LOG, folder / CONFIG
+    scores = tuple(score for path in score_files(folder) for score in read_scores(path))
+    if not log.is_file() and not scores:
+        raise DataError(
+            f"{folder} is not a run: it holds neither {EVENT_LOG} nor a scores.json. Give run folders, such as those "
+            "below runs/."
+        )
+    every = tuple(read_events(log, surviving=False)) if log.is_file() else ()
+    data = next((event["data"] for event in reversed(every) if event["event"] == "start" and "data" in event), None)
+    return Run(
+        folder=folder,
+        config=yaml.safe_load(config.read_text(encoding="utf-8")) or {} if config.is_file() else {},
+        events=tuple(read_events(log)) if log.is_file() else (),
+        every_event=every,
+        scores=scores,
+        data=read_manifest(Path(data)) if data else None,
+    )
