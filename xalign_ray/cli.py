@@ -31,6 +31,7 @@ app.add_typer(track_app, name="track")
 
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="a name (`xalign config list`) or a YAML file")]
 Settings = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the recipe")]
+Languages = Annotated[str, typer.Option(metavar="CODES", help="languages to score, separated by commas")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="where to write instead of the default")]
 
 
@@ -64,11 +65,15 @@ def pretrain(
 
 
 @app.command()
-def export(run: Annotated[Path, typer.Argument(metavar="RUN")]) -> None:
-    """Export a run's newest checkpoint again."""
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN")],
+    step: Annotated[int | None, typer.Option(help="of a kept checkpoint; 0 is the run's untrained control")] = None,
+    out: Out = None,
+) -> None:
+    """Export a run's newest checkpoint again, or the weights of another step."""
     from xalign_ray import pipeline
 
-    typer.echo(str(pipeline.export(run)))
+    typer.echo(str(pipeline.export(run, step, out)))
 
 
 @app.command()
@@ -77,11 +82,12 @@ def evaluate(
     task: Annotated[str, typer.Option(help="tatoeba, alignment, pos")],
     data: Annotated[Path | None, typer.Option(metavar="PATH", help="the task's files")] = None,
     out: Out = None,
+    languages: Languages = "",
 ) -> None:
     """Score a model on a task in every language found. Never trains."""
     from xalign_ray import pipeline
 
-    _show_scores(pipeline.evaluate(model, task, data, out))
+    _show_scores(pipeline.evaluate(model, task, data, out, _codes(languages)))
 
 
 @app.command()
@@ -90,12 +96,14 @@ def tune(
     task: Annotated[str, typer.Option(help="pos")],
     data: Annotated[list[Path], typer.Option(metavar="PATH", help="the task's files; may be given more than once")],
     out: Out = None,
-    options: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="lr, epochs, batch_size, seed")] = [],  # noqa: B006
+    options: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="learning_rate, epochs, batch_size, seed")] = [],  # noqa: B006
+    languages: Languages = "",
+    train_language: Annotated[str, typer.Option(help="another than English is scored on itself: supervised")] = "en",
 ) -> None:
     """Fine-tune on English, then score every language."""
     from xalign_ray import pipeline
 
-    _show_scores(pipeline.tune(model, task, data, out, dict(_pairs(options))))
+    _show_scores(pipeline.tune(model, task, data, out, dict(_pairs(options)), _codes(languages), train_language))
 
 
 @app.command()
@@ -131,6 +139,21 @@ def data_demo(out: Annotated[Path, typer.Option("--out", metavar="DIR")]) -> Non
     typer.echo(str(out))
 
 
+@data_app.command("derive")
+def data_derive(
+    sources: Annotated[list[str], typer.Option("--from", metavar="[FORMAT:]PATH", help="English; text if no format")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR")],
+    tagged: Annotated[list[Path], typer.Option(metavar="PATH", help="CoNLL-U or word-tag files to derive too")] = [],  # noqa: B006
+    dictionary_share: Annotated[float, typer.Option(help="of the word types; as many again are held out")] = 0.25,
+    seed: int = 0,
+) -> None:
+    """Make a language out of English (reversed words, another script), in the formats of real ones."""
+    from xalign_ray.data.derive import write_derived
+
+    write_derived(sources, tagged, out, dictionary_share, seed)
+    typer.echo(str(out))
+
+
 @data_app.command("read")
 def data_read(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...")],
@@ -140,8 +163,7 @@ def data_read(
     """Print what a source yields, as JSON lines."""
     from xalign_ray.data.sources.registry import read, record_as_json
 
-    codes = [code for code in languages.split(",") if code]
-    for record in read(format_, paths, codes):
+    for record in read(format_, paths, _codes(languages)):
         sys.stdout.write(json.dumps(record_as_json(record), ensure_ascii=False) + "\n")
 
 
@@ -191,6 +213,10 @@ def track_replay(
 
 def _tree(recipe: str, settings: list[str] | None = None) -> dict[str, Any]:
     return load_recipe(recipe, settings or []).config.model_dump(mode="json")
+
+
+def _codes(languages: str) -> list[str]:
+    return [code for code in languages.split(",") if code]
 
 
 def _pairs(options: list[str]) -> list[tuple[str, Any]]:

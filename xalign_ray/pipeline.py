@@ -21,6 +21,8 @@ from xalign_ray.errors import ConfigError, DataError, TrainingError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from torch import Tensor
+
     from xalign_ray.data.prepared import Prepared
     from xalign_ray.tasks.scores import Score
 
@@ -99,8 +101,7 @@ def _pretrain_here(recipe: Recipe, out: Path | None) -> Path:
 
 def _open_run(recipe: Recipe, prepared: Prepared, out: Path | None, write: bool = True) -> tuple[Path, dict[str, Any]]:
     fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
-    name = f"{recipe.name.replace('/', '-')}-{fingerprint[:8]}"
-    folder = (out or Path(recipe.config.output) / name).absolute()
+    folder = (out or run_folder(recipe, fingerprint)).absolute()
     if (before := _read_config(folder)) and before["fingerprint"] != fingerprint:
         raise ConfigError(
             f"{folder} holds a run of {before['recipe']} with fingerprint {before['fingerprint'][:8]}; this recipe's "
@@ -118,6 +119,11 @@ def _open_run(recipe: Recipe, prepared: Prepared, out: Path | None, write: bool 
         text = yaml.safe_dump(head | recipe.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         write_atomic(folder / CONFIG, text)
     return folder, facts
+
+
+def run_folder(recipe: Recipe, fingerprint: str) -> Path:
+    """Where a run goes unless told otherwise: the same recipe on the same data finds its own run again."""
+    return Path(recipe.config.output) / f"{recipe.name.replace('/', '-')}-{fingerprint[:8]}"
 
 
 def _read_config(folder: Path) -> dict[str, Any] | None:
@@ -143,33 +149,61 @@ def _followed(recipe: Recipe, folder: Path, active: bool = True) -> Iterator[Non
 
 
 def _finish_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any]) -> None:
+    from xalign_ray.report.card import write_model_card
+
     export_run(recipe, prepared, folder, facts)
     facts = {key: facts[key] for key in ("recipe", "fingerprint", "seed", "data_fingerprint")}
     write_manifest(folder, facts | {"steps": recipe.config.train.steps})
+    write_model_card(folder)
 
 
-def export_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any]) -> Path:
-    """Writes the newest checkpoint of a run as a Hugging Face folder."""
+def export_run(
+    recipe: Recipe,
+    prepared: Prepared,
+    folder: Path,
+    facts: dict[str, Any],
+    step: int | None = None,
+    out: Path | None = None,
+) -> Path:
+    """Writes the weights of a run as a Hugging Face folder: of its newest checkpoint, or of a step."""
     from xalign_ray.models.export import export as write_export
-    from xalign_ray.train.checkpoint import newest
-    from xalign_ray.train.consolidate import consolidate
 
-    checkpoint, _ = newest(folder, facts["fingerprint"])
-    if checkpoint is None:
-        raise DataError(f"{folder} has no whole checkpoint to export; let `xalign pretrain` reach one.")
-    target = folder / EXPORT
+    state, reached = _weights(recipe, prepared, folder, facts["fingerprint"], step)
+    target = out or folder / (EXPORT if step is None else f"{EXPORT}_step_{step:06d}")
     write_export(
-        consolidate(checkpoint),
+        state,
         recipe.config,
         prepared,
         target,
-        {"recipe": recipe.name, "fingerprint": facts["fingerprint"], "step": checkpoint.step},
+        {"recipe": recipe.name, "fingerprint": facts["fingerprint"], "step": reached},
     )
     return target
 
 
-def export(run: Path) -> Path:
-    """Exports a run folder's newest checkpoint again, finished or not."""
+def _weights(
+    recipe: Recipe, prepared: Prepared, folder: Path, fingerprint: str, step: int | None
+) -> tuple[dict[str, Tensor], int]:
+    """The weights and the step they are of; at step 0 those that the seed gives, as every run of it began."""
+    from xalign_ray.train.checkpoint import newest
+    from xalign_ray.train.consolidate import consolidate
+    from xalign_ray.train.loop import build_objectives
+
+    if step == 0:
+        return build_objectives(recipe.config, prepared).state_dict(), 0
+    checkpoint, _ = newest(folder, fingerprint, step)
+    if checkpoint is None:
+        asked = "whole checkpoint to export" if step is None else f"whole checkpoint of step {step}"
+        raise DataError(f"{folder} has no {asked}; let `xalign pretrain` reach one.")
+    return consolidate(checkpoint), checkpoint.step
+
+
+def export(run: Path, step: int | None = None, out: Path | None = None) -> Path:
+    """Exports a run folder again, finished or not.
+
+    Args:
+        step: of a checkpoint that was kept, the newest if None; 0 is the untrained encoder, the control of its run.
+        out: `<run>/export` by default, for a step `<run>/export_step_<step>`.
+    """
     from xalign_ray.config.schema import RunConfig
     from xalign_ray.data.prepared import Prepared
     from xalign_ray.track.events import read_events
@@ -180,29 +214,41 @@ def export(run: Path) -> Path:
     name, fingerprint = saved.pop("recipe"), saved.pop("fingerprint")
     recipe = Recipe(name, RunConfig.model_validate(saved), {})
     start = next(event for event in read_events(run / "events.jsonl") if event["event"] == "start")
-    return export_run(recipe, Prepared.open(Path(start["data"])), run, {"fingerprint": fingerprint})
+    return export_run(recipe, Prepared.open(Path(start["data"])), run, {"fingerprint": fingerprint}, step, out)
 
 
-def evaluate(model: str, task: str, data: Path | None, out: Path | None = None) -> list[Score]:
+def evaluate(
+    model: str, task: str, data: Path | None, out: Path | None = None, languages: Sequence[str] | None = None
+) -> list[Score]:
     """Scores an exported folder, a run folder or a hub model on a task. Never trains.
 
-    Writes `scores.json` into `out`, by default `<run>/evaluation/<task>` for a run's own export.
+    Writes `scores.json` into `out`, by default `<run>/evaluation/<task>` for a run's own export. Scores all languages
+    of the data if none are named.
     """
     from xalign_ray.tasks.registry import TASKS
     from xalign_ray.tasks.scores import SCORES, write_scores
 
     encoder, run = _find_encoder(model)
     target = _target(out, run, task)
-    scores = TASKS[_known(task, TASKS)](encoder, data)
+    scores = TASKS[_known(task, TASKS)](encoder, data, languages)
     write_scores(target / SCORES, scores)
     _publish(run)
     return scores
 
 
 def tune(
-    model: str, task: str, data: Sequence[Path], out: Path | None = None, options: dict[str, Any] | None = None
+    model: str,
+    task: str,
+    data: Sequence[Path],
+    out: Path | None = None,
+    options: dict[str, Any] | None = None,
+    languages: Sequence[str] | None = None,
+    train_language: str = "en",
 ) -> list[Score]:
-    """Fine-tunes an encoder on English and scores it in every language: one trial of a grid, on Ray Tune."""
+    """Fine-tunes an encoder on English and scores it in every language: one trial of a grid, on Ray Tune.
+
+    Another `train_language` is fine-tuned on and scored itself: the supervised score beside the zero-shot one.
+    """
     from xalign_ray.config.schema import ParallelConfig
     from xalign_ray.tasks.fine_tune import FineTuning
     from xalign_ray.tasks.grid import Trial, tune_grid
@@ -214,7 +260,8 @@ def tune(
     target = _target(out, run, _known(task, TUNED_TASKS))
     settings = FineTuning(**_known_options(options or {}, FineTuning))
     connect(ParallelConfig())
-    trial = Trial(task, encoder, tuple(str(folder.absolute()) for folder in data), settings)
+    folders = tuple(str(folder.absolute()) for folder in data)
+    trial = Trial(task, encoder, folders, settings, tuple(languages) if languages else None, train_language)
     outcome = tune_grid([trial], target.absolute(), max_concurrent_trials=1)
     if trial.name in outcome.failures:
         raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {outcome.failures[trial.name]}")
@@ -252,12 +299,16 @@ def _known(word: str, known: Iterable[str], what: str = "task") -> str:
 
 
 def _publish(run: Path | None) -> None:
-    """Brings a run's new scores to where its config says it is tracked."""
+    """Brings a run's new scores to its model card and to where its config says it is tracked."""
     saved = _read_config(run) if run else None
-    if run is None or saved is None or saved["track"]["mlflow"] == "off":
+    if run is None or saved is None:
         return
+    from xalign_ray.report.card import write_model_card
     from xalign_ray.track.follower import publish, resolve_uri
 
+    write_model_card(run)
+    if saved["track"]["mlflow"] == "off":
+        return
     if said := publish(run, resolve_uri(saved["track"]["mlflow"], Path(saved["output"])), saved["track"]["experiment"]):
         say(said)
 

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 from xalign_ray.config.choices import BpeTokenizer, DictionaryAlignment, MaskedLm
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, load_conditioned_head
 from xalign_ray.objectives.combine import Objectives
@@ -23,7 +24,6 @@ LANGUAGES = ["en", "de", "hi"]
 LENGTH = 12
 SHAPE = {"layers": 2, "width": 32, "heads": 4, "feed_forward": 48}
 SENTENCES = ["the cat sees a dog", "die Katze sieht einen Hund", "one two three, four."] * 4
-SPECIALS = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 FACTS = {"recipe": "tiny/test", "fingerprint": "ab" * 32, "step": 20}
 MODELS = {
     "plain": SHAPE,
@@ -96,9 +96,8 @@ def random_batch(vocab):
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tokenizer")
-    backend = train_bpe(BpeTokenizer(vocab_size=100), lambda: SENTENCES)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIALS)
-    tokenizer.save_pretrained(folder)
+    tokenizer = wrap_tokenizer(train_bpe(BpeTokenizer(vocab_size=100), lambda: SENTENCES))
+    save_tokenizer(tokenizer, folder)
     return Prepared(
         languages=LANGUAGES,
         vocab_size=len(tokenizer),

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
-import numpy_bert
 import pytest
 import torch
 from torch import nn
 
+from tests.parity import numpy_bert
 from xalign_ray.config.choices import DictionaryAlignment, MaskedLm
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives.combine import Objectives
+from xalign_ray.text.dictionary import DictionaryPairs
 
 HEADS = 2
 
@@ -39,7 +39,7 @@ class TableEncoder(nn.Module):
 
 def dictionary(left, right):
     n = len(left)
-    return SimpleNamespace(
+    return DictionaryPairs(
         left=np.array(left, np.int32),
         right=np.array(right, np.int32),
         left_language=np.zeros(n, np.int32),

@@ -22,16 +22,23 @@ def explain_validation(
 ) -> str:
     """One sentence for each thing that is wrong, in the order of the tree."""
     sentences = []
-    for item in error.errors(include_url=False):
+    faults = error.errors(include_url=False)
+    for item in faults:
+        if item["type"] == "too_short" and any(_is_inside(other["loc"], item["loc"]) for other in faults):
+            continue  # pydantic leaves wrong entries out and then finds the list too short
         location = [str(part) for part in item["loc"]]
-        keys, block = _walk(schema, location)
+        keys, block, kinds = _walk(schema, location)
         dotted = ".".join(keys)
         origin = _origin(origins, keys, default_origin)
-        sentences.append(f"{origin}: {_sentence(item, dotted, keys, block)}")
+        sentences.append(f"{origin}: {_sentence(item, dotted, keys, block, kinds)}")
     return "\n".join(dict.fromkeys(sentences))
 
 
-def _sentence(item: Any, dotted: str, keys: list[str], block: type[BaseModel] | None) -> str:
+def _is_inside(location: tuple, outer: tuple) -> bool:
+    return len(location) > len(outer) and location[: len(outer)] == outer
+
+
+def _sentence(item: Any, dotted: str, keys: list[str], block: type[BaseModel] | None, kinds: list[str]) -> str:
     kind, message = item["type"], item["msg"]
     if kind == "extra_forbidden":
         known = sorted(block.model_fields) if block else []
@@ -40,21 +47,22 @@ def _sentence(item: Any, dotted: str, keys: list[str], block: type[BaseModel] | 
         return f"unknown key '{dotted}'.{near} Known here: {', '.join(known)}."
     if kind == "missing":
         return f"'{dotted}' is required and not given."
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        expected = item["ctx"].get("expected_tags", "").replace("'", "").split(", ")
-        written = str(item["ctx"].get("tag", ""))
-        what = f"kind '{written}' is not one of" if written else "'kind' must be one of"
-        return (
-            f"'{dotted}': {what} {', '.join(filter(None, expected)) or 'the known kinds'}.{suggest(written, expected)}"
-        )
+    if kind == "union_tag_not_found":
+        return f"'{dotted}' has no kind; it must be one of {', '.join(kinds)}."
+    if kind == "union_tag_invalid":
+        written = str(item["ctx"]["tag"])
+        return f"'{dotted}': kind '{written}' is not one of {', '.join(kinds)}.{suggest(written, kinds)}"
     if kind == "value_error":
         where = f"'{dotted}': " if dotted else ""
         return f"{where}{message.removeprefix('Value error, ')}."
     return f"'{dotted}' is {item['input']!r}: {message[0].lower()}{message[1:]}."
 
 
-def _walk(schema: type[BaseModel], location: list[str]) -> tuple[list[str], type[BaseModel] | None]:
-    """Drops the union tags that pydantic puts into locations, and finds the block that holds the last key."""
+def _walk(schema: type[BaseModel], location: list[str]) -> tuple[list[str], type[BaseModel] | None, list[str]]:
+    """Drops the union tags that pydantic puts into locations, and finds the block that holds the last key.
+
+    Also the kinds that may stand at the location, where it is a union.
+    """
     block: type[BaseModel] | None = schema
     keys: list[str] = []
     holder: type[BaseModel] | None = schema
@@ -72,7 +80,7 @@ def _walk(schema: type[BaseModel], location: list[str]) -> tuple[list[str], type
             block = options[0] if len(options) == 1 else None
         elif not part.isdigit():
             options, block = [], None
-    return keys, holder
+    return keys, holder, [tag for option in options if (tag := _tag(option))]
 
 
 def _tag(model: type[BaseModel]) -> str | None:

@@ -14,7 +14,7 @@ from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 
-RECIPES = Path(__file__).parent.parent / "recipes"
+RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 COMMAND_LINE = "--set"
 
 
@@ -84,12 +84,17 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         own = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not a recipe: its byte {error.start} is not UTF-8.") from None
     if not isinstance(own, dict):
         raise ConfigError(f"{path} must be a mapping of keys to values; it is a {type(own).__name__}.")
     extends = own.pop("extends", [])
+    extends = [extends] if isinstance(extends, str) else extends
+    if not isinstance(extends, list) or not all(isinstance(name, str) for name in extends):
+        raise ConfigError(f"{path}: extends is {extends!r}; write the name of a recipe, or a list of names.")
     tree: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for name in [extends] if isinstance(extends, str) else extends:
+    for name in extends:
         base, base_origins = _read(find_recipe(name, beside=path), (*seen, path))
         tree = merge(tree, base)
         origins |= base_origins

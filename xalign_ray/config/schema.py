@@ -20,6 +20,8 @@ from xalign_ray.config.choices import (
     Tokenizer,
 )
 
+LEAST_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
+
 TextFormat = Literal["wikipedia", "text", "jsonl"]
 PairFormat = Literal["moses", "tsv"]
 
@@ -72,6 +74,20 @@ class DataConfig(Frozen):
         Share, Field(description="concepts held out of dictionaries that have no split of their own")
     ] = 0.25
     tolerance: Annotated[Share, Field(description="share of bad rows in the sources above which prepare stops")] = 0.01
+
+    @model_validator(mode="after")
+    def _rows_have_room(self) -> DataConfig:
+        if self.capacity < LEAST_CAPACITY:
+            raise ValueError(
+                f"slack_share {self.slack_share:g} of row_tokens {self.row_tokens} leaves {self.capacity} tokens for "
+                f"text; leave at least {LEAST_CAPACITY}"
+            )
+        return self
+
+    @property
+    def capacity(self) -> int:
+        """Tokens of a row that prepare fills, special tokens included; the rest is slack."""
+        return int(self.row_tokens * (1 - self.slack_share))
 
 
 class SamplingConfig(Frozen):
@@ -189,7 +205,7 @@ class RunConfig(Frozen):
     """A recipe, resolved."""
 
     notes: str = ""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     output: Annotated[str, Field(description="folder of runs, shards and mlflow.db")] = "runs"
     data: DataConfig
     sampling: SamplingConfig = SamplingConfig()

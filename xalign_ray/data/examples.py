@@ -16,7 +16,7 @@ from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.text.collate import specials
 from xalign_ray.text.packing import pack_rows
 from xalign_ray.text.rows import NO_ENTRY, Rows
-from xalign_ray.text.tokenizer import Word, cut_words
+from xalign_ray.text.tokenizer import LONGEST_WORD, Word, cut_words
 
 BATCH = 256  # records tokenised together
 
@@ -47,9 +47,10 @@ class Examples:
 def cut_documents(cutter: Cutter, documents: Iterable[Document]) -> Examples:
     """Sentences, or as many lines of a document as fit together; lines longer than a row are cut at a word."""
     found = Examples()
+    room = cutter.capacity - specials(1)
     for batch in _batches(documents):
         lines = [line for document in batch for line in document.paragraphs]
-        words = iter(cut_words(cutter.backend, lines))
+        words = iter(cut_words(cutter.backend, lines, min(LONGEST_WORD, room)))
         for document in batch:
             language = cutter.languages.index(document.language)
             found.counts["documents"] += 1
@@ -57,7 +58,7 @@ def cut_documents(cutter: Cutter, documents: Iterable[Document]) -> Examples:
             out = _is_held_out(document, cutter.held_out_share)
             kept = found.held_out if out else found.trained
             sentences = [sentence for _ in document.paragraphs if (sentence := next(words))]
-            for example in _examples(sentences, cutter.capacity - specials(1), cutter.whole_documents):
+            for example in _examples(sentences, room, cutter.whole_documents):
                 kept.append([_as_side(example, language, cutter.entries, found.counts)])
     return found
 
@@ -66,8 +67,9 @@ def cut_pairs(cutter: Cutter, pairs: Iterable[Pair]) -> Examples:
     """Both sides of a translation; a pair too long for a row loses words at the end of its longer side (counted)."""
     found = Examples()
     room = cutter.capacity - specials(2)
+    longest = min(LONGEST_WORD, room // 2)  # so that a side never loses its only word
     for batch in _batches(pairs):
-        words = iter(cut_words(cutter.backend, [side for pair in batch for side in pair.sides]))
+        words = iter(cut_words(cutter.backend, [side for pair in batch for side in pair.sides], longest))
         for pair in batch:
             found.counts["pairs"] += 1
             sides = [next(words), next(words)]

@@ -60,7 +60,7 @@ def write_lexicon(
 def _read_links(config: RunConfig, dictionaries: Sequence[Input], folder: Path) -> Links:
     links = Links()
     languages = config.languages
-    own_split = {d.languages for d in config.data.dictionaries if d.split == "held_out"}
+    own_split = {frozenset(d.languages) for d in config.data.dictionaries if d.split == "held_out"}
     with Quarantine(folder / f"dictionary_{BAD_ROWS}") as quarantine:
         for one, asked in zip(dictionaries, config.data.dictionaries, strict=True):
             ids = [languages.index(code) for code in one.languages]
@@ -74,7 +74,7 @@ def _read_links(config: RunConfig, dictionaries: Sequence[Input], folder: Path) 
                     found.append((left, right))
             if not found:
                 raise DataError(explain_empty(one.parts))
-            share = 0.0 if asked.languages in own_split else config.data.dictionary_held_out_share
+            share = 0.0 if frozenset(asked.languages) in own_split else config.data.dictionary_held_out_share
             add_entries(links, found, pivot, share, held_out=asked.split == "held_out")
     total = links.counts["lines"] + sum(quarantine.counts.values())
     check_tolerance(quarantine.counts, total, config.data.tolerance, quarantine.path)

@@ -12,7 +12,7 @@ from xalign_ray.errors import ConfigError
 SEGMENTS = 2  # segment types of an encoder from scratch, as BERT's: the two sides of a pair
 LANGUAGES_KEY = "xalign_languages"  # in an exported folder's config.json: the languages folded into its token types
 
-# What BERT means by a key that an old config.json leaves out (Devlin et al. 2019, appendix A.2).
+# What BertConfig means by a key that a config.json leaves out: BERT base (Devlin et al. 2019, section 3).
 _BERT_BASE: dict[str, Any] = {
     "model_type": "bert",
     "vocab_size": 30522,

@@ -13,6 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM, BertModel
+from transformers.utils import logging as transformers_logging
 
 from xalign_ray.artifacts import MANIFEST, write_json
 from xalign_ray.config.schema import RunConfig
@@ -83,6 +84,7 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
         CheckpointError: when the state is not that of this recipe's encoder.
         ConfigError: when the folder that the run continued is gone.
     """
+    transformers_logging.disable_progress_bar()
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from xalign_ray.config import choices
 from xalign_ray.objectives.dictionary_alignment import DictionaryAlignmentLoss
 from xalign_ray.objectives.masked_lm import MaskedLmLoss
-from xalign_ray.objectives.objective import DictionaryPairs, Encoder, Given, MicroStep, Objective
+from xalign_ray.objectives.objective import Encoder, Given, MicroStep, Objective
+from xalign_ray.text.dictionary import DictionaryPairs
 
 LOSSES: dict[str, type[Objective]] = {
     "masked_lm": MaskedLmLoss,

@@ -17,7 +17,7 @@ class MaskedLmLoss(Objective):
     """Asks for the word that was masked.
 
     What it optimises: sum over labelled positions i of -log softmax(logits_i)[y_i]; logits only at those positions.
-    Reference: Devlin et al. 2019, section 3.1; conditioned head: Chaudhary et al. 2020, section 2.3 (METHODS 1.3, 4.4).
+    Reference: Devlin et al. 2019, section 3.1; conditioned head: Chaudhary et al. 2020, DICT-MLM (METHODS 1.3, 4.4).
     Needs: `labels` (-100 where nothing is asked); `language_ids` hold the label's language at a labelled slot.
     Settings: none but its weight. What is masked, and by which word a label is replaced, is the streams' business.
     Costs: one pass of the encoder, and N x V logits in fp32 for N labels (about 15 % of the tokens).

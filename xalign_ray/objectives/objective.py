@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor, nn
 
+from xalign_ray.text.dictionary import DictionaryPairs
+
 
 class Encoder(Protocol):
     """What a loss may ask of an encoder, of whatever family; see models/encoder.py for shapes."""
@@ -17,15 +19,6 @@ class Encoder(Protocol):
     def encode(self, batch: Mapping[str, Tensor]) -> Tensor: ...
     def predict(self, hidden: Tensor, language: Tensor) -> Tensor: ...
     def embed(self, ids: Tensor) -> Tensor: ...
-
-
-class DictionaryPairs(Protocol):
-    """Pairs of words as piece ids: left and right int32[n, k], -1 behind a word's last piece; languages int32[n]."""
-
-    left: np.ndarray
-    right: np.ndarray
-    left_language: np.ndarray
-    right_language: np.ndarray
 
 
 @dataclass(frozen=True)

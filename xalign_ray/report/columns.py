@@ -9,6 +9,8 @@ from typing import Any
 
 from xalign_ray.artifacts import hash_value
 from xalign_ray.config.explain import flatten
+from xalign_ray.config.load import load_recipe
+from xalign_ray.errors import ConfigError
 from xalign_ray.report.run import Run
 
 # Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
@@ -41,7 +43,7 @@ def group_runs(runs: Sequence[Run], labels: Sequence[str] | None = None) -> list
 
     Without labels, runs belong together if their recipes are equal but for the seed; a second run of the same recipe
     and seed is a column of its own, so that a repetition is never counted as a seed. Columns of one recipe name are
-    told apart by the settings in which they differ.
+    told apart by what they set otherwise than the recipe.
 
     Args:
         runs: at least one.
@@ -58,7 +60,8 @@ def group_runs(runs: Sequence[Run], labels: Sequence[str] | None = None) -> list
         key = (run.recipe, hash_value(recipe_settings(run.config)))
         groups.setdefault((*key, seen[(*key, run.seed)]), []).append(run)
         seen[(*key, run.seed)] += 1
-    return [Column(label, tuple(group)) for label, group in zip(_label(list(groups.values())), groups.values())]
+    found = list(groups.values())
+    return [Column(label, tuple(group)) for label, group in zip(_label(found), found, strict=True)]
 
 
 def differing_settings(columns: Sequence[Column]) -> list[tuple[str, list[Any]]]:
@@ -70,21 +73,25 @@ def differing_settings(columns: Sequence[Column]) -> list[tuple[str, list[Any]]]
 
 
 def _label(groups: Sequence[Sequence[Run]]) -> list[str]:
-    labels = []
-    for group in groups:
-        name = group[0].recipe
-        namesakes = [Column(name, tuple(other)) for other in groups if other[0].recipe == name]
-        labels.append(f"{name} ({_own_settings(group, namesakes)})" if len(namesakes) > 1 else name)
+    names = Counter(group[0].recipe for group in groups)
+    labels = [
+        _own_label(group[0]) if names[group[0].recipe] > 1 and group[0].config else group[0].recipe for group in groups
+    ]
     repeated = {label for label, count in Counter(labels).items() if count > 1}
     return [
-        f"{group[0].recipe} ({group[0].folder.name})" if label in repeated else label
+        f"{group[0].recipe} ({group[0].folder.resolve().name})" if label in repeated else label
         for label, group in zip(labels, groups, strict=True)
     ]
 
 
-def _own_settings(group: Sequence[Run], namesakes: Sequence[Column]) -> str:
-    own = recipe_settings(group[0].config)
-    keys = [key for key, _ in differing_settings(namesakes) if key in own]
-    if not 0 < len(keys) <= _MOST_IN_LABEL:
-        return group[0].folder.name
-    return ", ".join(f"{key.rsplit('.', 1)[-1]}={own[key]}" for key in keys)
+def _own_label(run: Run) -> str:
+    """The recipe's name with what this run set otherwise; the plain recipe keeps its plain name."""
+    try:
+        plain = recipe_settings(load_recipe(run.recipe).config.model_dump(mode="json"))
+    except ConfigError:
+        return run.recipe  # a recipe that was given by path
+    own = recipe_settings(run.config)
+    changed = [f"{key.rsplit('.', 1)[-1]}={value}" for key, value in own.items() if plain.get(key) != value]
+    if len(changed) > _MOST_IN_LABEL:
+        return run.recipe
+    return f"{run.recipe} ({', '.join(changed)})" if changed else run.recipe

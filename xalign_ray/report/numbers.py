@@ -16,7 +16,7 @@ STANDARD_ERRORS = 2
 Seed = int | str
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Key:
     """What was measured: everything in a score but whose it is and how it came out."""
 
@@ -122,11 +122,14 @@ def find_gaps(columns: Sequence[Column], baseline: Column) -> list[Gap]:
 
 def _cell(by_run: Mapping[Seed, Sequence[Score]]) -> Cell:
     newest = {seed: _newest(scores) for seed, scores in by_run.items()}
-    if len(newest) == 1:
-        (scores,) = newest.values()
-        values = {score.seed if score.seed is not None else 0: score.value for score in scores}
-    else:
-        values = {seed: statistics.fmean(score.value for score in scores) for seed, scores in newest.items()}
+    values: dict[Seed, float] = {
+        seed: statistics.fmean(score.value for score in scores) for seed, scores in newest.items()
+    }
+    tuned: dict[Seed, float] = {
+        score.seed: score.value for scores in newest.values() for score in scores if score.seed is not None
+    }
+    if len(values) == 1 and len(tuned) > 1:
+        values = tuned
     every = [score for scores in newest.values() for score in scores]
     chances = [score.chance for score in every if score.chance is not None]
     return Cell(values, statistics.fmean(chances) if chances else None, min(score.n for score in every))

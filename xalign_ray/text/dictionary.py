@@ -45,7 +45,8 @@ def add_entries(
 
     A concept is its word in the pivot language (English where the dictionary has it, else the left word): holding out
     by the hash of that word holds a concept out in all languages at once, whatever the recipe and the order of files.
-    Identity pairs (names, numbers) are no cross-lingual labels: dropped and counted.
+    Identity pairs (names, numbers) are no cross-lingual labels: dropped and counted. So are repeated pairs, whichever
+    way round: a pair that two dictionaries give does not weigh twice.
 
     Args:
         pivot: the pivot's language id, or None.
@@ -58,7 +59,11 @@ def add_entries(
             continue
         concept = right if right[0] == pivot else left
         out = held_out or _hash_share(concept[1]) < held_out_share
-        (links.held_out if out else links.trained)[left, right] = None
+        kept = links.held_out if out else links.trained
+        if (left, right) in kept or (right, left) in kept:
+            links.counts["repeated"] += 1
+        else:
+            kept[left, right] = None
 
 
 def _hash_share(word: str) -> float:

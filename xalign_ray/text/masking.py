@@ -46,10 +46,11 @@ def choose_words(
         [W] whether the word is chosen. Source: BERT, create_pretraining_data.py, `create_masked_lm_predictions`.
     """
     per_group = group_words.astype(np.int64)
-    candidates = None if eligible is None else np.flatnonzero(eligible)
-    if candidates is not None:
+    candidates = None
+    if eligible is not None:
+        candidates = np.flatnonzero(eligible)
         keys, word_number, word_length = keys[candidates], word_number[candidates], word_length[candidates]
-        per_group = sum_runs(eligible, group_words)
+        per_group = sum_runs(eligible.astype(np.int64), group_words)
     first = starts(per_group)
     order = _shuffle(draw(keys, CHOOSE_WORD, word_number), per_group, first)
     length = word_length[order]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-COUNTS, SHUFFLE, EPOCH = 1, 2, 3  # what a generator is for: part of its key
+COUNTS, SHUFFLE, EPOCH, LANES = 1, 2, 3, 4  # what a generator is for: part of its key
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,12 @@ class Places:
 class Order:
     """Step s owns positions [s * G, (s + 1) * G), G the global batch, whatever the number of workers.
 
-    Positions are drawn in chunks of K steps. For each lane of a chunk (G / lanes slots of each of its steps) the number
-    of rows from each source is multinomial in the sources' shares; each source is read in the order of its epochs (row
-    groups permuted, rows as they lie in a group, which prepare shuffled); a lane's rows are then shuffled over its
-    positions. So a worker's slots are one contiguous read of each source, every row of a pool is seen once an epoch,
-    and where a position points follows from integers alone. (The idea of a canonical order is MosaicML Streaming's.)
+    Positions are drawn in chunks of K steps. The number of a chunk's rows from each source is multinomial in the
+    sources' shares, and falls to its lanes (G / lanes slots of each of its steps) at random; each source is read in
+    the order of its epochs (row groups permuted, rows as they lie in a group, which prepare shuffled); a lane's rows
+    are then shuffled over its positions. So a worker's slots are one contiguous read of each source, every row of a
+    pool is seen once an epoch, and where a position points follows from integers alone. (The idea of a canonical order
+    is MosaicML Streaming's.)
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Order:
         """Rows drawn from each source before a chunk."""
         while len(self._before) <= chunk:
             known = len(self._before)
-            more = [self._counts(c).sum(axis=0) for c in range(known - 1, max(chunk, 2 * known))]
+            more = [self._totals(c) for c in range(known - 1, max(chunk, 2 * known))]
             self._before = np.concatenate((self._before, self._before[-1] + np.cumsum(more, axis=0)))
         return self._before[chunk]
 
@@ -101,10 +102,16 @@ class Order:
             index[:, low - request.low : high - request.low] = (begins[lane][lane_source] + within)[mine]
         return self._locate(source.ravel(), index.ravel())
 
+    def _totals(self, chunk: int) -> NDArray[np.int64]:
+        """Rows of each source in a chunk: [sources]. Cheap, as a resume adds up those of all chunks before."""
+        rows = self.global_rows * self.chunk_steps
+        return np.random.default_rng([self.seed, COUNTS, chunk]).multinomial(rows, self.shares)
+
     def _counts(self, chunk: int) -> NDArray[np.int64]:
         """Rows of each source in each lane of a chunk: [lanes, sources]."""
-        rows = self.global_rows // self.lanes * self.chunk_steps
-        return np.random.default_rng([self.seed, COUNTS, chunk]).multinomial(rows, self.shares, size=self.lanes)
+        sources = np.repeat(np.arange(len(self.pools)), self._totals(chunk))
+        dealt = np.random.default_rng([self.seed, LANES, chunk]).permutation(sources).reshape(self.lanes, -1)
+        return np.stack([np.bincount(lane, minlength=len(self.pools)) for lane in dealt])
 
     def _locate(self, source: NDArray[np.int64], index: NDArray[np.int64]) -> Places:
         group, row = np.empty_like(source), np.empty_like(source)

@@ -39,7 +39,7 @@ def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tok
     )
     tokenizer.pre_tokenizer = words
     normalize = tokenizer.normalizer.normalize_str
-    characters = Counter(character for line in lines() for character in normalize(line))
+    characters = Counter(character for line in lines() for character in normalize(line) if not character.isspace())
     most = int(settings.vocab_size * ALPHABET_SHARE)
     kept = sorted(characters, key=lambda c: (-characters[c], c))[:most]
     drop = {ord(character): " " for character in characters.keys() - set(kept)}
@@ -59,12 +59,13 @@ def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tok
     return tokenizer
 
 
-def cut_words(backend: Tokenizer, lines: Sequence[str]) -> list[list[Word]]:
-    """The words of each line, by the tokenizer's own word ids; no special tokens.
+def cut_words(backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST_WORD) -> list[list[Word]]:
+    """The words of each line, by the tokenizer's own word ids; no special tokens, also where a text spells one out.
 
-    A word of more than LONGEST_WORD pieces is cut into its pieces, each a word without a form to look up.
+    A word of more than `longest` pieces is cut into its pieces, each a word without a form to look up.
     """
     result = []
+    backend.encode_special_tokens = True
     for line, encoding in zip(lines, backend.encode_batch(list(lines), add_special_tokens=False), strict=True):
         words: list[Word] = []
         ids, offsets, numbers = encoding.ids, encoding.offsets, encoding.word_ids
@@ -73,7 +74,7 @@ def cut_words(backend: Tokenizer, lines: Sequence[str]) -> list[list[Word]]:
             end = begin + 1
             while end < count and numbers[end] == numbers[begin]:
                 end += 1
-            if end - begin > LONGEST_WORD:
+            if end - begin > longest:
                 words += [Word((piece,), "") for piece in ids[begin:end]]
             else:
                 words.append(Word(tuple(ids[begin:end]), look_up_form(line[offsets[begin][0] : offsets[end - 1][1]])))

@@ -46,8 +46,8 @@ class Saved:
     bytes: int
 
 
-def newest(run_folder: Path, fingerprint: str) -> tuple[Checkpoint | None, list[str]]:
-    """The newest whole checkpoint of a run folder, and a note on each damaged one that was passed over.
+def newest(run_folder: Path, fingerprint: str, step: int | None = None) -> tuple[Checkpoint | None, list[str]]:
+    """The newest whole checkpoint of a run folder, or that of a step; and a note on each damaged one passed over.
 
     Folders without a manifest do not exist; files are compared with the hashes in it.
 
@@ -58,7 +58,7 @@ def newest(run_folder: Path, fingerprint: str) -> tuple[Checkpoint | None, list[
     for folder in _folders(run_folder):
         try:
             manifest = read_manifest(folder)
-            if manifest is None:
+            if manifest is None or (step is not None and manifest["step"] != step):
                 continue
             if manifest["fingerprint"] != fingerprint:
                 raise CheckpointError(

@@ -9,7 +9,7 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -43,7 +43,7 @@ class PreparedRows(Protocol):
     @property
     def special(self) -> Any: ...
     def pairs(self, split: Any) -> Any: ...
-    def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[str, Share]]: ...
+    def held_out(self, rank: int, workers: int, batch_rows: int) -> Sequence[tuple[str, Share]]: ...
 
 
 def train(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -13,6 +11,7 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives.combine import LOSSES, Objectives
+from xalign_ray.text.dictionary import DictionaryPairs
 
 PAIRS = 13
 
@@ -20,7 +19,7 @@ PAIRS = 13
 def dictionary(n=PAIRS, languages=1):
     """Pair i is the words (i + 1, i + 51), as id 0 is padding; right languages go round."""
     ids = np.arange(n, dtype=np.int32)
-    return SimpleNamespace(
+    return DictionaryPairs(
         left=ids[:, None] + 1, right=ids[:, None] + 51, left_language=ids * 0, right_language=1 + ids % languages
     )
 

@@ -13,8 +13,6 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WIDTH = 16
 
-MakeBert = Callable[..., Path]
-
 
 def make_tokenizer(pieces: Sequence[str]) -> PreTrainedTokenizerFast:
     vocabulary = {piece: index for index, piece in enumerate([*SPECIALS, *pieces])}
@@ -28,43 +26,50 @@ def make_tokenizer(pieces: Sequence[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **names)
 
 
+def make_bert_in(
+    folder: Path,
+    pieces: Sequence[str],
+    vectors: dict[str, Sequence[float]] | None = None,
+    languages: Sequence[str] = (),
+    positions: int = 32,
+    layers: int = 2,
+    **extra: object,
+) -> Path:
+    """Saves a random BERT for masked LM, always the same, with the given rows of the embedding table."""
+    tokenizer = make_tokenizer(pieces)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=WIDTH,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=positions,
+        type_vocab_size=2 * max(1, len(languages)),
+        initializer_range=0.5,
+        xalign_languages=list(languages),
+        xalign_segments=2,
+        **extra,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        model = BertForMaskedLM(config)
+    with torch.no_grad():
+        for piece, values in (vectors or {}).items():
+            row = model.bert.embeddings.word_embeddings.weight[tokenizer.convert_tokens_to_ids(piece)]
+            row.zero_()
+            row[: len(values)] = torch.tensor(values)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(name="make_tokenizer")
+def tokenizer_maker() -> Callable[[Sequence[str]], PreTrainedTokenizerFast]:
+    """`make_tokenizer(pieces)`: WordPiece over the special tokens and these pieces."""
+    return make_tokenizer
+
+
 @pytest.fixture
-def make_bert(tmp_path: Path) -> MakeBert:
-    """`make_bert(pieces, vectors={piece: values}, languages=[...], positions=32, layers=2, **config)` to a folder."""
-
-    def make(
-        pieces: Sequence[str],
-        vectors: dict[str, Sequence[float]] | None = None,
-        languages: Sequence[str] = (),
-        positions: int = 32,
-        layers: int = 2,
-        name: str = "encoder",
-        **extra: object,
-    ) -> Path:
-        tokenizer = make_tokenizer(pieces)
-        config = BertConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=WIDTH,
-            num_hidden_layers=layers,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=positions,
-            type_vocab_size=2 * max(1, len(languages)),
-            initializer_range=0.5,
-            xalign_languages=list(languages),
-            xalign_segments=2,
-            **extra,
-        )
-        with torch.random.fork_rng():
-            torch.manual_seed(7)
-            model = BertForMaskedLM(config)
-        with torch.no_grad():
-            for piece, values in (vectors or {}).items():
-                row = model.bert.embeddings.word_embeddings.weight[tokenizer.convert_tokens_to_ids(piece)]
-                row.zero_()
-                row[: len(values)] = torch.tensor(values)
-        model.save_pretrained(tmp_path / name)
-        tokenizer.save_pretrained(tmp_path / name)
-        return tmp_path / name
-
-    return make
+def make_bert(tmp_path: Path) -> Callable[..., Path]:
+    """`make_bert(pieces, vectors={piece: values}, languages=[...], name=..., **config)`: a folder with a tiny BERT."""
+    return lambda pieces, name="encoder", **settings: make_bert_in(tmp_path / name, pieces, **settings)

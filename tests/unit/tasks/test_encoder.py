@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import MakeBert, make_tokenizer
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer, RobertaConfig, RobertaModel
 from transformers.utils import logging
@@ -24,10 +25,12 @@ def states_by_hand(folder: Path, sentence: str, token_type: int = 0) -> torch.Te
     inputs = AutoTokenizer.from_pretrained(folder)(sentence, return_tensors="pt")
     inputs["token_type_ids"] = torch.full_like(inputs["input_ids"], token_type)
     with torch.inference_mode():
-        return torch.stack(AutoModel.from_pretrained(folder).eval()(**inputs, output_hidden_states=True).hidden_states)[:, 0]
+        return torch.stack(AutoModel.from_pretrained(folder).eval()(**inputs, output_hidden_states=True).hidden_states)[
+            :, 0
+        ]
 
 
-def test_mean_pooling_is_over_real_tokens_and_keeps_the_order_of_sentences(make_bert: MakeBert):
+def test_mean_pooling_is_over_real_tokens_and_keeps_the_order_of_sentences(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES, layers=3)
     vectors = Encoder.open(folder).pooled(SENTENCES, "en", batch_size=2)
     assert vectors.shape == (4, len(SENTENCES), 16)
@@ -35,14 +38,14 @@ def test_mean_pooling_is_over_real_tokens_and_keeps_the_order_of_sentences(make_
         np.testing.assert_allclose(vectors[:, index], states_by_hand(folder, sentence).mean(dim=1), atol=2e-6)
 
 
-def test_cls_pooling_is_the_first_token(make_bert: MakeBert):
+def test_cls_pooling_is_the_first_token(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES)
     vectors = Encoder.open(folder).pooled(SENTENCES, "en", pooling="cls", batch_size=3)
     for index, sentence in enumerate(SENTENCES):
         np.testing.assert_allclose(vectors[:, index], states_by_hand(folder, sentence)[:, 0], atol=2e-6)
 
 
-def test_hidden_states_come_in_order_with_a_mask_of_real_tokens(make_bert: MakeBert):
+def test_hidden_states_come_in_order_with_a_mask_of_real_tokens(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES)
     batches = list(Encoder.open(folder).hidden_states(SENTENCES, "en", batch_size=3))
     assert [tuple(states.shape) for states, _ in batches] == [(3, 3, 8, 16), (3, 1, 14, 16)]
@@ -50,7 +53,7 @@ def test_hidden_states_come_in_order_with_a_mask_of_real_tokens(make_bert: MakeB
     torch.testing.assert_close(batches[0][0][:, 1, :3], states_by_hand(folder, "dog"), atol=2e-6, rtol=0)
 
 
-def test_the_language_is_a_token_type(make_bert: MakeBert):
+def test_the_language_is_a_token_type(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES, languages=["en", "de", "qgr"])
     encoder = Encoder.open(folder)
     vectors = encoder.pooled(["the cat"], "qgr")
@@ -60,7 +63,7 @@ def test_the_language_is_a_token_type(make_bert: MakeBert):
     np.testing.assert_array_equal(encoder.language_vector("de"), table[2].detach())
 
 
-def test_a_language_without_an_embedding_is_refused_with_the_known_ones(make_bert: MakeBert):
+def test_a_language_without_an_embedding_is_refused_with_the_known_ones(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES, languages=["en", "de"])
     message = rf"{folder} has language embeddings for en, de, none for fr, sw; name the languages to score among"
     with pytest.raises(DataError, match=message):
@@ -69,28 +72,28 @@ def test_a_language_without_an_embedding_is_refused_with_the_known_ones(make_ber
         Encoder.open(folder).pooled(["the"], "fr")
 
 
-def test_a_model_without_language_embeddings_takes_any_language_alike(make_bert: MakeBert):
+def test_a_model_without_language_embeddings_takes_any_language_alike(make_bert: Callable[..., Path]):
     encoder = Encoder.open(make_bert(PIECES))
     assert "token_type_ids" not in encoder.inputs.batch([[2, 3]], ["sw"])
     np.testing.assert_array_equal(encoder.pooled(["the"], "sw"), encoder.pooled(["the"], "en"))
     assert not encoder.language_vector("sw").any()
 
 
-def test_a_word_is_the_mean_of_its_pieces_rows_in_the_table(make_bert: MakeBert):
+def test_a_word_is_the_mean_of_its_pieces_rows_in_the_table(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES, vectors={"un": [1, 2], "##do": [3, 6], "##ing": [2, 4], "cat": [9]})
     vectors = Encoder.open(folder).word_vectors(["undoing", "cat", "zebra"])
     np.testing.assert_allclose(vectors[:, :2], [[2, 4], [9, 0], [0, 0]])
     assert not vectors[2].any()
 
 
-def test_long_input_is_cut_and_still_ends_as_the_template_says(make_bert: MakeBert):
+def test_long_input_is_cut_and_still_ends_as_the_template_says(make_bert: Callable[..., Path]):
     encoder = Encoder.open(make_bert(PIECES, positions=6))
     (row,) = encoder.inputs.piece_sentences(["the cat sees a dog . the cat"])
     assert encoder.inputs.tokenizer.convert_ids_to_tokens(row) == ["[CLS]", "the", "cat", "sees", "a", "[SEP]"]
     assert np.isfinite(encoder.pooled(["the cat sees a dog . the cat"], "en")).all()
 
 
-def test_roberta_counts_positions_from_behind_its_padding_id(tmp_path: Path):
+def test_roberta_counts_positions_from_behind_its_padding_id(tmp_path: Path, make_tokenizer: Callable[..., Any]):
     tokenizer = make_tokenizer(PIECES)
     config = RobertaConfig(
         vocab_size=len(tokenizer),
@@ -109,7 +112,7 @@ def test_roberta_counts_positions_from_behind_its_padding_id(tmp_path: Path):
     assert encoder.pooled(["cat " * 50], "en").shape == (2, 1, 16)
 
 
-def test_the_origin_is_what_the_folder_says(make_bert: MakeBert):
+def test_the_origin_is_what_the_folder_says(make_bert: Callable[..., Path]):
     facts = {"xalign_recipe": "tiny/mlm", "xalign_fingerprint": "0123456789", "xalign_objective": "mlm"}
     ours = Encoder.open(make_bert(PIECES, xalign_seed=4, xalign_step=900, **facts)).origin
     assert (ours.run, ours.objective, ours.seed, ours.step) == ("tiny-mlm-01234567", "mlm", 4, 900)
@@ -123,23 +126,25 @@ def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub(tmp_path: Path)
         Encoder.open(tmp_path / "export")
 
 
-def test_a_folder_without_weights_is_named(make_bert: MakeBert):
+def test_a_folder_without_weights_is_named(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES)
     (folder / "model.safetensors").unlink()
     with pytest.raises(DataError, match=f"{folder} cannot be opened as a Hugging Face encoder with its tokenizer: "):
         Encoder.open(folder)
 
 
-def test_weights_that_are_missing_are_never_drawn_at_random(make_bert: MakeBert):
+def test_weights_that_are_missing_are_never_drawn_at_random(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES)
     weights = load_file(folder / "model.safetensors")
     kept = {name: value for name, value in weights.items() if "layer.1.output.dense" not in name}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(DataError, match=r"lacks 2 weights of its encoder, such as encoder\.layer\.1\.output\.dense\.bias"):
+    with pytest.raises(
+        DataError, match=r"lacks 2 weights of its encoder, such as encoder\.layer\.1\.output\.dense\.bias"
+    ):
         Encoder.open(folder)
 
 
-def test_a_diverged_encoder_is_refused(make_bert: MakeBert):
+def test_a_diverged_encoder_is_refused(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES, vectors={"cat": [float("nan")]})
     with pytest.raises(DataError, match=f"{folder} yields values that are not finite; its training diverged"):
         Encoder.open(folder).pooled(["the cat"], "en")
@@ -147,7 +152,9 @@ def test_a_diverged_encoder_is_refused(make_bert: MakeBert):
         Encoder.open(folder).word_vectors(["the"])
 
 
-def test_opening_is_silent_and_leaves_the_verbosity_alone(make_bert: MakeBert, capfd: pytest.CaptureFixture[str]):
+def test_opening_is_silent_and_leaves_the_verbosity_alone(
+    make_bert: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+):
     folder = make_bert(PIECES)
     level = logging.get_verbosity()
     capfd.readouterr()

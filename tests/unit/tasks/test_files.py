@@ -50,5 +50,5 @@ def test_a_language_that_does_not_exist_is_a_usage_error():
 
 
 def test_a_file_name_without_a_language_names_the_file():
-    with pytest.raises(DataError, match="tatoeba.q-eng: 'q' is not a language code"):
+    with pytest.raises(DataError, match=r"tatoeba.q-eng: 'q' is not a language code"):
         name_language("q", Path("tatoeba.q-eng"))

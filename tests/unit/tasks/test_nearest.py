@@ -58,4 +58,7 @@ def test_fewer_words_than_neighbours_use_all_of_them():
 
 
 def test_a_zero_row_stays_zero():
-    assert unit_rows(np.array([[0, 0], [3, 4]], dtype=np.float32)).tolist() == [[0, 0], [0.6000000238418579, 0.800000011920929]]
+    assert unit_rows(np.array([[0, 0], [3, 4]], dtype=np.float32)).tolist() == [
+        [0, 0],
+        [0.6000000238418579, 0.800000011920929],
+    ]

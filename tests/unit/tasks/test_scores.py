@@ -58,10 +58,10 @@ def test_a_missing_file_is_an_unfinished_evaluation(tmp_path: Path):
 @pytest.mark.parametrize("content", ['{"scores": [{"run": ', '{"scores": [{"run": null}]}', "[]"])
 def test_a_damaged_file_is_named(tmp_path: Path, content: str):
     (tmp_path / "scores.json").write_text(content)
-    with pytest.raises(DataError, match="scores.json is not a file of scores"):
+    with pytest.raises(DataError, match=r"scores.json is not a file of scores"):
         read_scores(tmp_path / "scores.json")
 
 
 def test_a_metric_outside_the_contract_is_our_mistake():
     with pytest.raises(AssertionError, match="f1 is not a known metric"):
-        Score(**{**{key: None for key in KEYS}, "metric": "f1"})  # type: ignore[arg-type]
+        Score(**{**dict.fromkeys(KEYS), "metric": "f1"})  # type: ignore[arg-type]

@@ -1,0 +1,192 @@
+"""A real cluster, a real MLflow server, a submitted job: the run is found in MLflow though the server was away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from mlflow import MlflowClient
+
+from tests.ray.test_mlflow import Server
+from xalign_ray.track.events import EVENT_LOG, EventReader, read_events
+
+pytestmark = pytest.mark.ray
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+STEPS = 400
+MODEL = ["data.tokenizer.vocab_size=1000", "model.width=32", "model.feed_forward=64", "model.layers=1"]
+
+
+class Cluster:
+    """`ray start --head` in a folder and on ports of its own; nothing of it is left after `kill`."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="xa-"))  # short: a socket's path has at most 107 characters
+        port, dashboard, client, agent, agent_grpc = _free_ports(5)
+        self.address = f"http://127.0.0.1:{dashboard}"
+        settings = {"RAY_AUTH_MODE": "disabled", "RAY_DISABLE_MEMORY_MONITOR": "1", "OMP_NUM_THREADS": "1"}
+        left_out = {"RAY_ADDRESS", "PYTHONPATH"}
+        self.environment = {key: value for key, value in os.environ.items() if key not in left_out} | settings
+        self.environment["PATH"] = f"{BIN}:{os.environ['PATH']}"
+        self._log = self.folder / "head.log"
+        with self._log.open("wb") as log:
+            self._head = subprocess.Popen(
+                [
+                    *(BIN / "ray", "start", "--head", "--block", "--disable-usage-stats", "--num-cpus", "4"),
+                    *("--port", str(port), "--temp-dir", self.folder / "ray"),
+                    *("--include-dashboard", "true", "--dashboard-port", str(dashboard)),
+                    *("--ray-client-server-port", str(client), "--dashboard-agent-listen-port", str(agent)),
+                    *("--dashboard-agent-grpc-port", str(agent_grpc), "--min-worker-port", "0"),
+                    *("--max-worker-port", "0", "--object-store-memory", "200000000"),
+                ],
+                stdout=log,
+                stderr=log,
+                env=self.environment,
+                start_new_session=True,
+            )
+
+    def wait_until_up(self) -> None:
+        until = time.monotonic() + 120
+        while not self._answers():
+            assert time.monotonic() < until, self._log.read_text()
+            assert self._head.poll() is None, self._log.read_text()
+            time.sleep(0.3)
+
+    def _answers(self) -> bool:
+        """Whether the dashboard takes jobs: its agent, which runs them, is up later than its first page."""
+        with suppress(OSError), urllib.request.urlopen(f"{self.address}/api/jobs/", timeout=2) as answer:
+            return answer.status == 200
+        return False
+
+    def kill(self) -> None:
+        """Kills hard and by process: `ray stop` would end every cluster of the machine, SIGTERM leaves gcs_server."""
+        with suppress(psutil.NoSuchProcess):
+            head = psutil.Process(self._head.pid)
+            everything = [*head.children(recursive=True), head]
+            for process in everything:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self._head.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    try:
+        cluster.wait_until_up()
+        yield cluster
+    finally:
+        cluster.kill()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+def wait_for_step(log: EventReader, job: subprocess.Popen[str], step: int, seconds: float) -> None:
+    """Until the run has logged this step; fails with the job's output if the job ends first."""
+    until = time.monotonic() + seconds
+    while not any(event["event"] == "step" and event["step"] >= step for event in log.read()):
+        assert time.monotonic() < until, f"step {step} was not reached"
+        assert job.poll() is None, job.communicate()[0]
+        time.sleep(0.2)
+
+
+def only_log(output: Path, job: subprocess.Popen[str], seconds: float) -> EventReader:
+    until = time.monotonic() + seconds
+    while not (found := list(output.glob(f"*/{EVENT_LOG}"))):
+        assert time.monotonic() < until, "the run has not started"
+        assert job.poll() is None, job.communicate()[0]
+        time.sleep(0.2)
+    return EventReader(found[0])
+
+
+def test_a_submitted_run_is_whole_in_mlflow_though_the_server_died_in_the_middle(
+    cluster: Cluster, server: Server, tmp_path: Path
+) -> None:
+    output = tmp_path / "runs"
+    settings = [*MODEL, f"output={output}", f"track.mlflow={server.uri}", f"train.steps={STEPS}"]
+    settings += ["train.global_batch_rows=24", "train.micro_batch_rows=12", "train.held_out_every_steps=0"]
+    submit = [BIN / "ray", "job", "submit", "--address", cluster.address, "--working-dir", ROOT, "--"]
+    entry = ["python", "jobs/pretrain.py", "tiny/mlm", *(word for text in settings for word in ("--set", text))]
+    job = subprocess.Popen(
+        [*submit, *entry], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=cluster.environment
+    )
+    try:
+        log = only_log(output, job, seconds=120)
+        wait_for_step(log, job, STEPS // 4, seconds=60)
+        server.send(signal.SIGKILL)
+        server.kill()
+        wait_for_step(log, job, STEPS // 2, seconds=60)
+        server.start()
+        said = job.communicate(timeout=120)[0]
+    finally:
+        job.kill()
+    assert job.returncode == 0, said
+    (folder,) = (path.parent for path in output.glob(f"*/{EVENT_LOG}"))
+    assert (folder / "export" / "model.safetensors").is_file()
+
+    client = MlflowClient(server.uri)
+    found = client.get_experiment_by_name("xalign")
+    assert found
+    (run,) = client.search_runs([found.experiment_id])
+    assert (run.info.run_name, run.info.status) == (folder.name, "FINISHED"), said
+    assert run.data.params["train.steps"] == str(STEPS)
+    events = [event for event in read_events(folder / EVENT_LOG) if event["event"] == "step"]
+    assert [event["step"] for event in events] == list(range(1, STEPS + 1))
+    for key in ("train/loss", "train/labels"):
+        history = client.get_metric_history(run.info.run_id, key)
+        assert sorted((point.step, point.value) for point in history) == [
+            (event["step"], event["metrics"][key]) for event in events
+        ]
+
+
+def test_a_relative_output_is_refused_and_the_submitter_says_so(cluster: Cluster) -> None:
+    command = [sys.executable, "jobs/submit.py", "--address", cluster.address, "pretrain", "tiny/mlm"]
+    done = subprocess.run(
+        [*command, "--set", "output=runs"],
+        cwd=ROOT,
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "xalign: output is 'runs': in a Ray job a relative path lies in the uploaded copy of the code" in done.stderr
+    assert "Give an absolute one that all nodes see, for example --set output=/shared/runs." in done.stderr
+    assert "exit code 2" in done.stderr
+
+
+def test_an_address_without_a_cluster_is_named() -> None:
+    (port,) = _free_ports(1)
+    command = [sys.executable, "jobs/submit.py", "--address", f"http://127.0.0.1:{port}", "prepare", "tiny/mlm"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert f"submit: No Ray dashboard answers at http://127.0.0.1:{port}." in done.stderr

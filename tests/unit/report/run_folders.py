@@ -1,0 +1,108 @@
+"""Run folders in the formats of the contracts, with numbers that a test chooses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xalign_ray.artifacts import write_manifest
+from xalign_ray.config.load import load_recipe
+from xalign_ray.tasks.scores import Score, write_scores
+
+LANGUAGES = ("en", "qgr", "qdv")
+DATA_MANIFEST: dict[str, Any] = {
+    "fingerprint": "d00d",
+    "languages": list(LANGUAGES),
+    "vocabulary": {"size": 3698},
+    "bad_rows": {"not utf-8": 3},
+    "dictionary": {"pairs_trained": 966, "pairs_held_out": 289},
+    "pools": {
+        f"text/{language}": {
+            "tokens": 52402,
+            "examples": 5894,
+            "counts": {"documents": 931, "words": 50000, "words_in_dictionary": 20000},
+        }
+        for language in LANGUAGES
+    },
+}
+
+
+def score(metric: str = "tatoeba_accuracy", value: float = 0.5, **fields: Any) -> Score:
+    """A score with everything that a test does not care about filled in."""
+    known: dict[str, Any] = {
+        "run": "run",
+        "encoder": "export",
+        "objective": "mlm",
+        "task": "tatoeba",
+        "split": "test",
+        "language": "all",
+        "layer": "last4",
+        "pooling": "mean",
+        "chance": 0.002,
+        "n": 1000,
+        "seed": 0,
+        "step": 4,
+    }
+    return Score(**known | {"metric": metric, "value": value} | fields)
+
+
+def write_run(
+    folder: Path,
+    recipe: str = "tiny/mlm",
+    settings: Sequence[str] = (),
+    seed: int = 0,
+    scores: Mapping[str, Sequence[Score]] | None = None,
+    events: Sequence[Mapping[str, Any]] | None = None,
+) -> Path:
+    """A finished run: config.yaml, events.jsonl, evaluation/<task>/scores.json, export/, the data beside it, manifest."""
+    resolved = load_recipe(recipe, [*settings, f"seed={seed}"])
+    folder.mkdir(parents=True)
+    write_manifest(folder.parent / "data", DATA_MANIFEST)
+    config = {"recipe": recipe, "fingerprint": "f" * 64} | resolved.config.model_dump(mode="json")
+    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    lines = whole_run(folder.parent / "data") if events is None else events
+    (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    for task, records in (scores or {}).items():
+        write_scores(folder / "evaluation" / task / "scores.json", records)
+    write_manifest(folder, {"recipe": recipe, "steps": 4})
+    return folder
+
+
+def start(step: int = 0, attempt: int = 1, time: float = 1000.0, data: Path | None = None) -> dict[str, Any]:
+    """The event of an attempt's beginning."""
+    facts = {"recipe": "tiny/mlm", "workers": 2, "zero_stage": 2, "steps": 4, "notes": [], "data": str(data)}
+    return {"event": "start", "attempt": attempt, "time": time, "step": step, **facts}
+
+
+def step(number: int, loss: float, attempt: int = 1, time: float = 0.0, **metrics: float) -> dict[str, Any]:
+    """The event of a finished step; the masked-LM loss is the whole loss."""
+    values = {"train/loss": loss, "train/loss_masked_lm": loss, "train/step_ms": 100.0, "train/data_wait_ms": 5.0}
+    named = {f"train/{name}": value for name, value in metrics.items()}
+    head = {"event": "step", "attempt": attempt, "time": time or 1000.0 + number, "step": number}
+    return head | {"batch_hash": number, "metrics": values | named}
+
+
+def held_out(number: int, losses: Mapping[str, float], time: float = 0.0) -> dict[str, Any]:
+    """The event of scored held-out rows."""
+    mean = sum(losses.values()) / len(losses)
+    head = {"event": "held_out", "attempt": 1, "time": time or 1000.0 + number, "step": number}
+    return head | {"metrics": {"held_out/loss": mean}, "languages": dict(losses)}
+
+
+def whole_run(data: Path) -> list[dict[str, Any]]:
+    """Four steps with two held-out losses, to the end."""
+    speeds = {"run/seconds": 6.0, "run/tokens": 4000, "run/tokens_per_s": 666.7}
+    return [
+        start(data=data),
+        step(1, 6.0),
+        step(2, 5.0),
+        held_out(2, {"en": 5.5, "qgr": 5.7, "qdv": 5.9}),
+        step(3, 4.5),
+        step(4, 4.0),
+        held_out(4, {"en": 4.0, "qgr": 4.2, "qdv": 4.4}),
+        {"event": "end", "attempt": 1, "time": 1006.0, "step": 4, "metrics": speeds},
+    ]

@@ -1,0 +1,118 @@
+"""Imports point down: the layers of the package, and the few files that may know a heavy library."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.rules.tree import PACKAGE, ROOT, imports, is_within, python_files
+
+LAYERS = [
+    {"errors"},
+    {"artifacts"},
+    {"config"},
+    {"text", "demo", "track"},
+    {"models", "objectives", "data"},
+    {"train"},
+    {"tasks"},
+    {"report", "plan"},
+    {"pipeline"},
+    {"studies"},
+    {"cli"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+# What may be imported, and by whom (folders or files below the package).
+HOMES = {
+    "ray.data": ["data"],
+    "ray.train": ["train/driver.py"],
+    "ray.tune": ["tasks/grid.py"],
+    "deepspeed": ["train"],
+    "mlflow": ["track", "report"],
+    "matplotlib": ["report"],
+}
+WITHOUT_TORCH = ["text", "demo", "track", "config", "errors.py", "artifacts.py", "cli.py", "plan.py"]
+WITHOUT_RAY = ["text", "demo", "track", "config", "models", "objectives", "report", "data/local.py", "data/sources"]
+WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "plan.py", "pipeline.py"]
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def lies_in(path: Path, homes: list[str]) -> bool:
+    return any(path == PACKAGE / home or (PACKAGE / home) in path.parents for home in homes)
+
+
+def test_every_folder_and_module_of_the_package_has_a_layer() -> None:
+    there = {layer_of(path) for path in python_files(PACKAGE)} - {"__init__", "__main__"}
+    assert there == set(LEVEL)
+
+
+def test_a_folder_imports_itself_and_lower_layers_only() -> None:
+    wrong = []
+    for path in python_files(PACKAGE):
+        own = layer_of(path)
+        for one in imports(path):
+            name = one.module.split(".")[1] if is_within(one.module, "xalign_ray") and "." in one.module else own
+            if name in LEVEL and own in LEVEL and name != own and LEVEL[name] >= LEVEL[own]:
+                wrong.append(f"{one}: {name} is not below {own}")
+    assert wrong == []
+
+
+def test_jobs_import_nothing_of_the_package_but_the_command_line_and_errors() -> None:
+    allowed = ("xalign_ray.cli.main", "xalign_ray.errors")
+    wrong = [
+        str(one)
+        for path in python_files(ROOT / "jobs")
+        for one in imports(path)
+        if is_within(one.module, "xalign_ray") and not any(is_within(one.module, name) for name in allowed)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_a_heavy_library_is_known_in_its_home_only(library: str) -> None:
+    wrong = [
+        str(one)
+        for path in python_files(PACKAGE)
+        if not lies_in(path, HOMES[library])
+        for one in imports(path)
+        if is_within(one.module, library)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(("library", "places"), [("torch", WITHOUT_TORCH), ("ray", WITHOUT_RAY)], ids=["torch", "ray"])
+def test_what_must_run_without_a_library_does_not_name_it(library: str, places: list[str]) -> None:
+    wrong = [
+        str(one)
+        for path in python_files(PACKAGE)
+        if lies_in(path, places)
+        for one in imports(path)
+        if is_within(one.module, library)
+    ]
+    assert wrong == []
+
+
+def modules(*folders: str) -> list[str]:
+    files = [path for path in python_files(*(PACKAGE / folder for folder in folders)) if path.name != "__init__.py"]
+    return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
+
+
+@pytest.mark.parametrize(
+    ("imported", "absent"),
+    [
+        (["xalign_ray.train.loop", "xalign_ray.train.engine", "xalign_ray.data.local"], ["ray"]),
+        (modules("text", "demo"), ["torch", "ray", "transformers"]),
+    ],
+    ids=["loop, engine and local feed", "text and demo"],
+)
+def test_nothing_they_import_brings_it_in(imported: list[str], absent: list[str]) -> None:
+    code = f"import sys, {', '.join(imported)}; print([name for name in {absent} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,198 @@
+"""POS from tuning to scores: learns what can be learnt, and no test file has a say in the choice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForTokenClassification, AutoTokenizer
+
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.tasks.pos import evaluate_pos, fit_pos, tune_pos
+from xalign_ray.tasks.scores import Score, read_scores
+
+ENGLISH = {"the": "DET", "cat": "NOUN", "dog": "NOUN", "sees": "VERB", "hears": "VERB", ".": "PUNCT"}
+GERMAN = {"die": "DET", "katze": "NOUN", "hund": "NOUN", "sieht": "VERB", "hört": "VERB", ".": "PUNCT"}
+PIECES = list(dict.fromkeys([*ENGLISH, *GERMAN]))
+SETTINGS = FineTuning(learning_rate=1e-2, epochs=10, batch_size=2, seed=1)
+
+
+def conllu(words: dict[str, str], sentences: int) -> str:
+    known = list(words)
+    orders = [
+        [known[0], known[1 + i % 2], known[3 + i // 2 % 2], known[0], known[2 - i % 2], "."] for i in range(sentences)
+    ]
+    blocks = [
+        "".join(f"{place}\t{word}\t_\t{words[word]}" + "\t_" * 6 + "\n" for place, word in enumerate(order, 1))
+        for order in orders
+    ]
+    return "\n".join(blocks)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """English train and dev; no test file."""
+    folder = tmp_path / "pos"
+    folder.mkdir()
+    (folder / "en.train.conllu").write_text(conllu(ENGLISH, 24), encoding="utf-8")
+    (folder / "en.dev.conllu").write_text(conllu(ENGLISH, 4), encoding="utf-8")
+    return folder
+
+
+def add_tests(folder: Path) -> None:
+    (folder / "en.test.conllu").write_text(conllu(ENGLISH, 5), encoding="utf-8")
+    (folder / "de.test.conllu").write_text(conllu(GERMAN, 4), encoding="utf-8")
+
+
+def by_language(scores: list[Score]) -> dict[str, Score]:
+    return {score.language: score for score in scores}
+
+
+def test_english_is_learnt_and_words_with_equal_rows_carry_it_to_german(
+    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
+):
+    pairs = zip(ENGLISH, GERMAN, strict=True)
+    rows = {word: [float(place == at) * 3 for place in range(6)] for at, pair in enumerate(pairs) for word in pair}
+    folder = make_bert(PIECES, vectors=rows, xalign_objective="align-mlm", xalign_seed=9, xalign_step=50)
+    add_tests(data)
+    scores = tune_pos(str(folder), [data], tmp_path / "out", settings=SETTINGS)
+    found = by_language(scores)
+    assert (found["en"].value, found["en"].n, found["en"].chance) == (1.0, 30, pytest.approx(1 / 3))
+    assert (found["de"].value, found["de"].n) == (1.0, 24)
+    assert found["all"].n == 54
+    assert {(s.task, s.split, s.metric, s.encoder, s.objective, s.seed, s.step) for s in scores} == {
+        ("pos", "test", "pos_accuracy", str(folder), "align-mlm", 1, 50)
+    }
+    assert read_scores(tmp_path / "out" / "scores.json") == scores
+    assert evaluate_pos(str(tmp_path / "out"), data) == scores
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (manifest["languages"], manifest["development"]) == (["de", "en"], 1.0)
+
+
+def test_the_same_seed_gives_the_same_model_to_the_bit(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
+    folder = make_bert(PIECES)
+    weights = []
+    for name in ("first", "second"):
+        fit_pos(str(folder), (data,), tmp_path / name, SETTINGS)
+        weights.append((tmp_path / name / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+
+
+def test_the_choice_is_on_disk_while_the_test_files_do_not_exist(
+    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
+):
+    folder, out = make_bert(PIECES), tmp_path / "out"
+    choice = fit_pos(str(folder), (data,), out, SETTINGS)
+    written = json.loads((out / "choice.json").read_text())
+    assert written == {
+        "epoch": choice.epoch,
+        "development": list(choice.development),
+        "split": "dev",
+        "language": "en",
+    }
+    assert len(choice.development) == 10
+    add_tests(data)
+    alone = evaluate_pos(str(out), data)
+    assert tune_pos(str(folder), [data], tmp_path / "together", settings=SETTINGS) == alone
+    assert json.loads((tmp_path / "together" / "choice.json").read_text()) == written
+
+
+def test_test_files_are_opened_after_the_choice_only(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
+    (data / "de.test.conllu").write_text("1\tkaputt\n")
+    out = tmp_path / "out"
+    with pytest.raises(DataError, match=r"de.test.conllu, line 1: 2 columns"):
+        tune_pos(str(make_bert(PIECES)), [data], out, settings=SETTINGS)
+    assert (out / "choice.json").is_file()
+    assert not (out / "scores.json").exists()
+    assert not (out / "manifest.json").exists()
+
+
+def test_a_rerun_that_dies_leaves_no_finished_folder_behind(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
+    add_tests(data)
+    folder, out = make_bert(PIECES), tmp_path / "out"
+    tune_pos(str(folder), [data], out, settings=SETTINGS)
+    (data / "en.train.conllu").write_text("1\tbroken\n")
+    with pytest.raises(DataError, match=r"en.train.conllu, line 1"):
+        tune_pos(str(folder), [data], out, settings=SETTINGS)
+    assert not (out / "manifest.json").exists()
+
+
+def test_the_tuned_folder_is_plain_hugging_face(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
+    fit_pos(str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS)
+    model = AutoModelForTokenClassification.from_pretrained(tmp_path / "out").eval()
+    inputs = AutoTokenizer.from_pretrained(tmp_path / "out")("the cat sees .", return_tensors="pt")
+    labels = [model.config.id2label[label] for label in model(**inputs).logits[0].argmax(dim=-1).tolist()]
+    assert labels[1:5] == ["DET", "NOUN", "VERB", "PUNCT"]
+
+
+def test_dev_files_are_scored_where_there_are_no_test_files_and_say_so(
+    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
+):
+    (data / "de.dev.conllu").write_text(conllu(GERMAN, 3), encoding="utf-8")
+    scores = tune_pos(str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS)
+    assert {(score.language, score.split) for score in scores} == {("de", "dev"), ("en", "dev"), ("all", "dev")}
+
+
+def test_tuning_on_another_language_is_scored_on_itself_under_another_name(
+    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
+):
+    add_tests(data)
+    for split in ("train", "dev"):
+        (data / f"de.{split}.conllu").write_text(conllu(GERMAN, 12), encoding="utf-8")
+    folder, out = str(make_bert(PIECES)), tmp_path / "out"
+    scores = tune_pos(folder, [data], out, settings=SETTINGS, train_language="de")
+    assert {(score.language, score.metric) for score in scores} == {
+        ("de", "pos_accuracy_supervised"),
+        ("all", "pos_accuracy_supervised"),
+    }
+    assert by_language(scores)["de"].value == 1.0
+    with pytest.raises(DataError, match="A model fine-tuned on de is scored on de only, not on en; zero-shot scores"):
+        evaluate_pos(str(out), data, languages=["en"])
+
+
+def test_languages_are_given_to_a_model_that_has_embeddings_for_them(
+    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
+):
+    add_tests(data)
+    folder = make_bert(PIECES, languages=["en", "de"])
+    scores = by_language(tune_pos(str(folder), [data], tmp_path / "out", settings=SETTINGS))
+    assert scores["en"].value == 1.0
+    # A German test of English words: the same text in another language is other input, so the score may move.
+    (data / "de.test.conllu").write_text((data / "en.test.conllu").read_text())
+    (data / "en.test.conllu").unlink()
+    tuned = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (tuned["xalign_languages"], tuned["xalign_segments"]) == (["en", "de"], 2)
+    as_german = by_language(evaluate_pos(str(tmp_path / "out"), data))["de"]
+    assert as_german.n == scores["en"].n
+    assert as_german.value < 1.0
+
+
+def test_an_unknown_language_is_refused_before_anything_is_trained(
+    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
+):
+    add_tests(data)
+    with pytest.raises(DataError, match="has language embeddings for en, fr, none for de"):
+        tune_pos(str(make_bert(PIECES, languages=["en", "fr"])), [data], tmp_path / "out", settings=SETTINGS)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_a_missing_training_file_is_named(tmp_path: Path, data: Path, make_bert: Callable[..., Path], split: str):
+    add_tests(data)
+    (data / f"en.{split}.conllu").unlink()
+    with pytest.raises(
+        DataError, match=rf"pos: no {split} file in en, such as en.{split}.conllu; fine-tuning needs one"
+    ):
+        tune_pos(str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS)
+
+
+def test_a_folder_that_was_not_tuned_is_not_scored(data: Path, make_bert: Callable[..., Path]):
+    add_tests(data)
+    folder = make_bert(PIECES)
+    with pytest.raises(
+        DataError, match=rf"{folder} has no head for parts of speech; fine-tune it first \(xalign tune\)"
+    ):
+        evaluate_pos(str(folder), data)

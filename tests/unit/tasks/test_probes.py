@@ -1,0 +1,183 @@
+"""The alignment score on embedding tables written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.encoder import Encoder
+from xalign_ray.tasks.probes import evaluate_alignment, mean_cosine_random
+from xalign_ray.tasks.scores import Score
+from xalign_ray.tasks.word_pairs import read_muse_pairs
+
+VECTORS = {
+    "dog": [1, 0], "hund": [2, 0.1], "köter": [1, -0.5],
+    "cat": [0, 1], "katze": [-1, 0.2],
+    "sun": [-1, 0], "sonne": [0.1, 3],
+    "bahn": [0, -1], "##hof": [0, -3], "station": [0, -1],
+    "golf": [5, 5],
+}  # fmt: skip
+PAIRS = {
+    "trained": [["en", "dog", "de", "hund"], ["en", "dog", "de", "köter"], ["de", "katze", "en", "cat"]],
+    "held_out": [["en", "sun", "de", "sonne"], ["en", "station", "de", "bahnhof"], ["en", "ghost", "de", "hund"]],
+}
+
+
+def write_pairs(folder: Path, pairs: dict[str, list[list[str]]]) -> None:
+    (folder / "dictionary_pairs.json").write_text(json.dumps(pairs), encoding="utf-8")
+
+
+def by_metric(scores: list[Score], language: str) -> dict[str, Score]:
+    return {score.metric: score for score in scores if score.language == language}
+
+
+def test_a_word_is_right_when_any_translation_is_nearest_among_all_words_of_the_language(
+    make_bert: Callable[..., Path],
+):
+    # By cosine: dog -> hund (right), cat -> sonne, sun -> katze, station -> bahnhof (mean of two pieces, right);
+    # ghost has no known piece. Candidates: bahnhof, hund, katze, köter, sonne.
+    folder = make_bert(list(VECTORS), vectors=VECTORS)
+    write_pairs(folder, PAIRS)
+    found = by_metric(evaluate_alignment(str(folder)), "en-de")
+    assert (found["alignment_trained"].value, found["alignment_trained"].n) == (0.5, 2)
+    assert found["alignment_trained"].chance == pytest.approx((2 / 5 + 1 / 5) / 2)
+    assert (found["alignment_heldout"].value, found["alignment_heldout"].n) == (pytest.approx(1 / 3), 3)
+    assert found["alignment_heldout"].chance == pytest.approx((1 / 5 + 1 / 5) / 3)
+    assert {score.layer for score in found.values()} == {"embedding_table"}
+    assert {score.split for score in found.values()} == {"dictionary"}
+
+
+def test_csls_is_scored_beside_cosine(make_bert: Callable[..., Path]):
+    # "hund" lies near every English word; CSLS takes its mean cosine with them off, so that "ball" goes to "kugel".
+    vectors = {
+        "dog": [1, 0, 0], "paw": [0.8, 0.6, 0], "ball": [0.28, 0.96, 0],
+        "hund": [0.8, 0.6, 0], "kugel": [-0.2, 0.75, 0.63],
+    }  # fmt: skip
+    folder = make_bert(list(vectors), vectors=vectors)
+    write_pairs(folder, {"trained": [["en", "dog", "de", "hund"], ["en", "paw", "de", "hund"]],
+                         "held_out": [["en", "ball", "de", "kugel"]]})  # fmt: skip
+    found = by_metric(evaluate_alignment(str(folder)), "en-de")
+    assert (found["alignment_heldout"].value, found["alignment_heldout_csls"].value) == (0.0, 1.0)
+
+
+def test_words_that_are_their_own_translation_are_not_asked_but_stay_candidates(make_bert: Callable[..., Path]):
+    folder = make_bert(list(VECTORS), vectors=VECTORS | {"cat": [5, 5.1]})
+    write_pairs(folder, {"trained": [], "held_out": [["en", "Golf", "de", "golf"], ["en", "Golf", "de", "hund"],
+                                                     ["en", "cat", "de", "katze"]]})  # fmt: skip
+    score = by_metric(evaluate_alignment(str(folder)), "en-de")["alignment_heldout"]
+    assert (score.n, score.value, score.chance) == (1, 0.0, pytest.approx(1 / 3))
+
+
+def test_an_empty_part_has_no_score(make_bert: Callable[..., Path]):
+    folder = make_bert(list(VECTORS), vectors=VECTORS)
+    write_pairs(folder, {"trained": PAIRS["trained"], "held_out": []})
+    metrics = {score.metric for score in evaluate_alignment(str(folder))}
+    assert metrics == {"alignment_trained", "alignment_trained_csls", "mean_cosine_random"}
+
+
+def test_the_mean_over_pairs_of_languages_weighs_them_alike(make_bert: Callable[..., Path]):
+    folder = make_bert(list(VECTORS), vectors=VECTORS)
+    write_pairs(folder, {"trained": [], "held_out": [*PAIRS["held_out"], ["en", "dog", "nl", "hund"]]})
+    scores = evaluate_alignment(str(folder))
+    assert by_metric(scores, "en-nl")["alignment_heldout"].value == 1.0
+    mean = by_metric(scores, "all")["alignment_heldout"]
+    assert (mean.value, mean.n) == (pytest.approx((1 + 1 / 3) / 2), 4)
+    only = evaluate_alignment(str(folder), languages=["nl"])
+    assert {score.language for score in only} == {"en-nl", "all"}
+
+
+def test_a_models_language_vectors_are_added_first(make_bert: Callable[..., Path]):
+    # The language vectors of the random table are far longer than the rows, so all candidates turn the same way.
+    folder = make_bert(list(VECTORS), vectors=VECTORS, languages=["en", "de"])
+    write_pairs(folder, PAIRS)
+    encoder = Encoder.open(folder)
+    german, english = ["bahnhof", "hund", "katze", "köter", "sonne"], ["cat", "dog", "ghost", "station", "sun"]
+    assert not encoder.word_vectors(english)[2].any()
+    rows = encoder.word_vectors(english) + encoder.language_vector("en")
+    columns = encoder.word_vectors(german) + encoder.language_vector("de")
+    cosines = [[float(x @ y / (x @ x) ** 0.5 / (y @ y) ** 0.5) for y in columns] for x in rows]
+    nearest = {word: german[max(range(5), key=row.__getitem__)] for word, row in zip(english, cosines, strict=True)}
+    found = by_metric(evaluate_alignment(str(folder)), "en-de")
+    expected = ((nearest["dog"] in {"hund", "köter"}) + (nearest["cat"] == "katze")) / 2
+    assert found["alignment_trained"].value == expected
+    expected = ((nearest["sun"] == "sonne") + (nearest["station"] == "bahnhof")) / 3
+    assert found["alignment_heldout"].value == pytest.approx(expected)
+
+
+def test_pairs_of_a_language_without_an_embedding_are_refused(make_bert: Callable[..., Path]):
+    folder = make_bert(list(VECTORS), languages=["en", "fr"])
+    write_pairs(folder, PAIRS)
+    with pytest.raises(DataError, match="has language embeddings for en, fr, none for de"):
+        evaluate_alignment(str(folder))
+
+
+def test_random_rows_of_a_collapsed_table_have_cosine_one(make_bert: Callable[..., Path]):
+    words = [f"w{i}" for i in range(50)]
+    collapsed = make_bert(words, vectors={word: [1 + i, 2 + 2 * i] for i, word in enumerate(words)}, name="collapsed")
+    score = mean_cosine_random(Encoder.open(collapsed))
+    assert (score.value, score.n, score.chance) == (pytest.approx(1.0), 10_000, None)
+    spread = make_bert(words, vectors={word: [(-1) ** i] for i, word in enumerate(words)}, name="spread")
+    # Two of 50 different rows: 24/49 of the pairs point alike, 25/49 apart.
+    assert mean_cosine_random(Encoder.open(spread)).value == pytest.approx(-1 / 49, abs=0.03)
+    assert mean_cosine_random(Encoder.open(spread)) == mean_cosine_random(Encoder.open(spread))
+
+
+def test_muse_files_are_scored_as_held_out_but_for_words_that_training_saw(
+    tmp_path: Path, make_bert: Callable[..., Path]
+):
+    folder = make_bert(list(VECTORS), vectors=VECTORS)
+    muse = tmp_path / "en-de.5000-6500.txt"
+    muse.write_bytes("\ufeffdog hund\r\nsun\tsonne\r\nstation bahnhof\r\n".encode())
+    found = by_metric(evaluate_alignment(str(folder), muse), "en-de")
+    assert (found["alignment_heldout"].n, found["alignment_heldout"].value) == (3, pytest.approx(2 / 3))
+    assert found["alignment_heldout"].split == "en-de.5000-6500"
+    assert "alignment_trained" not in found
+    write_pairs(folder, {"trained": [["en", "dog", "de", "köter"]], "held_out": []})
+    found = by_metric(evaluate_alignment(str(folder), muse), "en-de")
+    assert (found["alignment_trained"].n, found["alignment_trained"].value) == (1, 1.0)
+    assert (found["alignment_heldout"].n, found["alignment_heldout"].value) == (2, 0.5)
+
+
+def test_a_folder_of_muse_files_is_read_without_its_splits_and_controls(tmp_path: Path):
+    for name in ("en-de.txt", "hi-en.txt", "en-de.0-5000.txt", "en-de.shuffled.txt", "notes.txt"):
+        (tmp_path / name).write_text(f"{name} x\n" if name != "hi-en.txt" else "kutta dog\n")
+    pairs = read_muse_pairs(tmp_path, frozenset())
+    assert [(pair.name, pair.source, pair.target) for pair in pairs.held_out] == [
+        ("en-de", "en-de.txt", "x"),
+        ("en-hi", "dog", "kutta"),
+    ]
+
+
+def test_a_line_that_is_not_two_words_is_named(tmp_path: Path):
+    path = tmp_path / "en-de.txt"
+    path.write_text("dog hund\ncat\n")
+    with pytest.raises(DataError, match=r"en-de.txt, line 2: 1 words, not a word and its translation: 'cat'\."):
+        read_muse_pairs(path, frozenset())
+
+
+def test_a_name_without_two_languages_is_no_dictionary(tmp_path: Path):
+    (tmp_path / "words.txt").write_text("dog hund\n")
+    with pytest.raises(DataError, match=r"words.txt holds no dictionary; MUSE files are called en-de.txt"):
+        read_muse_pairs(tmp_path / "words.txt", frozenset())
+    with pytest.raises(DataError, match="holds no dictionary"):
+        read_muse_pairs(tmp_path, frozenset())
+
+
+def test_an_export_without_a_dictionary_asks_for_one(make_bert: Callable[..., Path]):
+    folder = make_bert(list(VECTORS))
+    with pytest.raises(
+        DataError, match=r"dictionary_pairs.json is missing: this encoder's run had no dictionary; give"
+    ):
+        evaluate_alignment(str(folder))
+
+
+@pytest.mark.parametrize("content", ["{", '{"trained": []}', '{"trained": [["en", "dog"]], "held_out": []}'])
+def test_a_damaged_list_of_pairs_is_named(make_bert: Callable[..., Path], content: str):
+    folder = make_bert(list(VECTORS))
+    (folder / "dictionary_pairs.json").write_text(content)
+    with pytest.raises(DataError, match=r"dictionary_pairs.json is damaged \(.*\); export the run again"):
+        evaluate_alignment(str(folder))

@@ -1,0 +1,109 @@
+"""Tatoeba retrieval: both file naming schemes, damaged files, and accuracies worked by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.tatoeba import evaluate_tatoeba, find_pairs, headline, layer_accuracies, read_pair
+
+WORDS = ["one", "two", "three", "eins", "zwei", "drei"]
+
+
+def write(folder: Path, stem: str, ends: tuple[str, str], sides: tuple[str, str]) -> None:
+    for end, text in zip(ends, sides, strict=True):
+        (folder / f"{stem}.{end}").write_text(text, encoding="utf-8", newline="")
+
+
+def test_both_naming_schemes_are_found_under_canonical_codes(tmp_path: Path):
+    write(tmp_path, "tatoeba.deu-eng", ("deu", "eng"), ("eins\n", "one\n"))
+    write(tmp_path, "tatoeba.cmn-eng", ("cmn", "eng"), ("x\n", "one\n"))
+    write(tmp_path, "tatoeba.qgr-en", ("qgr", "en"), ("y\n", "one\n"))
+    pairs = find_pairs(tmp_path)
+    assert set(pairs) == {"de", "zh", "qgr"}
+    assert (pairs["de"].other.name, pairs["de"].english.name) == ("tatoeba.deu-eng.deu", "tatoeba.deu-eng.eng")
+    assert pairs["qgr"].english.name == "tatoeba.qgr-en.en"
+
+
+def test_a_folder_without_tatoeba_files_says_what_they_are_called(tmp_path: Path):
+    with pytest.raises(DataError, match=r"holds no Tatoeba files; they are called tatoeba.deu-eng.deu and"):
+        find_pairs(tmp_path)
+
+
+def test_one_language_in_both_schemes_is_ambiguous(tmp_path: Path):
+    write(tmp_path, "tatoeba.deu-eng", ("deu", "eng"), ("eins\n", "one\n"))
+    write(tmp_path, "tatoeba.de-en", ("de", "en"), ("eins\n", "one\n"))
+    with pytest.raises(DataError, match=r"holds de twice, also as tatoeba.deu-eng; keep one"):
+        find_pairs(tmp_path)
+
+
+def test_crlf_and_a_byte_order_mark_are_read_away(tmp_path: Path):
+    write(tmp_path, "tatoeba.de-en", ("de", "en"), ("\ufeffeins\r\nzwei\r\n", "one\ntwo"))
+    assert read_pair(find_pairs(tmp_path)["de"]) == (["eins", "zwei"], ["one", "two"])
+
+
+@pytest.mark.parametrize(
+    ("sides", "message"),
+    [
+        (("eins\nzwei\n", "one\n"), r"tatoeba.de-en.de has 2 lines and .*tatoeba.de-en.en has 1; line i of one must"),
+        (("", ""), r"has 0 lines and .* has 0"),
+        (("eins\nzwei\n", "one\n \n"), r"tatoeba.de-en.en, line 2 is empty; remove that line from both sides"),
+    ],
+)
+def test_sides_that_do_not_match_are_named(tmp_path: Path, sides: tuple[str, str], message: str):
+    write(tmp_path, "tatoeba.de-en", ("de", "en"), sides)
+    with pytest.raises(DataError, match=message):
+        read_pair(find_pairs(tmp_path)["de"])
+
+
+def test_a_missing_side_is_named(tmp_path: Path):
+    (tmp_path / "tatoeba.de-en.en").write_text("one\n")
+    with pytest.raises(DataError, match=r"tatoeba.de-en.de is missing"):
+        read_pair(find_pairs(tmp_path)["de"])
+
+
+def test_an_accuracy_counts_sentences_whose_own_translation_is_nearest():
+    english = np.array([[[1, 0], [0, 1], [-1, 0]]] * 2, dtype=np.float32)
+    other = np.array([[[2, 1], [1, 9], [-5, 1]], [[2, 1], [9, 1], [1, 9]]], dtype=np.float32)
+    assert layer_accuracies(other, english) == [1.0, pytest.approx(1 / 3)]
+
+
+def test_the_headline_is_the_mean_of_the_last_four_layers_without_the_embedding_layer():
+    assert headline([1.0, 0.9, 0.1, 0.2, 0.3, 0.4]) == pytest.approx(0.25)
+    assert headline([1.0, 0.2, 0.4]) == pytest.approx(0.3)
+
+
+def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Path, make_bert: Callable[..., Path]):
+    # Each German word has its English word's row, so that every layer retrieves all; French is English moved by one.
+    rows = np.eye(3).tolist()
+    vectors = dict(zip(["one", "two", "three"], rows, strict=True)) | dict(
+        zip(["eins", "zwei", "drei"], rows, strict=True)
+    )
+    folder = make_bert(WORDS, vectors=vectors, xalign_objective="mlm", xalign_seed=5)
+    write(tmp_path, "tatoeba.deu-eng", ("deu", "eng"), ("eins\nzwei\ndrei\n", "one\ntwo\nthree\n"))
+    write(tmp_path, "tatoeba.fra-eng", ("fra", "eng"), ("one\ntwo\n", "two\none\n"))
+    scores = evaluate_tatoeba(str(folder), tmp_path)
+    found = {(score.language, score.layer): (score.value, score.chance, score.n) for score in scores}
+    assert [found["de", layer] for layer in ("last4", 0, 1, 2)] == [(1.0, 1 / 3, 3)] * 4
+    assert [found["fr", layer] for layer in ("last4", 0, 1, 2)] == [(0.0, 0.5, 2)] * 4
+    assert found["all", "last4"] == (0.5, pytest.approx(5 / 12), 5)
+    assert len(scores) == 12
+    assert {(s.task, s.split, s.pooling, s.metric, s.objective, s.seed) for s in scores} == {
+        ("tatoeba", "test", "mean", "tatoeba_accuracy", "mlm", 5)
+    }
+    assert evaluate_tatoeba(str(folder), tmp_path, languages=["deu"])[:4] == scores[:4]
+
+
+def test_an_encoder_with_language_embeddings_refuses_the_others_before_it_computes(
+    tmp_path: Path, make_bert: Callable[..., Path]
+):
+    folder = make_bert(WORDS, languages=["en", "de"])
+    write(tmp_path, "tatoeba.de-en", ("de", "en"), ("eins\n", "one\n"))
+    write(tmp_path, "tatoeba.fr-en", ("fr", "en"), ("broken\n", ""))
+    with pytest.raises(DataError, match="has language embeddings for en, de, none for fr"):
+        evaluate_tatoeba(str(folder), tmp_path)
+    assert {score.language for score in evaluate_tatoeba(str(folder), tmp_path, languages=["de"])} == {"de", "all"}

@@ -1,0 +1,175 @@
+"""A checkpoint is whole or does not exist, belongs to one recipe, and a failed write leaves the older one as it was."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.unit.train import synthetic
+from tests.unit.train.pool import Pool
+from xalign_ray.errors import CheckpointError
+from xalign_ray.track.events import read_events
+from xalign_ray.train.checkpoint import newest
+from xalign_ray.train.loop import build_objectives
+
+SETTINGS = {"checkpoint__every_steps": 2, "checkpoint__keep_last": 2}
+
+
+def train(workers, folder, settings, fingerprint=synthetic.FINGERPRINT):
+    config = synthetic.config(parallel__workers=workers.size, **{**SETTINGS, **settings})
+    synthetic.run(config, folder, workers, fingerprint)
+
+
+def starts(folder: Path) -> list[int]:
+    return [e["step"] for e in read_events(folder / "events.jsonl", surviving=False) if e["event"] == "start"]
+
+
+def whole(folder: Path) -> list[str]:
+    return sorted(path.parent.name for path in (folder / "checkpoints").glob("*/manifest.json"))
+
+
+def test_the_last_two_checkpoints_are_kept_and_the_newest_is_found(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path, {})
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step_000004", "step_000006"]
+    found, notes = newest(tmp_path, synthetic.FINGERPRINT)
+    assert found is not None
+    assert (found.step, found.zero_stage, notes) == (6, 2, [])
+    assert found.manifest["workers"] == 1
+    assert found.manifest["tokens"] > 0
+    assert set(found.manifest["files"]) == {
+        "state/mp_rank_00_model_states.pt",
+        "state/zero_pp_rank_0_mp_rank_00_optim_states.pt",
+    }
+
+
+def test_a_folder_without_manifest_is_not_a_checkpoint(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path, {"train__steps": 4})
+    (tmp_path / "checkpoints" / "step_000004" / "manifest.json").unlink()
+    (tmp_path / "checkpoints" / ".step_000006.writing" / "state").mkdir(parents=True)
+    one.call(train, tmp_path, {"train__steps": 4})
+    assert starts(tmp_path) == [0, 2]
+    assert whole(tmp_path) == ["step_000002", "step_000004"]
+
+
+def test_a_torn_checkpoint_is_passed_over_with_a_note(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path, {"train__steps": 4})
+    torn = tmp_path / "checkpoints" / "step_000004" / "state" / "zero_pp_rank_0_mp_rank_00_optim_states.pt"
+    torn.write_bytes(torn.read_bytes()[:-100])
+    one.call(train, tmp_path, {"train__steps": 4})
+    assert starts(tmp_path) == [0, 2]
+    (_, again) = [e for e in read_events(tmp_path / "events.jsonl", surviving=False) if e["event"] == "start"]
+    (note,) = again["notes"]
+    assert note.startswith(f"{torn} is damaged: its SHA-256 is ")
+    assert note.endswith("Training goes on from the checkpoint before it.")
+    assert newest(tmp_path, synthetic.FINGERPRINT)[1] == []
+
+
+def test_a_manifest_that_is_not_json_is_passed_over_with_a_note(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path, {"train__steps": 4})
+    manifest = tmp_path / "checkpoints" / "step_000004" / "manifest.json"
+    manifest.write_text('{"step": 4, "fing')
+    found, notes = newest(tmp_path, synthetic.FINGERPRINT)
+    assert found is not None
+    assert found.step == 2
+    assert notes == [f"{manifest} cannot be read. Training goes on from the checkpoint before it."]
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(two: Pool, tmp_path: Path):
+    two.call(train, tmp_path, {"train__steps": 2})
+    with pytest.raises(CheckpointError) as refused:
+        two.call(train, tmp_path, {"train__steps": 2}, "0123456789")
+    assert str(refused.value) == (
+        f"{tmp_path}/checkpoints/step_000002 was written by another recipe: its fingerprint is ffffffff, this run's is "
+        f"01234567. Give another --out, or remove {tmp_path} to start over."
+    )
+
+
+def test_a_checkpoint_of_another_zero_stage_is_refused(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path, {"train__steps": 2})
+    with pytest.raises(
+        CheckpointError, match=r"zero_stage 2, this run has 3. Continue with --set parallel.zero_stage=2"
+    ):
+        one.call(train, tmp_path, {"parallel__zero_stage": 3})
+
+
+def test_a_sharded_checkpoint_of_another_number_of_workers_is_refused(one: Pool, two: Pool, tmp_path: Path):
+    two.call(train, tmp_path, {"train__steps": 2})
+    with pytest.raises(CheckpointError, match=r"by 2 workers, this run has 1. Continue with --set parallel.workers=2"):
+        one.call(train, tmp_path, {})
+
+
+def test_a_whole_checkpoint_goes_on_with_another_number_of_workers(one: Pool, two: Pool, tmp_path: Path):
+    settings = {"parallel__zero_stage": 0, "model__dropout": 0.0}
+    two.call(stop_after_two, tmp_path / "changed", settings)
+    one.call(train, tmp_path / "changed", settings)
+    one.call(train, tmp_path / "straight", settings)
+    assert starts(tmp_path / "changed") == [0, 2]
+    assert synthetic.losses(tmp_path / "changed") == pytest.approx(synthetic.losses(tmp_path / "straight"), abs=1e-6)
+
+
+def stop_after_two(workers, folder, settings):
+    config = synthetic.config(parallel__workers=workers.size, **{**SETTINGS, **settings})
+    try:
+        synthetic.run(config, folder, workers, open_stream=lambda *at: synthetic.stream(config, *at, until=2))
+    except synthetic.Interrupted:
+        return
+    raise AssertionError
+
+
+def train_on_a_full_disk(workers, folder, settings, full_rank):
+    """One rank's files can grow no further than 4 KB: the write itself fails, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if workers.rank == full_rank:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        train(workers, folder, settings)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_without_disk_space_all_ranks_stop_and_the_older_checkpoint_stays(two: Pool, tmp_path: Path, stage: int):
+    settings = {"parallel__zero_stage": stage}
+    two.call(train, tmp_path / "calm", settings)
+    two.call(stop_after_two, tmp_path / "full", settings)
+    full_rank = 0 if stage == 0 else 1
+    with pytest.raises(CheckpointError) as failed:
+        two.call(train_on_a_full_disk, tmp_path / "full", settings, full_rank)
+    said = str(failed.value)
+    folder = tmp_path / "full" / "checkpoints"
+    assert said.startswith(f"The checkpoint of step 4 cannot be written to {folder}: ")
+    assert "File too large" in said
+    assert said.endswith(
+        f"{folder}/step_000002 is whole and stays; make room and give the same command again: the run continues from "
+        "its newest checkpoint."
+    )
+    assert [path.name for path in folder.iterdir()] == ["step_000002"]
+    two.call(train, tmp_path / "full", settings)
+    assert synthetic.losses(tmp_path / "full") == synthetic.losses(tmp_path / "calm")
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_consolidated_weights_are_whole_and_equal_at_every_stage(two: Pool, tmp_path: Path, stage: int):
+    two.call(train, tmp_path / "whole", {"parallel__zero_stage": 0, "train__steps": 2})
+    two.call(train, tmp_path / "parts", {"parallel__zero_stage": stage, "train__steps": 2})
+    config = synthetic.config()
+    module = build_objectives(config, synthetic.SyntheticRows())
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    state = synthetic.weights(tmp_path / "parts")
+    assert not module.load_state_dict(state).missing_keys
+    for name, expected in synthetic.weights(tmp_path / "whole").items():
+        torch.testing.assert_close(state[name], expected, rtol=0, atol=2e-6)
+    moved = [name for name in before if not torch.equal(before[name], state[name])]
+    assert len(moved) > 0.8 * len(before)
+
+
+def test_a_damaged_checkpoint_of_the_same_step_is_replaced(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path, {"train__steps": 4})
+    shutil.rmtree(tmp_path / "checkpoints" / "step_000004" / "state")
+    one.call(train, tmp_path, {"train__steps": 4})
+    assert whole(tmp_path) == ["step_000002", "step_000004"]
+    assert newest(tmp_path, synthetic.FINGERPRINT)[1] == []

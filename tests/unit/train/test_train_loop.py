@@ -1,0 +1,182 @@
+"""What the loop refuses, says and does between steps."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.train import synthetic
+from tests.unit.train.pool import Pool
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.errors import ConfigError, TrainingError
+from xalign_ray.track.events import read_events
+from xalign_ray.train.distributed import join, join_hash, split_hash
+from xalign_ray.train.progress import Progress
+
+
+def train(workers, folder, settings, change=None):
+    config = synthetic.config(parallel__workers=workers.size, **settings)
+
+    def open_stream(first_step, rank, count):
+        for step, share in enumerate(synthetic.stream(config, first_step, rank, count), first_step):
+            yield change(workers, step, share) if change else share
+
+    synthetic.run(config, folder, workers, open_stream=open_stream)
+
+
+def events(folder: Path, kind: str):
+    return [event for event in read_events(folder / "events.jsonl", surviving=False) if event["event"] == kind]
+
+
+def shift_one_row(workers, step, share):
+    return share | {"position": share["position"] + 1} if (workers.rank, step) == (1, 2) else share
+
+
+def test_other_rows_than_the_step_owns_stop_all_ranks_before_they_are_trained_on(two: Pool, tmp_path: Path):
+    with pytest.raises(TrainingError) as refused:
+        two.call(train, tmp_path, {}, shift_one_row)
+    assert str(refused.value) == (
+        "The feed gave worker 1 other rows than step 3 owns: positions [21, 22, 23]... instead of [20, 21, 22]... "
+        "They were not trained on."
+    )
+    assert len(synthetic.steps(tmp_path)) == 2
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(two: Pool, tmp_path: Path):
+    settings = {"train__optimizer": {"peak_lr": 1e38}, "train__clip_norm": 0.0, "train__schedule": {"warmup_steps": 0}}
+    with pytest.raises(TrainingError) as stopped:
+        two.call(train, tmp_path, settings)
+    assert str(stopped.value).startswith("The loss of step 2 is not finite: masked_lm is nan")
+    assert "(batch_hash " in str(stopped.value)
+    assert "Lower train.optimizer.peak_lr or raise train.schedule.warmup_steps" in str(stopped.value)
+    assert len(synthetic.steps(tmp_path)) == 1
+
+
+def terminate_in_step_three(workers, step, share):
+    if (workers.rank, step) == (1, 2):
+        os.kill(os.getpid(), signal.SIGTERM)
+    return share
+
+
+def test_sigterm_to_one_worker_saves_at_the_step_boundary_and_stops_all(two: Pool, tmp_path: Path):
+    two.call(train, tmp_path / "straight", {})
+    with pytest.raises(TrainingError) as stopped:
+        two.call(train, tmp_path / "stopped", {}, terminate_in_step_three)
+    assert str(stopped.value) == ("Told to stop (SIGTERM): step 3 of 6 is saved. Give the same command again to go on.")
+    two.call(train, tmp_path / "stopped", {})
+    assert [event["step"] for event in events(tmp_path / "stopped", "start")] == [0, 3]
+    assert synthetic.losses(tmp_path / "stopped") == synthetic.losses(tmp_path / "straight")
+
+
+def test_the_log_tells_of_start_steps_held_out_losses_checkpoint_and_end(two: Pool, tmp_path: Path):
+    two.call(train, tmp_path, {"train__held_out_every_steps": 4})
+    (start,) = events(tmp_path, "start")
+    assert (start["recipe"], start["workers"], start["zero_stage"], start["steps"]) == ("synthetic", 2, 2, 6)
+    first = events(tmp_path, "step")[0]
+    shown = synthetic.rows(np.arange(8))
+    assert first["batch_hash"] == int(shown["row_hash"].sum(dtype=np.uint64))
+    assert first["metrics"]["train/labels"] == (shown["labels"] != -100).sum()
+    assert first["metrics"]["train/padding_share"] == pytest.approx((shown["example_ids"] == 0).mean())
+    parts = first["metrics"]["train/loss_masked_lm"] + first["metrics"]["train/loss_dictionary_alignment"]
+    assert first["metrics"]["train/loss"] == pytest.approx(parts)
+    scores = events(tmp_path, "held_out")
+    assert [score["step"] for score in scores] == [4, 6]
+    assert list(scores[1]["languages"]) == ["en", "de"]
+    assert scores[1]["metrics"]["held_out/loss"] == pytest.approx(sum(scores[1]["languages"].values()) / 2)
+    (saved,) = events(tmp_path, "checkpoint")
+    assert saved["path"] == str(tmp_path / "checkpoints" / "step_000006")
+    (end,) = events(tmp_path, "end")
+    tokens = sum((synthetic.rows(np.arange(48))["example_ids"] > 0).sum(axis=1))
+    assert end["metrics"]["run/tokens"] == tokens
+
+
+def test_held_out_losses_do_not_depend_on_the_number_of_workers_or_move_the_weights(
+    one: Pool, two: Pool, tmp_path: Path
+):
+    settings = {"model__dropout": 0.0, "train__held_out_every_steps": 3}
+    two.call(train, tmp_path / "two", settings)
+    one.call(train, tmp_path / "one", settings)
+    one.call(train, tmp_path / "never", settings | {"train__held_out_every_steps": 0})
+    scores = [[e["languages"]["de"] for e in events(tmp_path / name, "held_out")] for name in ("one", "two")]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+    assert synthetic.losses(tmp_path / "one") == synthetic.losses(tmp_path / "never")
+
+
+def test_a_finished_run_is_not_trained_again(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path, {})
+    once = synthetic.losses(tmp_path)
+    one.call(train, tmp_path, {})
+    assert synthetic.losses(tmp_path) == once
+    assert [event["step"] for event in events(tmp_path, "start")] == [0, 6]
+    assert [event["attempt"] for event in events(tmp_path, "step")] == [1] * 6
+
+
+def test_warm_up_and_decay_are_what_the_steps_used(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path, {})
+    rates = [event["metrics"]["train/learning_rate"] for event in synthetic.steps(tmp_path)]
+    assert rates == pytest.approx([0.01 / 3, 0.02 / 3, 0.01, 0.0075, 0.005, 0.0025])
+
+
+def join_with(_, parallel):
+    join(ParallelConfig.model_validate(parallel))
+
+
+def test_another_number_of_workers_than_started_is_refused(two: Pool):
+    with pytest.raises(ConfigError, match=r"parallel.workers is 3, but 2 were started; set parallel.workers=2 or sta"):
+        two.call(join_with, {"workers": 3})
+
+
+def test_a_gpu_that_is_not_there_is_refused(one: Pool):
+    with pytest.raises(ConfigError, match=r"gpus_per_worker is 1, but this process sees no GPU; set it to 0 to train"):
+        one.call(join_with, {"workers": 1, "gpus_per_worker": 1})
+
+
+def test_hashes_add_up_modulo_two_to_the_64():
+    hashes = [2**64 - 1, 2**63 + 12345, 987654321987654321]
+    low, high = (sum(half) for half in zip(*map(split_hash, hashes), strict=True))
+    assert join_hash(low, high) == sum(hashes) % 2**64
+
+
+def step_event(step: int, seconds: float):
+    metrics = {"train/loss": 5.5, "train/loss_masked_lm": 6.0, "train/loss_dictionary_alignment": -0.5}
+    return {"event": "step", "step": step, "time": seconds, "metrics": metrics | {"train/tokens_per_s": 1234.4}}
+
+
+def test_progress_shows_step_losses_speed_and_time_left_in_plain_lines():
+    out = io.StringIO()
+    progress = Progress(100, out)
+    start = {"event": "start", "step": 0, "attempt": 1, "recipe": "tiny/mlm", "workers": 2, "zero_stage": 2}
+    progress.show(start | {"notes": ["A note."]})
+    progress.show(step_event(1, 10.0))
+    progress.show(step_event(2, 20.0))
+    progress.show(step_event(100, 1000.0))
+    line = "loss 5.500 (masked_lm 6.000, dictionary_alignment -0.500)  1,234 tokens/s"
+    assert out.getvalue().splitlines() == [
+        "A note.",
+        "training tiny/mlm for 100 steps (2 workers, ZeRO 2)",
+        f"step 1/100  {line}",
+        f"step 100/100  {line}  done",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_updates_one_line_in_a_terminal(monkeypatch: pytest.MonkeyPatch):
+    out = Terminal()
+    progress = Progress(100, out)
+    now = iter([1.0, 2.0, 3.0])
+    monkeypatch.setattr("xalign_ray.train.progress.time.monotonic", lambda: next(now))
+    progress.show(step_event(1, 10.0))
+    progress.show(step_event(2, 20.0))
+    progress.show({"event": "start", "step": 2, "attempt": 2, "workers": 1, "zero_stage": 0})
+    assert "\n" not in out.getvalue().partition("attempt 2 continues after step 2 (1 worker, ZeRO 0)")[0]
+    assert "\r\x1b[2Kstep 2/100" in out.getvalue()
+    assert "16m 20s left" in out.getvalue()

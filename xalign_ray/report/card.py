@@ -1,0 +1,114 @@
+"""Writes the model card of an exported encoder: what it is, how it was trained, how it scored, how to load it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xalign_ray.artifacts import write_atomic
+from xalign_ray.errors import DataError
+from xalign_ray.report.columns import Column
+from xalign_ray.report.page import how_to_read
+from xalign_ray.report.run import Run, read_run
+from xalign_ray.report.run_tables import data_tables, run_table
+from xalign_ray.report.score_tables import headline_table, language_table
+from xalign_ray.report.table import as_markdown
+
+_EXPORT = "export"
+
+
+def write_model_card(run: Path) -> None:
+    """Writes `export/README.md` of a run: a Hugging Face model card, with the scores that there are so far.
+
+    Raises:
+        DataError: the run has not been exported.
+    """
+    path = run / _EXPORT / "config.json"
+    if not path.is_file():
+        raise DataError(f"{run} has no exported encoder ({path} is missing); run `xalign export {run}` first.")
+    model = json.loads(path.read_text(encoding="utf-8"))
+    write_atomic(run / _EXPORT / "README.md", _write(read_run(run), model))
+
+
+def _write(run: Run, model: Mapping[str, Any]) -> str:
+    column = Column(run.recipe, (run,))
+    languages = _languages(run)
+    tables = [headline_table([column]), language_table([column]), *data_tables([column]), run_table([column])]
+    parts = [
+        f"---\n{_front_matter(run, model, languages)}---",
+        f"# {run.recipe}",
+        f"A {model['model_type'].upper()} encoder of {model['num_hidden_layers']} layers of width "
+        f"{model['hidden_size']} for {', '.join(languages)}, pretrained for {run.last_step:,} steps by xalign-ray's "
+        f"recipe `{run.recipe}` (method: {model.get('xalign_objective', 'unknown')}, seed {run.seed}, run fingerprint "
+        f"`{str(run.config.get('fingerprint', ''))[:12]}`).",
+        "## How to load it",
+        _loading(model),
+        "## Scores and data",
+        "\n".join(f"- {line}" for line in how_to_read([column])),
+        *(as_markdown(table).strip() for table in tables if table.rows),
+        "## Recipe",
+        f"```yaml\n{yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True)}```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _front_matter(run: Run, model: Mapping[str, Any], languages: list[str]) -> str:
+    objective = model.get("xalign_objective")
+    base = run.config.get("model", {}).get("init_from")
+    fields: dict[str, Any] = {
+        "language": languages,
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask" if _has_head(model) else "feature-extraction",
+        "tags": [
+            "xalign-ray",
+            "multilingual",
+            "cross-lingual",
+            model["model_type"],
+            *([objective] if objective else []),
+        ],
+    }
+    if base and not Path(base).exists():
+        fields["base_model"] = base
+    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+
+
+def _languages(run: Run) -> list[str]:
+    """The run's languages in the order of their ids."""
+    if run.data is not None:
+        return list(run.data["languages"])
+    data = run.config.get("data", {})
+    pairs = [*data.get("parallel", []), *data.get("dictionaries", [])]
+    named = [corpus["language"] for corpus in data.get("corpora", [])] + [
+        code for p in pairs for code in p["languages"]
+    ]
+    return list(dict.fromkeys(named))
+
+
+def _has_head(model: Mapping[str, Any]) -> bool:
+    return any(name.endswith("ForMaskedLM") for name in model.get("architectures") or [])
+
+
+def _loading(model: Mapping[str, Any]) -> str:
+    auto = "AutoModelForMaskedLM" if _has_head(model) else "AutoModel"
+    lines = [
+        f"from transformers import {auto}, AutoTokenizer",
+        "",
+        'folder = "."  # where this file lies',
+        "tokenizer = AutoTokenizer.from_pretrained(folder)",
+        f"model = {auto}.from_pretrained(folder)",
+        'inputs = tokenizer("a sentence", return_tensors="pt")',
+    ]
+    languages = model.get("xalign_languages") or []
+    said = ""
+    if languages:
+        lines += [
+            f"languages = {json.dumps(languages)}",
+            f'inputs["token_type_ids"][:] = {model["xalign_segments"]} * languages.index("{languages[0]}")',
+        ]
+        said = "\n\nThe language of a sentence is its `token_type_ids`: segment + number of segments x language id."
+    lines.append("outputs = model(**inputs)")
+    return "\n".join(("```python", *lines, "```")) + said

@@ -1,0 +1,136 @@
+"""Draws curves as small multiples in SVG that can stand inside a page: no outside reference, no clash of ids."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from xalign_ray.report.curves import Curve
+
+# Okabe and Ito's colours, told apart with any colour vision; the dashes tell them apart without colour.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+_INK, _PALE = "#333333", "#dddddd"
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "xalign",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.edgecolor": "#999999",
+    "axes.labelcolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+}
+_PER_ROW, _WIDTH, _HEIGHT = 3, 3.6, 2.3  # panels in a row, inches
+_BEFORE_SVG = re.compile(r"^.*?(?=<svg)", re.DOTALL)
+_METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
+_ID = re.compile(r'(\bid="|url\(#|href="#)')
+_NAMESPACE = re.compile(r'\sxmlns(?::xlink)?="[^"]*"')
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One small chart.
+
+    Attributes:
+        title: above it.
+        curves: at most one a column.
+        unit: of the vertical axis.
+        chance: where a dashed line is drawn.
+    """
+
+    title: str
+    curves: Sequence[Curve]
+    unit: str
+    chance: float | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Panels that share the horizontal axis and, if asked, the vertical one."""
+
+    name: str
+    alt: str
+    axis: str
+    panels: Sequence[Panel]
+    labels: Sequence[str]
+    shared: bool = True
+    whole_numbers: bool = False
+    scale: float = 1.0
+
+
+def draw(chart: Chart) -> str:
+    """An `<svg>` element: light background, text as text, ids that begin with the chart's name."""
+    with matplotlib.rc_context(_STYLE):
+        columns = min(_PER_ROW, len(chart.panels))
+        rows = math.ceil(len(chart.panels) / columns)
+        height = rows * _HEIGHT + 0.35
+        figure = Figure(figsize=(columns * _WIDTH, height), layout="constrained", facecolor="white")
+        FigureCanvasSVG(figure)
+        grid = figure.subplots(rows, columns, squeeze=False, sharey=chart.shared)
+        styles = _styles(chart.labels)
+        for number, axes in enumerate(grid.flat):
+            if number < len(chart.panels):
+                _draw_panel(axes, chart.panels[number], chart, styles)
+            else:
+                axes.set_axis_off()
+        for axes in grid.flat[max(0, len(chart.panels) - columns) : len(chart.panels)]:
+            axes.set_xlabel(chart.axis)
+        if len(chart.labels) > 1:
+            _draw_legend(figure, chart.labels, styles)
+        return _embed(figure, chart)
+
+
+def _draw_panel(axes, panel: Panel, chart: Chart, styles: Mapping[str, dict[str, Any]]) -> None:
+    for curve in panel.curves:
+        style = styles[curve.label]
+        few = len(curve.x) <= 14
+        axes.plot(curve.x, chart.scale * curve.mean, lw=1.6, marker="o" if few else None, ms=3, **style)
+        if (curve.high > curve.low).any():
+            band = {"color": style["color"], "alpha": 0.15, "lw": 0}
+            axes.fill_between(curve.x, chart.scale * curve.low, chart.scale * curve.high, **band)
+    if panel.chance is not None:
+        axes.axhline(chart.scale * panel.chance, color="#888888", lw=1, ls=(0, (2, 2)))
+    axes.set_title(panel.title, loc="left")
+    axes.set_ylabel(panel.unit)
+    axes.grid(axis="y", color=_PALE, lw=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=2.5, labelleft=True)
+    axes.locator_params(axis="y", nbins=5)
+    axes.locator_params(axis="x", nbins=5, integer=chart.whole_numbers)
+
+
+def _styles(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
+    return {
+        label: {"color": _COLOURS[number % len(_COLOURS)], "linestyle": _DASHES[number % len(_DASHES)]}
+        for number, label in enumerate(labels)
+    }
+
+
+def _draw_legend(figure: Figure, labels: Sequence[str], styles: Mapping[str, dict[str, Any]]) -> None:
+    handles = [Line2D([], [], lw=1.6, label=label, **styles[label]) for label in labels]
+    longest = max(map(len, labels))
+    columns = max(1, min(len(labels), int(110 / (longest + 8))))
+    figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False, handlelength=3)
+
+
+def _embed(figure: Figure, chart: Chart) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    body = _METADATA.sub("", _BEFORE_SVG.sub("", text.getvalue(), count=1))
+    body = _NAMESPACE.sub("", body).replace("xlink:href", "href")
+    body = _ID.sub(lambda found: f"{found[1]}{chart.name}-", body)
+    return body.replace("<svg", f'<svg role="img" aria-label="{chart.alt}"', 1)

@@ -1,0 +1,160 @@
+"""Sets the page: how to read it, tables, figures, recipes, in one HTML file that needs no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from string import Template
+
+import yaml
+
+from xalign_ray.report.charts import held_out_chart, layer_chart, training_chart
+from xalign_ray.report.columns import Column
+from xalign_ray.report.figures import Chart, draw
+from xalign_ray.report.numbers import find_gaps, headline_keys, measure
+from xalign_ray.report.run_tables import data_tables, difference_table, run_table
+from xalign_ray.report.score_tables import PLUS_MINUS, gap_table, headline_table, language_table
+from xalign_ray.report.table import Table, as_html
+
+_HERE = Path(__file__).parent
+_DEMO = (
+    "These runs were trained on the embedded world: a small made-up set of languages to learn the tool by and to test "
+    "it with. Its numbers are never a source of claims about a method."
+)
+_LAYERS = (
+    "Layer 0 is the embedding layer. The headline score is the mean of the last four layers (of all, where there are "
+    "fewer). The dashed line is chance."
+)
+_BAND = " Lines are means over seeds, bands reach from the lowest to the highest seed."
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page that the links at the top lead to."""
+
+    name: str
+    title: str
+    body: str
+
+
+def write_page(columns: Sequence[Column], baseline: Column, title: str) -> str:
+    """The whole page.
+
+    Args:
+        columns: what is compared, or one.
+        baseline: the column that all others are compared with.
+        title: what the page is called.
+    """
+    sections = [section for section in _sections(columns, baseline) if section.body]
+    template = Template((_HERE / "page.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=escape(title),
+        style=(_HERE / "page.css").read_text(encoding="utf-8").strip(),
+        lead=escape(_lead(columns)),
+        links=" ".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in sections),
+        reading="\n".join(f"<li>{escape(line)}</li>" for line in how_to_read(columns)),
+        sections="\n".join(
+            f'<section id="{section.name}">\n<h2>{escape(section.title)}</h2>\n{section.body}\n</section>'
+            for section in sections
+        ),
+    )
+
+
+def how_to_read(columns: Sequence[Column]) -> list[str]:
+    """What a reader should know before believing a number, as far as it applies to these runs."""
+    runs = [run for column in columns for run in column.runs]
+    measured = [measure(column) for column in columns]
+    metrics = {key.metric for key in headline_keys(measured)}
+    lines = [_DEMO] if any(run.on_demo for run in runs) else []
+    lines.append(
+        "Scores are percent right. Chance is what guessing reaches on the same n questions. A score marked 'at chance' "
+        "is not above chance by two standard errors of guessing, sqrt(p (1 - p) / n) with p = chance: it shows nothing."
+    )
+    lines += _on_seeds(columns)
+    if "alignment_heldout" in metrics or "alignment_trained" in metrics:
+        lines.append(
+            "Word translation on held-out pairs is the test: no training loss saw these words paired. On trained pairs "
+            "it only says that the alignment loss was learned."
+        )
+    if "mean_cosine_random" in metrics:
+        lines.append(
+            "Mean cosine of random words near 1 means that all embeddings have collapsed into one direction; word "
+            "translation is then worth little."
+        )
+    if any("dictionary_alignment" in str(run.config.get("objectives")) for run in runs):
+        lines.append(
+            "Total losses of recipes with different objectives cannot be compared. The alignment loss is minus a mean "
+            "cosine, so it may be negative; masked-LM and held-out losses compare where the vocabulary is the same."
+        )
+    return lines
+
+
+def _on_seeds(columns: Sequence[Column]) -> list[str]:
+    alone = [column.label for column in columns if len(column.runs) == 1]
+    if len(alone) == len(columns) > 1:
+        return [
+            "One seed of each recipe was run: another seed may turn a small difference round. Believe a difference "
+            "when several seeds agree."
+        ]
+    if len(alone) == len(columns):
+        return []
+    weaker = f" One seed only: {', '.join(alone)}." if alone else ""
+    return [
+        f"a {PLUS_MINUS} b is mean and standard deviation over seeds. A difference that is not there in every seed is "
+        f"not yet a finding.{weaker}"
+    ]
+
+
+def _sections(columns: Sequence[Column], baseline: Column) -> Iterator[Section]:
+    yield Section("scores", "Scores", _scores(columns, baseline))
+    yield Section("losses", "Losses", _losses(columns))
+    yield Section("layers", "Layers", _figure(layer_chart(columns), _LAYERS, columns))
+    yield Section("languages", "Languages", _html([language_table(columns)]))
+    yield Section("data", "Data", _html(data_tables(columns)))
+    yield Section("recipes", "Recipes", _html([difference_table(columns)]) + _recipes(columns))
+    yield Section("running", "Running", _html([run_table(columns)]))
+
+
+def _scores(columns: Sequence[Column], baseline: Column) -> str:
+    gaps = find_gaps(columns, baseline)
+    return _html([headline_table(columns), gap_table(gaps, baseline.label) if gaps else None])
+
+
+def _losses(columns: Sequence[Column]) -> str:
+    training = (
+        "Training losses before their weights (in nats; the alignment loss is minus a mean cosine), each on its own "
+        "axis. Every logged step is in losses.csv."
+    )
+    held_out = (
+        "Masked-LM loss (nats a label) on rows that training never saw, the same rows and masks in every run of the "
+        "same data."
+    )
+    return _figure(training_chart(columns), training, columns) + _figure(held_out_chart(columns), held_out, columns)
+
+
+def _figure(chart: Chart | None, caption: str, columns: Sequence[Column]) -> str:
+    if chart is None:
+        return ""
+    caption += _BAND if any(len(column.runs) > 1 for column in columns) else ""
+    return f"<figure>\n{draw(chart)}\n<figcaption>{escape(caption)}</figcaption>\n</figure>\n"
+
+
+def _recipes(columns: Sequence[Column]) -> str:
+    return "".join(
+        f"\n<details><summary>The resolved recipe of {escape(column.label)}</summary><pre>"
+        f"{escape(yaml.safe_dump(dict(column.runs[0].config), sort_keys=False, allow_unicode=True))}</pre></details>"
+        for column in columns
+        if column.runs[0].config
+    )
+
+
+def _html(tables: Sequence[Table | None]) -> str:
+    return "\n".join(as_html(table) for table in tables if table is not None and (table.rows or table.note))
+
+
+def _lead(columns: Sequence[Column]) -> str:
+    runs = sum(len(column.runs) for column in columns)
+    what = f"{runs} run{'s' if runs > 1 else ''} of {len(columns)} recipe{'s' if len(columns) > 1 else ''}"
+    return f"{what}. The numbers are beside this page: scores.csv, losses.csv, layers.csv."

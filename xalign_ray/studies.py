@@ -1,0 +1,89 @@
+"""The verbs over several runs: a study's cells run and compared, a report on any runs, and the quickstart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from xalign_ray import pipeline
+from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.data.inputs import data_root
+from xalign_ray.data.prepare import find_prepared
+from xalign_ray.report.build import report as write_report
+from xalign_ray.report.build import summary_table
+from xalign_ray.report.study import Cell, EvaluationConfig, is_finished, load_study, plan_cells, run_study
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.track.follower import open_command, resolve_uri
+
+QUICKSTART = "quickstart"
+
+
+def report(runs: Sequence[Path], out: Path | None = None) -> Path:
+    """One page on a run (inside its folder) or on several compared. Returns the page."""
+    target = out or (runs[0] / "report" if len(runs) == 1 else Path("report"))
+    files = write_report(runs, target)
+    Console(stderr=True).print(summary_table(runs))
+    return files.page
+
+
+def run(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> Path:
+    """Runs the cells of a study that are not finished, and compares all of them.
+
+    Args:
+        name: a study of the package or a file.
+        out: the folder of runs, data and report; `runs` if not given.
+        settings: given to every cell, over its own.
+
+    Returns:
+        The report's page.
+    """
+    study = load_study(name)
+    output = (out or Path("runs")).absolute()
+    common = (f"output={output}", *settings)
+    cells = plan_cells(study)
+    names = {(cell.label, cell.seed): number for number, cell in enumerate(cells, start=1)}
+
+    def recipe_of(cell: Cell) -> Recipe:
+        return load_recipe(cell.recipe, [*cell.settings, *common])
+
+    def find_folder(cell: Cell) -> Path | None:
+        recipe = recipe_of(cell)
+        prepared = find_prepared(recipe.config)
+        if prepared is None:
+            return None
+        return pipeline.run_folder(recipe, run_fingerprint(recipe.config, prepared.fingerprint))
+
+    def run_cell(cell: Cell) -> Path:
+        pipeline.say(f"[{names[cell.label, cell.seed]}/{len(cells)}] {cell.label}, seed {cell.seed}")
+        recipe = recipe_of(cell)
+        folder = pipeline.pretrain(recipe)
+        for evaluation in cell.evaluate:
+            if not is_finished(cell, folder):
+                _evaluate(folder, evaluation, data_root(recipe.config))
+        return folder
+
+    folders = run_study(study, run_cell, find_folder)
+    labels = [cell.label for cell in cells]
+    files = write_report(folders, output / "reports" / study.name, labels, study.baseline)
+    Console(stderr=True).print(summary_table(folders, labels))
+    return files.page
+
+
+def _evaluate(folder: Path, evaluation: EvaluationConfig, root: Path) -> None:
+    data = [root / path for path in evaluation.data]
+    out = folder / pipeline.EVALUATION / evaluation.folder
+    if evaluation.task in TUNED_TASKS:
+        pipeline.tune(str(folder), evaluation.task, data, out, evaluation.options)
+    else:
+        pipeline.evaluate(str(folder), evaluation.task, data[0] if data else None, out)
+
+
+def quickstart(out: Path | None = None) -> None:
+    """MLM against ALIGN-MLM on the embedded world: prepare, pretrain, export, evaluate, track, report."""
+    output = out or Path("runs")
+    page = run(QUICKSTART, output)
+    pipeline.say(f"Report:  {page}")
+    pipeline.say(f"MLflow:  {open_command(resolve_uri('sqlite', output.absolute()))}")
