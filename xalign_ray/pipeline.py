@@ -100,6 +100,10 @@ def _pretrain_here(recipe: Recipe, out: Path | None) -> Path:
 
 
 def _open_run(recipe: Recipe, prepared: Prepared, out: Path | None, write: bool = True) -> tuple[Path, dict[str, Any]]:
+    if recipe.config.model.init_from:
+        from xalign_ray.models.backbone import check_tokenizer
+
+        check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder)
     fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
     folder = (out or run_folder(recipe, fingerprint)).absolute()
     if (before := _read_config(folder)) and before["fingerprint"] != fingerprint:

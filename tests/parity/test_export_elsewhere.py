@@ -32,27 +32,29 @@ MODELS = {
     "continued": {},
 }
 
-# What a user writes: the folder and transformers, nothing else.
+# What a user writes: a folder and transformers, nothing else.
 STRANGER = """
 import json, sys
 import numpy as np, torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
-folder, given, out = sys.argv[1:]
-batch = {key: torch.from_numpy(value).long() for key, value in np.load(given).items()}
-config = json.load(open(folder + "/config.json"))
-types = batch["segment_ids"]
-if config["xalign_languages"]:
-    types = types + config["xalign_segments"] * batch["language_ids"]
-call = dict(input_ids=batch["input_ids"], attention_mask=batch["example_ids"],
-            position_ids=batch["position_ids"], token_type_ids=types)
-saved = {}
-with torch.no_grad():
-    saved["hidden"] = AutoModel.from_pretrained(folder).eval()(**call).last_hidden_state.numpy()
-    if config["architectures"] == ["BertForMaskedLM"]:
-        saved["logits"] = AutoModelForMaskedLM.from_pretrained(folder).eval()(**call).logits.numpy()
-saved["ids"] = np.array(AutoTokenizer.from_pretrained(folder)("die cat sees, einen Hund")["input_ids"])
+batch = {key: torch.from_numpy(value).long() for key, value in np.load("given.npz").items()}
+for folder in sys.argv[1:]:
+    config = json.load(open(folder + "/export/config.json"))
+    types = batch["segment_ids"]
+    if config["xalign_languages"]:
+        types = types + config["xalign_segments"] * batch["language_ids"]
+    call = dict(input_ids=batch["input_ids"], attention_mask=batch["example_ids"],
+                position_ids=batch["position_ids"], token_type_ids=types)
+    saved = {}
+    with torch.no_grad():
+        saved["hidden"] = AutoModel.from_pretrained(folder + "/export").eval()(**call).last_hidden_state.numpy()
+        if config["architectures"] == ["BertForMaskedLM"]:
+            model = AutoModelForMaskedLM.from_pretrained(folder + "/export").eval()
+            saved["logits"] = model(**call).logits.numpy()
+    tokenizer = AutoTokenizer.from_pretrained(folder + "/export")
+    saved["ids"] = np.array(tokenizer("die cat sees, einen Hund")["input_ids"])
+    np.savez(folder + "/theirs.npz", **saved)
 assert "xalign_ray" not in sys.modules
-np.savez(out, **saved)
 """
 
 
@@ -106,12 +108,11 @@ def prepared(tmp_path_factory):
     )
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
-def opened(request, prepared, tmp_path_factory):
-    """A trained encoder's answers, its exported folder, and what a stranger computes with it."""
-    root, model = tmp_path_factory.mktemp("export"), MODELS[request.param]
+def train_and_export(name, prepared, root):
+    """An encoder away from its first weights, its answers to `given.npz`, and its folder `<name>/export`."""
     torch.manual_seed(1)
-    if request.param == "continued":
+    model = MODELS[name]
+    if name == "continued":
         sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 40}
         BertForMaskedLM(BertConfig(vocab_size=prepared.vocab_size + 8, **sizes)).save_pretrained(root / "start")
         model = {"init_from": str(root / "start")}
@@ -121,29 +122,40 @@ def opened(request, prepared, tmp_path_factory):
         for parameter in encoder.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
     objectives = Objectives(encoder.eval(), [MaskedLm()], None, seed=0)
-    folder = root / "run" / "export"
-    export(objectives.state_dict(), config, prepared, folder, FACTS)
-
-    batch = random_batch(prepared.vocab_size)
-    np.savez(root / "given.npz", **batch)
-    command = [sys.executable, "-c", STRANGER, str(folder), str(root / "given.npz"), str(root / "out.npz")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=root)
-    assert done.returncode == 0, done.stderr
-    tensors = {key: torch.from_numpy(value) for key, value in batch.items()}
+    export(objectives.state_dict(), config, prepared, root / name / "export", FACTS)
+    batch = dict(np.load(root / "given.npz"))
     real = batch["example_ids"] > 0
+    tensors = {key: torch.from_numpy(value) for key, value in batch.items()}
     with torch.no_grad():
-        hidden = encoder.encode(tensors)
-        logits = encoder.predict(hidden[torch.from_numpy(real)], tensors["language_ids"][torch.from_numpy(real)])
-    return SimpleNamespace(
-        name=request.param,
-        folder=folder,
-        batch=batch,
-        real=real,
-        hidden=hidden.numpy()[real],
-        logits=logits.numpy(),
-        theirs=dict(np.load(root / "out.npz")),
-        config=json.loads((folder / "config.json").read_text()),
-    )
+        hidden = encoder.encode(tensors)[torch.from_numpy(real)]
+        logits = encoder.predict(hidden, tensors["language_ids"][torch.from_numpy(real)])
+    return {"batch": batch, "real": real, "hidden": hidden.numpy(), "logits": logits.numpy()}
+
+
+@pytest.fixture(scope="module")
+def everything(prepared, tmp_path_factory):
+    """Each model's answers beside what one other process computed from all exported folders."""
+    root = tmp_path_factory.mktemp("export")
+    np.savez(root / "given.npz", **random_batch(prepared.vocab_size))
+    ours = {name: train_and_export(name, prepared, root) for name in MODELS}
+    command = [sys.executable, "-c", STRANGER, *MODELS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=root)
+    assert done.returncode == 0, done.stderr
+    return {
+        name: SimpleNamespace(
+            name=name,
+            folder=root / name / "export",
+            theirs=dict(np.load(root / name / "theirs.npz")),
+            config=json.loads((root / name / "export" / "config.json").read_text()),
+            **answers,
+        )
+        for name, answers in ours.items()
+    }
+
+
+@pytest.fixture(params=list(MODELS))
+def opened(request, everything):
+    return everything[request.param]
 
 
 def test_hidden_states_are_those_of_the_trained_encoder(opened):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,12 +19,13 @@ import pytest
 from mlflow import MlflowClient
 
 from tests.ray.test_mlflow import Server
-from xalign_ray.track.events import EVENT_LOG, EventReader, read_events
+from xalign_ray.track.events import EVENT_LOG, read_events
 
 pytestmark = pytest.mark.ray
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 STEPS = 400
+PATIENCE_S = 240
 MODEL = ["data.tokenizer.vocab_size=1000", "model.width=32", "model.feed_forward=64", "model.layers=1"]
 
 
@@ -58,7 +58,7 @@ class Cluster:
             )
 
     def wait_until_up(self) -> None:
-        until = time.monotonic() + 120
+        until = time.monotonic() + PATIENCE_S
         while not self._answers():
             assert time.monotonic() < until, self._log.read_text()
             assert self._head.poll() is None, self._log.read_text()
@@ -110,22 +110,38 @@ def server(tmp_path: Path) -> Iterator[Server]:
         server.kill()
 
 
-def wait_for_step(log: EventReader, job: subprocess.Popen[str], step: int, seconds: float) -> None:
-    """Until the run has logged this step; fails with the job's output if the job ends first."""
-    until = time.monotonic() + seconds
-    while not any(event["event"] == "step" and event["step"] >= step for event in log.read()):
-        assert time.monotonic() < until, f"step {step} was not reached"
-        assert job.poll() is None, job.communicate()[0]
-        time.sleep(0.2)
+class Job:
+    """A command whose output is kept in a file, so that a failure can show how far it came."""
+
+    def __init__(self, command: list[str | Path], environment: dict[str, str], said: Path) -> None:
+        self._said = said
+        with said.open("wb") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
+
+    def said(self) -> str:
+        return self._said.read_text(errors="replace")
+
+    def wait_for(self, happened: Callable[[], bool]) -> None:
+        """Until something has happened while the job runs."""
+        until = time.monotonic() + PATIENCE_S
+        while not happened():
+            assert time.monotonic() < until, self.said()
+            assert self._process.poll() is None, self.said()
+            time.sleep(0.2)
+
+    def end(self) -> int:
+        """Its exit code."""
+        return self._process.wait(timeout=PATIENCE_S)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
-def only_log(output: Path, job: subprocess.Popen[str], seconds: float) -> EventReader:
-    until = time.monotonic() + seconds
-    while not (found := list(output.glob(f"*/{EVENT_LOG}"))):
-        assert time.monotonic() < until, "the run has not started"
-        assert job.poll() is None, job.communicate()[0]
-        time.sleep(0.2)
-    return EventReader(found[0])
+def last_step(output: Path) -> int:
+    """The newest step in the event log of the only run below a folder, 0 before there is one."""
+    logs = list(output.glob(f"*/{EVENT_LOG}"))
+    return max((event["step"] for event in read_events(logs[0])), default=0) if logs else 0
 
 
 def test_a_submitted_run_is_whole_in_mlflow_though_the_server_died_in_the_middle(
@@ -136,20 +152,18 @@ def test_a_submitted_run_is_whole_in_mlflow_though_the_server_died_in_the_middle
     settings += ["train.global_batch_rows=24", "train.micro_batch_rows=12", "train.held_out_every_steps=0"]
     submit = [BIN / "ray", "job", "submit", "--address", cluster.address, "--working-dir", ROOT, "--"]
     entry = ["python", "jobs/pretrain.py", "tiny/mlm", *(word for text in settings for word in ("--set", text))]
-    job = subprocess.Popen(
-        [*submit, *entry], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=cluster.environment
-    )
+    job = Job([*submit, *entry], cluster.environment, tmp_path / "job.log")
     try:
-        log = only_log(output, job, seconds=120)
-        wait_for_step(log, job, STEPS // 4, seconds=60)
-        server.send(signal.SIGKILL)
+        job.wait_for(lambda: last_step(output) >= STEPS // 4)
         server.kill()
-        wait_for_step(log, job, STEPS // 2, seconds=60)
+        job.wait_for(lambda: last_step(output) >= STEPS // 2)
         server.start()
-        said = job.communicate(timeout=120)[0]
+        back = last_step(output)
+        code = job.end()
     finally:
         job.kill()
-    assert job.returncode == 0, said
+    assert code == 0, job.said()
+    assert back < STEPS, "the run ended before the server was back: this shows nothing"
     (folder,) = (path.parent for path in output.glob(f"*/{EVENT_LOG}"))
     assert (folder / "export" / "model.safetensors").is_file()
 
@@ -157,7 +171,7 @@ def test_a_submitted_run_is_whole_in_mlflow_though_the_server_died_in_the_middle
     found = client.get_experiment_by_name("xalign")
     assert found
     (run,) = client.search_runs([found.experiment_id])
-    assert (run.info.run_name, run.info.status) == (folder.name, "FINISHED"), said
+    assert (run.info.run_name, run.info.status) == (folder.name, "FINISHED"), job.said()
     assert run.data.params["train.steps"] == str(STEPS)
     events = [event for event in read_events(folder / EVENT_LOG) if event["event"] == "step"]
     assert [event["step"] for event in events] == list(range(1, STEPS + 1))
@@ -176,7 +190,7 @@ def test_a_relative_output_is_refused_and_the_submitter_says_so(cluster: Cluster
         env=cluster.environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 1
     assert "xalign: output is 'runs': in a Ray job a relative path lies in the uploaded copy of the code" in done.stderr
@@ -187,6 +201,6 @@ def test_a_relative_output_is_refused_and_the_submitter_says_so(cluster: Cluster
 def test_an_address_without_a_cluster_is_named() -> None:
     (port,) = _free_ports(1)
     command = [sys.executable, "jobs/submit.py", "--address", f"http://127.0.0.1:{port}", "prepare", "tiny/mlm"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 2
     assert f"submit: No Ray dashboard answers at http://127.0.0.1:{port}." in done.stderr

@@ -143,7 +143,7 @@ def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(world, tmp_path
 
 
 def test_a_loss_that_is_not_finite_ends_the_job_without_a_retry(world, tmp_path: Path):
-    config = recipe(world, "train.optimizer.peak_lr=1.0e+38", "train.clip_norm=0", "train.schedule.warmup_steps=0")
+    config = recipe(world, "train.optimizer.peak_lr=1.0e+37", "train.clip_norm=0", "train.schedule.warmup_steps=0")
     with pytest.raises(TrainingError, match=r"The loss of step \d+ is not finite: .*batch_hash \d+"):
         on_ray(config, tmp_path)
     assert {event["attempt"] for event in read_events(tmp_path / "events.jsonl", surviving=False)} == {1}

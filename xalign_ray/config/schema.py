@@ -179,9 +179,9 @@ class ParallelConfig(Frozen):
     gpus_per_worker: Annotated[float, Field(ge=0)] = 0
     data_cpus: Annotated[float, Field(gt=0, description="CPUs of one streaming task")] = 0.5
     max_failures: Annotated[int, Field(ge=0, description="restarts from the newest checkpoint before giving up")] = 3
-    deepspeed_overrides: Annotated[
-        dict[str, Any], Field(default_factory=dict, description="deep-merged over the derived DeepSpeed dict")
-    ]
+    deepspeed_overrides: dict[str, Any] = Field(
+        default_factory=dict, description="deep-merged over the derived DeepSpeed dict"
+    )
 
 
 class CheckpointConfig(Frozen):

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from xalign_ray.text.collate import Columns
 from xalign_ray.text.order import Request
 
 WINDOW = 2  # blocks a rank has asked for and not yet consumed
+STRETCH = 1024  # blocks of one execution: a list that fits anywhere, however long the run
 STORE_BYTES = 64 << 20  # blocks made ahead for a rank: the object store is not a place to keep a corpus
 EXPIRE_S = 30  # how long a killed executor's claim on CPUs lives (Ray's default of 180 s starves the next attempt)
 
@@ -32,26 +34,15 @@ Share = Callable[[Any], Any]
 class BlockServer:
     """The actor that runs the executor. Blocks are numbered: a threaded actor does not keep the order of calls."""
 
-    def __init__(self, folder: str, config: dict[str, Any], first_step: int) -> None:
-        run = RunConfig.model_validate(config)
-        batch = derive_batch(run)
+    def __init__(self, folder: str, config: str, first_step: int) -> None:
+        self.folder, self.config = folder, config
+        self.run = RunConfig.model_validate_json(config)
+        batch = derive_batch(self.run)
         self.workers = batch.workers
-        order = Prepared.open(Path(folder)).order(run)
-        streams = [order.requests(first_step, run.train.steps, *batch.share(rank)) for rank in range(self.workers)]
-        items = [asdict(request) for turn in zip(*streams, strict=True) for request in turn]
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = False
-        blocks = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-            _make_block,
-            batch_size=1,
-            num_cpus=run.parallel.data_cpus,
-            fn_kwargs={"folder": folder, "config": run.model_dump_json()},
-        )
-        blocks.context.execution_options = ExecutionOptions(
-            preserve_order=True,
-            resource_limits=ExecutionResources.for_limits(object_store_memory=STORE_BYTES * self.workers),
-        )
-        self.made = iter(blocks.iter_internal_ref_bundles())
+        order = Prepared.open(Path(folder)).order(self.run)
+        last = self.run.train.steps
+        ranks = [order.requests(first_step, last, *batch.share(rank)) for rank in range(self.workers)]
+        self.made = self._blocks(request for turn in zip(*ranks, strict=True) for request in turn)
         self.waiting: dict[int, Any] = {}
         self.count = 0
         self.lock = threading.Lock()
@@ -61,10 +52,33 @@ class BlockServer:
         wanted = number * self.workers + rank
         with self.lock:
             while wanted not in self.waiting:
-                for reference in next(self.made).block_refs:
-                    self.waiting[self.count] = reference
-                    self.count += 1
+                self.waiting[self.count] = next(self.made)
+                self.count += 1
             return [self.waiting.pop(wanted)]
+
+    def _blocks(self, requests: Iterator[Request]) -> Iterator[Any]:
+        """One block a request, in order. Requests are planned in stretches: a run of years is not one list."""
+        while items := [asdict(request) for request in islice(requests, STRETCH)]:
+            made = 0
+            for bundle in self._execute(items):
+                made += len(bundle.block_refs)
+                yield from bundle.block_refs
+            assert made == len(items), "a block above Ray Data's target size was split; the numbering would be wrong"
+
+    def _execute(self, items: list[dict[str, int]]) -> Iterator[Any]:
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = context.print_on_execution_start = False
+        blocks = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+            _make_block,
+            batch_size=1,
+            num_cpus=self.run.parallel.data_cpus,
+            fn_kwargs={"folder": self.folder, "config": self.config},
+        )
+        blocks.context.execution_options = ExecutionOptions(
+            preserve_order=True,
+            resource_limits=ExecutionResources.for_limits(object_store_memory=STORE_BYTES * self.workers),
+        )
+        return iter(blocks.iter_internal_ref_bundles())
 
 
 def _make_block(batch: dict[str, Any], folder: str, config: str) -> Columns:
@@ -92,7 +106,7 @@ def open_feed(prepared: Prepared, config: RunConfig, first_step: int, rank: int,
                 max_concurrency=2 * WINDOW * config.parallel.workers,
                 runtime_env={"env_vars": environment},
             )
-            .remote(str(prepared.folder), config.model_dump(mode="json"), first_step)
+            .remote(str(prepared.folder), config.model_dump_json(), first_step)
         )
     server = share(own)
     low, high = derive_batch(config).share(rank)

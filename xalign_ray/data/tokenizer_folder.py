@@ -56,10 +56,12 @@ def vocabulary(tokenizer: PreTrainedTokenizerFast) -> Vocabulary:
     tokens = tokenizer.get_vocab()
     regular = sorted(i for token, i in tokens.items() if i not in special and not token.startswith("[unused"))
     return Vocabulary(
-        pad=tokenizer.pad_token_id,
-        cls=tokenizer.cls_token_id,
-        sep=tokenizer.sep_token_id,
-        mask=tokenizer.mask_token_id,
-        unknown=tokenizer.unk_token_id,
+        *(_special_id(tokenizer, name) for name in ("pad", "cls", "sep", "mask", "unk")),
         regular=np.asarray(regular, np.int32),
     )
+
+
+def _special_id(tokenizer: PreTrainedTokenizerFast, name: str) -> int:
+    found = getattr(tokenizer, f"{name}_token_id")
+    assert isinstance(found, int), "open_tokenizer refuses a tokenizer without it"
+    return found

@@ -41,8 +41,8 @@ class Fact:
 
     @property
     def triple(self) -> tuple[str, str, str]:
-        """What makes two facts the same news, whatever their trimmings: (subject, verb or "is", object or quality)."""
-        return self.subject.word, self.verb or "is", self.objects[0].word if self.objects else str(self.quality)
+        """What makes two facts the same news, whatever their trimmings: (subject, verb or "are", object or quality)."""
+        return self.subject.word, self.verb or "are", self.objects[0].word if self.objects else str(self.quality)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def _action(fact: Fact, language: Language) -> list[Token]:
 
 def _quality(fact: Fact, language: Language) -> list[Token]:
     subject = _noun_phrase(fact.subject, "subject", "root", "nsubj", language)
-    copula = [_word("is", "copula", "root", "cop", language)]
+    copula = [_word("are", "copula", "root", "cop", language)]
     quality = [_word(fact.quality or "", "root", ROOT, "root", language)]
     return {
         "SVO": [*subject, *copula, *quality],

@@ -5,11 +5,11 @@ drawn from syllables of a real script and mean nothing to its readers.
 
 | code | script     | order of words                                      | articles |
 | ---- | ---------- | --------------------------------------------------- | -------- |
-| en   | Latin      | subject verb object, prepositions, adjective noun   | yes      |
+| en   | Latin      | subject verb object, prepositions, adjective noun   | no       |
 | qgr  | Greek      | subject verb object, prepositions, noun adjective   | yes      |
 | qdv  | Devanagari | subject object verb, postpositions, adjective noun  | no       |
 | qge  | Georgian   | verb subject object, prepositions, noun adjective   | no       |
-| qhy  | Armenian   | English, letter by letter, every sentence backwards | yes      |
+| qhy  | Armenian   | English, letter by letter, every sentence backwards | no       |
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from functools import cache
 from xalign_ray.demo.lexicon import load_concepts
 
 PIVOT = "en"
-FUNCTION_WORDS = {"the": "DET", "is": "AUX", "and": "CCONJ", "in": "ADP", "near": "ADP", "behind": "ADP"}
+FUNCTION_WORDS = {"the": "DET", "are": "AUX", "and": "CCONJ", "in": "ADP", "near": "ADP", "behind": "ADP"}
 
 # Vowel signs of Devanagari are the spacing ones only: tokenizers that strip accents delete the others.
 SYLLABLES = {
@@ -93,9 +93,9 @@ def _armenian_lexicon() -> dict[str, str]:
 def load_languages() -> tuple[Language, ...]:
     """The five languages, English (the pivot of pairs and dictionaries) first."""
     return (
-        Language("en", "Latn", "SVO", False, False, True, False, _english_lexicon()),
+        Language("en", "Latn", "SVO", False, False, False, False, _english_lexicon()),
         Language("qgr", "Grek", "SVO", False, True, True, False, _invented_lexicon("Grek")),
         Language("qdv", "Deva", "SOV", True, False, False, False, _invented_lexicon("Deva")),
         Language("qge", "Geor", "VSO", False, True, False, False, _invented_lexicon("Geor")),
-        Language("qhy", "Armn", "SVO", False, False, True, True, _armenian_lexicon()),
+        Language("qhy", "Armn", "SVO", False, False, False, True, _armenian_lexicon()),
     )

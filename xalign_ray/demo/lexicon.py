@@ -15,7 +15,7 @@ class Concept:
     """A content word; its English form is also its name in the fact table.
 
     Attributes:
-        word: the only English form (nouns singular, verbs in the third person): the world has no inflection.
+        word: the only English form (nouns and verbs plural): the world has no inflection.
         topic: one of 15; facts stay mostly within a topic.
         role: agent, thing, place, verb or adjective: what the word can be in a fact.
         cognate: every language writes the word as English does; beside digits, all that languages share.

@@ -41,10 +41,7 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
     parts = [
         f"---\n{_front_matter(run, model, languages)}---",
         f"# {run.recipe}",
-        f"A {model['model_type'].upper()} encoder of {model['num_hidden_layers']} layers of width "
-        f"{model['hidden_size']} for {', '.join(languages)}, pretrained for {run.last_step:,} steps by xalign-ray's "
-        f"recipe `{run.recipe}` (method: {model.get('xalign_objective', 'unknown')}, seed {run.seed}, run fingerprint "
-        f"`{str(run.config.get('fingerprint', ''))[:12]}`).",
+        _introduction(run, model, languages),
         "## How to load it",
         _loading(model),
         "## Scores and data",
@@ -54,6 +51,17 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         f"```yaml\n{yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True)}```",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _introduction(run: Run, model: Mapping[str, Any], languages: list[str]) -> str:
+    size = f"{model['num_hidden_layers']} layers of width {model['hidden_size']}"
+    steps = model.get("xalign_step", run.last_step)
+    method = f"method: {model.get('xalign_objective', 'unknown')}, seed {run.seed}"
+    fingerprint = str(run.config.get("fingerprint", ""))[:12]
+    return (
+        f"A {model['model_type'].upper()} encoder of {size} for {', '.join(languages)}, pretrained for {steps:,} steps "
+        f"by xalign-ray's recipe `{run.recipe}` ({method}, run fingerprint `{fingerprint}`)."
+    )
 
 
 def _front_matter(run: Run, model: Mapping[str, Any], languages: list[str]) -> str:

@@ -59,12 +59,19 @@ class Cell:
 
 @dataclass(frozen=True)
 class Gap:
-    """How far a column is from the baseline in one measurement, seed by seed where both have the seed."""
+    """How far a column is from the baseline in one measurement, seed by seed where both have the seed.
+
+    Attributes:
+        by_seed: the column's value minus the baseline's.
+        mean: over these seeds; the difference of the means where no seed is in common.
+        both_at_chance: a difference between two guesses.
+    """
 
     key: Key
     label: str
     by_seed: Mapping[Seed, float]
     mean: float
+    both_at_chance: bool
 
 
 def is_at_chance(value: float, chance: float, n: int) -> bool:
@@ -109,14 +116,14 @@ def sort_keys(keys: Iterable[Key]) -> list[Key]:
 
 
 def find_gaps(columns: Sequence[Column], baseline: Column) -> list[Gap]:
-    """The headline gaps of all other columns to the baseline."""
+    """The headline gaps of all other columns to the baseline, for scores that have a chance level."""
     measured = {column.label: measure(column) for column in columns}
     base = measured[baseline.label]
     return [
         _gap(key, column.label, measured[column.label][key], base[key])
         for key in headline_keys([base])
         for column in columns
-        if column.label != baseline.label and key in measured[column.label]
+        if base[key].chance is not None and column.label != baseline.label and key in measured[column.label]
     ]
 
 
@@ -144,4 +151,4 @@ def _gap(key: Key, label: str, cell: Cell, base: Cell) -> Gap:
     common = [seed for seed in cell.values if seed in base.values]
     by_seed = {seed: cell.values[seed] - base.values[seed] for seed in common}
     mean = statistics.fmean(by_seed.values()) if by_seed else cell.mean - base.mean
-    return Gap(key, label, by_seed, mean)
+    return Gap(key, label, by_seed, mean, cell.at_chance and base.at_chance)

@@ -12,6 +12,7 @@ from xalign_ray.report.run import Run
 from xalign_ray.report.table import Entry, Table
 
 _NO_DATA = Entry("-", quiet=True)
+_SOURCES = ("corpora", "parallel", "dictionaries")
 
 
 def data_tables(columns: Sequence[Column]) -> list[Table]:
@@ -33,7 +34,14 @@ def difference_table(columns: Sequence[Column]) -> Table | None:
     """The settings in which recipes differ, None where there is nothing to compare."""
     if len(columns) < 2:
         return None
-    rows = [(key, *(_setting(value) for value in values)) for key, values in differing_settings(columns)]
+    lists = [key for key in _SOURCES if len({len(_sources(column, key)) for column in columns}) > 1]
+    rows = [(f"data.{key}", *(_describe(_sources(column, key)) for column in columns)) for key in lists]
+    hidden = tuple(f"data.{key}" for key in lists)
+    rows += [
+        (key, *(_setting(value) for value in values))
+        for key, values in differing_settings(columns)
+        if not key.startswith(hidden)
+    ]
     note = "" if rows else "The recipes are equal."
     header = ("setting", *(column.label for column in columns))
     shown = "Seeds, workers, ZeRO stage, paths of output and tracking are left out."
@@ -86,6 +94,16 @@ def _pool_row(name: str, pool: Mapping[str, Any]) -> tuple[Entry | str, ...]:
         f"{pool['tokens']:,}",
         f"{100 * known / words:.0f} %" if words and known is not None else _NO_DATA,
     )
+
+
+def _sources(column: Column, key: str) -> Sequence[Mapping[str, Any]]:
+    return column.runs[0].config.get("data", {}).get(key, [])
+
+
+def _describe(sources: Sequence[Mapping[str, Any]]) -> Entry | str:
+    """Sources by language or pair: where recipes have more or fewer of them, their paths say little."""
+    names = ["-".join(source["languages"]) if "languages" in source else source["language"] for source in sources]
+    return Entry(f"{len(names)}", ", ".join(dict.fromkeys(names))) if names else _NO_DATA
 
 
 def _setting(value: Any) -> Entry | str:

@@ -85,14 +85,14 @@ def gap_table(gaps: Sequence[Gap], baseline: str) -> Table:
         (
             title_of(gap.key, keys) if gap is first[gap.key] else "",
             gap.label,
-            _signed(gap.key, gap.mean),
-            ", ".join(_signed(gap.key, value) for value in gap.by_seed.values()) or "no seed in common",
+            Entry(_points(gap.mean), "both at chance" if gap.both_at_chance else "", quiet=gap.both_at_chance),
+            ", ".join(map(_points, gap.by_seed.values())) or "no seed in common",
             f"{sum(value > 0 for value in gap.by_seed.values())} of {len(gap.by_seed)}" if gap.by_seed else "-",
         )
         for gap in gaps
     ]
     header = ("", "recipe", "mean gap", "gap in each seed", "above in")
-    note = "In points of percent; the mean cosine as it is. A seed is compared with the same seed of the baseline."
+    note = "In points of percent. A seed is compared with the same seed of the baseline."
     return Table(f"Difference from {baseline}", header, tuple(rows), note, names=2)
 
 
@@ -140,7 +140,7 @@ def _languages(key: Key, measured: Measured) -> str:
         for other in cells
         if (other.metric, other.split, other.layer, other.pooling) == (key.metric, key.split, key.layer, key.pooling)
     } - {ALL_LANGUAGES}
-    return f"{len(same)} languages" + (", with en" if "en" in same else "") if same else ""
+    return f"{len(same)} language{'s' * (len(same) > 1)}" + (", with en" if "en" in same else "") if same else ""
 
 
 def _span(values: Iterable[str], between: str) -> str:
@@ -156,9 +156,8 @@ def _number(key: Key, value: float) -> str:
     return f"{value:.2f}" if key.metric in _NOT_A_SHARE else f"{100 * value:.1f}"
 
 
-def _signed(key: Key, value: float) -> str:
-    # Adding zero makes -0.0 a plain zero.
-    return f"{round(value, 2) + 0.0:+.2f}" if key.metric in _NOT_A_SHARE else f"{round(100 * value, 1) + 0.0:+.1f}"
+def _points(gap: float) -> str:
+    return f"{round(100 * gap, 1) + 0.0:+.1f}"  # adding zero makes -0.0 a plain zero
 
 
 def _chance(value: float) -> str:

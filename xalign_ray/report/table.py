@@ -111,9 +111,11 @@ def _html_row(row: Sequence[Entry | str], table: Table) -> str:
         tag = "th" if number == 0 else "td"
         names = [*(["name"] if number < table.names else []), *(["quiet"] if entry.quiet else [])]
         attribute = f' class="{" ".join(names)}"' if names else ""
-        text, note = escape(entry.text), f"<small>{escape(entry.note)}</small>" if entry.note else ""
+        text, note = escape(entry.text), f" <small>{escape(entry.note)}</small>" if entry.note else ""
         # A pale number has its remark in front, where it does not push the number out of its column.
         cells.append(
-            f"<{tag}{attribute}>{note} {text}</{tag}>" if entry.quiet else f"<{tag}{attribute}>{text}{note}</{tag}>"
+            f"<{tag}{attribute}>{note.strip()} {text}</{tag}>"
+            if entry.quiet
+            else f"<{tag}{attribute}>{text}{note}</{tag}>"
         )
     return "".join(cells)

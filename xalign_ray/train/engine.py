@@ -106,6 +106,12 @@ def load_deepspeed(on_gpu: bool) -> Any:
     return deepspeed
 
 
+def _root(error: OSError | RuntimeError) -> OSError | RuntimeError:
+    """What the system said: torch covers it with an error about its own file format."""
+    context = error.__context__
+    return _root(context) if isinstance(context, OSError | RuntimeError) else error
+
+
 def _careful_writer(engine: Any) -> Any:
     """Makes the engine remember a failed write instead of raising: the other ranks wait at its barriers."""
     from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine
@@ -115,9 +121,10 @@ def _careful_writer(engine: Any) -> Any:
 
         def save(self, state_dict: Any, path: str) -> None:
             try:
-                super().save(state_dict, path)
+                with open(path, "wb") as file:
+                    torch.save(state_dict, file)
             except (OSError, RuntimeError) as error:
-                self.problem = error
+                self.problem = _root(error)
 
     writer = engine.checkpoint_engine = CarefulWriter(engine._config)
     engine._copy_recovery_script = lambda _: None  # not part of the state, and would raise on a full disk

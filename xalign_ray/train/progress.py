@@ -53,6 +53,7 @@ class Progress:
             f"step {event['step']}/{self._steps}  loss {_number(metrics['train/loss'])} ({losses})  "
             f"{metrics['train/tokens_per_s']:,.0f} tokens/s  {self._time_left(event)}"
         )
+        text = text.rstrip()
         if self._terminal and not last:
             self._stream.write(f"\r\x1b[2K{text}")
             self._stream.flush()

@@ -10,7 +10,7 @@ from xalign_ray.demo.languages import load_languages
 from xalign_ray.demo.lexicon import load_concepts
 
 LANGUAGES = {language.code: language for language in load_languages()}
-FACT = Fact(Noun("baker", "old"), "bakes", (Noun("bread", "fresh"),), None, "in", Noun("kitchen"), 1987)
+FACT = Fact(Noun("bakers", "old"), "bake", (Noun("loaves", "fresh"),), None, "in", Noun("kitchens"), 1987)
 
 
 def gloss(fact: Fact, code: str) -> str:
@@ -19,19 +19,19 @@ def gloss(fact: Fact, code: str) -> str:
 
 
 def test_english_is_subject_verb_object_with_prepositions() -> None:
-    assert gloss(FACT, "en") == "in 1987 the old baker bakes the fresh bread in the kitchen ."
+    assert gloss(FACT, "en") == "in 1987 old bakers bake fresh loaves in kitchens ."
 
 
 def test_greek_script_language_puts_adjectives_after_nouns() -> None:
-    assert gloss(FACT, "qgr") == "in 1987 the baker old bakes the bread fresh in the kitchen ."
+    assert gloss(FACT, "qgr") == "in 1987 the bakers old bake the loaves fresh in the kitchens ."
 
 
 def test_devanagari_script_language_ends_with_the_verb_and_has_postpositions() -> None:
-    assert gloss(FACT, "qdv") == "1987 in old baker kitchen in fresh bread bakes ."
+    assert gloss(FACT, "qdv") == "1987 in old bakers kitchens in fresh loaves bake ."
 
 
 def test_georgian_script_language_begins_with_the_verb() -> None:
-    assert gloss(FACT, "qge") == "bakes baker old bread fresh in kitchen in 1987 ."
+    assert gloss(FACT, "qge") == "bake bakers old loaves fresh in kitchens in 1987 ."
 
 
 def test_armenian_script_language_is_english_backwards_but_for_the_final_mark() -> None:
@@ -40,30 +40,30 @@ def test_armenian_script_language_is_english_backwards_but_for_the_final_mark() 
 
 
 def test_qualities_use_a_copula_in_the_place_of_the_verb() -> None:
-    fact = Fact(Noun("bread"), quality="fresh")
+    fact = Fact(Noun("kitchens"), quality="warm")
     said = {code: gloss(fact, code) for code in LANGUAGES}
     assert said == {
-        "en": "the bread is fresh .",
-        "qgr": "the bread is fresh .",
-        "qdv": "bread fresh is .",
-        "qge": "is bread fresh .",
-        "qhy": "fresh is bread the .",
+        "en": "kitchens are warm .",
+        "qgr": "the kitchens are warm .",
+        "qdv": "kitchens warm are .",
+        "qge": "are kitchens warm .",
+        "qhy": "warm are kitchens .",
     }
 
 
 def test_second_objects_are_joined_by_and() -> None:
-    fact = Fact(Noun("cook"), "tastes", (Noun("soup"), Noun("salt", "warm")))
-    assert gloss(fact, "qdv") == "cook soup and warm salt tastes ."
+    fact = Fact(Noun("cooks"), "taste", (Noun("soups"), Noun("spices", "warm")))
+    assert gloss(fact, "qdv") == "cooks soups and warm spices taste ."
 
 
 def test_alignment_leaves_articles_alone_where_the_other_side_has_none() -> None:
-    fact = Fact(Noun("bread"), quality="fresh")
-    assert align(say(fact, LANGUAGES["en"]), say(fact, LANGUAGES["qge"])) == [(1, 1), (2, 0), (3, 2), (4, 3)]
+    fact = Fact(Noun("kitchens"), quality="warm")
+    assert align(say(fact, LANGUAGES["qgr"]), say(fact, LANGUAGES["qge"])) == [(1, 1), (2, 0), (3, 2), (4, 3)]
 
 
 def test_tags_travel_with_the_words() -> None:
     tags = Counter(token.upos for token in say(FACT, LANGUAGES["en"]))
-    assert tags == {"ADP": 2, "NUM": 1, "DET": 3, "ADJ": 2, "NOUN": 3, "VERB": 1, "PUNCT": 1}
+    assert tags == {"ADP": 2, "NUM": 1, "ADJ": 2, "NOUN": 3, "VERB": 1, "PUNCT": 1}
     assert Counter(token.upos for token in say(FACT, LANGUAGES["qhy"])) == tags
 
 

@@ -161,10 +161,9 @@ def test_gold_alignments_join_translations_and_nothing_else(world: Path) -> None
             pairs = [tuple(map(int, link.split("-"))) for link in links.split()]
             for i, j in pairs:
                 assert language.words.get(sources[i], sources[i]) == targets[j]
-            unaligned = set(range(len(sources))) - {i for i, _ in pairs}
-            expected = set() if language.articles else {i for i, word in enumerate(sources) if word == "the"}
-            assert unaligned == expected
-            assert len(pairs) == len(targets)
+            assert [i for i, _ in pairs] == list(range(len(sources)))
+            unaligned = set(range(len(targets))) - {j for _, j in pairs}
+            assert unaligned == {j for j, word in enumerate(targets) if word == language.words["the"]}
 
 
 def test_retrieval_sentences_are_distinct_and_in_no_training_file(world: Path) -> None:

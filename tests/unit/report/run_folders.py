@@ -58,7 +58,7 @@ def write_run(
     scores: Mapping[str, Sequence[Score]] | None = None,
     events: Sequence[Mapping[str, Any]] | None = None,
 ) -> Path:
-    """A finished run: config.yaml, events.jsonl, evaluation/<task>/scores.json, export/, the data beside it, manifest."""
+    """A finished run: config.yaml, events.jsonl, evaluation/<task>/scores.json, manifest; the data lies beside it."""
     resolved = load_recipe(recipe, [*settings, f"seed={seed}"])
     folder.mkdir(parents=True)
     write_manifest(folder.parent / "data", DATA_MANIFEST)

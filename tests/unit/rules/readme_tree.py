@@ -1,4 +1,4 @@
-"""The README's tree, written from the first sentence of each file: `python -m tests.unit.rules.readme_tree` renews it."""
+"""The README's tree from the first sentence of each file; `python -m tests.unit.rules.readme_tree` renews it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def text_files() -> list[Path]:
     if listed.returncode == 0 and listed.stdout:
         found = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
     else:
-        found = [path for path in ROOT.rglob("*") if not UNTRACKED & {part for part in path.relative_to(ROOT).parts}]
+        found = [path for path in ROOT.rglob("*") if not UNTRACKED & set(path.relative_to(ROOT).parts)]
     return [path for path in found if path.is_file() and b"\0" not in path.read_bytes()[:4096]]
 
 

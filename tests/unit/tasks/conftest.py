@@ -45,7 +45,7 @@ def make_bert_in(
         intermediate_size=32,
         max_position_embeddings=positions,
         type_vocab_size=2 * max(1, len(languages)),
-        initializer_range=0.5,
+        initializer_range=0.1,
         xalign_languages=list(languages),
         xalign_segments=2,
         **extra,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from xalign_ray.errors import DataError
@@ -17,7 +18,7 @@ from xalign_ray.tasks.scores import Score, read_scores
 ENGLISH = {"the": "DET", "cat": "NOUN", "dog": "NOUN", "sees": "VERB", "hears": "VERB", ".": "PUNCT"}
 GERMAN = {"die": "DET", "katze": "NOUN", "hund": "NOUN", "sieht": "VERB", "hört": "VERB", ".": "PUNCT"}
 PIECES = list(dict.fromkeys([*ENGLISH, *GERMAN]))
-SETTINGS = FineTuning(learning_rate=1e-2, epochs=10, batch_size=2, seed=1)
+SETTINGS = FineTuning(learning_rate=1e-2, epochs=6, batch_size=4, seed=1)
 
 
 def conllu(words: dict[str, str], sentences: int) -> str:
@@ -93,7 +94,7 @@ def test_the_choice_is_on_disk_while_the_test_files_do_not_exist(
         "split": "dev",
         "language": "en",
     }
-    assert len(choice.development) == 10
+    assert len(choice.development) == 6
     add_tests(data)
     alone = evaluate_pos(str(out), data)
     assert tune_pos(str(folder), [data], tmp_path / "together", settings=SETTINGS) == alone
@@ -123,9 +124,9 @@ def test_a_rerun_that_dies_leaves_no_finished_folder_behind(tmp_path: Path, data
 def test_the_tuned_folder_is_plain_hugging_face(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
     fit_pos(str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS)
     model = AutoModelForTokenClassification.from_pretrained(tmp_path / "out").eval()
-    inputs = AutoTokenizer.from_pretrained(tmp_path / "out")("the cat sees .", return_tensors="pt")
+    inputs = AutoTokenizer.from_pretrained(tmp_path / "out")("the cat sees the dog .", return_tensors="pt")
     labels = [model.config.id2label[label] for label in model(**inputs).logits[0].argmax(dim=-1).tolist()]
-    assert labels[1:5] == ["DET", "NOUN", "VERB", "PUNCT"]
+    assert labels[1:7] == ["DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT"]
 
 
 def test_dev_files_are_scored_where_there_are_no_test_files_and_say_so(
@@ -153,21 +154,19 @@ def test_tuning_on_another_language_is_scored_on_itself_under_another_name(
         evaluate_pos(str(out), data, languages=["en"])
 
 
-def test_languages_are_given_to_a_model_that_has_embeddings_for_them(
+def test_each_language_is_told_to_a_model_that_has_embeddings_for_it(
     tmp_path: Path, data: Path, make_bert: Callable[..., Path]
 ):
     add_tests(data)
-    folder = make_bert(PIECES, languages=["en", "de"])
-    scores = by_language(tune_pos(str(folder), [data], tmp_path / "out", settings=SETTINGS))
-    assert scores["en"].value == 1.0
-    # A German test of English words: the same text in another language is other input, so the score may move.
     (data / "de.test.conllu").write_text((data / "en.test.conllu").read_text())
-    (data / "en.test.conllu").unlink()
-    tuned = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert (tuned["xalign_languages"], tuned["xalign_segments"]) == (["en", "de"], 2)
-    as_german = by_language(evaluate_pos(str(tmp_path / "out"), data))["de"]
-    assert as_german.n == scores["en"].n
-    assert as_german.value < 1.0
+    out = tmp_path / "out"
+    found = by_language(tune_pos(str(make_bert(PIECES, languages=["en", "de"])), [data], out, settings=SETTINGS))
+    assert found["en"].value == 1.0
+    weights = load_file(out / "model.safetensors")
+    weights["bert.embeddings.token_type_embeddings.weight"][2] = float("nan")
+    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
+    broken = by_language(evaluate_pos(str(out), data))
+    assert (broken["en"].value, broken["de"].value) == (1.0, 0.0)
 
 
 def test_an_unknown_language_is_refused_before_anything_is_trained(

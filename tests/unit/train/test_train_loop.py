@@ -48,7 +48,7 @@ def test_other_rows_than_the_step_owns_stop_all_ranks_before_they_are_trained_on
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(two: Pool, tmp_path: Path):
-    settings = {"train__optimizer": {"peak_lr": 1e38}, "train__clip_norm": 0.0, "train__schedule": {"warmup_steps": 0}}
+    settings = {"train__optimizer": {"peak_lr": 1e37}, "train__clip_norm": 0.0, "train__schedule": {"warmup_steps": 0}}
     with pytest.raises(TrainingError) as stopped:
         two.call(train, tmp_path, settings)
     assert str(stopped.value).startswith("The loss of step 2 is not finite: masked_lm is nan")

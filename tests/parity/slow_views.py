@@ -1,0 +1,249 @@
+"""Views once more, slow and obvious: one row at a time, plain Python, sharing only the bits of text/draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_ray.text import draws
+from xalign_ray.text.code_switch import Lexicon
+from xalign_ray.text.collate import Vocabulary
+from xalign_ray.text.rows import Rows
+
+IGNORED = -100
+
+
+@dataclass
+class Word:
+    """A word as it stands in a side."""
+
+    pieces: list[int]
+    entry: int
+
+
+@dataclass
+class Side:
+    """A sentence in one language."""
+
+    language: int
+    words: list[Word]
+
+
+@dataclass
+class Group:
+    """The synonyms of an entry in one language."""
+
+    language: int
+    synonyms: list[list[int]]
+
+
+Example = list[Side]
+Row = list[Example]
+Dictionary = list[list[Group]]
+
+
+def as_rows(rows: list[Row]) -> Rows:
+    """Rows of plain Python as the package's flat arrays."""
+    sides = [side for row in rows for example in row for side in example]
+    words = [word for side in sides for word in side.words]
+    arrays = (
+        [piece for word in words for piece in word.pieces],
+        [len(word.pieces) for word in words],
+        [word.entry for word in words],
+        [len(side.words) for side in sides],
+        [side.language for side in sides],
+        [sum(len(example) for example in row) for row in rows],
+    )
+    return Rows(*(np.asarray(array, np.int32) for array in arrays))
+
+
+def as_lexicon(dictionary: Dictionary) -> Lexicon:
+    """A dictionary of plain Python as the package's flat arrays."""
+    groups = [group for entry in dictionary for group in entry]
+    synonyms = [synonym for group in groups for synonym in group.synonyms]
+    arrays = (
+        [len(entry) for entry in dictionary],
+        [group.language for group in groups],
+        [len(group.synonyms) for group in groups],
+        [len(synonym) for synonym in synonyms],
+        [piece for synonym in synonyms for piece in synonym],
+    )
+    return Lexicon(*(np.asarray(array, np.int32) for array in arrays))
+
+
+def _bits(key: int, purpose: int, index: int) -> int:
+    return int(draws.draw(np.array([key], np.uint64), purpose, np.array([index]))[0])
+
+
+def _uniform(key: int, purpose: int, index: int) -> float:
+    return (_bits(key, purpose, index) >> 11) / 2**53
+
+
+def _below(key: int, purpose: int, index: int, limit: int) -> int:
+    return int(_uniform(key, purpose, index) * limit)
+
+
+@dataclass
+class Slow:
+    """One run's settings, and the three views of a row."""
+
+    seed: int
+    vocabulary: Vocabulary
+    dictionary: Dictionary
+    row_tokens: int
+    rate: float = 0.15
+    whole_word: bool = True
+    mask_share: float = 0.8
+    random_share: float = 0.1
+
+    def masked_text(self, row: Row, position: int) -> dict:
+        """Monolingual rows."""
+        key, row = self._begin(row, position)
+        chosen = self._choose(row, key, None)
+        return self._show(row, key, position, chosen, {})
+
+    def masked_pairs(self, row: Row, position: int, *, reset: bool, segments: bool, random_order: bool) -> dict:
+        """Translations as one example."""
+        key, row = self._begin(row, position)
+        if random_order:
+            flips = [_uniform(key, draws.SWAP_SIDES, number) < 0.5 for number in range(len(row))]
+            row = [example[::-1] if flip else example for example, flip in zip(row, flips, strict=True)]
+        chosen = self._choose(row, key, None)
+        return self._show(row, key, position, chosen, {}, reset=reset, segments=segments)
+
+    def code_switched_labels(self, row: Row, position: int, *, t: float, instance: bool) -> dict:
+        """DICT-MLM by word or by instance."""
+        key, row = self._begin(row, position)
+        wanted, eligible, number = set(), set(), 0
+        for example in row:
+            mode = _uniform(key, draws.INSTANCE, number) < t
+            for side in example:
+                for word in side.words:
+                    if not instance:
+                        eligible.add(number)
+                        if word.entry != -1 and _uniform(key, draws.SWITCH, number) < t:
+                            wanted.add(number)
+                    elif mode and word.entry != -1:
+                        eligible.add(number)
+                        wanted.add(number)
+                    elif not mode:
+                        eligible.add(number)
+                    number += 1
+        chosen = self._choose(row, key, eligible)
+        return self._show(row, key, position, chosen, self._switch(row, key, chosen & wanted))
+
+    def _begin(self, row: Row, position: int) -> tuple[int, Row]:
+        key = int(draws.row_keys(self.seed, np.array([position]))[0])
+        return key, row if self.whole_word else [[self._split(side) for side in example] for example in row]
+
+    @staticmethod
+    def _split(side: Side) -> Side:
+        words = []
+        for word in side.words:
+            words += [word] if len(word.pieces) == 1 else [Word([piece], -1) for piece in word.pieces]
+        return Side(side.language, words)
+
+    def _choose(self, row: Row, key: int, eligible: set[int] | None) -> set[int]:
+        """BERT's create_masked_lm_predictions for each example."""
+        chosen, number = set(), 0
+        for example in row:
+            candidates, tokens = [], ["[CLS]"]
+            for side in example:
+                for word in side.words:
+                    tokens += word.pieces
+                    if eligible is None or number in eligible:
+                        candidates.append((_bits(key, draws.CHOOSE_WORD, number) >> 34, number, len(word.pieces)))
+                    number += 1
+                tokens.append("[SEP]")
+            budget, covered = max(1, round(len(tokens) * self.rate)), 0
+            for _, word_number, length in sorted(candidates):
+                if covered >= budget:
+                    break
+                if covered + length > budget:
+                    continue
+                chosen.add(word_number)
+                covered += length
+        return chosen
+
+    def _switch(self, row: Row, key: int, wanted: set[int]) -> dict:
+        room = self.row_tokens
+        for example in row:
+            room -= 1 + sum(1 + sum(len(word.pieces) for word in side.words) for side in example)
+        switched, grown, no_room, number = {}, 0, 0, 0
+        for example in row:
+            for side in example:
+                for word in side.words:
+                    if number in wanted:
+                        groups = self.dictionary[word.entry]
+                        group = groups[_below(key, draws.PICK_LANGUAGE, number, len(groups))]
+                        synonym = group.synonyms[_below(key, draws.PICK_SYNONYM, number, len(group.synonyms))]
+                        growth = len(synonym) - len(word.pieces)
+                        grown += max(0, growth)
+                        if growth <= 0 or grown <= room:
+                            switched[number] = (group.language, synonym)
+                        else:
+                            no_room += 1
+                    number += 1
+        return {"no_room": no_room, **switched}
+
+    def _show(self, row: Row, key: int, position: int, chosen: set, switched: dict, *, reset=False, segments=False):
+        columns = {name: [] for name in ("input_ids", "labels", "position_ids", "segment_ids", "language_ids")}
+        columns["example_ids"] = []
+
+        def put(*values: int) -> None:
+            for name, value in zip(columns, values, strict=True):
+                columns[name].append(value)
+
+        number = piece_number = cross_lingual = 0
+        for example_number, example in enumerate(row, start=1):
+            put(self.vocabulary.cls, IGNORED, 0, 0, example[0].language, example_number)
+            place = 1
+            for side_number, side in enumerate(example):
+                segment = side_number if segments else 0
+                if side_number and reset:
+                    place = 1
+                for word in side.words:
+                    language, label = switched.get(number, (side.language, word.pieces))
+                    cross_lingual += len(label) if number in switched else 0
+                    for at, piece in enumerate(label):
+                        shown, answer, tongue = piece, IGNORED, side.language
+                        if number in chosen:
+                            answer, tongue = piece, language
+                            source = word.pieces[at] if len(label) == len(word.pieces) else self.vocabulary.mask
+                            shown = self._corrupt(key, piece_number, source)
+                        put(shown, answer, place, segment, tongue, example_number)
+                        place += 1
+                        piece_number += 1
+                    number += 1
+                put(self.vocabulary.sep, IGNORED, place, segment, side.language, example_number)
+                place += 1
+        while len(columns["input_ids"]) < self.row_tokens:
+            put(self.vocabulary.pad, IGNORED, 0, 0, 0, 0)
+        row_hash = _hash(position, columns["input_ids"], columns["labels"])
+        counts = {"cross_lingual": cross_lingual, "no_room": switched.get("no_room", 0)}
+        return columns | counts | {"position": position, "row_hash": row_hash}
+
+    def _corrupt(self, key: int, piece_number: int, source: int) -> int:
+        u = _uniform(key, draws.SHOW, piece_number)
+        if u < self.mask_share:
+            return self.vocabulary.mask
+        if u < self.mask_share + self.random_share:
+            regular = self.vocabulary.regular
+            return int(regular[_below(key, draws.RANDOM_PIECE, piece_number, len(regular))])
+        return source
+
+
+def splitmix(value: int) -> int:
+    """One step of splitmix64 on Python integers."""
+    z = (value + 0x9E3779B97F4A7C15) % 2**64
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % 2**64
+    return z ^ (z >> 31)
+
+
+def _hash(position: int, ids: list[int], labels: list[int]) -> int:
+    total = 0
+    for place, (piece, label) in enumerate(zip(ids, labels, strict=True)):
+        total += splitmix((piece << 32 | label % 2**32) ^ splitmix(place))
+    return splitmix((splitmix(position) + total) % 2**64)

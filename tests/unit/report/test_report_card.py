@@ -1,0 +1,73 @@
+"""The model card: front matter that Hugging Face reads, the run's own numbers, how to load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.report.run_folders import score, write_run
+from xalign_ray.artifacts import write_json
+from xalign_ray.errors import DataError
+from xalign_ray.report.card import write_model_card
+
+
+def write_card(folder: Path, **model: Any) -> tuple[dict[str, Any], str]:
+    """Front matter and text of the card of a run whose export says this of itself."""
+    run = write_run(folder / "run", "tiny/align-mlm", seed=3, scores={"tatoeba": [score(value=0.0021)]})
+    known = {
+        "model_type": "bert",
+        "architectures": ["BertForMaskedLM"],
+        "num_hidden_layers": 2,
+        "hidden_size": 96,
+        "xalign_languages": [],
+        "xalign_segments": 2,
+        "xalign_objective": "align-mlm",
+        "xalign_step": 4,
+    }
+    write_json(run / "export" / "config.json", known | model)
+    write_model_card(run)
+    _, front, text = (run / "export" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    return yaml.safe_load(front), text
+
+
+def test_the_front_matter_names_languages_method_and_library(tmp_path: Path) -> None:
+    front, _ = write_card(tmp_path)
+    assert front == {
+        "language": ["en", "qgr", "qdv"],
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
+        "tags": ["xalign-ray", "multilingual", "cross-lingual", "bert", "align-mlm"],
+    }
+
+
+def test_the_card_has_scores_data_run_and_recipe(tmp_path: Path) -> None:
+    _, text = write_card(tmp_path)
+    assert "2 layers of width 96 for en, qgr, qdv, pretrained for 4 steps" in text
+    assert "| Sentence retrieval (Tatoeba) (tatoeba_accuracy) | 0.2 (at chance) | 0.2 | 1,000 " in text
+    assert "| qgr | 931 | 5,894 | 52,402 | 40 % |" in text
+    assert "Vocabulary 3,698. Input lines in quarantine: 3. Dictionary pairs: 966 trained, 289 held out." in text
+    assert "never a source of claims" in text
+    recipe = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
+    assert (recipe["recipe"], recipe["seed"]) == ("tiny/align-mlm", 3)
+
+
+def test_a_model_with_language_embeddings_is_loaded_with_the_language(tmp_path: Path) -> None:
+    front, text = write_card(tmp_path, architectures=["BertModel"], xalign_languages=["en", "qgr"])
+    assert front["pipeline_tag"] == "feature-extraction"
+    assert "model = AutoModel.from_pretrained(folder)" in text
+    assert 'inputs["token_type_ids"][:] = 2 * languages.index("en")' in text
+
+
+def test_a_model_without_them_is_loaded_without(tmp_path: Path) -> None:
+    _, text = write_card(tmp_path)
+    assert "model = AutoModelForMaskedLM.from_pretrained(folder)" in text
+    assert "token_type_ids" not in text
+
+
+def test_a_run_that_was_not_exported_is_named(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    with pytest.raises(DataError, match=f"{run} has no exported encoder .*; run `xalign export {run}` first"):
+        write_model_card(run)

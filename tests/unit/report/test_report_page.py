@@ -1,0 +1,250 @@
+"""The page and its files: whole in itself, the numbers those of the scores, honest about what they are."""
+
+from __future__ import annotations
+
+import csv
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.unit.report.run_folders import held_out, score, start, step, write_run
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.report.build import ReportFiles, open_columns, report, summary_table
+from xalign_ray.report.curves import MOST_POINTS, loss_curves
+from xalign_ray.report.page import how_to_read
+from xalign_ray.report.run_tables import run_table, training_seconds
+from xalign_ray.report.table import Entry, Table, as_html, as_markdown
+
+LAYERS = [
+    score(value=value, layer=layer, language=code) for code in ("all", "qgr") for layer, value in enumerate((0.1, 0.2))
+]
+
+
+class Reader(HTMLParser):
+    """Collects what a page refers to, its ids, and the cells of its tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.ids: list[str] = []
+        self.rows: list[list[str]] = []
+        self.open = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("src", "href", "data", "srcset", "action") and value:
+                self.references.append(value)
+            if name == "id" and value:
+                self.ids.append(value)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.open += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open -= tag in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    align = [
+        start(data=folder / "data"),
+        *(step(n, 5.0 - 10 * n / 4, loss_dictionary_alignment=-n / 4) for n in range(1, 5)),
+        held_out(4, {"en": 4.5, "qgr": 4.25}),
+        {"event": "end", "attempt": 1, "time": 1009.0, "step": 4, "metrics": {"run/tokens": 10, "run/tokens_per_s": 1}},
+    ]
+    return [
+        write_run(folder / "mlm", scores={"tatoeba": [score(value=0.0021), *LAYERS]}),
+        write_run(folder / "align", "tiny/align-mlm", scores={"tatoeba": [score(value=0.1234)]}, events=align),
+    ]
+
+
+@pytest.fixture(scope="module")
+def files(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> ReportFiles:
+    return report(runs, tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def page(files: ReportFiles) -> str:
+    return files.page.read_text(encoding="utf-8")
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_page_refers_to_nothing_outside_itself(page: str) -> None:
+    references = Reader(page).references
+    assert references
+    assert [reference for reference in references if not reference.startswith("#")] == []
+    assert "http" not in page
+    assert not re.search(r"url\((?!#)|@import|<script|<link|<iframe", page)
+
+
+def test_every_reference_inside_the_page_has_one_target(page: str) -> None:
+    reader = Reader(page)
+    assert {reference.removeprefix("#") for reference in reader.references} <= set(reader.ids)
+    assert {name.removeprefix("url(#").rstrip(")") for name in re.findall(r"url\(#[^)]*\)", page)} <= set(reader.ids)
+    assert len(reader.ids) == len(set(reader.ids))
+
+
+def test_the_page_shows_the_numbers_of_the_scores(page: str) -> None:
+    (row,) = [row for row in Reader(page).rows if row[0].endswith("tatoeba_accuracy") and len(row) == 6]
+    assert row[1:] == ["at chance 0.2", "12.3", "0.2", "1,000", "1"]
+
+
+def test_the_page_draws_losses_and_layers_as_text_that_can_be_read(page: str) -> None:
+    names = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
+    assert names == [
+        "Training losses over steps",
+        "Held-out masked-LM loss over steps, by language",
+        "Tatoeba accuracy by layer",
+    ]
+    for title in ("masked LM loss", "dictionary alignment loss", "total loss (weighted sum)", "mean over languages"):
+        assert f">{title}</text>" in page
+
+
+def test_two_reports_of_the_same_runs_are_the_same_bytes(runs: list[Path], page: str, tmp_path: Path) -> None:
+    assert report(runs, tmp_path).page.read_text(encoding="utf-8") == page
+
+
+def test_scores_csv_has_every_record_with_its_mark(files: ReportFiles) -> None:
+    rows = read_csv(files.scores)
+    assert len(rows) == 6
+    first, last = rows[0], rows[-1]
+    assert (first["label"], first["run"], float(first["value"]), first["at_chance"]) == (
+        "tiny/mlm",
+        "mlm",
+        0.0021,
+        "True",
+    )
+    assert (last["label"], last["metric"], float(last["value"]), last["at_chance"]) == (
+        "tiny/align-mlm",
+        "tatoeba_accuracy",
+        0.1234,
+        "False",
+    )
+
+
+def test_layers_csv_has_single_layers_only(files: ReportFiles) -> None:
+    rows = [(row["language"], row["layer"], float(row["value"])) for row in read_csv(files.layers)]
+    assert rows == [("all", "0", 0.1), ("all", "1", 0.2), ("qgr", "0", 0.1), ("qgr", "1", 0.2)]
+
+
+def test_losses_csv_has_every_loss_at_every_step(files: ReportFiles) -> None:
+    rows = [row for row in read_csv(files.losses) if row["label"] == "tiny/align-mlm"]
+    found = {(row["series"], row["language"], int(row["step"])): float(row["value"]) for row in rows}
+    assert found["train/loss_dictionary_alignment", "", 3] == -0.75
+    assert found["train/loss", "", 4] == -5.0
+    assert found["held_out/loss", "", 4] == 4.375
+    assert found["held_out/loss", "qgr", 4] == 4.25
+    assert len(found) == 3 * 4 + 3
+
+
+def test_text_of_users_cannot_become_markup(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", settings=["notes=<script>alert(1)</script> & more"])
+    page = report([run], tmp_path / "out", labels=["<b>&"]).page.read_text(encoding="utf-8")
+    assert "<script>" not in page
+    assert "<b>" not in page
+    assert "&lt;b&gt;&amp;" in page
+
+
+def test_the_embedded_world_is_named_where_it_was_used_and_only_there(tmp_path: Path) -> None:
+    demo = write_run(tmp_path / "demo")
+    real = write_run(tmp_path / "real", settings=["data.root=/somewhere/real"])
+    said = [any("embedded world" in line for line in how_to_read(open_columns([run]))) for run in (demo, real)]
+    assert said == [True, False]
+
+
+def test_one_seed_is_said_to_be_one_seed(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, f"tiny/{name}") for name in ("mlm", "align-mlm")]
+    assert any(line.startswith("One seed of each recipe was run") for line in how_to_read(open_columns(runs)))
+    runs.append(write_run(tmp_path / "mlm1", "tiny/mlm", seed=1))
+    assert any(line.endswith("One seed only: tiny/align-mlm.") for line in how_to_read(open_columns(runs)))
+
+
+def test_a_restarted_run_shows_attempts_their_cost_and_only_the_surviving_curve(tmp_path: Path) -> None:
+    events = [
+        start(time=1000.0),
+        step(1, 6.0, time=1001.0),
+        step(2, 5.0, time=1002.0),
+        step(3, 99.0, time=1004.0),
+        start(step=2, attempt=2, time=1100.0),
+        step(3, 4.0, attempt=2, time=1101.0),
+    ]
+    columns = open_columns([write_run(tmp_path / "run", events=events)])
+    assert training_seconds(columns[0].runs[0]) == 5.0
+    (row,) = run_table(columns).rows
+    assert row[4] == Entry("3 of 4", "not finished")
+    assert row[-1] == Entry("2", "resumed at 2")
+    (curve,) = loss_curves(columns)["train/loss_masked_lm", ""]
+    assert curve.mean.tolist() == [6.0, 5.0, 4.0]
+
+
+def test_a_curve_over_seeds_has_mean_and_range_at_the_steps_that_all_have(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "a", seed=0, events=[start(), step(1, 6.0), step(2, 4.0), step(3, 3.0)])
+    second = write_run(tmp_path / "b", seed=1, events=[start(), step(1, 8.0), step(2, 5.0)])
+    (curve,) = loss_curves(open_columns([first, second]))["train/loss_masked_lm", ""]
+    assert (curve.x.tolist(), curve.mean.tolist()) == ([1, 2], [7.0, 4.5])
+    assert (curve.low.tolist(), curve.high.tolist()) == ([6.0, 4.0], [8.0, 5.0])
+
+
+def test_a_long_curve_is_thinned_by_means(tmp_path: Path) -> None:
+    events = [start(), *(step(n, float(n % 2)) for n in range(1, 2 * MOST_POINTS + 1))]
+    (curve,) = loss_curves(open_columns([write_run(tmp_path / "run", events=events)]))["train/loss", ""]
+    assert len(curve.x) == MOST_POINTS
+    assert set(curve.mean.tolist()) == {0.5}
+
+
+def test_a_loss_that_was_not_finite_is_left_out(tmp_path: Path) -> None:
+    broken = step(2, 5.0)
+    broken["metrics"]["train/loss"] = None
+    run = write_run(tmp_path / "run", events=[start(), step(1, 6.0), broken])
+    rows = read_csv(report([run], tmp_path / "out").losses)
+    assert [row["step"] for row in rows if row["series"] == "train/loss"] == ["1"]
+
+
+def test_a_run_without_scores_still_has_a_page(tmp_path: Path) -> None:
+    files = report([write_run(tmp_path / "run")], tmp_path / "out")
+    assert read_csv(files.scores) == []
+    assert "How it was run" in files.page.read_text(encoding="utf-8")
+
+
+def test_the_terminal_table_fits_eighty_columns(runs: list[Path]) -> None:
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(summary_table(runs))
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert ["tiny/mlm", "0.2", "(at", "chance)", "0.2", "1,000", "1"] in lines
+    assert ["tiny/align-mlm", "12.3", "0.2", "1,000", "1"] in lines
+
+
+def test_a_table_has_the_same_text_in_markdown_and_html() -> None:
+    table = Table("T", ("", "a|b"), (("x<y", Entry("1.0", "at chance", quiet=True)),), "Note.")
+    assert as_markdown(table) == "### T\n\n|  | a\\|b |\n| --- | ---: |\n| x<y | 1.0 (at chance) |\n\nNote.\n"
+    assert '<th class="name">x&lt;y</th><td class="quiet"><small>at chance</small> 1.0</td>' in as_html(table)
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"{tmp_path} is not a run: it holds neither events.jsonl nor a scores.json"):
+        report([tmp_path], tmp_path / "out")
+
+
+def test_no_run_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="A report needs at least one run folder"):
+        report([], tmp_path)
+
+
+def test_an_unknown_baseline_gets_the_nearest_label(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'tiny/mln' is none of the compared recipes\. Did you mean 'tiny/mlm'\?"):
+        report(runs, tmp_path, baseline="tiny/mln")

@@ -1,0 +1,218 @@
+"""Bad input, as a user meets it: a small recipe over files that are wrong, and the sentence that `prepare` ends with.
+
+The parts of a recipe are prepared one after the other in this process; on a cluster they are tasks of Ray Data.
+"""
+
+from __future__ import annotations
+
+import bz2
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from xalign_ray.config.load import load_recipe
+from xalign_ray.data import prepare as preparation
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.errors import ConfigError, DataError
+
+Prepare = Callable[..., Prepared]
+SENTENCES = [f"the {animal} sees {count} {thing}s" for animal in "ab" for count in "1234567890" for thing in "xyz"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Sixty sentences in two languages, the same as pairs, and a dictionary."""
+    for language, article in (("en", "the"), ("de", "das")):
+        text = "\n".join(sentence.replace("the", article) for sentence in SENTENCES) + "\n"
+        (tmp_path / f"text.{language}").write_text(text)
+    (tmp_path / "en-de.txt").write_text("the das\nsees sieht\na ein\nb zwei\n")
+    return tmp_path
+
+
+@pytest.fixture
+def prepare(files: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
+    """`prepare` on a recipe over these files; keys of `data` may be replaced."""
+
+    def one_after_the_other(tasks: list[preparation.Task]) -> None:
+        for task in tasks:
+            preparation.prepare_part(task)
+
+    monkeypatch.setattr(preparation, "_run_tasks", one_after_the_other)
+
+    def call(**data: Any) -> Prepared:
+        whole = {
+            "root": str(files),
+            "corpora": [{"format": "text", "language": code, "paths": [f"text.{code}"]} for code in ("en", "de")],
+            "dictionaries": [{"languages": ["en", "de"], "paths": ["en-de.txt"]}],
+            "tokenizer": {"kind": "bpe", "vocab_size": 200},
+            "row_tokens": 32,
+        }
+        recipe = files / "recipe.yaml"
+        train = {"steps": 1, "global_batch_rows": 2}
+        recipe.write_text(yaml.safe_dump({"output": str(files / "out"), "data": whole | data, "train": train}))
+        return preparation.prepare(load_recipe(str(recipe)).config)
+
+    return call
+
+
+def corpus(path: str, language: str = "en", format_: str = "text") -> list[dict[str, Any]]:
+    return [{"format": format_, "language": language, "paths": [path]}]
+
+
+def moses(*paths: str) -> list[dict[str, Any]]:
+    return [{"format": "moses", "languages": ["en", "de"], "paths": list(paths)}]
+
+
+def manifests(files: Path) -> list[Path]:
+    return list((files / "out").rglob("manifest.json"))
+
+
+def test_the_files_are_fine_as_they_are(prepare: Prepare) -> None:
+    prepared = prepare(parallel=moses("text.en", "text.de"))
+    assert prepared.manifest["counts"]["lines"] == 2 * len(SENTENCES)
+    assert prepared.manifest["counts"]["pairs"] == len(SENTENCES)
+    assert prepared.manifest["bad_rows"] == {}
+
+
+def test_a_missing_path_is_named(prepare: Prepare, files: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        prepare(corpora=corpus("no-such.txt"))
+    missing = files / "no-such.txt"
+    assert str(caught.value) == f"{missing} does not exist. Check the path; relative paths start from {Path.cwd()}."
+
+
+@pytest.mark.parametrize("content", ["", "\n\n   \n"], ids=["no byte", "blank lines"])
+def test_an_empty_corpus_is_named_and_leaves_no_manifest(prepare: Prepare, files: Path, content: str) -> None:
+    (files / "empty.txt").write_text(content)
+    with pytest.raises(DataError) as caught:
+        prepare(corpora=[*corpus("text.de", "de"), *corpus("empty.txt")])
+    assert str(caught.value) == (
+        f"{files / 'empty.txt'} holds no documents. Check that it is the right file and that the format fits."
+    )
+    assert manifests(files) == []
+
+
+def test_an_empty_dictionary_is_named(prepare: Prepare, files: Path) -> None:
+    (files / "en-de.txt").write_text("")
+    with pytest.raises(DataError) as caught:
+        prepare()
+    assert str(caught.value) == (
+        f"{files / 'en-de.txt'} holds no entries. Check that it is the right file and that the format fits."
+    )
+
+
+def long_text() -> str:
+    return "".join(f"{number * number} the {number} sees {number * 7919 % 10007}\n" for number in range(12_000))
+
+
+def truncated_bz2(path: Path) -> None:
+    packed = bz2.compress(long_text().encode(), compresslevel=1)  # in blocks of 100 kB
+    path.write_bytes(packed[: len(packed) * 9 // 10])
+
+
+def test_a_truncated_archive_is_read_as_far_as_it_goes_and_listed(prepare: Prepare, files: Path) -> None:
+    truncated_bz2(files / "text.bz2")
+    prepared = prepare(corpora=[*corpus("text.bz2"), *corpus("text.de", "de")])
+    assert prepared.manifest["bad_rows"] == {"truncated archive": 1}
+    assert prepared.manifest["counts"]["lines"] > 3_000
+    (row,) = [json.loads(line) for line in (prepared.folder / "bad_rows.jsonl").read_text().splitlines()]
+    assert (row["source"], row["reason"]) == (str(files / "text.bz2"), "truncated archive")
+
+
+def test_a_truncated_archive_above_the_tolerance_stops_with_the_counts(prepare: Prepare, files: Path) -> None:
+    truncated_bz2(files / "text.bz2")
+    with pytest.raises(DataError) as caught:
+        prepare(corpora=[*corpus("text.bz2"), *corpus("text.de", "de")], tolerance=0.0)
+    said = str(caught.value)
+    assert said.startswith("1 of ")
+    assert "cannot be used, more than the tolerance of 0.00%: truncated archive: 1. They are listed in " in said
+    assert said.endswith("bad_rows.jsonl. Mend the sources, or raise data.tolerance.")
+    assert manifests(files) == []
+
+
+def test_bytes_that_are_not_utf8_are_counted_within_the_tolerance(prepare: Prepare, files: Path) -> None:
+    with (files / "text.en").open("ab") as file:
+        file.write(b"caf\xe9 is latin-1\n")
+    prepared = prepare(tolerance=0.05)
+    assert prepared.manifest["bad_rows"] == {"bytes are not UTF-8": 1}
+    assert prepared.manifest["counts"]["lines"] == 2 * len(SENTENCES)
+    (row,) = [json.loads(line) for line in (prepared.folder / "bad_rows.jsonl").read_text().splitlines()]
+    assert row == {"source": str(files / "text.en"), "line": 61, "reason": "bytes are not UTF-8"}
+
+
+def test_bytes_that_are_not_utf8_above_the_tolerance_stop_it(prepare: Prepare, files: Path) -> None:
+    (files / "text.en").write_bytes(b"caf\xe9\n" * 3 + b"tea\n" * 7)
+    with pytest.raises(DataError) as caught:
+        prepare(corpora=corpus("text.en"), dictionaries=[])
+    said = str(caught.value)
+    assert said.startswith("3 of 10 rows (30.00%) cannot be used, more than the tolerance of 1.00%: ")
+    assert "bytes are not UTF-8: 3. They are listed in " in said
+    assert said.endswith("bad_rows.jsonl. Mend the sources, or raise data.tolerance.")
+    assert manifests(files) == []
+
+
+def test_a_dictionary_line_with_one_column_above_the_tolerance_stops_it(prepare: Prepare, files: Path) -> None:
+    with (files / "en-de.txt").open("a") as file:
+        file.write("lonely\n")
+    with pytest.raises(DataError) as caught:
+        prepare()
+    said = str(caught.value)
+    assert said.startswith("1 of 5 rows (20.00%) cannot be used, more than the tolerance of 1.00%: ")
+    assert "dictionary line has one column: 1. They are listed in " in said
+    listed = Path(said.partition("listed in ")[2].partition(". Mend")[0])
+    assert json.loads(listed.read_text()) == {
+        "source": str(files / "en-de.txt"),
+        "line": 5,
+        "reason": "dictionary line has one column",
+    }
+
+
+def test_a_dictionary_line_with_one_column_within_the_tolerance_is_left_out(prepare: Prepare, files: Path) -> None:
+    with (files / "en-de.txt").open("a") as file:
+        file.write("lonely\n")
+    prepared = prepare(tolerance=0.25, dictionary_held_out_share=0.0)
+    assert ["en", "the", "de", "das"] in prepared.pair_words("trained")
+    assert "lonely" not in json.dumps(prepared.pair_words("trained"))
+
+
+def test_moses_files_of_different_length_are_refused_with_both_counts(prepare: Prepare, files: Path) -> None:
+    (files / "short.de").write_text("das\n" * 59)
+    with pytest.raises(DataError) as caught:
+        prepare(parallel=moses("text.en", "short.de"))
+    assert str(caught.value) == (
+        f"Moses files must have the same number of lines, but {files / 'text.en'} has 60 lines, {files / 'short.de'} "
+        "has 59 lines. Fetch or extract these files together again."
+    )
+    assert manifests(files) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("german", "'german' is not a language code such as 'en', 'swa' or 'zh-Hans'. Did you mean 'de' (German)?"),
+        ("deu", "data names the language 'deu'; write its BCP-47 code 'de'."),
+        ("und", "'und' stands for no particular language; name the language of the text."),
+    ],
+)
+def test_an_unknown_language_code_is_refused_with_the_right_one(prepare: Prepare, code: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        prepare(corpora=corpus("text.en", code), dictionaries=[])
+    assert str(caught.value) == message
+
+
+def test_a_finished_folder_whose_shard_was_damaged_says_so_when_it_is_verified(
+    prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare()
+    shard = next(prepared.folder.rglob("*.parquet"))
+    shard.write_bytes(shard.read_bytes()[:-7])
+    done: list[str] = []
+    monkeypatch.setattr(preparation, "_run_tasks", lambda tasks: done.extend(task.name for task in tasks))
+    config = load_recipe(str(prepared.folder.parents[2] / "recipe.yaml")).config
+    with pytest.raises(DataError, match=r"1 of 2 parts were not prepared. Run `xalign prepare` again."):
+        preparation.prepare(config, verify=True)
+    assert len(done) == 1

@@ -1,0 +1,206 @@
+"""The command line: what it says, where, with which exit code, and what it does not have to import for that."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.cli import main
+from xalign_ray.config.load import list_recipes
+
+VERBS = ["prepare", "plan", "pretrain", "export", "evaluate", "tune", "study", "report", "quickstart"]
+GROUPS = {"data": ["demo", "read"], "config": ["list", "show", "check", "diff", "schema"], "track": ["replay"]}
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a call ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Calls the command line in this process, as the shell would."""
+
+    def call(*words: str, verb: str | None = None) -> Said:
+        monkeypatch.setattr(sys, "argv", ["xalign", *words])
+        monkeypatch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as ended:
+            main(verb) if verb else main()
+        return Said(int(ended.value.code or 0), *capsys.readouterr())
+
+    return call
+
+
+def test_help_lists_every_verb_and_exits_0(run: Run) -> None:
+    said = run("--help")
+    assert said.code == 0
+    assert [verb for verb in [*VERBS, *GROUPS] if f"  {verb} " not in said.out] == []
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_help_of_a_group_lists_its_verbs(run: Run, group: str) -> None:
+    said = run(group, "--help")
+    assert said.code == 0
+    assert [verb for verb in GROUPS[group] if f"  {verb} " not in said.out] == []
+
+
+def test_without_a_verb_it_shows_the_help_and_exits_2(run: Run) -> None:
+    said = run()
+    assert said.code == 2
+    assert "pretrain" in said.out + said.err
+
+
+def test_what_succeeds_exits_0_and_answers_on_stdout(run: Run) -> None:
+    said = run("config", "check", "tiny/mlm")
+    assert (said.code, said.out, said.err) == (0, "tiny/mlm is valid.\n", "")
+
+
+def test_an_unknown_verb_exits_2_on_stderr(run: Run) -> None:
+    said = run("pretrian", "tiny/mlm")
+    assert (said.code, said.out) == (2, "")
+    assert "pretrian" in said.err
+
+
+def test_an_unknown_option_exits_2_on_stderr(run: Run) -> None:
+    said = run("plan", "tiny/mlm", "--steps", "3")
+    assert (said.code, said.out) == (2, "")
+    assert "--steps" in said.err
+
+
+def test_a_config_error_exits_2_with_a_sentence_and_no_traceback(run: Run) -> None:
+    said = run("plan", "tiny/mml")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == (
+        "xalign: There is no recipe 'tiny/mml', neither a file nor a name in the package. Did you mean 'tiny/mlm'? "
+        "`xalign config list` names the recipes.\n"
+    )
+
+
+@pytest.mark.parametrize("verb", ["prepare", "plan", "pretrain"])
+def test_a_typo_in_a_recipe_names_file_key_and_nearest_before_anything_starts(
+    run: Run, tmp_path: Path, verb: str
+) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("extends: tiny/mlm\ntrain: {stepz: 5}\n")
+    said = run(verb, str(recipe))
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith(f"xalign: {recipe}: unknown key 'train.stepz'. Did you mean 'train.steps'? Known here: ")
+    assert list(tmp_path.iterdir()) == [recipe]
+
+
+def test_what_fails_exits_1_with_a_sentence(run: Run, tmp_path: Path) -> None:
+    said = run("export", str(tmp_path))
+    assert (said.code, said.out) == (1, "")
+    assert said.err == f"xalign: {tmp_path} is not a run folder: it has no config.yaml.\n"
+
+
+def test_an_unknown_task_is_refused_with_the_nearest(run: Run, tmp_path: Path) -> None:
+    said = run("evaluate", "some/model", "--task", "tatoba", "--out", str(tmp_path))
+    assert said.code == 2
+    assert said.err.startswith("xalign: unknown task 'tatoba'. Did you mean 'tatoeba'? Known: ")
+
+
+def test_mlflow_that_is_asked_for_directly_and_not_there_exits_1(run: Run, tmp_path: Path) -> None:
+    said = run("track", "replay", str(tmp_path), "--to", "sqlite")
+    assert said.code == 1
+    assert said.err.startswith(f"xalign: {tmp_path} holds no run that has started")
+
+
+def test_a_setting_that_is_none_is_refused(run: Run) -> None:
+    said = run("config", "show", "tiny/mlm", "--set", "train.steps")
+    assert said.code == 2
+    assert "xalign: --set train.steps: write it as key=value" in said.err
+
+
+def test_every_recipe_of_the_package_is_valid_and_can_be_planned(run: Run) -> None:
+    names = list_recipes()
+    assert {"tiny/mlm", "tiny/xlm", "tiny/dict-mlm-50", "tiny/align-mlm"} <= set(names)
+    for name in names:
+        assert run("config", "check", name) == Said(0, f"{name} is valid.\n", "")
+        assert "deepspeed" in run("plan", name).out
+
+
+def test_quickstarts_two_recipes_differ_in_the_objectives_only(run: Run) -> None:
+    said = run("config", "diff", "tiny/mlm", "tiny/align-mlm")
+    keys = [line.partition(":")[0] for line in said.out.splitlines()]
+    assert keys
+    assert {key.partition(".")[0] for key in keys} == {"objectives"}
+
+
+def test_the_schema_is_json_for_editors(run: Run) -> None:
+    schema = json.loads(run("config", "schema").out)
+    assert schema["properties"]["train"]
+    assert schema["additionalProperties"] is False
+
+
+def test_data_read_prints_json_lines(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "en-de.txt"
+    path.write_text("house\tHaus\nlonely\n")
+    said = run("data", "read", "--format", "muse", str(path), "--languages", "en,de")
+    assert said.code == 0
+    assert [json.loads(line) for line in said.out.splitlines()] == [
+        {"kind": "entry", "languages": ["en", "de"], "words": ["house", "Haus"], "source": str(path), "line": 1},
+        {"kind": "bad_row", "source": str(path), "line": 2, "reason": "dictionary line has one column"},
+    ]
+
+
+def test_a_job_gives_the_verb_and_the_command_line_the_rest(run: Run) -> None:
+    said = run("tiny/mml", verb="plan")
+    assert said.code == 2
+    assert said.err.startswith("xalign: There is no recipe 'tiny/mml'")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["prepare", "tiny/mlm", "--set", "output=runs"], "output is 'runs'"),
+        (["pretrain", "tiny/mlm"], "output is 'runs'"),
+        (["pretrain", "tiny/mlm", "--set", "output=/shared/runs", "--out", "mine"], "--out is 'mine'"),
+        (["evaluate", "some/model", "--task", "tatoeba", "--out", "scores"], "--out is 'scores'"),
+    ],
+)
+def test_in_a_ray_job_a_relative_output_is_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], named: str
+) -> None:
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    said = run(*words)
+    assert said.code == 2
+    assert said.err == (
+        f"xalign: {named}: in a Ray job a relative path lies in the uploaded copy of the code, which is removed after "
+        "the job. Give an absolute one that all nodes see, for example --set output=/shared/runs.\n"
+    )
+
+
+def test_help_config_and_plan_import_neither_torch_nor_ray() -> None:
+    calls = [["--help"], ["config", "--help"], ["config", "list"], ["config", "schema"], ["plan", "tiny/align-mlm"]]
+    calls += [["config", verb, "tiny/dict-mlm-50"] for verb in ("show", "check")]
+    calls += [["config", "diff", "tiny/mlm", "tiny/xlm"], ["plan", "tiny/no-such-recipe"], ["pretrain", "tiny/mml"]]
+    code = f"""
+import sys
+from xalign_ray.cli import main
+for words in {calls}:
+    sys.argv = ["xalign", *words]
+    try:
+        main()
+    except SystemExit:
+        pass
+    for heavy in ("torch", "ray", "mlflow", "matplotlib", "transformers", "deepspeed"):
+        assert heavy not in sys.modules, (words, heavy)
+sys.stderr.write("none of them")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("none of them")
