@@ -1,12 +1,15 @@
 # Every target makes .venv and installs what is missing, so that each works first on a fresh machine.
 PYTHON ?= python3
 BIN := .venv/bin
+export RAY_AUTH_MODE ?= disabled
 
 .PHONY: help quickstart test unit check bench clean
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 .venv/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is older than Python 3.11. Name a newer one: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -q --disable-pip-version-check "torch==2.13.*"
 	$(BIN)/pip install -q --disable-pip-version-check -e ".[dev]"

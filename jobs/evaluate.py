@@ -1,4 +1,4 @@
-"""Scoring a model on a cluster: `ray job submit ... -- python jobs/evaluate.py ...` is `xalign evaluate ...`."""
+"""Scoring a model on a cluster: `python jobs/evaluate.py` in a submitted job is `xalign evaluate`."""
 
 from xalign_ray.cli import main
 

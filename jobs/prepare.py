@@ -1,4 +1,4 @@
-"""Token shards of a recipe on a cluster: `ray job submit ... -- python jobs/prepare.py ...` is `xalign prepare ...`."""
+"""Token shards of a recipe on a cluster: `python jobs/prepare.py` in a submitted job is `xalign prepare`."""
 
 from xalign_ray.cli import main
 

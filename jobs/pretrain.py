@@ -1,4 +1,4 @@
-"""Training on a cluster: `ray job submit ... -- python jobs/pretrain.py ...` is `xalign pretrain ...`."""
+"""Training on a cluster: `python jobs/pretrain.py` in a submitted job is `xalign pretrain`."""
 
 from xalign_ray.cli import main
 

@@ -1,4 +1,4 @@
-"""Fine-tuning on a cluster: `ray job submit ... -- python jobs/tune.py ...` is `xalign tune ...`."""
+"""Fine-tuning on a cluster: `python jobs/tune.py` in a submitted job is `xalign tune`."""
 
 from xalign_ray.cli import main
 

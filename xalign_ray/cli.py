@@ -96,7 +96,9 @@ def tune(
     task: Annotated[str, typer.Option(help="pos")],
     data: Annotated[list[Path], typer.Option(metavar="PATH", help="the task's files; may be given more than once")],
     out: Out = None,
-    options: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="learning_rate, epochs, batch_size, seed")] = [],  # noqa: B006
+    options: Annotated[
+        list[str], typer.Option("--set", metavar="KEY=VALUE", help="learning_rate, epochs, batch_size, seed")
+    ] = [],  # noqa: B006
     languages: Languages = "",
     train_language: Annotated[str, typer.Option(help="another than English is scored on itself: supervised")] = "en",
 ) -> None:

@@ -14,8 +14,9 @@ from xalign_ray.data.inputs import data_root
 from xalign_ray.data.prepare import find_prepared
 from xalign_ray.report.build import report as write_report
 from xalign_ray.report.build import summary_table
-from xalign_ray.report.study import Cell, EvaluationConfig, is_finished, load_study, plan_cells, run_study
+from xalign_ray.report.study import Cell, EvaluationConfig, load_study, plan_cells, run_study
 from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.scores import SCORES
 from xalign_ray.track.follower import open_command, resolve_uri
 
 QUICKSTART = "quickstart"
@@ -61,7 +62,7 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> Pat
         recipe = recipe_of(cell)
         folder = pipeline.pretrain(recipe)
         for evaluation in cell.evaluate:
-            if not is_finished(cell, folder):
+            if not (folder / pipeline.EVALUATION / evaluation.folder / SCORES).is_file():
                 _evaluate(folder, evaluation, data_root(recipe.config))
         return folder
 
@@ -76,9 +77,10 @@ def _evaluate(folder: Path, evaluation: EvaluationConfig, root: Path) -> None:
     data = [root / path for path in evaluation.data]
     out = folder / pipeline.EVALUATION / evaluation.folder
     if evaluation.task in TUNED_TASKS:
-        pipeline.tune(str(folder), evaluation.task, data, out, evaluation.options)
+        language = evaluation.train_language
+        pipeline.tune(str(folder), evaluation.task, data, out, evaluation.options, evaluation.languages, language)
     else:
-        pipeline.evaluate(str(folder), evaluation.task, data[0] if data else None, out)
+        pipeline.evaluate(str(folder), evaluation.task, data[0] if data else None, out, evaluation.languages or None)
 
 
 def quickstart(out: Path | None = None) -> None:

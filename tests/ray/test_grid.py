@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,22 +69,28 @@ def settings(seed: int, epochs: int = 3) -> FineTuning:
     return FineTuning(learning_rate=1e-2, epochs=epochs, batch_size=8, seed=seed)
 
 
-def kill_trial_at_work(began: Path, killed: list[int]) -> None:
-    """Waits until a Tune worker of this cluster runs, then kills it as the kernel would when memory ends."""
+def parent_of(process: Path) -> int:
+    return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+
+
+def trials_at_work() -> list[int]:
+    """Processes in which Tune runs a function now; of this cluster: children of a raylet that is our child."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cmdline").read_bytes().startswith(b"ray::ImplicitFunc.train"):
+                raylet = Path("/proc") / str(parent_of(process))
+                found += [int(process.name)] if parent_of(raylet) == os.getpid() else []
+    return found
+
+
+def kill_one_trial(killed: list[int]) -> None:
+    """Waits until a trial is at work, then kills it as the kernel would when memory ends."""
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline and not killed:
-        if began.exists():
-            for process in Path("/proc").glob("[0-9]*"):
-                try:
-                    command = (process / "cmdline").read_bytes()
-                    raylet = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-                    driver = int(Path(f"/proc/{raylet}/stat").read_text().rpartition(")")[2].split()[1])
-                except OSError:
-                    continue
-                if command.startswith(b"ray::") and b"IDLE" not in command and driver == os.getpid():
-                    os.kill(int(process.name), signal.SIGKILL)
-                    killed.append(int(process.name))
-                    return
+        for process in trials_at_work()[:1]:
+            os.kill(process, signal.SIGKILL)
+            killed.append(process)
         time.sleep(0.05)
 
 
@@ -106,7 +113,7 @@ def test_a_trial_killed_at_work_is_tried_again_with_the_same_scores(tmp_path: Pa
     trial = Trial("pos", encoder, (data,), settings(3, epochs=30))
     calm = tune_grid([trial], tmp_path / "calm", max_concurrent_trials=1)
     killed: list[int] = []
-    killer = threading.Thread(target=kill_trial_at_work, args=(tmp_path / "hit" / "ray", killed))
+    killer = threading.Thread(target=kill_one_trial, args=(killed,))
     killer.start()
     outcome = tune_grid([trial], tmp_path / "hit", max_concurrent_trials=1)
     killer.join()

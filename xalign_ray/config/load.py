@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,21 @@ from xalign_ray.errors import ConfigError
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 COMMAND_LINE = "--set"
+
+
+class _Yaml(yaml.SafeLoader):
+    """YAML with the scalars of version 1.2: `no` is Norwegian, `off` is a word, and 1e-3 is a number."""
+
+
+_BOOL, _FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
+_Yaml.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _FLOAT)]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Yaml.add_implicit_resolver(_BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_Yaml.add_implicit_resolver(
+    _FLOAT, re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"), list("-+.0123456789")
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +97,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
     if path in seen:
         raise ConfigError(f"{path} extends itself: {' -> '.join(p.name for p in (*seen, path))}.")
     try:
-        own = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        own = yaml.load(path.read_text(encoding="utf-8"), _Yaml) or {}
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
     except UnicodeDecodeError as error:
@@ -125,10 +141,9 @@ def _apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str) 
     if not equals or not key:
         raise ConfigError(f"--set {setting}: write it as key=value, for example --set train.steps=100.")
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, _Yaml)
     except yaml.YAMLError:
         raise ConfigError(f"--set {setting}: the value is not YAML; quote it.") from None
-    value = _as_number(value)
     *parents, last = key.split(".")
     at: Any = tree
     for depth, name in enumerate(parents):
@@ -138,14 +153,6 @@ def _apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str) 
     else:
         at[last] = value
     origins[key] = COMMAND_LINE
-
-
-def _as_number(value: Any) -> Any:
-    """YAML 1.1 reads `1e-3` as text; a user means a number."""
-    try:
-        return float(value) if isinstance(value, str) and "e" in value.lower() else value
-    except ValueError:
-        return value
 
 
 def _child(at: Any, name: str, path: str, setting: str) -> Any:

@@ -152,19 +152,22 @@ class Prepared:
         context = ViewContext(0, MaskingConfig(), self.vocabulary, None, row_tokens)
         batches = []
         for pool, shards in sorted(self.manifest["held_out"].items()):
-            rows = concatenate(
-                [
-                    read_group(str(self.folder / shard["file"]), shard["sha256"], group)
-                    for shard in shards
-                    for group in range(len(shard["groups"]))
-                ]
-            )
+            rows = self._first_rows(shards, HELD_OUT_ROWS)
             total = min(len(rows), HELD_OUT_ROWS)
             for begin in range(0, total, batch_rows * workers):
                 low = min(begin + rank * batch_rows, total)
                 mine = np.arange(low, min(low + batch_rows, total))
                 batches.append((pool.removeprefix("text/"), view_rows(MaskedText(), take(rows, mine), mine, context)))
         return batches
+
+    def _first_rows(self, shards: list[dict[str, Any]], count: int) -> Rows:
+        """The first `count` rows of some shards or more, or all: no more row groups are read than it takes."""
+        groups: list[Rows] = []
+        for shard in shards:
+            for group in range(len(shard["groups"])):
+                if sum(map(len, groups)) < count:
+                    groups.append(read_group(str(self.folder / shard["file"]), shard["sha256"], group))
+        return concatenate(groups)
 
 
 def _pool(pool: dict[str, Any]) -> Pool:

@@ -41,6 +41,8 @@ class EvaluationConfig(Frozen):
         Field(description="the task's files, below the recipe's data.root; none where a run has its own"),
     ] = ()
     options: Annotated[dict[str, Any], Field(default_factory=dict, description="the task's own options")]
+    languages: Annotated[tuple[str, ...], Field(description="those to score; all that the data has if none")] = ()
+    train_language: Annotated[str, Field(description="of tasks that tune; not English is supervised")] = "en"
     name: Annotated[str, Field(description="folder of its scores; the task if empty")] = ""
 
     @property

@@ -66,7 +66,8 @@ def cut_words(backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST_W
     """
     result = []
     backend.encode_special_tokens = True
-    for line, encoding in zip(lines, backend.encode_batch(list(lines), add_special_tokens=False), strict=True):
+    lines = [unicodedata.normalize("NFC", line) for line in lines]  # else offsets leave out a word's last accent
+    for line, encoding in zip(lines, backend.encode_batch(lines, add_special_tokens=False), strict=True):
         words: list[Word] = []
         ids, offsets, numbers = encoding.ids, encoding.offsets, encoding.word_ids
         begin, count = 0, len(ids)

@@ -91,40 +91,29 @@ class Checkpoints:
         self._zero_stage = config.parallel.zero_stage
         self._workers = workers
 
-    def resume(self, engine: Engine) -> tuple[Checkpoint | None, list[str]]:
-        """Loads the newest whole checkpoint into the engine, if there is one; rank 0 chooses it for all.
+    def choose(self) -> tuple[Checkpoint | None, list[str]]:
+        """The newest whole checkpoint and the notes on damaged ones; rank 0 chooses for all.
 
         Raises:
-            CheckpointError: it was written by another recipe, or cannot be loaded by this number of workers or stage.
+            CheckpointError: it was written by another recipe, or at another ZeRO stage.
         """
-        found, notes = self._workers.gather(self._choose())[0]
+        found, notes = self._workers.gather(self._look())[0]
         if isinstance(found, CheckpointError):
             raise found
-        if found is not None:
-            self._refuse_other_layout(found)
-            engine.load(found.folder)
+        if found is not None and found.zero_stage != self._zero_stage:
+            raise CheckpointError(
+                f"{found.folder} was written with parallel.zero_stage {found.zero_stage}, this run has "
+                f"{self._zero_stage}. Continue with --set parallel.zero_stage={found.zero_stage}."
+            )
         return found, notes
 
-    def _choose(self) -> tuple[Checkpoint | CheckpointError | None, list[str]]:
+    def _look(self) -> tuple[Checkpoint | CheckpointError | None, list[str]]:
         if self._workers.rank != 0:
             return None, []
         try:
             return newest(self._run_folder, self._fingerprint)
         except CheckpointError as error:
             return error, []
-
-    def _refuse_other_layout(self, found: Checkpoint) -> None:
-        if found.zero_stage != self._zero_stage:
-            raise CheckpointError(
-                f"{found.folder} was written with parallel.zero_stage {found.zero_stage}, this run has "
-                f"{self._zero_stage}. Continue with --set parallel.zero_stage={found.zero_stage}."
-            )
-        written_by = found.manifest["workers"]
-        if self._zero_stage > 0 and written_by != self._workers.size:
-            raise CheckpointError(
-                f"{found.folder} was written by {written_by} workers, this run has {self._workers.size}. "
-                f"Continue with --set parallel.workers={written_by}."
-            )
 
     def save(self, engine: Engine, step: int, facts: dict[str, Any]) -> Saved:
         """Writes a checkpoint after `step` finished steps, then removes those beyond `checkpoint.keep_last`.

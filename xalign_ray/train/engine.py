@@ -24,14 +24,19 @@ STATE = "state"  # the folder of DeepSpeed's files inside a checkpoint
 class Engine:
     """A module under DeepSpeed: sums come out of `forward`, the loop scales them, `backward` and `step` do the rest."""
 
-    def __init__(self, module: nn.Module, config: RunConfig, workers: Workers) -> None:
+    def __init__(self, module: nn.Module, config: RunConfig, workers: Workers, universal: bool = False) -> None:
+        """Puts the module under DeepSpeed.
+
+        Args:
+            universal: whether `load` will be given a checkpoint in DeepSpeed's universal format.
+        """
         deepspeed = load_deepspeed(workers.on_gpu)
         self._workers = workers
         self._stage = config.parallel.zero_stage
         self._engine, *_ = deepspeed.initialize(
             model=module,
             optimizer=build_optimizer(module, config.train.optimizer),
-            config=deepspeed_config(config, workers.on_gpu),
+            config=deepspeed_config(config, workers.on_gpu) | {"checkpoint": {"load_universal": universal}},
         )
         self._writer = _careful_writer(self._engine)
 
@@ -87,7 +92,7 @@ class Engine:
         return self._writer.problem
 
     def load(self, folder: Path) -> None:
-        """Restores weights and optimizer from `folder`, written by as many ranks at the same stage; called by all."""
+        """Restores weights and optimizer from `folder`, of as many ranks at the same stage, or universal; by all."""
         path, _ = self._engine.load_checkpoint(str(folder), tag=STATE)
         assert path is not None, f"{folder} has a manifest, but DeepSpeed finds no checkpoint in it"
 

@@ -27,6 +27,7 @@ from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.held_out import can_score, held_out_losses
 from xalign_ray.train.progress import Progress
+from xalign_ray.train.resize import load_resized, needs_resize
 from xalign_ray.train.step import Outcome, Share, Stepper, raise_together
 
 OpenStream = Callable[[int, int, int], Generator[dict[str, np.ndarray], None, None]]
@@ -106,22 +107,26 @@ class Loop:
         self._on_checkpoint = on_checkpoint
         self._progress = progress
         self._scores_held_out = can_score(objectives)
-        self._engine = Engine(objectives, config, workers)
-        self._stepper = Stepper(self._engine, objectives, config, workers)
         self._checkpoints = Checkpoints(run_folder, facts["fingerprint"], config, workers)
+        self._found, self._notes = self._checkpoints.choose()
+        self._engine = Engine(objectives, config, workers, universal=needs_resize(self._found, workers))
+        if self._found and needs_resize(self._found, workers):
+            load_resized(self._engine, self._found, run_folder, workers)
+        elif self._found:
+            self._engine.load(self._found.folder)
+        self._stepper = Stepper(self._engine, objectives, config, workers)
         log_path = run_folder / EVENT_LOG
         self._log = EventLog(log_path, last_attempt(log_path) + 1) if workers.rank == 0 else None
         self._tokens = 0  # along the surviving lineage
         self._problem: str | None = None
 
     def run(self, open_stream: OpenStream) -> None:
-        """Resumes, steps, ends."""
-        found, notes = self._checkpoints.resume(self._engine)
-        first = found.step if found else 0
-        self._tokens = found.manifest["tokens"] if found else 0
+        """Steps from where the loaded state is to the end."""
+        first = self._found.step if self._found else 0
+        self._tokens = self._found.manifest["tokens"] if self._found else 0
         workers, steps = self._workers, self._config.train.steps
         parallel = {"workers": workers.size, "zero_stage": self._config.parallel.zero_stage}
-        self._tell("start", first, **{**self._facts, **parallel}, steps=steps, notes=notes)
+        self._tell("start", first, **{**self._facts, **parallel}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
         if first < steps:
             with _stop_signal() as stop, closing(open_stream(first, workers.rank, workers.size)) as stream:

@@ -248,3 +248,9 @@ def test_no_run_at_all_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_baseline_gets_the_nearest_label(runs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'tiny/mln' is none of the compared recipes\. Did you mean 'tiny/mlm'\?"):
         report(runs, tmp_path, baseline="tiny/mln")
+
+
+def test_scores_of_an_unfinished_run_come_with_a_warning(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", scores={"tatoeba": [score()]}, events=[start(), step(1, 6.0)])
+    page = report([run], tmp_path / "out").page.read_text(encoding="utf-8")
+    assert "Not finished yet: tiny/mlm." in page

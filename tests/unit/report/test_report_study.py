@@ -18,8 +18,8 @@ cells:
   - {recipe: tiny/align-mlm, settings: [objectives.1.shuffled=true], label: shuffled}
 seeds: [0, 1]
 evaluate:
-  - {task: tatoeba, data: demo/tatoeba}
-  - {task: pos, data: demo/pos, options: {epochs: 2}, name: pos-zero-shot}
+  - {task: tatoeba, data: [tatoeba]}
+  - {task: pos, data: [pos], options: {epochs: 2}, name: pos-zero-shot}
 baseline: tiny/mlm
 """
 

@@ -1,0 +1,118 @@
+"""Batch sizes, fingerprints and the DeepSpeed dict."""
+
+from __future__ import annotations
+
+import pytest
+
+from xalign_ray.config.derive import data_settings, deepspeed_config, derive_batch, run_fingerprint
+from xalign_ray.config.load import load_recipe
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import ConfigError
+
+
+def tiny(*settings: str, name: str = "tiny/align-mlm") -> RunConfig:
+    return load_recipe(name, settings).config
+
+
+def batch(rows: int, workers: int, micro: int):
+    return derive_batch(
+        tiny(f"train.global_batch_rows={rows}", f"parallel.workers={workers}", f"train.micro_batch_rows={micro}")
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "workers", "micro", "accumulation"),
+    [(96, 2, 48, 1), (96, 1, 48, 2), (96, 2, 47, 2), (96, 3, 8, 4), (10, 3, 2, 2), (5, 5, 1, 1), (7, 2, 2, 2)],
+)
+def test_accumulation_is_the_least_that_fits(rows: int, workers: int, micro: int, accumulation: int) -> None:
+    found = batch(rows, workers, micro)
+    assert (found.global_rows, found.workers, found.accumulation) == (rows, workers, accumulation)
+    for rank in range(workers):
+        low, high = found.share(rank)
+        assert accumulation <= high - low <= micro * accumulation, "no micro-step is empty or too large"
+
+
+def test_more_workers_than_rows_are_refused() -> None:
+    with pytest.raises(ConfigError) as told:
+        batch(3, 4, 8)
+    assert str(told.value) == "train.global_batch_rows is 3, less than parallel.workers 4: some would idle."
+
+
+def test_a_worker_with_an_empty_micro_step_is_refused() -> None:
+    with pytest.raises(ConfigError) as told:
+        batch(7, 2, 1)
+    assert str(told.value) == (
+        "train.global_batch_rows 7 over 2 workers leaves 3 rows for 4 micro-steps; raise train.micro_batch_rows "
+        "or make the global batch a multiple of 2."
+    )
+
+
+SAME_RESULT = [
+    "parallel.workers=3", "parallel.zero_stage=3", "parallel.gpus_per_worker=1", "parallel.max_failures=9",
+    "train.micro_batch_rows=7", "data.root=/elsewhere", "data.tolerance=0.5", "output=/elsewhere", "notes=other",
+    "data.corpora.0.paths=[moved.jsonl]", "track.mlflow=off", "checkpoint.every_steps=7", "checkpoint.keep_last=9",
+]  # fmt: skip
+OTHER_RESULT = [
+    "seed=1", "train.steps=601", "train.global_batch_rows=90", "train.optimizer.peak_lr=1e-4", "train.clip_norm=0",
+    "train.precision=bf16", "train.schedule.warmup_steps=1", "sampling.alpha=0.5", "sampling.unit=rows",
+    "masking.rate=0.3", "masking.whole_word=false", "model.layers=3", "model.dropout=0.1", "model.init_from=x",
+    "model.language_embeddings=true", "objectives.1.weight=5", "objectives.1.pairs_per_step=5",
+    "streams=[{kind: masked_text}, {kind: code_switched_labels}]",
+    "parallel.deepspeed_overrides.fp16.enabled=true",
+]  # fmt: skip
+OTHER_DATA = [
+    "data.row_tokens=64", "data.example=document", "data.slack_share=0.1", "data.held_out_share=0.1",
+    "data.dictionary_held_out_share=0.5", "data.tokenizer.vocab_size=500", "data.tokenizer.lowercase=false",
+    "data.corpora.0.language=fi", "data.dictionaries.0.split=held_out", "data.dictionaries=[]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", SAME_RESULT)
+def test_what_does_not_change_the_result_is_not_in_the_fingerprints(setting: str) -> None:
+    assert run_fingerprint(tiny(setting), "d") == run_fingerprint(tiny(), "d")
+    assert data_settings(tiny(setting)) == data_settings(tiny())
+
+
+@pytest.mark.parametrize("setting", OTHER_RESULT)
+def test_what_changes_the_result_changes_the_run_and_not_the_data(setting: str) -> None:
+    assert run_fingerprint(tiny(setting), "d") != run_fingerprint(tiny(), "d")
+    assert data_settings(tiny(setting)) == data_settings(tiny())
+
+
+@pytest.mark.parametrize("setting", OTHER_DATA)
+def test_what_changes_shards_changes_the_data_settings(setting: str) -> None:
+    recipe = "tiny/mlm" if setting == "data.dictionaries=[]" else "tiny/align-mlm"
+    assert data_settings(tiny(setting, name=recipe)) != data_settings(tiny(name=recipe))
+
+
+def test_other_data_is_another_run() -> None:
+    assert run_fingerprint(tiny(), "a") != run_fingerprint(tiny(), "b")
+
+
+def test_recipes_over_the_same_data_share_their_shards() -> None:
+    assert data_settings(tiny(name="tiny/mlm")) == data_settings(tiny(name="tiny/align-mlm"))
+    assert run_fingerprint(tiny(name="tiny/mlm"), "d") != run_fingerprint(tiny(name="tiny/align-mlm"), "d")
+
+
+def test_where_a_given_tokenizer_lies_is_not_part_of_the_data() -> None:
+    one, other = (tiny(f"data.tokenizer={{kind: folder, path: {path}}}") for path in ("a", "b"))
+    assert data_settings(one) == data_settings(other)
+
+
+def test_deepspeed_dict_follows_the_recipe() -> None:
+    derived = deepspeed_config(
+        tiny("train.clip_norm=0.5", "train.precision=bf16", "train.micro_batch_rows=20"), on_gpu=False
+    )
+    assert derived["train_micro_batch_size_per_gpu"] == 16
+    assert derived["gradient_accumulation_steps"] == 3
+    assert derived["gradient_clipping"] == 0.5
+    assert derived["bf16"] == {"enabled": True}
+    assert derived["zero_optimization"]["stage"] == 2
+
+
+def test_deepspeed_overrides_are_merged_last() -> None:
+    settings = "parallel.deepspeed_overrides={zero_optimization: {reduce_bucket_size: 9}, steps_per_print: 1}"
+    derived = deepspeed_config(tiny(settings), on_gpu=True)
+    assert derived["zero_optimization"] == {"stage": 2, "reduce_bucket_size": 9}
+    assert derived["steps_per_print"] == 1
+    assert derived["gradient_accumulation_steps"] == 1

@@ -1,0 +1,96 @@
+"""What a typo gets: the file, the key, the nearest valid key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.config.explain import differences, flatten, suggest
+from xalign_ray.config.load import load_recipe
+from xalign_ray.errors import ConfigError
+
+TRAIN = "clip_norm, global_batch_rows, held_out_every_steps, micro_batch_rows, optimizer, precision, schedule, steps"
+
+CASES = {
+    "train: {stepz: 3}": f"unknown key 'train.stepz'. Did you mean 'train.steps'? Known here: {TRAIN}.",
+    "streams: [{kind: masked_text, t: 0.4}]": "unknown key 'streams.0.t'. Known here: kind, weight.",
+    "streams: [{kind: masked_text}, {kind: code_switched_labels, tt: 0.4}]": (
+        "unknown key 'streams.1.tt'. Did you mean 'streams.1.t'? Known here: kind, mix_unit, t, weight."
+    ),
+    "streams: [{kind: masked_txt}]": (
+        "'streams.0': kind 'masked_txt' is not one of masked_text, masked_pairs, code_switched_labels. "
+        "Did you mean 'masked_text'?"
+    ),
+    "streams: [{weight: 1}]": (
+        "'streams.0' has no kind; it must be one of masked_text, masked_pairs, code_switched_labels."
+    ),
+    "objectives: [{kind: alignment}]": (
+        "'objectives.0': kind 'alignment' is not one of masked_lm, dictionary_alignment. "
+        "Did you mean 'dictionary_alignment'?"
+    ),
+    "data: {tokenizer: {kind: wordpiece}}": "'data.tokenizer': kind 'wordpiece' is not one of bpe, folder.",
+    "data: {tokenizer: {kind: folder}}": "'data.tokenizer.path' is required and not given.",
+    "data: {corpora: [{format: txt, language: en, paths: [x]}]}": (
+        "'data.corpora.0.format' is 'txt': input should be 'wikipedia', 'text' or 'jsonl'."
+    ),
+    "data: {corpora: []}": "'data.corpora' is []: tuple should have at least 1 item after validation, not 0.",
+    "model: {width: 97}": "'model': width 97 is not a multiple of heads 4.",
+    "train: {steps: 0}": "'train.steps' is 0: input should be greater than or equal to 1.",
+    "train: {steps: many}": (
+        "'train.steps' is 'many': input should be a valid integer, unable to parse string as an integer."
+    ),
+    "train: 5": "'train' is 5: input should be a valid dictionary or instance of TrainConfig.",
+    "trian: {steps: 5}": (
+        "unknown key 'trian'. Did you mean 'train'? Known here: checkpoint, data, masking, model, notes, objectives, "
+        "output, parallel, sampling, seed, streams, track, train."
+    ),
+}
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_a_mistake_in_a_recipe_is_one_sentence(tmp_path: Path, text: str) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(f"extends: tiny/mlm\n{text}\n")
+    with pytest.raises(ConfigError) as told:
+        load_recipe(str(mine))
+    assert str(told.value) == f"{mine}: {CASES[text]}"
+
+
+def test_a_mistake_on_the_command_line_says_so() -> None:
+    with pytest.raises(ConfigError) as told:
+        load_recipe("tiny/mlm", ["train.stepz=3"])
+    assert str(told.value) == f"--set: unknown key 'train.stepz'. Did you mean 'train.steps'? Known here: {TRAIN}."
+
+
+def test_a_mistake_in_an_extended_file_names_that_file(tmp_path: Path) -> None:
+    base, mine = tmp_path / "base.yaml", tmp_path / "mine.yaml"
+    base.write_text("extends: tiny/mlm\nmodel: {head: 3}\n")
+    mine.write_text("extends: base\nmodel: {layers: 3}\n")
+    with pytest.raises(ConfigError, match=f"^{base}: unknown key 'model.head'. Did you mean 'model.heads'"):
+        load_recipe(str(mine))
+
+
+def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("extends: tiny/mlm\nmodel: {layer: 1}\ntrain: {step: 1}\n")
+    with pytest.raises(ConfigError) as told:
+        load_recipe(str(mine), ["seed=x"])
+    assert [line.split(" Did")[0] for line in str(told.value).splitlines()] == [
+        "--set: 'seed' is 'x': input should be a valid integer, unable to parse string as an integer.",
+        f"{mine}: unknown key 'model.layer'.",
+        f"{mine}: unknown key 'train.step'.",
+    ]
+
+
+def test_nothing_is_suggested_where_nothing_is_near() -> None:
+    assert suggest("zzz", ["steps"]) == ""
+    assert suggest("step", ["steps", "seed"]) == " Did you mean 'steps'?"
+
+
+def test_differences_are_dotted_keys_with_both_values() -> None:
+    left = {"a": {"b": 1, "c": [1, {"d": 2}]}, "e": []}
+    right = {"a": {"b": 1, "c": [1, {"d": 3}, 4]}, "e": [5]}
+    assert flatten(left) == {"a.b": 1, "a.c.0": 1, "a.c.1.d": 2, "e": []}
+    assert differences(left, right) == [("a.c.1.d", 2, 3), ("a.c.2", None, 4), ("e", [], None), ("e.0", None, 5)]
+    assert differences(left, left) == []

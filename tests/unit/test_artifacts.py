@@ -1,0 +1,76 @@
+"""Files appear whole or not at all, and damage is named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.artifacts import (
+    check_file,
+    hash_file,
+    hash_value,
+    read_manifest,
+    write_atomic,
+    write_json,
+    write_manifest,
+)
+from xalign_ray.errors import DataError
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    write_atomic(path, "first")
+    write_atomic(path, b"second")
+    assert path.read_bytes() == b"second"
+    assert [p.name for p in path.parent.iterdir()] == ["file"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "file", "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomic(tmp_path / "file", "\ud800")  # half a character cannot be encoded
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_atomic(tmp_path / "folder", "new")
+    assert (tmp_path / "file").read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_equal_values_are_equal_files(tmp_path: Path) -> None:
+    write_json(tmp_path / "a", {"x": 1, "\u00e9": [2]})
+    write_json(tmp_path / "b", {"\u00e9": [2], "x": 1})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert json.loads((tmp_path / "a").read_text(encoding="utf-8")) == {"x": 1, "\u00e9": [2]}
+
+
+def test_hashes() -> None:
+    assert hash_value({"a": 1, "b": 2}) == hash_value({"b": 2, "a": 1})
+    assert hash_value({"a": 1}) != hash_value({"a": 2})
+    assert hash_value([]) == hashlib.sha256(b"[]").hexdigest()
+
+
+def test_a_folder_without_a_manifest_does_not_exist(tmp_path: Path) -> None:
+    assert read_manifest(tmp_path) is None
+    assert read_manifest(tmp_path / "nowhere") is None
+    write_manifest(tmp_path, {"rows": 3})
+    assert read_manifest(tmp_path) == {"rows": 3}
+
+
+def test_a_flipped_byte_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "shard"
+    write_atomic(path, "content")
+    wanted = hash_file(path)
+    check_file(path, wanted, "Do it again.")
+    path.write_bytes(b"kontent")
+    with pytest.raises(DataError) as told:
+        check_file(path, wanted, "Do it again.")
+    assert str(told.value) == (
+        f"{path} is damaged: its SHA-256 is {hash_file(path)[:12]}, the manifest says {wanted[:12]}. Do it again."
+    )
+    path.unlink()
+    with pytest.raises(DataError) as told:
+        check_file(path, wanted, "Do it again.")
+    assert str(told.value) == f"{path} is missing. Do it again."

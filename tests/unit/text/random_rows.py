@@ -1,0 +1,78 @@
+"""Random rows and a random lexicon for tests: realistic shapes, nothing in the pieces."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from xalign_ray.config.schema import MaskingConfig
+from xalign_ray.text.code_switch import Lexicon
+from xalign_ray.text.collate import Vocabulary
+from xalign_ray.text.rows import Rows
+from xalign_ray.text.views import ViewContext
+
+SPECIAL = {"pad": 0, "unknown": 1, "cls": 2, "sep": 3, "mask": 4}
+REGULAR = np.arange(10, 1000, dtype=np.int32)  # 5 to 9 stand for `[unused..]` pieces
+VOCABULARY = Vocabulary(**SPECIAL, regular=REGULAR)
+SYNONYMS_FROM = 1000  # pieces from here on stand in synonyms only
+ENTRIES = 50
+
+
+@lru_cache
+def make_rows(
+    count: int,
+    sides: int = 1,
+    *,
+    filled: int = 60,
+    covered: float = 0.4,
+    lengths: tuple[int, ...] = (1, 1, 1, 2, 3),
+) -> Rows:
+    """Rows of `filled` tokens at most, special tokens included; `covered` of the words have an entry."""
+    random = np.random.default_rng(0)
+    word_length: list[int] = []
+    side_words: list[int] = []
+    row_sides: list[int] = []
+    for _ in range(count):
+        room, here = filled, 0
+        while room >= 8 * sides:
+            room -= 1
+            for _ in range(sides):
+                words = random.choice(lengths, random.integers(2, 12)).tolist()
+                while sum(words) > max(2, room // sides - 1):
+                    words.pop()
+                room -= sum(words) + 1
+                word_length += words
+                side_words.append(len(words))
+                here += 1
+        row_sides.append(here)
+    total = len(word_length)
+    return Rows(
+        pieces=random.choice(REGULAR, sum(word_length)),
+        word_length=np.asarray(word_length, np.int32),
+        entry=np.where(random.random(total) < covered, random.integers(0, ENTRIES, total), -1).astype(np.int32),
+        side_words=np.asarray(side_words, np.int32),
+        side_language=random.integers(0, 3, len(side_words)).astype(np.int32),
+        row_sides=np.asarray(row_sides, np.int32),
+    )
+
+
+def make_lexicon(seed: int = 0, longest: int = 4) -> Lexicon:
+    """ENTRIES entries with 1 to 3 languages of 1 to 3 synonyms of up to `longest` pieces."""
+    random = np.random.default_rng(seed)
+    entry_groups = random.integers(1, 4, ENTRIES)
+    group_synonyms = random.integers(1, 4, entry_groups.sum())
+    synonym_length = random.integers(1, longest + 1, group_synonyms.sum())
+    arrays = (
+        entry_groups,
+        random.integers(3, 6, len(group_synonyms)),
+        group_synonyms,
+        synonym_length,
+        random.integers(SYNONYMS_FROM, 2000, synonym_length.sum()),
+    )
+    return Lexicon(*(array.astype(np.int32) for array in arrays))
+
+
+def make_context(masking: MaskingConfig | None = None, *, row_tokens: int = 60, seed: int = 0) -> ViewContext:
+    """A context with the random lexicon."""
+    return ViewContext(seed, masking or MaskingConfig(), VOCABULARY, make_lexicon(), row_tokens)

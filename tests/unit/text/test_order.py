@@ -1,0 +1,137 @@
+"""The order: exactly once an epoch, one sequence for any number of workers, resumed anywhere."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.unit.text.test_masking import assert_chance
+from xalign_ray.config.derive import Batch, lanes
+from xalign_ray.text.order import Order, Pool, Request
+
+POOLS = [Pool((5, 5, 3)), Pool((40,)), Pool((1,)), Pool((7,) * 9 + (2,))]
+SHARES = [0.2, 0.5, 0.05, 0.25]
+
+
+def make_order(global_rows: int = 12, chunk_steps: int = 4, seed: int = 0) -> Order:
+    return Order(POOLS, SHARES, seed, global_rows, lanes(global_rows), chunk_steps)
+
+
+def read(order: Order, first: int, last: int, low: int, high: int) -> dict[int, tuple[int, int, int]]:
+    """Position -> (source, group, row) of the slots [low, high) of some steps."""
+    found: dict[int, tuple[int, int, int]] = {}
+    for request in order.requests(first, last, low, high):
+        places = order.places(request)
+        where = zip(places.source.tolist(), places.group.tolist(), places.row.tolist(), strict=True)
+        steps = range(request.first, request.last)
+        positions = np.concatenate([order.positions(step, low, high) for step in steps]).tolist()
+        for position, place in zip(positions, where, strict=True):
+            assert position not in found
+            found[position] = place
+    return found
+
+
+def test_every_row_of_a_pool_once_an_epoch() -> None:
+    order = make_order()
+    drawn = read(order, 0, 400, 0, 12)
+    assert sorted(drawn) == list(range(400 * 12)), "positions neither repeat nor leave gaps"
+    for source, pool in enumerate(POOLS):
+        rows = [(group, row) for group, size in enumerate(pool.group_rows) for row in range(size)]
+        seen = Counter((g, r) for s, g, r in drawn.values() if s == source)
+        assert set(seen) == set(rows), "all rows of a pool, and no others"
+        assert max(seen.values()) - min(seen.values()) <= 1, "after any number of rows no row is two epochs ahead"
+        assert max(seen.values()) >= 10
+
+
+def test_the_first_epoch_is_whole_before_the_second_begins() -> None:
+    pool = Pool((4, 4, 4))
+    order = Order([pool], [1.0], 0, 6, 6, 2)
+    drawn = [place[1:] for _, place in sorted(read(order, 0, 8, 0, 6).items())]
+    for begin in range(0, 48, 12):  # chunks of 12 positions are epochs of 12 rows here
+        assert len(set(drawn[begin : begin + 12])) == 12
+    assert drawn[:12] != drawn[12:24], "each epoch has an order of its own"
+
+
+@pytest.mark.parametrize("global_rows", [12, 96, 13, 130])
+@pytest.mark.parametrize("workers", [1, 2, 3, 5, 7])
+def test_any_number_of_workers_sees_the_same_rows(global_rows: int, workers: int) -> None:
+    alone = read(make_order(global_rows), 0, 11, 0, global_rows)
+    batch = Batch(global_rows, workers, 1)
+    together: dict[int, tuple[int, int, int]] = {}
+    for rank in range(workers):
+        share = read(make_order(global_rows), 0, 11, *batch.share(rank))
+        assert not share.keys() & together.keys()
+        together |= share
+    assert together == alone
+
+
+def test_shares_of_workers_are_slots_in_order() -> None:
+    for rows, workers in ((12, 5), (96, 7), (10, 10)):
+        shares = [Batch(rows, workers, 1).share(rank) for rank in range(workers)]
+        assert shares[0][0] == 0
+        assert shares[-1][1] == rows
+        assert all(a[1] == b[0] for a, b in pairwise(shares))
+        sizes = [high - low for low, high in shares]
+        assert max(sizes) - min(sizes) <= 1
+        assert min(sizes) >= 1
+
+
+@pytest.mark.parametrize("first", [1, 3, 4, 5, 17, 39])
+def test_a_resumed_order_goes_on_where_it_was(first: int) -> None:
+    whole = read(make_order(), 0, 40, 3, 9)
+    resumed = read(make_order(), first, 40, 3, 9)
+    assert resumed == {position: place for position, place in whole.items() if position >= first * 12}
+
+
+def test_a_longer_run_begins_like_a_shorter_one() -> None:
+    short, long = read(make_order(), 0, 6, 0, 12), read(make_order(), 0, 30, 0, 12)
+    assert short == {position: place for position, place in long.items() if position < 6 * 12}
+
+
+def test_requests_end_at_chunks_and_at_the_last_step() -> None:
+    wanted = [Request(0, 2, 4, 1, 5), Request(1, 4, 8, 1, 5), Request(2, 8, 10, 1, 5)]
+    assert list(make_order().requests(2, 10, 1, 5)) == wanted
+    assert list(make_order().requests(10, 10, 1, 5)) == []
+
+
+def test_another_seed_is_another_order() -> None:
+    assert read(make_order(seed=0), 0, 4, 0, 12) != read(make_order(seed=1), 0, 4, 0, 12)
+
+
+def test_sources_are_drawn_by_their_shares() -> None:
+    order = make_order(global_rows=96, chunk_steps=16)
+    drawn = Counter(place[0] for place in read(order, 0, 320, 0, 96).values())
+    for source, share in enumerate(SHARES):
+        assert_chance(drawn[source], 320 * 96, share)
+
+
+def test_sources_are_mixed_within_steps() -> None:
+    order = make_order(global_rows=96, chunk_steps=16)
+    drawn = read(order, 0, 64, 0, 96)
+    of_step = [sum(drawn[step * 96 + slot][0] == 1 for slot in range(96)) for step in range(64)]
+    for hits in of_step:
+        assert_chance(hits, 96, 0.5)
+    assert len(set(of_step)) > 5
+
+
+def test_a_workers_part_of_a_chunk_is_few_row_groups() -> None:
+    """What makes streaming cheap: a rank's share of a chunk is a contiguous read of each source."""
+    order = Order([Pool((512,) * 100)], [1.0], 0, 256, lanes(256), 16)
+    (request,) = order.requests(0, 16, 64, 128)
+    assert len(set(order.places(request).group.tolist())) <= 3  # 1,024 rows lie in two or three groups of 512
+
+
+def test_resuming_late_is_fast() -> None:
+    many = Order([Pool((512,) * 20)] * 104, [1 / 104] * 104, 0, 8192, lanes(8192), 16)
+    began = time.process_time()
+    (request,) = many.requests(100_000, 100_001, 0, 8192)
+    many.places(request)
+    assert time.process_time() - began < 1
+
+
+def test_lanes_divide_the_global_batch() -> None:
+    assert [lanes(n) for n in (1, 12, 64, 96, 127, 128, 8192)] == [1, 12, 64, 48, 1, 64, 64]

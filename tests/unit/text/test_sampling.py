@@ -1,0 +1,43 @@
+"""Sampling shares by alpha (METHODS 1.1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from xalign_ray.config.schema import SamplingConfig
+from xalign_ray.errors import ConfigError
+from xalign_ray.text.sampling import language_shares, source_shares
+
+SIZES = {"en": 8000.0, "sw": 125.0}
+
+
+@pytest.mark.parametrize(
+    ("alpha", "en"),
+    [(1.0, 8000 / 8125), (0.0, 0.5), (0.5, 8000**0.5 / (8000**0.5 + 125**0.5)), (1 / 3, 20 / 25)],
+)
+def test_shares_are_sizes_to_the_power_of_alpha(alpha: float, en: float) -> None:
+    shares = language_shares(SIZES, alpha)
+    assert shares == pytest.approx({"en": en, "sw": 1 - en})
+
+
+def test_streams_share_by_weight_and_pools_by_size_within_them() -> None:
+    shares = source_shares([("masked_text", 3.0, {"a": 1.0, "b": 1.0}), ("masked_pairs", 1.0, {"c": 9.0})], 0.7)
+    assert shares == pytest.approx([3 / 8, 3 / 8, 1 / 4])
+
+
+def test_shares_of_very_many_very_different_pools_sum_to_one() -> None:
+    sizes = {str(n): 10.0**n for n in range(13)}
+    assert sum(source_shares([("masked_text", 1.0, sizes)], 0.3)) == pytest.approx(1, abs=1e-12)
+
+
+def test_a_stream_without_rows_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^stream masked_pairs has no rows: .*check data\.corpora and data\.parallel"
+    ):
+        source_shares([("masked_pairs", 1.0, {})], 1.0)
+
+
+def test_temperature_is_the_inverse_of_alpha() -> None:
+    assert SamplingConfig(temperature=5).exponent == pytest.approx(0.2)
+    assert SamplingConfig(alpha=0).exponent == 0
+    assert SamplingConfig().exponent == 0.7

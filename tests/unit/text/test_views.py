@@ -1,0 +1,183 @@
+"""What holds for every view of every row, and the shares of translated labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.unit.text.random_rows import SPECIAL, SYNONYMS_FROM, make_context, make_lexicon, make_rows
+from tests.unit.text.test_masking import assert_chance
+from xalign_ray.config.choices import CodeSwitchedLabels, MaskedPairs, MaskedText, Stream
+from xalign_ray.config.schema import MaskingConfig
+from xalign_ray.text.code_switch import Lexicon, pick_synonyms, within_room
+from xalign_ray.text.collate import IGNORED, TOKEN_COLUMNS
+from xalign_ray.text.draws import row_keys
+from xalign_ray.text.rows import Rows, take
+from xalign_ray.text.views import SLICE, ViewContext, view_rows
+
+ROWS = 1500
+STREAMS: list[tuple[Stream, int]] = [
+    (MaskedText(), 1),
+    (MaskedPairs(), 2),
+    (MaskedPairs(positions="running", segments=True, random_order=True), 2),
+    (CodeSwitchedLabels(t=0.9), 1),
+    (CodeSwitchedLabels(t=0.9, mix_unit="instance"), 1),
+]
+
+
+@pytest.mark.parametrize(("stream", "sides"), STREAMS)
+@pytest.mark.parametrize("whole_word", [True, False])
+def test_columns_fit_together(stream: Stream, sides: int, whole_word: bool) -> None:
+    rows = make_rows(ROWS, sides)
+    columns = view_rows(stream, rows, np.arange(ROWS), make_context(MaskingConfig(rate=0.4, whole_word=whole_word)))
+    ids, labels, example = columns["input_ids"], columns["labels"], columns["example_ids"]
+    assert all(columns[name].shape == (ROWS, 60) and columns[name].dtype == np.int32 for name in TOKEN_COLUMNS)
+    real = example > 0
+    assert ((ids == SPECIAL["pad"]) == ~real).all()
+    for name in ("position_ids", "segment_ids", "language_ids"):
+        assert (columns[name][~real] == 0).all()
+    assert (np.diff(real.astype(int), axis=1) <= 0).all(), "padding is at the end"
+    assert (ids[columns["position_ids"] == 0][real[columns["position_ids"] == 0]] == SPECIAL["cls"]).all()
+    assert ((ids == SPECIAL["cls"]).sum(axis=1) == example.max(axis=1)).all()
+    assert ((ids == SPECIAL["sep"]).sum(axis=1) == example.max(axis=1) * sides).all()
+    fixed = np.isin(ids, [SPECIAL["pad"], SPECIAL["cls"], SPECIAL["sep"]])
+    assert (labels[fixed] == IGNORED).all()
+    assert not np.isin(labels, list(SPECIAL.values())).any()
+    hidden = ids == SPECIAL["mask"]
+    assert (labels[hidden] != IGNORED).all()
+
+
+@pytest.mark.parametrize("unit", ["word", "instance"])
+def test_translated_labels_are_never_shown(unit: str) -> None:
+    stream = CodeSwitchedLabels(t=1, mix_unit=unit)  # type: ignore[arg-type]
+    columns = view_rows(stream, make_rows(ROWS), np.arange(ROWS), make_context(MaskingConfig(rate=0.5)))
+    assert (columns["labels"] >= SYNONYMS_FROM).sum() > 1000
+    assert (columns["input_ids"] < SYNONYMS_FROM).all()
+
+
+def test_language_ids_are_the_labels_at_translated_slots_only() -> None:
+    columns = view_rows(CodeSwitchedLabels(t=0.9), make_rows(ROWS), np.arange(ROWS), make_context())
+    translated = columns["labels"] >= SYNONYMS_FROM
+    assert (columns["language_ids"][translated] >= 3).all()
+    assert (columns["language_ids"][~translated] < 3).all()
+    np.testing.assert_array_equal(translated.sum(axis=1), columns["cross_lingual"])
+
+
+@pytest.mark.parametrize("whole_word", [True, False])
+@pytest.mark.parametrize("row_tokens", [60, 61, 63, 70])
+def test_rows_never_grow_beyond_their_length(row_tokens: int, whole_word: bool) -> None:
+    rows = make_rows(ROWS, covered=1.0)
+    masking = MaskingConfig(rate=0.9, whole_word=whole_word)
+    columns = view_rows(CodeSwitchedLabels(t=1), rows, np.arange(ROWS), make_context(masking, row_tokens=row_tokens))
+    assert columns["input_ids"].shape == (ROWS, row_tokens)
+    assert ((columns["input_ids"] == SPECIAL["sep"]).sum(axis=1) == rows.row_sides).all(), "the last [SEP] is there"
+    assert columns["no_room"].sum() > 0
+    assert columns["cross_lingual"].sum() > 0
+
+
+def test_what_does_not_fit_becomes_fewer_with_slack() -> None:
+    rows = make_rows(ROWS, covered=1.0)
+    dropped = [
+        int(view_rows(CodeSwitchedLabels(t=1), rows, np.arange(ROWS), make_context(row_tokens=n))["no_room"].sum())
+        for n in (60, 66, 72, 120)
+    ]
+    assert dropped == sorted(dropped, reverse=True)
+    assert dropped[0] > 100
+    assert dropped[-1] == 0
+
+
+def test_room_is_given_out_in_word_order() -> None:
+    growth, row = np.array([2, 2, -3, 1, 5, -1]), np.array([0, 0, 0, 0, 1, 2])
+    fits = within_room(growth, row, np.array([3, 5, 0]))
+    assert fits.tolist() == [True, False, True, False, True, True]
+
+
+@pytest.mark.parametrize("t", [0.0, 0.5, 0.9, 1.0])
+def test_t_is_the_share_of_translated_labels_where_all_words_have_one(t: float) -> None:
+    context = ViewContext(0, MaskingConfig(), make_context().vocabulary, make_lexicon(longest=1), 60)
+    rows = make_rows(ROWS, covered=1.0, lengths=(1,))
+    columns = view_rows(CodeSwitchedLabels(t=t), rows, np.arange(ROWS), context)
+    assert_chance(int(columns["cross_lingual"].sum()), int((columns["labels"] != IGNORED).sum()), t)
+
+
+def test_instance_mode_translates_by_example() -> None:
+    """METHODS 4.3: an example is in dictionary mode as a whole, with probability t, and then has no other labels."""
+    columns = view_rows(
+        CodeSwitchedLabels(t=0.5, mix_unit="instance"), make_rows(ROWS), np.arange(ROWS), make_context()
+    )
+    translated = own = both = 0
+    for row in range(ROWS):
+        for e in range(1, columns["example_ids"][row].max() + 1):
+            label = columns["labels"][row][columns["example_ids"][row] == e]
+            has = (label >= SYNONYMS_FROM).any(), ((label >= 0) & (label < SYNONYMS_FROM)).any()
+            translated, own, both = translated + has[0], own + has[1], both + all(has)
+    assert translated > 1000
+    assert own > 1000
+    assert both <= columns["no_room"].sum(), "a label beside translations is one that found no room"
+
+
+def test_realised_share_in_instance_mode_follows_the_fitted_law() -> None:
+    """METHODS 4.3: f = s t / (s t + 1 - t), s the labels of a dictionary instance relative to an ordinary one."""
+    rows = make_rows(ROWS)
+    context = make_context(row_tokens=200)  # room for all
+
+    def labels(t: float) -> tuple[int, int]:
+        columns = view_rows(CodeSwitchedLabels(t=t, mix_unit="instance"), rows, np.arange(ROWS), context)
+        return int(columns["cross_lingual"].sum()), int((columns["labels"] != IGNORED).sum())
+
+    s = labels(1.0)[0] / labels(0.0)[1]
+    for t in (0.5, 0.7, 0.9):
+        cross, total = labels(t)
+        assert cross / total == pytest.approx(s * t / (s * t + 1 - t), abs=0.02)
+
+
+def test_language_first_then_synonym() -> None:
+    """METHODS 4.1: andar -> it 1/3, es 1/3, en:walking 1/6, en:walk 1/6."""
+    andar = Lexicon(*(np.asarray(a, np.int32) for a in ([1, 3], [9, 0, 1, 2], [1, 2, 1, 1], [1] * 5, range(5))))
+    trials = 60000
+    synonym, language = pick_synonyms(
+        andar, np.ones(trials, np.int64), row_keys(0, np.arange(trials)), np.zeros(trials, np.int64)
+    )
+    for number, share in {1: 1 / 6, 2: 1 / 6, 3: 1 / 3, 4: 1 / 3}.items():
+        assert_chance(int((synonym == number).sum()), trials, share)
+    assert (language == np.array([9, 0, 0, 1, 2])[synonym]).all()
+
+
+def test_words_of_a_row_draw_on_their_own() -> None:
+    two = Lexicon(*(np.asarray(a, np.int32) for a in ([2], [0, 1], [1, 1], [1, 1], range(2))))
+    rows = 20000
+    keys = np.repeat(row_keys(0, np.arange(rows)), 2)
+    synonym, _ = pick_synonyms(two, np.zeros(rows * 2, np.int64), keys, np.tile([0, 1], rows))
+    assert_chance(int((synonym[::2] == synonym[1::2]).sum()), rows, 0.5)
+
+
+def test_sides_are_swapped_half_of_the_time() -> None:
+    rows = make_rows(ROWS, 2)
+    rows = Rows(**{**vars(rows), "side_language": np.tile([0, 1], len(rows.side_words) // 2).astype(np.int32)})
+    columns = view_rows(MaskedPairs(random_order=True), rows, np.arange(ROWS), make_context())
+    first = columns["language_ids"][columns["input_ids"] == SPECIAL["cls"]]
+    assert_chance(int(first.sum()), len(first), 0.5)
+    plain = view_rows(MaskedPairs(), rows, np.arange(ROWS), make_context())
+    assert (plain["language_ids"][plain["input_ids"] == SPECIAL["cls"]] == 0).all()
+
+
+@pytest.mark.parametrize(("stream", "sides"), STREAMS)
+def test_a_row_looks_the_same_in_any_company(stream: Stream, sides: int) -> None:
+    count = 2 * SLICE + 100
+    rows, positions = make_rows(count, sides), np.random.default_rng(0).permutation(count)
+    together = view_rows(stream, rows, positions, make_context())
+    order = np.random.default_rng(1).permutation(count)
+    for chosen in np.array_split(order, 3):
+        apart = view_rows(stream, take(rows, chosen), positions[chosen], make_context())
+        for name, values in apart.items():
+            np.testing.assert_array_equal(values, together[name][chosen], err_msg=name)
+
+
+def test_a_lexicon_without_entries_gives_plain_masked_text() -> None:
+    empty = Lexicon(*(np.zeros(0, np.int32) for _ in range(5)))
+    rows = make_rows(50, covered=0.0)
+    context = ViewContext(0, MaskingConfig(), make_context().vocabulary, empty, 60)
+    switched = view_rows(CodeSwitchedLabels(t=1), rows, np.arange(50), context)
+    plain = view_rows(MaskedText(), rows, np.arange(50), context)
+    for name, values in plain.items():
+        np.testing.assert_array_equal(values, switched[name])
