@@ -201,15 +201,16 @@ def test_a_relative_output_is_refused_and_the_submitter_says_so(cluster: Cluster
 
 
 def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster, tmp_path: Path) -> None:
-    (tmp_path / "a.en").write_text("the house\n" * 60)
-    (tmp_path / "a.de").write_text("das Haus\n" * 59)
+    # Longer than the sample that trains the tokenizer: the driver does not come to the end of the files.
+    (tmp_path / "a.en").write_text("the house is old\n" * 60_000)
+    (tmp_path / "a.de").write_text("das Haus ist alt\n" * 59_999)
     recipe = {
         "output": str(tmp_path / "runs"),
         "data": {
             "root": str(tmp_path),
             "corpora": [{"format": "text", "language": "en", "paths": ["a.en"]}],
             "parallel": [{"format": "moses", "languages": ["en", "de"], "paths": ["a.en", "a.de"]}],
-            "tokenizer": {"kind": "bpe", "vocab_size": 200},
+            "tokenizer": {"kind": "bpe", "vocab_size": 200, "sample_mib": 1},
         },
         "train": {"steps": 1, "global_batch_rows": 2},
     }
@@ -217,7 +218,7 @@ def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster,
     done = submit(cluster.address, "prepare", str(tmp_path / "mine.yaml"), environment=cluster.environment)
     assert done.returncode == 1
     assert "\nxalign: Moses files must have the same number of lines, but " in done.stderr
-    assert f"{tmp_path / 'a.en'} has 60 lines, {tmp_path / 'a.de'} has 59 lines." in done.stderr
+    assert f"{tmp_path / 'a.en'} has 60,000 lines, {tmp_path / 'a.de'} has 59,999 lines." in done.stderr
     assert "Traceback" not in done.stderr
     assert not list((tmp_path / "runs").rglob("manifest.json"))
 

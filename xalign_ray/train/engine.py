@@ -33,9 +33,11 @@ class Engine:
         deepspeed = load_deepspeed(workers.on_gpu)
         self._workers = workers
         self._stage = config.parallel.zero_stage
+        self._universal = universal
+        self._optimizer = build_optimizer(module, config.train.optimizer)
         self._engine, *_ = deepspeed.initialize(
             model=module,
-            optimizer=build_optimizer(module, config.train.optimizer),
+            optimizer=self._optimizer,
             config=deepspeed_config(config, workers.on_gpu) | {"checkpoint": {"load_universal": universal}},
         )
         self._writer = _careful_writer(self._engine)
@@ -93,8 +95,16 @@ class Engine:
 
     def load(self, folder: Path) -> None:
         """Restores weights and optimizer from `folder`, of as many ranks at the same stage, or universal; by all."""
+        groups = self._optimizer.param_groups
+        options = [{key: value for key, value in group.items() if key != "params"} for group in groups]
         path, _ = self._engine.load_checkpoint(str(folder), tag=STATE)
         assert path is not None, f"{folder} has a manifest, but DeepSpeed finds no checkpoint in it"
+        if self._universal:
+            # At stage 3 DeepSpeed gives every group the options of the first and one step counter for all to advance.
+            for group, own in zip(groups, options, strict=True):
+                group.update(own)
+            for state in self._optimizer.state.values():
+                state["step"] = state["step"].clone()
 
 
 def load_deepspeed(on_gpu: bool) -> Any:

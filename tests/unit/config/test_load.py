@@ -81,7 +81,7 @@ def test_merging_leaves_its_arguments_alone() -> None:
         ("track.mlflow=off", "track.mlflow", "off"),
         ("data.corpora.0.language=no", "data.corpora.0.language", "no"),
         ("train.optimizer={peak_lr: 2E-3, epsilon: .5}", "train.optimizer.peak_lr", 2e-3),
-        ("notes=-", "notes", "-"),
+        ("notes=-x", "notes", "-x"),
         ("notes=2020-01-01x", "notes", "2020-01-01x"),
         ("data.tokenizer={kind: folder, path: x}", "data.tokenizer.path", "x"),
         ("parallel.deepspeed_overrides.zero_optimization.stage=1",

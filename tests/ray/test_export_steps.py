@@ -1,0 +1,71 @@
+"""Exporting a run at other steps than its last: the kept ones, and the untrained control at step 0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+import torch
+from safetensors.torch import load_file
+
+from xalign_ray import pipeline
+from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.data.prepare import find_prepared
+from xalign_ray.demo.writer import write_demo
+from xalign_ray.errors import DataError
+from xalign_ray.train.loop import build_objectives
+
+pytestmark = pytest.mark.ray
+WORDS = "bert.embeddings.word_embeddings.weight"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recipe, Path]]:
+    """A run of four steps that kept its checkpoints of steps 2 and 4."""
+    folder = tmp_path_factory.mktemp("steps")
+    write_demo(folder / "demo", sentences=300, parallel_sentences=50, retrieval_pairs=10)
+    settings = [f"data.root={folder / 'demo'}", f"output={folder / 'runs'}", "data.tokenizer.vocab_size=1000"]
+    settings += ["train.steps=4", "train.global_batch_rows=8", "train.micro_batch_rows=8", "checkpoint.keep_last=2"]
+    settings += ["model.width=32", "model.feed_forward=64", "checkpoint.every_steps=2", 'track.mlflow="off"']
+    recipe = load_recipe("tiny/align-mlm", settings)
+    pipeline.prepare(recipe)
+    ray.shutdown()
+    yield recipe, pipeline.pretrain(recipe, local=True)
+
+
+def words(folder: Path) -> torch.Tensor:
+    return load_file(folder / "model.safetensors")[WORDS]
+
+
+def step_of(folder: Path) -> int:
+    return json.loads((folder / "config.json").read_text())["xalign_step"]
+
+
+def test_step_0_is_the_encoder_as_the_seed_made_it(finished: tuple[Recipe, Path], tmp_path: Path) -> None:
+    recipe, run = finished
+    folder = pipeline.export(run, step=0, out=tmp_path / "untrained")
+    prepared = find_prepared(recipe.config)
+    assert prepared is not None
+    first = build_objectives(recipe.config, prepared).state_dict()[f"encoder.hf.{WORDS}"]
+    assert folder == tmp_path / "untrained"
+    assert torch.equal(words(folder), first)
+    assert step_of(folder) == 0
+
+
+def test_a_kept_step_is_exported_beside_the_last_one(finished: tuple[Recipe, Path]) -> None:
+    _, run = finished
+    folder = pipeline.export(run, step=2)
+    assert (folder, step_of(folder), step_of(run / "export")) == (run / "export_step_000002", 2, 4)
+    assert not torch.equal(words(folder), words(run / "export"))
+    again = pipeline.export(run, step=4)
+    assert torch.equal(words(again), words(run / "export"))
+
+
+def test_a_step_that_was_not_kept_is_refused(finished: tuple[Recipe, Path]) -> None:
+    _, run = finished
+    with pytest.raises(DataError) as caught:
+        pipeline.export(run, step=3)
+    assert str(caught.value) == f"{run} has no whole checkpoint of step 3; let `xalign pretrain` reach one."

@@ -1,0 +1,57 @@
+"""A run moves between numbers of workers: DeepSpeed's converter really runs, as a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.train import synthetic
+from tests.unit.train.pool import Pool
+from tests.unit.train.test_train_checkpoint import starts, stop_after, train
+from xalign_ray.artifacts import read_manifest, write_manifest
+from xalign_ray.errors import CheckpointError
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Pool]:
+    pool = Pool(1)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Pool]:
+    pool = Pool(2)
+    yield pool
+    pool.close()
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_sharded_run_goes_on_with_another_number_of_workers(one: Pool, two: Pool, tmp_path: Path, stage: int):
+    settings = {"parallel__zero_stage": stage, "model__dropout": 0.0}
+    two.call(stop_after, tmp_path / "changed", settings, 2)
+    one.call(stop_after, tmp_path / "changed", settings, 4)
+    two.call(train, tmp_path / "changed", settings)
+    two.call(train, tmp_path / "straight", settings)
+    assert starts(tmp_path / "changed") == [0, 2, 4]
+    np.testing.assert_allclose(
+        synthetic.losses(tmp_path / "changed"), synthetic.losses(tmp_path / "straight"), atol=2e-6
+    )
+    assert {path.name for path in (tmp_path / "changed" / "checkpoints").iterdir()} == {"step_000004", "step_000006"}
+
+
+def test_a_checkpoint_that_cannot_be_converted_is_refused_with_the_way_out(one: Pool, two: Pool, tmp_path: Path):
+    two.call(stop_after, tmp_path, {}, 2)
+    folder = tmp_path / "checkpoints" / "step_000002"
+    manifest = read_manifest(folder)
+    (folder / "state" / "mp_rank_00_model_states.pt").unlink()
+    del manifest["files"]["state/mp_rank_00_model_states.pt"]
+    write_manifest(folder, manifest)
+    with pytest.raises(CheckpointError) as refused:
+        one.call(train, tmp_path, {})
+    said = str(refused.value)
+    assert said.startswith(f"{folder} was written by 2 workers and cannot be converted for 1: ")
+    assert said.endswith("Continue with --set parallel.workers=2.")

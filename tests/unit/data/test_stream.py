@@ -1,0 +1,125 @@
+"""What a worker computes of each step: the same rows for any number of workers, by any way of reading them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tests.unit.data.conftest import make_config
+from tests.unit.text.test_masking import assert_chance
+from xalign_ray.config.derive import derive_batch
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.local import open_local
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.stream import Transform, split_steps
+from xalign_ray.text.collate import TOKEN_COLUMNS, Columns, hash_rows
+from xalign_ray.text.order import Request
+from xalign_ray.text.sampling import language_shares
+
+
+def with_workers(config: RunConfig, workers: int) -> RunConfig:
+    return config.model_copy(update={"parallel": config.parallel.model_copy(update={"workers": workers})})
+
+
+def all_steps(prepared: Prepared, config: RunConfig, first: int = 0) -> list[list[Columns]]:
+    """[rank][step]."""
+    return [list(open_local(prepared, config, first, rank)) for rank in range(config.parallel.workers)]
+
+
+def join(shares: list[Columns]) -> Columns:
+    return {name: np.concatenate([share[name] for share in shares]) for name in shares[0]}
+
+
+def assert_same(left: Columns, right: Columns) -> None:
+    assert left.keys() == right.keys()
+    for name, values in left.items():
+        np.testing.assert_array_equal(values, right[name], err_msg=name)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5, 7])
+def test_shares_of_any_number_of_workers_are_the_same_steps(
+    prepared: Prepared, config: RunConfig, workers: int
+) -> None:
+    (alone,) = all_steps(prepared, config)
+    ranks = all_steps(prepared, with_workers(config, workers))
+    assert [len(steps) for steps in ranks] == [40] * workers
+    for step, whole in enumerate(alone):
+        assert_same(join([steps[step] for steps in ranks]), whole)
+
+
+@pytest.mark.parametrize("first", [1, 15, 16, 23, 39])
+def test_a_resumed_stream_goes_on_with_the_same_steps(prepared: Prepared, config: RunConfig, first: int) -> None:
+    (alone,) = all_steps(prepared, config)
+    (resumed,) = all_steps(prepared, config, first)
+    assert len(resumed) == 40 - first
+    for share, wanted in zip(resumed, alone[first:], strict=True):
+        assert_same(share, wanted)
+
+
+def test_steps_own_their_positions_in_slot_order(prepared: Prepared, config: RunConfig) -> None:
+    for step, share in enumerate(open_local(prepared, config, 0, 0)):
+        assert share["position"].tolist() == list(range(step * 12, (step + 1) * 12))
+
+
+def test_a_request_may_be_any_stretch_of_a_chunk(prepared: Prepared, config: RunConfig) -> None:
+    transform = Transform(prepared, config)
+    whole = list(split_steps(transform(Request(1, 16, 32, 0, 12)), 12))
+    for first, last, low, high in ((16, 17, 0, 12), (20, 32, 3, 4), (31, 32, 11, 12)):
+        part = split_steps(transform(Request(1, first, last, low, high)), high - low)
+        for share, step in zip(part, whole[first - 16 : last - 16], strict=True):
+            assert_same(share, {name: values[low:high] for name, values in step.items()})
+
+
+def test_columns_have_the_shapes_and_types_of_the_contract(prepared: Prepared, config: RunConfig) -> None:
+    share = next(open_local(prepared, config, 0, 0))
+    assert {name: (values.dtype.name, values.shape) for name, values in share.items()} == {
+        **dict.fromkeys(TOKEN_COLUMNS, ("int32", (12, 24))),
+        "position": ("int64", (12,)),
+        "row_hash": ("uint64", (12,)),
+        "cross_lingual": ("int32", (12,)),
+        "no_room": ("int32", (12,)),
+    }
+    np.testing.assert_array_equal(share["row_hash"], hash_rows(share["position"], share))
+
+
+def test_streams_and_languages_are_drawn_by_weight_and_alpha(prepared: Prepared, inputs) -> None:
+    config = make_config(inputs, "train.steps=200", "train.global_batch_rows=96", "sampling.alpha=0.5")
+    order, sources = prepared.order(config), prepared.sources(config)
+    drawn = Counter(
+        sources[source] for request in order.requests(0, 200, 0, 96) for source in order.places(request).source.tolist()
+    )
+    total = 200 * 96
+    sizes = {name: pool["tokens"] for name, pool in prepared.manifest["pools"].items() if name.startswith("text/")}
+    shares = language_shares(sizes, 0.5)
+    assert_chance(drawn[1, "pairs/de-en"], total, 1 / 3)
+    for stream in (0, 2):
+        for pool in ("text/en", "text/de"):
+            assert_chance(drawn[stream, pool], total, shares[pool] / 3)
+
+
+def test_every_row_of_a_pool_is_seen_once_before_any_is_seen_twice(prepared: Prepared, inputs) -> None:
+    config = make_config(inputs, "streams=[{kind: masked_text}]", "train.steps=400", "sampling.alpha=1")
+    order = prepared.order(config)
+    seen: Counter[tuple[int, int, int]] = Counter()
+    for request in order.requests(0, 400, 0, 12):
+        places = order.places(request)
+        seen.update(zip(places.source.tolist(), places.group.tolist(), places.row.tolist(), strict=True))
+    for source, (_, pool) in enumerate(prepared.sources(config)):
+        counts = [n for place, n in seen.items() if place[0] == source]
+        assert len(counts) == prepared.manifest["pools"][pool]["rows"]
+        assert max(counts) - min(counts) <= 1
+
+
+def test_shares_follow_derive_batch(prepared: Prepared, config: RunConfig) -> None:
+    spread = with_workers(config, 5)
+    for rank in range(5):
+        low, high = derive_batch(spread).share(rank)
+        assert next(open_local(prepared, spread, 0, rank))["position"].tolist() == list(range(low, high))
+
+
+def test_another_seed_sees_other_rows_and_other_masks(prepared: Prepared, config: RunConfig, inputs) -> None:
+    one = next(open_local(prepared, config, 0, 0))
+    other = next(open_local(prepared, make_config(inputs, "seed=1"), 0, 0))
+    assert not (one["row_hash"] == other["row_hash"]).any()
