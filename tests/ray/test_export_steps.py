@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ WORDS = "bert.embeddings.word_embeddings.weight"
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recipe, Path]]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path]:
     """A run of four steps that kept its checkpoints of steps 2 and 4."""
     folder = tmp_path_factory.mktemp("steps")
     write_demo(folder / "demo", sentences=300, parallel_sentences=50, retrieval_pairs=10)
@@ -33,7 +32,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recipe,
     recipe = load_recipe("tiny/align-mlm", settings)
     pipeline.prepare(recipe)
     ray.shutdown()
-    yield recipe, pipeline.pretrain(recipe, local=True)
+    return recipe, pipeline.pretrain(recipe, local=True)
 
 
 def words(folder: Path) -> torch.Tensor:

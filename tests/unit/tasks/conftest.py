@@ -26,16 +26,23 @@ def make_tokenizer(pieces: Sequence[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **names)
 
 
+@torch.no_grad()
+def write_row(table: torch.nn.Embedding, row: int, values: Sequence[float]) -> None:
+    table.weight[row] = 0.0
+    table.weight[row, : len(values)] = torch.tensor(values)
+
+
 def make_bert_in(
     folder: Path,
     pieces: Sequence[str],
     vectors: dict[str, Sequence[float]] | None = None,
     languages: Sequence[str] = (),
+    language_vectors: dict[str, Sequence[float]] | None = None,
     positions: int = 32,
     layers: int = 2,
     **extra: object,
 ) -> Path:
-    """Saves a random BERT for masked LM, always the same, with the given rows of the embedding table."""
+    """Saves a random BERT for masked LM, always the same, with the given rows of its tables, zero behind the values."""
     tokenizer = make_tokenizer(pieces)
     config = BertConfig(
         vocab_size=len(tokenizer),
@@ -53,11 +60,11 @@ def make_bert_in(
     with torch.random.fork_rng():
         torch.manual_seed(7)
         model = BertForMaskedLM(config)
-    with torch.no_grad():
-        for piece, values in (vectors or {}).items():
-            row = model.bert.embeddings.word_embeddings.weight[tokenizer.convert_tokens_to_ids(piece)]
-            row.zero_()
-            row[: len(values)] = torch.tensor(values)
+    tables = model.bert.embeddings
+    for piece, values in (vectors or {}).items():
+        write_row(tables.word_embeddings, tokenizer.convert_tokens_to_ids(piece), values)
+    for language, values in (language_vectors or {}).items():
+        write_row(tables.token_type_embeddings, 2 * languages.index(language), values)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
