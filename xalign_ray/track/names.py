@@ -34,7 +34,7 @@ METRICS: dict[str, str] = {
     "data/rows": "rows delivered (count)",
     "data/tokens": "tokens delivered, without padding (count)",
     "data/replaced_words": "words replaced by a dictionary translation (count)",
-    "data/fallback_words": "words left as they were because the translation did not fit (count)",
+    "data/fallback_words": "words of a step left as they were because the row had no room for the translation (count)",
     "data/exchanged_words": "aligned words exchanged (count)",
     "data/bad_lines": "input lines in quarantine (count)",
     "data/bad_line_share": "input lines in quarantine, of all input lines (0 to 1)",

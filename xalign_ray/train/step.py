@@ -30,6 +30,8 @@ class Totals:
     labels: int
     tokens: int
     slots: int
+    cross_lingual: int
+    no_room: int
     stop_asked: bool
 
 
@@ -103,8 +105,11 @@ class Stepper:
         low, high = split_hash(int(share["row_hash"].sum(dtype=np.uint64)))
         labels, examples = share["labels"], share["example_ids"]
         flags = [float(stop_asked), float(problem is not None)]
-        own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, *flags]
-        low, high, labels, tokens, slots, stops, problems, *summed = self._workers.sum([*own, *counts.values()])
+        switched = [share[name].sum() for name in ("cross_lingual", "no_room")]
+        own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, *switched, *flags]
+        low, high, labels, tokens, slots, crossed, no_room, stops, problems, *summed = self._workers.sum(
+            [*own, *counts.values()]
+        )
         if problems:
             raise_together(self._workers, problem)
         return Totals(
@@ -113,6 +118,8 @@ class Stepper:
             labels=int(labels),
             tokens=int(tokens),
             slots=int(slots),
+            cross_lingual=int(crossed),
+            no_room=int(no_room),
             stop_asked=stops > 0,
         )
 

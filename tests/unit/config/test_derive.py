@@ -53,16 +53,16 @@ SAME_RESULT = [
     "data.corpora.0.paths=[moved.jsonl]", "track.mlflow=off", "checkpoint.every_steps=7", "checkpoint.keep_last=9",
 ]  # fmt: skip
 OTHER_RESULT = [
-    "seed=1", "train.steps=601", "train.global_batch_rows=90", "train.optimizer.peak_lr=1e-4", "train.clip_norm=0",
-    "train.precision=bf16", "train.schedule.warmup_steps=1", "sampling.alpha=0.5", "sampling.unit=rows",
-    "masking.rate=0.3", "masking.whole_word=false", "model.layers=3", "model.dropout=0.1", "model.init_from=x",
-    "model.language_embeddings=true", "objectives.1.weight=5", "objectives.1.pairs_per_step=5",
+    "seed=1", "train.steps=12345", "train.global_batch_rows=123", "train.optimizer.peak_lr=1.23e-4",
+    "train.clip_norm=0", "train.precision=bf16", "train.schedule.warmup_steps=123", "sampling.alpha=0.123",
+    "sampling.unit=rows", "masking.rate=0.3", "masking.whole_word=false", "model.layers=17", "model.dropout=0.123",
+    "model.init_from=x", "model.language_embeddings=true", "objectives.1.weight=5", "objectives.1.pairs_per_step=5",
     "streams=[{kind: masked_text}, {kind: code_switched_labels}]",
     "parallel.deepspeed_overrides.fp16.enabled=true",
 ]  # fmt: skip
 OTHER_DATA = [
-    "data.row_tokens=64", "data.example=document", "data.slack_share=0.1", "data.held_out_share=0.1",
-    "data.dictionary_held_out_share=0.5", "data.tokenizer.vocab_size=500", "data.tokenizer.lowercase=false",
+    "data.row_tokens=123", "data.example=document", "data.slack_share=0.123", "data.held_out_share=0.123",
+    "data.dictionary_held_out_share=0.5", "data.tokenizer.vocab_size=567", "data.tokenizer.lowercase=false",
     "data.corpora.0.language=fi", "data.dictionaries.0.split=held_out", "data.dictionaries=[]",
 ]  # fmt: skip
 
@@ -99,10 +99,11 @@ def test_where_a_given_tokenizer_lies_is_not_part_of_the_data() -> None:
     assert data_settings(one) == data_settings(other)
 
 
+CUT = ("train.global_batch_rows=96", "train.micro_batch_rows=20", "parallel.workers=2", "parallel.zero_stage=2")
+
+
 def test_deepspeed_dict_follows_the_recipe() -> None:
-    derived = deepspeed_config(
-        tiny("train.clip_norm=0.5", "train.precision=bf16", "train.micro_batch_rows=20"), on_gpu=False
-    )
+    derived = deepspeed_config(tiny(*CUT, "train.clip_norm=0.5", "train.precision=bf16"), on_gpu=False)
     assert derived["train_micro_batch_size_per_gpu"] == 16
     assert derived["gradient_accumulation_steps"] == 3
     assert derived["gradient_clipping"] == 0.5
@@ -112,7 +113,7 @@ def test_deepspeed_dict_follows_the_recipe() -> None:
 
 def test_deepspeed_overrides_are_merged_last() -> None:
     settings = "parallel.deepspeed_overrides={zero_optimization: {reduce_bucket_size: 9}, steps_per_print: 1}"
-    derived = deepspeed_config(tiny(settings), on_gpu=True)
+    derived = deepspeed_config(tiny(*CUT, settings), on_gpu=True)
     assert derived["zero_optimization"] == {"stage": 2, "reduce_bucket_size": 9}
     assert derived["steps_per_print"] == 1
-    assert derived["gradient_accumulation_steps"] == 1
+    assert derived["gradient_accumulation_steps"] == 3

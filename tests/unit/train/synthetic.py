@@ -65,7 +65,9 @@ def rows(positions: np.ndarray) -> dict[str, np.ndarray]:
         )
         given["language_ids"][i, :length] = position % 2
     hashes = (positions.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    return given | {"position": positions.astype(np.int64), "row_hash": hashes}
+    nothing = np.zeros(len(positions), np.int32)
+    counted = {"cross_lingual": nothing, "no_room": nothing}
+    return given | counted | {"position": positions.astype(np.int64), "row_hash": hashes}
 
 
 class SyntheticRows:
