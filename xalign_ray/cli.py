@@ -233,9 +233,13 @@ def _show_scores(scores: list[Any]) -> None:
             typer.echo(f"{score.metric} {score.value:.3f}{chance}{layer}  n {score.n}", err=True)
 
 
-def main() -> None:
-    """Runs a verb; an error for the user is a sentence and an exit code, never a traceback."""
-    sys.exit(_run(app))
+def main(verb: str | None = None) -> None:
+    """Runs a verb; an error for the user is a sentence and an exit code, never a traceback.
+
+    Args:
+        verb: the verb that the arguments are for; without it the first of them names it.
+    """
+    sys.exit(_run(lambda: app([verb, *sys.argv[1:]] if verb else None, prog_name="xalign")))
 
 
 def _run(command: Callable[[], None]) -> int:

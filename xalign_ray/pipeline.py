@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score
 
 CONFIG, EXPORT, EVALUATION = "config.yaml", "export", "evaluation"
+JOB_MARK = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray sets in the process that `ray job submit` started, and only there
 
 
 def prepare(recipe: Recipe, verify: bool = True) -> Prepared:
     """The token shards of a recipe: made if they do not exist, checked and mended if they do."""
+    _check_lasting("output", recipe.config.output)
     from xalign_ray.data.prepare import prepare as prepare_data
     from xalign_ray.train.driver import connect
 
@@ -48,7 +50,18 @@ def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False) -> Pa
     Returns:
         The run folder. A finished one is returned as it is.
     """
+    _check_lasting("output", recipe.config.output)
+    _check_lasting("--out", out)
     return _pretrain_here(recipe, out) if local else _pretrain_on_ray(recipe, out)
+
+
+def _check_lasting(key: str, path: str | Path | None) -> None:
+    """Refuses a relative output in a Ray job: its working directory is an unpacked upload that goes with the job."""
+    if JOB_MARK in os.environ and path is not None and not Path(path).is_absolute():
+        raise ConfigError(
+            f"{key} is '{path}': in a Ray job a relative path lies in the uploaded copy of the code, which is removed "
+            "after the job. Give an absolute one that all nodes see, for example --set output=/shared/runs."
+        )
 
 
 def _pretrain_on_ray(recipe: Recipe, out: Path | None) -> Path:
@@ -293,7 +306,9 @@ def _find_encoder(model: str) -> tuple[str, Path | None]:
 def _target(out: Path | None, run: Path | None, task: str) -> Path:
     if out is None and run is None:
         raise ConfigError("--out is needed: the model is not a run of ours, so there is no folder to write beside it.")
-    return out or run / EVALUATION / task  # type: ignore[operator]
+    target = out or run / EVALUATION / task  # type: ignore[operator]
+    _check_lasting("--out", target)
+    return target
 
 
 def _known(word: str, known: Iterable[str], what: str = "task") -> str:

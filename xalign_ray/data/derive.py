@@ -158,9 +158,8 @@ def _draw(types: Sequence[str], share: float, seed: int) -> tuple[list[str], lis
         raise DataError(f"The text has {len(types)} words that occur at least {LEAST_COUNT} times; too few to draw a "
                         "dictionary from. Give more text.")  # fmt: skip
     places = np.random.default_rng(seed).permutation(len(types))
-    parts = places[:number], places[number : 2 * number]
-    trained, held_out = ([types[place] for place in sorted(part)] for part in parts)
-    return trained, held_out
+    trained, held_out = sorted(places[:number]), sorted(places[number : 2 * number])
+    return [types[place] for place in trained], [types[place] for place in held_out]
 
 
 def _derive_tagged(path: Path) -> tuple[Path, str, str]:

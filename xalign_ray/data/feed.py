@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -68,11 +68,9 @@ class BlockServer:
     def _execute(self, items: list[dict[str, int]]) -> Iterator[Any]:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = context.print_on_execution_start = False
+        make_block: Any = partial(_make_block, folder=self.folder, config=self.config)
         blocks = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-            _make_block,
-            batch_size=1,
-            num_cpus=self.run.parallel.data_cpus,
-            fn_kwargs={"folder": self.folder, "config": self.config},
+            make_block, batch_size=1, num_cpus=self.run.parallel.data_cpus
         )
         blocks.context.execution_options = ExecutionOptions(
             preserve_order=True,
@@ -96,7 +94,7 @@ def open_feed(prepared: Prepared, config: RunConfig, first_step: int, rank: int,
     Args:
         share: gives every rank what rank 0 passed in (a broadcast of Ray Train's collective).
     """
-    own = None
+    own: Any = None
     if rank == 0:
         environment = {"RAY_DATA_AUTOSCALING_REQUEST_EXPIRE_TIME_S": str(EXPIRE_S)}
         own = (
@@ -127,4 +125,6 @@ def open_feed(prepared: Prepared, config: RunConfig, first_step: int, rank: int,
 
 def _steps(reference: Any, rows_per_step: int) -> Iterator[Columns]:
     (block,) = ray.get(reference)
-    return split_steps(BlockAccessor.for_block(ray.get(block)).to_numpy(), rows_per_step)
+    columns = BlockAccessor.for_block(ray.get(block)).to_numpy()
+    assert isinstance(columns, dict), "a block of several columns"
+    return split_steps(columns, rows_per_step)

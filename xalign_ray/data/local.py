@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from xalign_ray.config.derive import derive_batch
@@ -12,7 +12,7 @@ from xalign_ray.data.stream import Transform, split_steps
 from xalign_ray.text.collate import Columns
 
 
-def open_local(prepared: Prepared, config: RunConfig, first_step: int, rank: int) -> Iterator[Columns]:
+def open_local(prepared: Prepared, config: RunConfig, first_step: int, rank: int) -> Generator[Columns, None, None]:
     """A rank's shares of the steps from `first_step` to the last."""
     low, high = derive_batch(config).share(rank)
     transform = Transform(prepared, config)

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +139,6 @@ def _sampler(texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:
 
 
 def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task]:
-    capacity = int(config.data.row_tokens * (1 - config.data.slack_share))
     numbers: dict[str, int] = {}
     tasks = []
     for one in texts:
@@ -153,7 +152,7 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task
                     languages=one.languages,
                     part=part,
                     all_languages=tuple(config.languages),
-                    capacity=capacity,
+                    capacity=config.data.capacity,
                     whole_documents=config.data.example == "document",
                     held_out_share=config.data.held_out_share,
                 )
@@ -178,13 +177,19 @@ def _run_tasks(tasks: Sequence[Task]) -> None:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     numbers = ray.data.from_items([{"number": number} for number in range(len(tasks))], override_num_blocks=len(tasks))
-    numbers.map(_prepare_numbered, fn_kwargs={"tasks": list(tasks)}, num_cpus=1).materialize()
+    done = numbers.map(partial(_prepare_numbered, tasks=list(tasks)), num_cpus=1).take_all()
+    if faults := [row["fault"] for row in done if row["fault"]]:
+        raise DataError(faults[0])
 
 
 def _prepare_numbered(row: dict[str, Any], tasks: Sequence[Task]) -> dict[str, Any]:
+    """What is wrong with the input is returned: Ray would wrap what is raised, and another try only meet it again."""
     task = tasks[row["number"]]
-    prepare_part(task)
-    return {"name": task.name}
+    try:
+        prepare_part(task)
+    except DataError as error:
+        return {"name": task.name, "fault": str(error)}
+    return {"name": task.name, "fault": ""}
 
 
 def prepare_part(task: Task) -> None:
@@ -272,6 +277,7 @@ def _finish(
     backend = open_tokenizer(str(folder / "tokenizer"))
     special = asdict(vocabulary(backend))
     special.pop("regular")
+    write_atomic(folder / "settings.json", json.dumps(data_settings(config), indent=1))
     write_manifest(
         folder,
         {
@@ -287,7 +293,6 @@ def _finish(
             "dictionary": dictionary_counts,
         },
     )
-    write_atomic(folder / "settings.json", json.dumps(data_settings(config), indent=1))
 
 
 def _pools(records: Sequence[tuple[Task, dict[str, Any]]]) -> dict[str, Any]:

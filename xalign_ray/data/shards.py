@@ -15,7 +15,7 @@ from xalign_ray.artifacts import check_file
 from xalign_ray.text.rows import Rows, starts, sum_runs
 
 ROW_GROUP = 512  # rows that are read together
-CACHED_GROUPS = 64  # row groups kept in a process: small corpora are then read from disk once
+CACHED_GROUPS = 256  # row groups kept in a process: small corpora are then read from disk once
 
 CURE = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
 
