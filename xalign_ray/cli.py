@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -239,6 +240,7 @@ def main(verb: str | None = None) -> None:
     Args:
         verb: the verb that the arguments are for; without it the first of them names it.
     """
+    os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # read when ray.data is imported: progress is ours to show
     sys.exit(_run(lambda: app([verb, *sys.argv[1:]] if verb else None, prog_name="xalign")))
 
 

@@ -159,7 +159,7 @@ def _draw(types: Sequence[str], share: float, seed: int) -> tuple[list[str], lis
                         "dictionary from. Give more text.")  # fmt: skip
     places = np.random.default_rng(seed).permutation(len(types))
     trained, held_out = sorted(places[:number]), sorted(places[number : 2 * number])
-    return [types[place] for place in trained], [types[place] for place in held_out]
+    return [types[int(place)] for place in trained], [types[int(place)] for place in held_out]
 
 
 def _derive_tagged(path: Path) -> tuple[Path, str, str]:
