@@ -33,6 +33,9 @@ JOB_MARK = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray sets in the process that `r
 def prepare(recipe: Recipe, verify: bool = True) -> Prepared:
     """The token shards of a recipe: made if they do not exist, checked and mended if they do."""
     _check_lasting("output", recipe.config.output)
+    from xalign_ray.data.inputs import check_inputs
+
+    check_inputs(recipe.config)  # before the imports that take seconds
     from xalign_ray.data.prepare import prepare as prepare_data
     from xalign_ray.train.driver import connect
 
@@ -65,6 +68,9 @@ def _check_lasting(key: str, path: str | Path | None) -> None:
 
 
 def _pretrain_on_ray(recipe: Recipe, out: Path | None) -> Path:
+    from xalign_ray.data.inputs import check_inputs
+
+    check_inputs(recipe.config)
     from xalign_ray.data.prepare import prepare as prepare_data
     from xalign_ray.train.driver import connect, run_on_ray
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import threading
@@ -28,7 +29,7 @@ from xalign_ray.train.driver import connect, run_on_ray
 from xalign_ray.train.loop import train
 
 pytestmark = pytest.mark.ray
-STEPS = 20
+STEPS, SAVED_EVERY = 20, 4
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     write_demo(folder / "demo", sentences=600, parallel_sentences=100, retrieval_pairs=20)
     settings = [f"data.root={folder / 'demo'}", f"output={folder / 'runs'}", "data.tokenizer.vocab_size=1000"]
     settings += [f"train.steps={STEPS}", "train.global_batch_rows=24", "train.micro_batch_rows=12"]
-    settings += ["model.width=32", "model.feed_forward=64", "checkpoint.every_steps=4", "train.held_out_every_steps=8"]
+    settings += [
+        "model.width=32",
+        "model.feed_forward=64",
+        f"checkpoint.every_steps={SAVED_EVERY}",
+        "train.held_out_every_steps=8",
+    ]
     config = recipe(settings)
     connect(config.parallel)
     prepare(config)
@@ -119,13 +125,15 @@ def kill_after(log: Path, deaths: list[tuple[int, int]]) -> threading.Thread:
 def test_three_kills_leave_no_trace_in_hashes_and_losses(world, two: Pool, tmp_path: Path, stage: int):
     config = recipe(world, f"parallel.zero_stage={stage}", "model.dropout=0.1")
     two.call(without_ray, config, tmp_path / "calm", prepare(config).folder)
-    killer = kill_after(tmp_path / "killed" / "events.jsonl", [(3, 0), (7, 1), (14, 0)])
+    between_saves = [step for step in range(2, STEPS) if step % SAVED_EVERY > 1]  # never just after a checkpoint
+    deaths = [(step, random.randrange(2)) for step in sorted(random.sample(between_saves, 3))]
+    killer = kill_after(tmp_path / "killed" / "events.jsonl", deaths)
     killed = on_ray(config, tmp_path / "killed")
     killer.join(1)
     assert not killer.is_alive()
     attempts = {event["attempt"] for event in read_events(tmp_path / "killed" / "events.jsonl", surviving=False)}
-    assert attempts == {1, 2, 3, 4}
-    assert killed == curve(tmp_path / "calm")
+    assert attempts == {1, 2, 3, 4}, deaths
+    assert killed == curve(tmp_path / "calm"), deaths
 
 
 def test_one_worker_on_ray_trains_the_same_as_two_without(world, two: Pool, tmp_path: Path):

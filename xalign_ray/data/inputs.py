@@ -10,7 +10,7 @@ from pathlib import Path
 from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.schema import Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
 from xalign_ray.data.sources.parts import Part
-from xalign_ray.data.sources.registry import check_languages, parts
+from xalign_ray.data.sources.registry import check_languages, find_files, parts
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.errors import ConfigError
 
@@ -38,6 +38,18 @@ def data_root(config: RunConfig) -> Path:
     return folder
 
 
+def check_inputs(config: RunConfig) -> None:
+    """Finds out in moments, and before anything is started, whether the sources are there and mean anything.
+
+    Raises:
+        DataError, ConfigError: a path, format or language that is not there, in a sentence.
+    """
+    root = data_root(config)
+    for source in (*config.data.corpora, *config.data.parallel, *config.data.dictionaries):
+        _check_codes(source.format, (source.language,) if isinstance(source, Corpus) else source.languages)
+        find_files([str(root / path) for path in source.paths])
+
+
 def find_inputs(data: DataConfig, root: Path) -> tuple[list[Input], list[Input]]:
     """The text and pair inputs, then the dictionaries, in the recipe's order.
 
@@ -50,11 +62,16 @@ def find_inputs(data: DataConfig, root: Path) -> tuple[list[Input], list[Input]]
 
 
 def _input(pool: str, source: Corpus | ParallelCorpus | Dictionary, languages: Sequence[str], root: Path) -> Input:
-    codes = check_languages(source.format, languages)
+    codes = _check_codes(source.format, languages)
+    return Input(pool, codes, tuple(parts(source.format, [str(root / path) for path in source.paths])))
+
+
+def _check_codes(format_: str, languages: Sequence[str]) -> tuple[str, ...]:
+    codes = check_languages(format_, languages)
     for written, code in zip(languages, codes, strict=True):
         if written != code:
             raise ConfigError(f"data names the language '{written}'; write its BCP-47 code '{code}'.")
-    return Input(pool, codes, tuple(parts(source.format, [str(root / path) for path in source.paths])))
+    return codes
 
 
 def content_hashes(inputs: Sequence[Input]) -> list[list[str]]:
