@@ -15,6 +15,7 @@ import yaml
 from xalign_ray.config.explain import differences
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import XalignError
 
 app = typer.Typer(
@@ -223,7 +224,7 @@ def _codes(languages: str) -> list[str]:
 
 
 def _pairs(options: list[str]) -> list[tuple[str, Any]]:
-    return [(key, yaml.safe_load(value)) for key, _, value in (option.partition("=") for option in options)]
+    return [(key, parse_yaml(value)) for key, _, value in (option.partition("=") for option in options)]
 
 
 def _show_scores(scores: list[Any]) -> None:

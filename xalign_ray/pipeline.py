@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from xalign_ray.artifacts import read_manifest, write_atomic, write_manifest
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.load import Recipe
+from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from xalign_ray.data.prepared import Prepared
+    from xalign_ray.tasks.grid import Trial
     from xalign_ray.tasks.scores import Score
 
 CONFIG, EXPORT, EVALUATION = "config.yaml", "export", "evaluation"
@@ -151,7 +153,7 @@ def run_folder(recipe: Recipe, fingerprint: str) -> Path:
 
 def _read_config(folder: Path) -> dict[str, Any] | None:
     path = folder / CONFIG
-    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 @contextmanager
@@ -285,13 +287,27 @@ def tune(
     connect(ParallelConfig())
     folders = tuple(str(folder.absolute()) for folder in data)
     trial = Trial(task, encoder, folders, settings, tuple(languages) if languages else None, train_language)
-    outcome = tune_grid([trial], target.absolute(), max_concurrent_trials=1)
-    if trial.name in outcome.failures:
-        raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {outcome.failures[trial.name]}")
+    with _trial_logged(run, target, trial):
+        outcome = tune_grid([trial], target.absolute(), max_concurrent_trials=1)
+        if trial.name in outcome.failures:
+            raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {outcome.failures[trial.name]}")
     scores = outcome.scores[trial.name]
     write_scores(target / SCORES, scores)
     _publish(run)
     return scores
+
+
+@contextmanager
+def _trial_logged(run: Path | None, target: Path, trial: Trial) -> Iterator[None]:
+    """Gives a fine-tuning a log and settings of its own, so that MLflow shows it as a child of its pretraining run."""
+    from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt, run_identity
+
+    parent = run_identity(run) if run else None
+    write_atomic(target / CONFIG, yaml.safe_dump({"task": trial.task} | asdict(trial), sort_keys=False))
+    with EventLog(target / EVENT_LOG, last_attempt(target / EVENT_LOG) + 1) as log:
+        log.write("start", 0, recipe=trial.task, fingerprint=trial.name, seed=trial.settings.seed, parent=parent)
+        yield
+        log.write("end", 0)
 
 
 def _known_options(options: dict[str, Any], settings: type) -> dict[str, Any]:

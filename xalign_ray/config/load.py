@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,25 +12,11 @@ from pydantic import ValidationError
 
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 COMMAND_LINE = "--set"
-
-
-class _Yaml(yaml.SafeLoader):
-    """YAML with the scalars of version 1.2: `no` is Norwegian, `off` is a word, and 1e-3 is a number."""
-
-
-_BOOL, _FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
-_Yaml.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _FLOAT)]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Yaml.add_implicit_resolver(_BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
-_Yaml.add_implicit_resolver(
-    _FLOAT, re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"), list("-+.0123456789")
-)
 
 
 @dataclass(frozen=True)
@@ -97,7 +82,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
     if path in seen:
         raise ConfigError(f"{path} extends itself: {' -> '.join(p.name for p in (*seen, path))}.")
     try:
-        own = yaml.load(path.read_text(encoding="utf-8"), _Yaml) or {}
+        own = parse_yaml(path.read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
     except UnicodeDecodeError as error:
@@ -141,7 +126,7 @@ def _apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str) 
     if not equals or not key:
         raise ConfigError(f"--set {setting}: write it as key=value, for example --set train.steps=100.")
     try:
-        value = yaml.load(text, _Yaml)
+        value = parse_yaml(text)
     except yaml.YAMLError:
         raise ConfigError(f"--set {setting}: the value is not YAML; quote it.") from None
     *parents, last = key.split(".")

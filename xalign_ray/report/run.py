@@ -8,9 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from xalign_ray.artifacts import read_manifest
+from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.events import EVENT_LOG, Event, read_events
@@ -90,7 +89,7 @@ def read_run(folder: Path) -> Run:
     data = next((event["data"] for event in reversed(every) if event["event"] == "start" and "data" in event), None)
     return Run(
         folder=folder,
-        config=yaml.safe_load(config.read_text(encoding="utf-8")) or {} if config.is_file() else {},
+        config=parse_yaml(config.read_text(encoding="utf-8")) or {} if config.is_file() else {},
         events=tuple(read_events(log)) if log.is_file() else (),
         every_event=every,
         scores=scores,

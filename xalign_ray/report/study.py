@@ -14,6 +14,7 @@ from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.choices import Frozen
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.load import RECIPES
+from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
 
 SWEEPS = RECIPES / "sweeps"
@@ -115,7 +116,7 @@ def load_study(name: str) -> StudyConfig:
             f"The package has {', '.join(known) or 'none'}."
         )
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tree = parse_yaml(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
     if not isinstance(tree, dict):
