@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,9 +112,11 @@ def _run(
             verbose=0,
         ),
     )
+    with redirect_stdout(io.StringIO()):  # Tune prints its table at verbose=0 too
+        results = tuner.fit()
     return {
         _trial_of(result.config).name: _reason(result.error)
-        for result in tuner.fit()
+        for result in results
         if result.error is not None and result.config is not None
     }
 
