@@ -111,11 +111,15 @@ def tune(
 
 
 @app.command()
-def study(name: Annotated[str, typer.Argument(metavar="STUDY")], out: Out = None) -> None:
-    """Run the cells of a study that are not finished, and report on all."""
+def study(
+    name: Annotated[str, typer.Argument(metavar="STUDY", help="a name in recipes/sweeps or a YAML file")],
+    settings: Settings = [],  # noqa: B006
+    out: Out = None,
+) -> None:
+    """Run the cells of a study that are not finished, and report on all; --set holds for every cell."""
     from xalign_ray import studies
 
-    typer.echo(str(studies.run(name, out)))
+    typer.echo(str(studies.run(name, out, settings)))
 
 
 @app.command()
