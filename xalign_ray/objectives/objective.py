@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,7 +51,7 @@ class MicroStep:
         return self.encoder.encode(self.batch)
 
 
-class Objective(nn.Module):
+class Objective(nn.Module, ABC):
     """A loss as a sum over what it counts; the loop divides by the global step's count (METHODS 1.4).
 
     It calls the same modules on every rank in every micro-step, with zero rows if it has none (ZERO 1).
@@ -61,10 +62,10 @@ class Objective(nn.Module):
         self.settings = settings
         self.given = given
 
+    @abstractmethod
     def forward(self, micro_step: MicroStep) -> Tensor:
         """The sum, a scalar in fp32."""
-        raise NotImplementedError
 
+    @abstractmethod
     def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:
         """How many things a rank's sums over one global step run over: its share of the rows, all its slices."""
-        raise NotImplementedError
