@@ -19,7 +19,7 @@ quickstart: .venv/installed ## the whole way on the embedded world, a few minute
 	$(BIN)/xalign quickstart
 
 unit: .venv/installed ## tests without Ray, under a minute
-	$(BIN)/pytest tests/unit tests/parity
+	$(BIN)/pytest tests/unit
 
 test: .venv/installed ## every test, with real local clusters
 	$(BIN)/pytest

@@ -54,6 +54,9 @@ def as_rows(rows: list[Row]) -> Rows:
         [len(side.words) for side in sides],
         [side.language for side in sides],
         [sum(len(example) for example in row) for row in rows],
+        [0] * len(sides),
+        [],
+        [],
     )
     return Rows(*(np.asarray(array, np.int32) for array in arrays))
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import ray
 
-from tests.unit.train.pool import Pool
+from tests.parity.train.pool import Pool
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig

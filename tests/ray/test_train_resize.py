@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.train import synthetic
-from tests.unit.train.pool import Pool
-from tests.unit.train.test_train_checkpoint import starts, stop_after, train
+from tests.parity.train import synthetic
+from tests.parity.train.pool import Pool
+from tests.parity.train.test_train_checkpoint import starts, stop_after, train
 from xalign_ray.artifacts import read_manifest, write_manifest
 from xalign_ray.errors import CheckpointError
 

@@ -100,6 +100,9 @@ def pack(examples: Sequence[list[Side]], capacity: int, seed_text: str) -> Rows:
         side_words=np.asarray([len(side[1]) for side in sides], np.int32),
         side_language=np.asarray([side[3] for side in sides], np.int32),
         row_sides=np.asarray([sum(len(examples[example]) for example in row) for row in packed], np.int32),
+        side_links=np.zeros(len(sides), np.int32),
+        link_from=np.zeros(0, np.int32),
+        link_to=np.zeros(0, np.int32),
     )
 
 

@@ -30,7 +30,7 @@ from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, voc
 from xalign_ray.errors import DataError
 from xalign_ray.text.tokenizer import train_bpe
 
-SHARDS_VERSION = 1  # raise it when the same input would give other shards
+SHARDS_VERSION = 2  # raise it when the same input would give other shards
 
 log = logging.getLogger(__name__)
 

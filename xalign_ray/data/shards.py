@@ -59,12 +59,16 @@ def _open(path: str, file_hash: str) -> pq.ParquetFile:
 def _as_table(rows: Rows) -> pa.Table:
     row_words = sum_runs(rows.side_words, rows.row_sides)
     row_pieces = sum_runs(rows.word_length, row_words)
+    row_links = sum_runs(rows.side_links, rows.row_sides)
     columns = {
         "pieces": _lists(rows.pieces, row_pieces),
         "word_length": _lists(rows.word_length, row_words),
         "entry": _lists(rows.entry, row_words),
         "side_words": _lists(rows.side_words, rows.row_sides),
         "side_language": _lists(rows.side_language, rows.row_sides),
+        "side_links": _lists(rows.side_links, rows.row_sides),
+        "link_from": _lists(rows.link_from, row_links),
+        "link_to": _lists(rows.link_to, row_links),
     }
     return pa.table(columns)
 

@@ -19,7 +19,6 @@ class Rows:
     """A batch of packed rows without special tokens; an example is one side (text) or two (a translation).
 
     pieces [T] piece ids; word_length [W] pieces of each word; entry [W] dictionary entry of each word or NO_ENTRY;
-    side_words [S] words of each side; side_language [S] language id of each side; row_sides [N] sides of each row.
     """
 
     pieces: Ints
@@ -28,6 +27,9 @@ class Rows:
     side_words: Ints
     side_language: Ints
     row_sides: Ints
+    side_links: Ints
+    link_from: Ints
+    link_to: Ints
 
     def __len__(self) -> int:
         return len(self.row_sides)
@@ -71,6 +73,7 @@ def reorder_sides(rows: Rows, sides: Index) -> Rows:
 def _take_sides(rows: Rows, sides: Index, row_sides: Ints) -> Rows:
     words = spans(starts(rows.side_words)[sides], rows.side_words[sides])
     pieces = spans(starts(rows.word_length)[words], rows.word_length[words])
+    links = spans(starts(rows.side_links)[sides], rows.side_links[sides])
     return Rows(
         pieces=rows.pieces[pieces],
         word_length=rows.word_length[words],
@@ -78,6 +81,9 @@ def _take_sides(rows: Rows, sides: Index, row_sides: Ints) -> Rows:
         side_words=rows.side_words[sides],
         side_language=rows.side_language[sides],
         row_sides=row_sides,
+        side_links=rows.side_links[sides],
+        link_from=rows.link_from[links],
+        link_to=rows.link_to[links],
     )
 
 
@@ -85,11 +91,13 @@ def cut(rows: Rows, size: int) -> Iterator[Rows]:
     """Batches of at most `size` consecutive rows, without copies; together they are the rows."""
     bounds = [np.concatenate(([0], np.cumsum(lengths))) for lengths in (rows.row_sides, rows.side_words)]
     word_bounds = np.concatenate(([0], np.cumsum(rows.word_length, dtype=np.int64)))
+    link_bounds = np.concatenate(([0], np.cumsum(rows.side_links, dtype=np.int64)))
     for begin in range(0, len(rows), size):
         row = slice(begin, min(begin + size, len(rows)))
         side = slice(*bounds[0][[row.start, row.stop]])
         word = slice(*bounds[1][[side.start, side.stop]])
         piece = slice(*word_bounds[[word.start, word.stop]])
+        link = slice(*link_bounds[[side.start, side.stop]])
         yield Rows(
             pieces=rows.pieces[piece],
             word_length=rows.word_length[word],
@@ -97,6 +105,9 @@ def cut(rows: Rows, size: int) -> Iterator[Rows]:
             side_words=rows.side_words[side],
             side_language=rows.side_language[side],
             row_sides=rows.row_sides[row],
+            side_links=rows.side_links[side],
+            link_from=rows.link_from[link],
+            link_to=rows.link_to[link],
         )
 
 

@@ -54,6 +54,9 @@ def make_rows(
         side_words=np.asarray(side_words, np.int32),
         side_language=random.integers(0, 3, len(side_words)).astype(np.int32),
         row_sides=np.asarray(row_sides, np.int32),
+        side_links=np.zeros(len(side_words), np.int32),
+        link_from=np.zeros(0, np.int32),
+        link_to=np.zeros(0, np.int32),
     )
 
 

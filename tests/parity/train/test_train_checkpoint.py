@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.train import synthetic
-from tests.unit.train.pool import Pool
+from tests.parity.train import synthetic
+from tests.parity.train.pool import Pool
 from xalign_ray.errors import CheckpointError
 from xalign_ray.track.events import read_events
 from xalign_ray.train.checkpoint import newest

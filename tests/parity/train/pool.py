@@ -21,7 +21,7 @@ class Pool:
 
     def __init__(self, size: int) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.unit.train.warm"])
+        context.set_forkserver_preload(["tests.parity.train.warm"])
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]

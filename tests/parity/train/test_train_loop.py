@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.train import synthetic
-from tests.unit.train.pool import Pool
+from tests.parity.train import synthetic
+from tests.parity.train.pool import Pool
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.track.events import read_events

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.train import synthetic
-from tests.unit.train.pool import Pool
+from tests.parity.train import synthetic
+from tests.parity.train.pool import Pool
 
 TIGHT = {
     "zero_optimization": {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.train.pool import Pool
+from tests.parity.train.pool import Pool
 
 
 @pytest.fixture(scope="session")

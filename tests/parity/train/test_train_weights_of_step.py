@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.train import synthetic
-from tests.unit.train.pool import Pool
+from tests.parity.train import synthetic
+from tests.parity.train.pool import Pool
 from xalign_ray.train.checkpoint import newest
 
 
