@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from tests.parity.train.pool import Pool
+from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
