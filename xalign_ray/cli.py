@@ -58,12 +58,12 @@ def pretrain(
     recipe: RecipeName,
     settings: Settings = [],  # noqa: B006
     out: Out = None,
-    local: Annotated[bool, typer.Option("--local", help="in this process, or torchrun's, without Ray")] = False,
+    no_ray: Annotated[bool, typer.Option("--no-ray", help="in this process, or torchrun's, without Ray")] = False,
 ) -> None:
     """Train a recipe, or go on with it, and export it as a Hugging Face folder."""
     from xalign_ray import pipeline
 
-    typer.echo(str(pipeline.pretrain(load_recipe(recipe, settings), out, local)))
+    typer.echo(str(pipeline.pretrain(load_recipe(recipe, settings), out, local=no_ray)))
 
 
 @app.command()

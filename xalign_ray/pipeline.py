@@ -100,7 +100,7 @@ def _pretrain_here(recipe: Recipe, out: Path | None) -> Path:
     prepared = find_prepared(config)
     if prepared is None:
         raise DataError(
-            "The shards of this recipe are not there yet, and --local does not make them: run `xalign prepare`."
+            "The shards of this recipe are not there yet, and --no-ray does not make them: run `xalign prepare`."
         )
     folder, facts = _open_run(recipe, prepared, out, write=rank == 0)
     if read_manifest(folder) is not None:

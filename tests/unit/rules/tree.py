@@ -59,8 +59,13 @@ def first_sentence(path: Path) -> str:
     return paragraph.partition(". ")[0].rstrip(".")
 
 
-def imports(path: Path) -> Iterator[Import]:
+@cache
+def imports(path: Path) -> list[Import]:
     """What a file imports anywhere in it, and the parts of Ray that it reaches through `ray.`"""
+    return list(_find_imports(path))
+
+
+def _find_imports(path: Path) -> Iterator[Import]:
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
             yield from (Import(path, node.lineno, name.name) for name in node.names)
