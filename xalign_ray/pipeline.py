@@ -16,6 +16,7 @@ from xalign_ray.artifacts import read_manifest, write_atomic, write_manifest
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.load import Recipe
+from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 
@@ -41,8 +42,10 @@ def prepare(recipe: Recipe, verify: bool = True) -> Prepared:
     from xalign_ray.data.prepare import prepare as prepare_data
     from xalign_ray.train.driver import connect
 
+    base = base_recipe(recipe)
+    tokenizer = str(prepare(base, verify).tokenizer_folder) if base else recipe.config.model.init_from
     connect(recipe.config.parallel)
-    return prepare_data(recipe.config, verify)
+    return prepare_data(settle(recipe, tokenizer).config, verify)
 
 
 def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False) -> Path:
@@ -57,7 +60,23 @@ def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False) -> Pa
     """
     _check_lasting("output", recipe.config.output)
     _check_lasting("--out", out)
+    base = base_recipe(recipe)
+    start = str((pretrain(base, local=local) / EXPORT).absolute()) if base else recipe.config.model.init_from
+    recipe = settle(recipe, start)
     return _pretrain_here(recipe, out) if local else _pretrain_on_ray(recipe, out)
+
+
+def find_run(recipe: Recipe) -> Path | None:
+    """The folder of a recipe's run if its shards are there, whether or not the run is; makes nothing."""
+    from xalign_ray.data.prepare import find_prepared
+
+    if base := base_recipe(recipe):
+        start = find_run(base)
+        if start is None or read_manifest(start) is None:
+            return None
+        recipe = settle(recipe, str((start / EXPORT).absolute()))
+    prepared = find_prepared(recipe.config)
+    return run_folder(recipe, run_fingerprint(recipe.config, prepared.fingerprint)) if prepared else None
 
 
 def _check_lasting(key: str, path: str | Path | None) -> None:

@@ -8,6 +8,7 @@ from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.derive import deepspeed_config, derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.start import base_recipe
 from xalign_ray.models.sizes import count_parameters
 
 GIB = 2**30
@@ -23,7 +24,8 @@ def describe(recipe: Recipe) -> str:
     config = recipe.config
     batch = derive_batch(config)
     tokens = batch.global_rows * config.data.row_tokens
-    trained = isinstance(config.data.tokenizer, BpeTokenizer)
+    base = base_recipe(recipe)
+    start = base.config if base else config
     lines = {
         "recipe": recipe.name,
         "languages": ", ".join(config.languages),
@@ -33,9 +35,9 @@ def describe(recipe: Recipe) -> str:
         "workers": f"{batch.workers} x {batch.accumulation} micro-steps, ZeRO {config.parallel.zero_stage}",
         "CPUs": f"{batch.workers * config.parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed",
     }
-    if trained and config.model.init_from is None:
-        vocab_size = config.data.tokenizer.vocab_size  # type: ignore[union-attr]
-        sizes = count_parameters(config.model, vocab_size, len(config.languages), config.data.row_tokens)
+    if isinstance(start.data.tokenizer, BpeTokenizer) and start.model.init_from is None:
+        vocab_size = start.data.tokenizer.vocab_size
+        sizes = count_parameters(start.model, vocab_size, len(config.languages), config.data.row_tokens)
         lines["parameters"] = f"{sizes.total:,} (vocabulary {vocab_size:,}: {sizes.word_embeddings:,})"
         lines["memory"] = f"{state_bytes(config, sizes.total) / GIB:.2f} GiB a worker for weights, gradients and Adam"
     else:

@@ -8,10 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from xalign_ray import pipeline
-from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data.inputs import data_root
-from xalign_ray.data.prepare import find_prepared
 from xalign_ray.report.build import report as write_report
 from xalign_ray.report.build import summary_table
 from xalign_ray.report.study import Cell, EvaluationConfig, load_study, plan_cells, run_study
@@ -51,11 +49,7 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> Pat
         return load_recipe(cell.recipe, [*cell.settings, *common])
 
     def find_folder(cell: Cell) -> Path | None:
-        recipe = recipe_of(cell)
-        prepared = find_prepared(recipe.config)
-        if prepared is None:
-            return None
-        return pipeline.run_folder(recipe, run_fingerprint(recipe.config, prepared.fingerprint))
+        return pipeline.find_run(recipe_of(cell))
 
     def run_cell(cell: Cell) -> Path:
         pipeline.say(f"[{names[cell.label, cell.seed]}/{len(cells)}] {cell.label}, seed {cell.seed}")

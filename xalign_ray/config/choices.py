@@ -34,7 +34,13 @@ class FolderTokenizer(Frozen):
     path: str
 
 
-Tokenizer = Annotated[BpeTokenizer | FolderTokenizer, Field(discriminator="kind")]
+class StartTokenizer(Frozen):
+    """The tokenizer of the encoder that `model.init_from` names."""
+
+    kind: Literal["start"] = "start"
+
+
+Tokenizer = Annotated[BpeTokenizer | FolderTokenizer | StartTokenizer, Field(discriminator="kind")]
 
 
 # --- streams: what rows look like (views) ---------------------------------------------------------------------------

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import hash_value
+from xalign_ray.artifacts import hash_file, hash_value
 from xalign_ray.config.load import merge
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 
 ORDER_VERSION = 1  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
 CHUNK_STEPS = 16  # steps whose rows are drawn and shuffled together: longer mixes better, shorter reads less at once
+WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
+NOT_OF_THE_START = ("dropout", "language_embeddings", "conditioned_head")  # what a continued encoder takes of a recipe
 MOST_LANES = 64  # a chunk is cut into lanes, so that a worker's share of it is one contiguous read
 
 
@@ -56,8 +59,18 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
     """Hash of what changes the result: not workers, micro-batch, ZeRO stage, paths, tracking or notes."""
     tree = config.model_dump(mode="json", exclude={"notes", "output", "data", "parallel", "checkpoint", "track"})
     tree["train"].pop("micro_batch_rows")
+    if config.model.init_from is not None:
+        tree["model"] = {key: tree["model"][key] for key in NOT_OF_THE_START} | {
+            "init_from": _start_identity(config.model.init_from)
+        }
     tree["deepspeed_overrides"] = config.parallel.deepspeed_overrides
     return hash_value({"recipe": tree, "data": data_fingerprint, "order": [ORDER_VERSION, CHUNK_STEPS, MOST_LANES]})
+
+
+def _start_identity(init_from: str) -> str:
+    """What an encoder to continue is, wherever it lies: its weights' hash; a hub model is its name."""
+    weights = sorted(path for suffix in WEIGHTS for path in Path(init_from).glob(f"*{suffix}"))
+    return hash_value([hash_file(path) for path in weights]) if weights else init_from
 
 
 def data_settings(config: RunConfig) -> dict[str, Any]:

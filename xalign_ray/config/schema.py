@@ -20,6 +20,7 @@ from xalign_ray.config.choices import (
     Tokenizer,
 )
 
+RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
 LEAST_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
 
 TextFormat = Literal["wikipedia", "text", "jsonl"]
@@ -129,9 +130,13 @@ class MaskingConfig(Frozen):
 class ModelConfig(Frozen):
     """A BERT encoder: sizes for one from scratch, or `init_from` for one to continue."""
 
-    init_from: Annotated[str | None, Field(description="folder or hub id; sizes below are then the folder's own")] = (
-        None
-    )
+    init_from: Annotated[
+        str | None,
+        Field(
+            description="folder, hub id, or `run:RECIPE`: that recipe's run of the same seed, made first if it is not "
+            "there; sizes below are then the folder's own"
+        ),
+    ] = None
     layers: Positive = 12
     width: Positive = 768
     heads: Positive = 12
@@ -235,6 +240,8 @@ class RunConfig(Frozen):
         ]
         if said := [text for absent, text in missing if absent]:
             raise ValueError("; ".join(said) + "; the recipe names none")
+        if self.data.tokenizer.kind == "start" and self.model.init_from is None:
+            raise ValueError("data.tokenizer start is that of model.init_from, which names no encoder")
         if len(set(asked)) < len(asked):
             raise ValueError(f"objectives name {', '.join(asked)}: each kind may stand once")
         if self.train.precision == "bf16" and self.parallel.zero_stage == 0:

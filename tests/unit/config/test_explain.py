@@ -29,7 +29,7 @@ CASES = {
         "'objectives.0': kind 'alignment' is not one of masked_lm, dictionary_alignment. "
         "Did you mean 'dictionary_alignment'?"
     ),
-    "data: {tokenizer: {kind: wordpiece}}": "'data.tokenizer': kind 'wordpiece' is not one of bpe, folder.",
+    "data: {tokenizer: {kind: wordpiece}}": "'data.tokenizer': kind 'wordpiece' is not one of bpe, folder, start.",
     "data: {tokenizer: {kind: folder}}": "'data.tokenizer.path' is required and not given.",
     "data: {corpora: [{format: txt, language: en, paths: [x]}]}": (
         "'data.corpora.0.format' is 'txt': input should be 'wikipedia', 'text' or 'jsonl'."

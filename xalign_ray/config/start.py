@@ -1,0 +1,41 @@
+"""Where a run starts from: what `model.init_from` and the tokenizer `start` mean, another recipe's run included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from xalign_ray.config.choices import FolderTokenizer, StartTokenizer
+from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.config.schema import RUN_OF
+
+
+def base_recipe(recipe: Recipe) -> Recipe | None:
+    """The recipe whose run this one continues (`model.init_from: run:NAME`), or None.
+
+    It has the same seed, data folder, output, workers and tracking: one run for all that continue it.
+
+    Raises:
+        ConfigError: there is no recipe of that name.
+    """
+    start = recipe.config.model.init_from or ""
+    if not start.startswith(RUN_OF):
+        return None
+    base = load_recipe(start.removeprefix(RUN_OF))
+    ours, data = recipe.config, base.config.data.model_copy(update={"root": recipe.config.data.root})
+    same = {"seed": ours.seed, "output": ours.output, "parallel": ours.parallel, "track": ours.track, "data": data}
+    return replace(base, config=base.config.model_copy(update=same))
+
+
+def settle(recipe: Recipe, start: str | None) -> Recipe:
+    """The recipe with the folder or hub id that it starts from in place of what it said, its tokenizer included.
+
+    Args:
+        start: an encoder's folder or hub id; for `prepare` its tokenizer's folder will do.
+    """
+    if start is None:
+        return recipe
+    config = recipe.config
+    update: dict[str, object] = {"model": config.model.model_copy(update={"init_from": start})}
+    if isinstance(config.data.tokenizer, StartTokenizer):
+        update["data"] = config.data.model_copy(update={"tokenizer": FolderTokenizer(path=start)})
+    return replace(recipe, config=config.model_copy(update=update))
