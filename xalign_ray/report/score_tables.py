@@ -15,12 +15,16 @@ TITLES = {
     "alignment_heldout_csls": "Word translation, held-out pairs, CSLS",
     "alignment_trained": "Word translation, trained pairs",
     "alignment_trained_csls": "Word translation, trained pairs, CSLS",
+    "cloze_accuracy": "Masked words beside their translation",
+    "cloze_accuracy_alone": "Masked words without it",
+    "pair_cosine": "Mean cosine of translations",
+    "pair_cosine_random": "Mean cosine of other sentences",
     "mean_cosine_random": "Mean cosine of random words",
     "pos_accuracy": "Parts of speech, zero-shot from English",
     "pos_accuracy_supervised": "Parts of speech, fine-tuned on the language itself",
 }
-_NOT_A_SHARE = frozenset({"mean_cosine_random"})
-_UNIT = "Percent; the mean cosine as it is."
+_NOT_A_SHARE = frozenset({"mean_cosine_random", "pair_cosine", "pair_cosine_random"})
+_UNIT = "Percent; cosines as they are."
 _ABSENT = Entry("-", quiet=True)
 AT_CHANCE = "at chance"
 PLUS_MINUS = "\u00b1"

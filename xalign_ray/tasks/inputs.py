@@ -127,6 +127,12 @@ def _positions(model: nn.Module) -> int:
     """How many positions the model can tell apart; RoBERTa's family counts from behind the padding id."""
     model_with_base: Any = model
     limit = int(getattr(model_with_base.config, "max_position_embeddings", None) or LONGEST_INPUT)
+    return limit - first_position(model)
+
+
+def first_position(model: nn.Module) -> int:
+    """The position id of a text's first token: 0, in RoBERTa's family the one behind the padding id."""
+    model_with_base: Any = model
     embeddings = getattr(model_with_base.base_model, "embeddings", None)
     padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
-    return limit - (0 if padding is None else padding + 1)
+    return 0 if padding is None else padding + 1

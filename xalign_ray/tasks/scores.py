@@ -14,6 +14,10 @@ SCORES = "scores.json"
 ALL_LANGUAGES = "all"
 METRICS = frozenset(
     {
+        "cloze_accuracy",
+        "cloze_accuracy_alone",
+        "pair_cosine",
+        "pair_cosine_random",
         "tatoeba_accuracy",
         "alignment_heldout",
         "alignment_heldout_csls",

@@ -41,7 +41,8 @@ def evaluate_tatoeba(
 
     Vectors are means over real tokens; a sentence of language xx is right if its own English side is the nearest by
     cosine among the English sides of the same pair of files. The headline, layer "last4", is the mean accuracy of the
-    last min(4, n) layers (DICT-MLM, Table 1). Chance is 1 / number of pairs.
+    last min(4, n) layers (DICT-MLM, Table 1). Chance is 1 / number of pairs. Beside it the mean cosine of translations
+    and, as `pair_cosine_random`, of each sentence with the translation of the next one.
 
     Args:
         encoder_folder: folder or hub id.
@@ -65,13 +66,13 @@ def evaluate_tatoeba(
             language=language,
             layer=layer,
             pooling="mean",
-            metric="tatoeba_accuracy",
+            metric=metric,
             value=value,
-            chance=1 / n,
+            chance=1 / n if metric == "tatoeba_accuracy" else None,
             n=n,
         )
         for language in chosen
-        for layer, value, n in _score_pair(encoder, pairs[language], batch_size)
+        for metric, layer, value, n in _score_pair(encoder, pairs[language], batch_size)
     ]
     return scores + average_languages(scores)
 
@@ -132,12 +133,25 @@ def headline(accuracies: Sequence[float]) -> float:
     return sum(last) / len(last)
 
 
-def _score_pair(encoder: Encoder, paths: SidePaths, batch_size: int) -> Iterator[tuple[int | str, float, int]]:
+def layer_cosines(queries: NDArray[np.float32], candidates: NDArray[np.float32], shift: int) -> list[float]:
+    """Mean cosine of each query and the candidate `shift` places behind its own, for each layer; 0 are translations.
+
+    Args:
+        queries: `[layers + 1, N, D]`.
+        candidates: `[layers + 1, N, D]`.
+    """
+    left, right = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True) for vectors in (queries, candidates))
+    return (left * np.roll(right, -shift, axis=1)).sum(axis=-1).mean(axis=1).tolist()
+
+
+def _score_pair(encoder: Encoder, paths: SidePaths, batch_size: int) -> Iterator[tuple[str, int | str, float, int]]:
     other, english = read_pair(paths)
-    accuracies = layer_accuracies(
-        encoder.pooled(other, paths.language, batch_size=batch_size),
-        encoder.pooled(english, "en", batch_size=batch_size),
-    )
-    yield f"last{LAST_LAYERS}", headline(accuracies), len(other)
+    queries = encoder.pooled(other, paths.language, batch_size=batch_size)
+    candidates = encoder.pooled(english, "en", batch_size=batch_size)
+    n, last = len(other), f"last{LAST_LAYERS}"
+    accuracies = layer_accuracies(queries, candidates)
+    yield "tatoeba_accuracy", last, headline(accuracies), n
     for layer, accuracy in enumerate(accuracies):
-        yield layer, accuracy, len(other)
+        yield "tatoeba_accuracy", layer, accuracy, n
+    yield "pair_cosine", last, headline(layer_cosines(queries, candidates, shift=0)), n
+    yield "pair_cosine_random", last, headline(layer_cosines(queries, candidates, shift=1)), n

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.tatoeba import evaluate_tatoeba, find_pairs, headline, layer_accuracies, read_pair
+from xalign_ray.tasks.tatoeba import (
+    evaluate_tatoeba,
+    find_pairs,
+    headline,
+    layer_accuracies,
+    layer_cosines,
+    read_pair,
+)
 
 WORDS = ["one", "two", "three", "eins", "zwei", "drei"]
 
@@ -72,6 +79,13 @@ def test_an_accuracy_counts_sentences_whose_own_translation_is_nearest():
     assert layer_accuracies(other, english) == [1.0, pytest.approx(1 / 3)]
 
 
+def test_a_pair_cosine_is_the_mean_over_sentences_layer_by_layer():
+    english = np.array([[[1, 0], [0, 2]], [[1, 1], [1, 0]]], dtype=np.float32)
+    other = np.array([[[3, 0], [1, 0]], [[1, 0], [1, 0]]], dtype=np.float32)
+    assert layer_cosines(other, english, shift=0) == pytest.approx([0.5, (0.5**0.5 + 1) / 2])
+    assert layer_cosines(other, english, shift=1) == pytest.approx([0.5, (1 + 0.5**0.5) / 2])
+
+
 def test_the_headline_is_the_mean_of_the_last_four_layers_without_the_embedding_layer():
     assert headline([1.0, 0.9, 0.1, 0.2, 0.3, 0.4]) == pytest.approx(0.25)
     assert headline([1.0, 0.2, 0.4]) == pytest.approx(0.3)
@@ -87,15 +101,20 @@ def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Pat
     write(tmp_path, "tatoeba.deu-eng", ("deu", "eng"), ("eins\nzwei\ndrei\n", "one\ntwo\nthree\n"))
     write(tmp_path, "tatoeba.fra-eng", ("fra", "eng"), ("one\ntwo\n", "two\none\n"))
     scores = evaluate_tatoeba(str(folder), tmp_path)
-    found = {(score.language, score.layer): (score.value, score.chance, score.n) for score in scores}
+    retrieval = [score for score in scores if score.metric == "tatoeba_accuracy"]
+    found = {(score.language, score.layer): (score.value, score.chance, score.n) for score in retrieval}
     assert [found["de", layer] for layer in ("last4", 0, 1, 2)] == [(1.0, 1 / 3, 3)] * 4
     assert [found["fr", layer] for layer in ("last4", 0, 1, 2)] == [(0.0, 0.5, 2)] * 4
     assert found["all", "last4"] == (0.5, pytest.approx(5 / 12), 5)
-    assert len(scores) == 12
-    assert {(s.task, s.split, s.pooling, s.metric, s.objective, s.seed) for s in scores} == {
+    assert len(retrieval) == 12
+    assert {(s.task, s.split, s.pooling, s.metric, s.objective, s.seed) for s in retrieval} == {
         ("tatoeba", "test", "mean", "tatoeba_accuracy", "mlm", 5)
     }
     assert evaluate_tatoeba(str(folder), tmp_path, languages=["deu"])[:4] == scores[:4]
+    cosines = {(s.metric, s.language): s.value for s in scores if s.metric.startswith("pair_cosine")}
+    assert cosines["pair_cosine", "de"] == pytest.approx(1.0)
+    assert cosines["pair_cosine_random", "fr"] == pytest.approx(1.0), "English moved by one, moved back"
+    assert cosines["pair_cosine", "fr"] == pytest.approx(cosines["pair_cosine_random", "de"], abs=0.2)
 
 
 def test_an_encoder_with_language_embeddings_refuses_the_others_before_it_computes(
