@@ -7,6 +7,7 @@ import json
 from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.derive import deepspeed_config, derive_batch
 from xalign_ray.config.load import Recipe
+from xalign_ray.config.scheduled import Scheduled
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import base_recipe
 from xalign_ray.models.sizes import count_parameters
@@ -30,7 +31,7 @@ def describe(recipe: Recipe) -> str:
         "recipe": recipe.name,
         "languages": ", ".join(config.languages),
         "streams": ", ".join(stream.kind for stream in config.streams),
-        "objectives": ", ".join(f"{one.weight:g} {one.kind}" for one in config.objectives),
+        "objectives": ", ".join(f"{_shown(one.weight)} {one.kind}" for one in config.objectives),
         "steps": f"{config.train.steps:,} of {batch.global_rows:,} rows = {tokens:,} token positions",
         "workers": f"{batch.workers} x {batch.accumulation} micro-steps, ZeRO {config.parallel.zero_stage}",
         "CPUs": f"{batch.workers * config.parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed",
@@ -47,6 +48,11 @@ def describe(recipe: Recipe) -> str:
     return (
         f"{text}\n{'deepspeed':<{width}}  {json.dumps(deepspeed_config(config, config.parallel.gpus_per_worker > 0))}"
     )
+
+
+def _shown(weight: Scheduled) -> str:
+    """A weight, or the values that it moves through."""
+    return " -> ".join(f"{value:g}" for _, value in weight) if isinstance(weight, tuple) else f"{weight:g}"
 
 
 def state_bytes(config: RunConfig, parameters: int) -> float:

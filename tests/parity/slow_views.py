@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,10 +24,11 @@ class Word:
 
 @dataclass
 class Side:
-    """A sentence in one language."""
+    """A sentence in one language; links (i, j) say that its word i is aligned with word j of the pair's other side."""
 
     language: int
     words: list[Word]
+    links: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -54,9 +55,9 @@ def as_rows(rows: list[Row]) -> Rows:
         [len(side.words) for side in sides],
         [side.language for side in sides],
         [sum(len(example) for example in row) for row in rows],
-        [0] * len(sides),
-        [],
-        [],
+        [len(side.links) for side in sides],
+        [i for side in sides for i, _ in side.links],
+        [j for side in sides for _, j in side.links],
     )
     return Rows(*(np.asarray(array, np.int32) for array in arrays))
 
@@ -75,16 +76,25 @@ def as_lexicon(dictionary: Dictionary) -> Lexicon:
     return Lexicon(*(np.asarray(array, np.int32) for array in arrays))
 
 
-def _bits(key: int, purpose: int, index: int) -> int:
+def bits(key: int, purpose: int, index: int) -> int:
+    """The 64 random bits of one draw."""
     return int(draws.draw(np.array([key], np.uint64), purpose, np.array([index]))[0])
 
 
-def _uniform(key: int, purpose: int, index: int) -> float:
-    return (_bits(key, purpose, index) >> 11) / 2**53
+def uniform(key: int, purpose: int, index: int) -> float:
+    """A number in [0, 1)."""
+    return (bits(key, purpose, index) >> 11) / 2**53
 
 
-def _below(key: int, purpose: int, index: int, limit: int) -> int:
-    return int(_uniform(key, purpose, index) * limit)
+def below(key: int, purpose: int, index: int, limit: int) -> int:
+    """An integer in [0, limit)."""
+    return int(uniform(key, purpose, index) * limit)
+
+
+def pick(groups: list[Group], key: int, number: int) -> tuple[int, list[int]]:
+    """Language first, then one of its synonyms: the language and the pieces."""
+    group = groups[below(key, draws.PICK_LANGUAGE, number, len(groups))]
+    return group.language, group.synonyms[below(key, draws.PICK_SYNONYM, number, len(group.synonyms))]
 
 
 @dataclass
@@ -110,7 +120,7 @@ class Slow:
         """Translations as one example."""
         key, row = self._begin(row, position)
         if random_order:
-            flips = [_uniform(key, draws.SWAP_SIDES, number) < 0.5 for number in range(len(row))]
+            flips = [uniform(key, draws.SWAP_SIDES, number) < 0.5 for number in range(len(row))]
             row = [example[::-1] if flip else example for example, flip in zip(row, flips, strict=True)]
         chosen = self._choose(row, key, None)
         return self._show(row, key, position, chosen, {}, reset=reset, segments=segments)
@@ -120,12 +130,12 @@ class Slow:
         key, row = self._begin(row, position)
         wanted, eligible, number = set(), set(), 0
         for example in row:
-            mode = _uniform(key, draws.INSTANCE, number) < t
+            mode = uniform(key, draws.INSTANCE, number) < t
             for side in example:
                 for word in side.words:
                     if not instance:
                         eligible.add(number)
-                        if word.entry != -1 and _uniform(key, draws.SWITCH, number) < t:
+                        if word.entry != -1 and uniform(key, draws.SWITCH, number) < t:
                             wanted.add(number)
                     elif mode and word.entry != -1:
                         eligible.add(number)
@@ -156,7 +166,7 @@ class Slow:
                 for word in side.words:
                     tokens += word.pieces
                     if eligible is None or number in eligible:
-                        candidates.append((_bits(key, draws.CHOOSE_WORD, number) >> 34, number, len(word.pieces)))
+                        candidates.append((bits(key, draws.CHOOSE_WORD, number) >> 34, number, len(word.pieces)))
                     number += 1
                 tokens.append("[SEP]")
             budget, covered = max(1, round(len(tokens) * self.rate)), 0
@@ -178,13 +188,11 @@ class Slow:
             for side in example:
                 for word in side.words:
                     if number in wanted:
-                        groups = self.dictionary[word.entry]
-                        group = groups[_below(key, draws.PICK_LANGUAGE, number, len(groups))]
-                        synonym = group.synonyms[_below(key, draws.PICK_SYNONYM, number, len(group.synonyms))]
+                        language, synonym = pick(self.dictionary[word.entry], key, number)
                         growth = len(synonym) - len(word.pieces)
                         grown += max(0, growth)
                         if growth <= 0 or grown <= room:
-                            switched[number] = (group.language, synonym)
+                            switched[number] = (language, synonym)
                         else:
                             no_room += 1
                     number += 1
@@ -223,17 +231,17 @@ class Slow:
                 place += 1
         while len(columns["input_ids"]) < self.row_tokens:
             put(self.vocabulary.pad, IGNORED, 0, 0, 0, 0)
-        row_hash = _hash(position, columns["input_ids"], columns["labels"])
+        row_hash = hash_row(position, columns["input_ids"], columns["labels"])
         counts = {"cross_lingual": cross_lingual, "no_room": switched.get("no_room", 0)}
         return columns | counts | {"position": position, "row_hash": row_hash}
 
     def _corrupt(self, key: int, piece_number: int, source: int) -> int:
-        u = _uniform(key, draws.SHOW, piece_number)
+        u = uniform(key, draws.SHOW, piece_number)
         if u < self.mask_share:
             return self.vocabulary.mask
         if u < self.mask_share + self.random_share:
             regular = self.vocabulary.regular
-            return int(regular[_below(key, draws.RANDOM_PIECE, piece_number, len(regular))])
+            return int(regular[below(key, draws.RANDOM_PIECE, piece_number, len(regular))])
         return source
 
 
@@ -245,7 +253,8 @@ def splitmix(value: int) -> int:
     return z ^ (z >> 31)
 
 
-def _hash(position: int, ids: list[int], labels: list[int]) -> int:
+def hash_row(position: int, ids: list[int], labels: list[int]) -> int:
+    """The hash of a row."""
     total = 0
     for place, (piece, label) in enumerate(zip(ids, labels, strict=True)):
         total += splitmix((piece << 32 | label % 2**32) ^ splitmix(place))

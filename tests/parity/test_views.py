@@ -5,107 +5,64 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.parity.slow_views import Example, Group, Row, Side, Slow, Word, as_lexicon, as_rows, splitmix
-from xalign_ray.config.choices import CodeSwitchedLabels, MaskedPairs, MaskedText, Stream
+from tests.parity.slow_views import Group, Row, Side, Slow, Word, as_lexicon, as_rows, splitmix
+from tests.parity.view_cases import (
+    ALWAYS_KEEP,
+    ALWAYS_MASK,
+    VOCABULARY,
+    assert_equal,
+    make_rows,
+    make_settings,
+    view_one,
+)
+from xalign_ray.config.choices import (
+    AlignedPairs,
+    CodeSwitchedCopy,
+    CodeSwitchedLabels,
+    ContrastedPairs,
+    MaskedPairs,
+    MaskedText,
+    Stream,
+)
 from xalign_ray.config.schema import MaskingConfig
-from xalign_ray.text.collate import Columns, Vocabulary
 from xalign_ray.text.draws import scramble
-from xalign_ray.text.views import ViewContext, view_rows
+from xalign_ray.text.prediction import ViewContext
+from xalign_ray.text.views import no_rows, view_rows
 
-ROW_TOKENS = 40
-VOCABULARY = Vocabulary(pad=0, cls=2, sep=3, mask=4, unknown=1, regular=np.arange(5, 90, dtype=np.int32))
 RATES = (0.15, 0.5)
-
-
-def _dictionary(random: np.random.Generator, entries: int) -> list[list[Group]]:
-    def synonym() -> list[int]:
-        return [int(piece) for piece in random.integers(100, 200, random.integers(1, 5))]
-
-    def groups() -> list[Group]:
-        languages = random.permutation(4)[: random.integers(1, 4)]
-        return [Group(int(language), [synonym() for _ in range(random.integers(1, 4))]) for language in languages]
-
-    return [groups() for _ in range(entries)]
-
-
-def _example(random: np.random.Generator, sides: int, room: int, entries: int) -> Example | None:
-    example: Example = []
-    left = room - 1
-    for _ in range(sides):
-        words: list[Word] = []
-        left -= 1
-        for _ in range(random.integers(1, 9)):
-            length = int(random.choice([1, 1, 1, 2, 3, 6]))
-            if left - length < 0:
-                break
-            left -= length
-            entry = int(random.integers(0, entries)) if random.random() < 0.6 else -1
-            words.append(Word([int(piece) for piece in random.integers(5, 90, length)], entry))
-        if not words:
-            return None
-        example.append(Side(int(random.integers(0, 4)), words))
-    return example
-
-
-def _rows(count: int, sides: int, entries: int, seed: int = 7) -> list[Row]:
-    """Rows from nearly empty to full to the last token: examples until one does not fit."""
-    random = np.random.default_rng(seed)
-    rows = []
-    while len(rows) < count:
-        row: Row = []
-        room = ROW_TOKENS - int(random.integers(0, 10))
-        while (example := _example(random, sides, room, entries)) is not None:
-            row.append(example)
-            room -= 1 + sum(1 + sum(len(word.pieces) for word in side.words) for side in example)
-        rows += [row] if row else []
-    return rows
-
-
-def _assert_equal(found: Columns, wanted: list[dict]) -> None:
-    assert set(found) == set(wanted[0])
-    for name in found:
-        expected = np.asarray([one[name] for one in wanted], found[name].dtype)
-        np.testing.assert_array_equal(found[name], expected, err_msg=name)
-
-
-def _pair_of_settings(seed: int, rate: float, whole_word: bool, entries: int) -> tuple[Slow, ViewContext]:
-    dictionary = _dictionary(np.random.default_rng(3), entries)
-    slow = Slow(seed, VOCABULARY, dictionary, ROW_TOKENS, rate=rate, whole_word=whole_word)
-    masking = MaskingConfig(rate=rate, whole_word=whole_word)
-    return slow, ViewContext(seed, masking, VOCABULARY, as_lexicon(dictionary), ROW_TOKENS)
 
 
 @pytest.mark.parametrize("whole_word", [True, False])
 @pytest.mark.parametrize("rate", RATES)
 def test_masked_text_equals_the_slow_view(rate: float, whole_word: bool) -> None:
-    slow, context = _pair_of_settings(11, rate, whole_word, entries=20)
-    rows, positions = _rows(150, 1, 20), np.arange(150) * 7 + 1000
+    slow, context = make_settings(Slow, 11, rate, whole_word=whole_word)
+    rows, positions = make_rows(150, 1), np.arange(150) * 7 + 1000
     found = view_rows(MaskedText(), as_rows(rows), positions, context)
-    _assert_equal(found, [slow.masked_text(row, int(p)) for row, p in zip(rows, positions, strict=True)])
+    assert_equal(found, [slow.masked_text(row, int(p)) for row, p in zip(rows, positions, strict=True)])
 
 
 @pytest.mark.parametrize("where", ["reset", "running"])
 @pytest.mark.parametrize("segments", [True, False])
 @pytest.mark.parametrize("random_order", [True, False])
 def test_masked_pairs_equals_the_slow_view(where: str, segments: bool, random_order: bool) -> None:
-    slow, context = _pair_of_settings(0, 0.3, True, entries=20)
-    rows, positions = _rows(100, 2, 20), np.arange(100) + 2**40
+    slow, context = make_settings(Slow, 0, 0.3)
+    rows, positions = make_rows(100, 2), np.arange(100) + 2**40
     stream = MaskedPairs(positions=where, segments=segments, random_order=random_order)  # type: ignore[arg-type]
     options = {"reset": where == "reset", "segments": segments, "random_order": random_order}
     found = view_rows(stream, as_rows(rows), positions, context)
-    _assert_equal(found, [slow.masked_pairs(row, int(p), **options) for row, p in zip(rows, positions, strict=True)])
+    assert_equal(found, [slow.masked_pairs(row, int(p), **options) for row, p in zip(rows, positions, strict=True)])
 
 
 @pytest.mark.parametrize("whole_word", [True, False])
 @pytest.mark.parametrize("unit", ["word", "instance"])
 @pytest.mark.parametrize("rate", RATES)
 def test_code_switched_labels_equals_the_slow_view(rate: float, unit: str, whole_word: bool) -> None:
-    slow, context = _pair_of_settings(5, rate, whole_word, entries=20)
-    rows, positions = _rows(120, 1, 20), np.arange(120) * 3
+    slow, context = make_settings(Slow, 5, rate, whole_word=whole_word)
+    rows, positions = make_rows(120, 1), np.arange(120) * 3
     found = view_rows(CodeSwitchedLabels(t=0.7, mix_unit=unit), as_rows(rows), positions, context)  # type: ignore[arg-type]
     options = {"t": 0.7, "instance": unit == "instance"}
     wanted = [slow.code_switched_labels(row, int(p), **options) for row, p in zip(rows, positions, strict=True)]
-    _assert_equal(found, wanted)
+    assert_equal(found, wanted)
     assert found["cross_lingual"].sum() > 100
     if rate > 0.4 and whole_word:
         assert found["no_room"].sum() > 10, "the rows are meant to be full enough that some synonyms do not fit"
@@ -118,19 +75,9 @@ def test_the_generator_is_splitmix64() -> None:
 
 
 # --- by hand: rows so small, and shares so extreme, that nothing is left to chance -----------------------------------
-ALWAYS_MASK = MaskingConfig(rate=0.99, mask_share=1, random_share=0)
-ALWAYS_KEEP = MaskingConfig(rate=0.99, mask_share=0, random_share=0)
-
-
-def _view(stream: Stream, row: Row, masking: MaskingConfig, dictionary: list[list[Group]], row_tokens: int) -> dict:
-    context = ViewContext(0, masking, VOCABULARY, as_lexicon(dictionary), row_tokens)
-    columns = view_rows(stream, as_rows([row]), np.array([0]), context)
-    return {name: values[0].tolist() for name, values in columns.items()}
-
-
 def test_two_sentences_in_a_row_by_hand() -> None:
     row: Row = [[Side(1, [Word([10, 11], -1)])], [Side(2, [Word([12], -1)])]]
-    found = _view(MaskedText(), row, ALWAYS_MASK, [], 9)
+    found = view_one(MaskedText(), row, ALWAYS_MASK, [], 9)
     assert found["input_ids"] == [2, 4, 4, 3, 2, 4, 3, 0, 0]
     assert found["labels"] == [-100, 10, 11, -100, -100, 12, -100, -100, -100]
     assert found["position_ids"] == [0, 1, 2, 3, 0, 1, 2, 0, 0]
@@ -143,7 +90,7 @@ def test_two_sentences_in_a_row_by_hand() -> None:
 def test_a_pair_by_hand(where: str, places: list[int]) -> None:
     row: Row = [[Side(0, [Word([10], -1)]), Side(3, [Word([11], -1), Word([12], -1)])]]
     stream = MaskedPairs(positions=where, segments=True)  # type: ignore[arg-type]
-    found = _view(stream, row, ALWAYS_MASK, [], 8)
+    found = view_one(stream, row, ALWAYS_MASK, [], 8)
     assert found["input_ids"] == [2, 4, 3, 4, 4, 3, 0, 0]
     assert found["labels"] == [-100, 10, -100, 11, 12, -100, -100, -100]
     assert found["position_ids"] == [*places, 0, 0]
@@ -157,7 +104,7 @@ EQUAL = [[Group(2, [[50, 51]])]]
 
 
 def test_a_slot_is_as_long_as_its_label() -> None:
-    found = _view(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_MASK, LONGER, 6)
+    found = view_one(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_MASK, LONGER, 6)
     assert found["input_ids"] == [2, 4, 4, 4, 3, 0]
     assert found["labels"] == [-100, 50, 51, 52, -100, -100]
     assert found["language_ids"] == [1, 2, 2, 2, 1, 0]
@@ -166,7 +113,7 @@ def test_a_slot_is_as_long_as_its_label() -> None:
 
 
 def test_a_label_without_room_falls_back_to_the_word() -> None:
-    found = _view(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_MASK, LONGER, 4)
+    found = view_one(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_MASK, LONGER, 4)
     assert found["input_ids"] == [2, 4, 4, 3]
     assert found["labels"] == [-100, 10, 11, -100]
     assert found["language_ids"] == [1, 1, 1, 1]
@@ -174,18 +121,18 @@ def test_a_label_without_room_falls_back_to_the_word() -> None:
 
 
 def test_a_kept_slot_shows_the_source_word() -> None:
-    found = _view(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_KEEP, EQUAL, 5)
+    found = view_one(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_KEEP, EQUAL, 5)
     assert found["input_ids"] == [2, 10, 11, 3, 0]
     assert found["labels"] == [-100, 50, 51, -100, -100]
 
 
 def test_a_kept_slot_of_another_length_shows_the_mask() -> None:
-    found = _view(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_KEEP, LONGER, 5)
+    found = view_one(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_KEEP, LONGER, 5)
     assert found["input_ids"] == [2, 4, 4, 4, 3]
 
 
 def test_a_word_without_translation_is_predicted_as_itself() -> None:
-    found = _view(CodeSwitchedLabels(t=1), [[Side(1, [Word([10], -1)])]], ALWAYS_KEEP, EQUAL, 3)
+    found = view_one(CodeSwitchedLabels(t=1), [[Side(1, [Word([10], -1)])]], ALWAYS_KEEP, EQUAL, 3)
     assert found["input_ids"] == [2, 10, 3]
     assert found["labels"] == [-100, 10, -100]
     assert found["cross_lingual"] == 0
@@ -193,16 +140,22 @@ def test_a_word_without_translation_is_predicted_as_itself() -> None:
 
 def test_an_instance_in_dictionary_mode_predicts_translations_only() -> None:
     row: Row = [[Side(1, [Word([10], -1), Word([11, 12], 0), Word([13], -1)])]]
-    found = _view(CodeSwitchedLabels(t=1, mix_unit="instance"), row, ALWAYS_MASK, EQUAL, 6)
+    found = view_one(CodeSwitchedLabels(t=1, mix_unit="instance"), row, ALWAYS_MASK, EQUAL, 6)
     assert found["input_ids"] == [2, 10, 4, 4, 13, 3]
     assert found["labels"] == [-100, -100, 50, 51, -100, -100]
 
 
-@pytest.mark.parametrize("stream", [MaskedText(), MaskedPairs(), CodeSwitchedLabels()])
-def test_no_rows_give_columns_without_rows(stream: Stream) -> None:
-    context = ViewContext(0, MaskingConfig(), VOCABULARY, as_lexicon([]), 16)
-    columns = view_rows(stream, as_rows([]), np.zeros(0, np.int64), context)
-    full = view_rows(MaskedText(), as_rows([[[Side(0, [Word([9], -1)])]]]), np.array([0]), context)
+@pytest.mark.parametrize(
+    ("stream", "sides"),
+    [
+        (MaskedText(), 1), (MaskedPairs(), 2), (CodeSwitchedLabels(), 1), (CodeSwitchedCopy(), 1), (AlignedPairs(), 2),
+        (ContrastedPairs(), 2),
+    ],
+)  # fmt: skip
+def test_no_rows_give_columns_without_rows(stream: Stream, sides: int) -> None:
+    context = ViewContext(0, MaskingConfig(), VOCABULARY, as_lexicon([]), 16, global_rows=1)
+    columns = no_rows(stream, context)
+    full = view_rows(stream, as_rows([[[Side(0, [Word([9], -1)])] * sides]]), np.array([0]), context)
     assert {name: values.shape[1:] for name, values in columns.items()} == {
         name: values.shape[1:] for name, values in full.items()
     }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from xalign_ray.config.scheduled import Scheduled, Within
 
 
 class Frozen(BaseModel):
@@ -44,53 +47,178 @@ Tokenizer = Annotated[BpeTokenizer | FolderTokenizer | StartTokenizer, Field(dis
 
 
 # --- streams: what rows look like (views) ---------------------------------------------------------------------------
+Weight = Annotated[float, Field(gt=0, description="share of rows, relative to the other streams")]
+Positions = Annotated[
+    Literal["reset", "running"], Field(description="whether the second side counts from 1 again, or goes on")
+]
+Segments = Annotated[bool, Field(description="give the second side segment 1")]
+RandomOrder = Annotated[bool, Field(description="swap the two sides with probability 1/2")]
+
+
 class MaskedText(Frozen):
     """Monolingual text, masked (METHODS 2)."""
 
     kind: Literal["masked_text"] = "masked_text"
-    weight: Annotated[float, Field(gt=0, description="share of rows, relative to the other streams")] = 1.0
+    weight: Weight = 1.0
 
 
 class MaskedPairs(Frozen):
     """TLM: both sides of a translation in one example, masked together (METHODS 3)."""
 
     kind: Literal["masked_pairs"] = "masked_pairs"
-    weight: Annotated[float, Field(gt=0)] = 1.0
-    positions: Literal["reset", "running"] = "reset"
-    segments: Annotated[bool, Field(description="give the second side segment 1")] = False
-    random_order: Annotated[bool, Field(description="swap the two sides with probability 1/2")] = False
+    weight: Weight = 1.0
+    positions: Positions = "reset"
+    segments: Segments = False
+    random_order: RandomOrder = False
 
 
 class CodeSwitchedLabels(Frozen):
     """DICT-MLM: with probability t the label of a masked word is a translation of it (METHODS 4)."""
 
     kind: Literal["code_switched_labels"] = "code_switched_labels"
-    weight: Annotated[float, Field(gt=0)] = 1.0
+    weight: Weight = 1.0
     t: Share = 0.5
     mix_unit: Literal["word", "instance"] = "word"
+    refill: Annotated[
+        bool, Field(description="in an instance of translated labels, mask other words too once those are used up")
+    ] = False
+    variant: Annotated[
+        Literal["label_swap", "input_swap"],
+        Field(description="predict the translation of a word (the paper), or the word from its translation"),
+    ] = "label_swap"
+
+    @model_validator(mode="after")
+    def _refills_instances(self) -> CodeSwitchedLabels:
+        if self.refill and self.mix_unit == "word":
+            raise ValueError("refill is for mix_unit: instance; by word every word may be masked anyway")
+        return self
 
 
-Stream = Annotated[MaskedText | MaskedPairs | CodeSwitchedLabels, Field(discriminator="kind")]
+class CodeSwitchedCopy(Frozen):
+    """DICT-TLM: a sentence and its code-switched copy as a pair; labels are the pieces as they stand (METHODS 4.5)."""
+
+    kind: Literal["code_switched_copy"] = "code_switched_copy"
+    weight: Weight = 1.0
+    codeswitch_rate: Annotated[Share, Field(description="of the copy's words in the dictionary; 1 is a gloss")] = 0.15
+    positions: Positions = "reset"
+    segments: Segments = False
+
+
+class AlignedPairs(Frozen):
+    """WEAM: masked pairs with the matrix of which positions translate each other (METHODS 6)."""
+
+    kind: Literal["aligned_pairs"] = "aligned_pairs"
+    weight: Weight = 1.0
+    positions: Positions = "running"
+    segments: Segments = False
+    random_order: RandomOrder = False
+    expand: Annotated[
+        Literal["all", "first", "diagonal"],
+        Field(description="the pieces of two aligned words: all with all, first with first, or i-th with i-th"),
+    ] = "all"
+
+
+class ContrastedPairs(Frozen):
+    """PPA: a masked pair, and each of its sentences on its own as a query and its key (METHODS 7)."""
+
+    kind: Literal["contrasted_pairs"] = "contrasted_pairs"
+    weight: Weight = 1.0
+    positions: Positions = "running"
+    segments: Segments = True
+    random_order: Annotated[bool, Field(description="swap with probability 1/2 which sentence is the query")] = True
+    text: Annotated[
+        Literal["joined", "apart", "none"],
+        Field(description="what is masked: the pair (TLM), each sentence on its own (MLM), or nothing"),
+    ] = "joined"
+
+
+Stream = Annotated[
+    MaskedText | MaskedPairs | CodeSwitchedLabels | CodeSwitchedCopy | AlignedPairs | ContrastedPairs,
+    Field(discriminator="kind"),
+]
 
 
 # --- objectives: what the model is asked (losses) -------------------------------------------------------------------
+LossWeight = Annotated[
+    Scheduled, Within(), Field(description="of the loss in the sum; a number or [step, value] corners")
+]
+
+
 class MaskedLm(Frozen):
     """Cross-entropy at labelled positions, divided by the global step's number of labels (METHODS 1.3, 1.4)."""
 
     kind: Literal["masked_lm"] = "masked_lm"
-    weight: float = 1.0
+    weight: LossWeight = 1.0
+    labels_at_once: Annotated[
+        int | None,
+        Field(ge=1, description="logits of so many labels at a time, computed again going backward; all if null"),
+    ] = None
 
 
 class DictionaryAlignment(Frozen):
     """ALIGN-MLM: minus the mean cosine of the word embeddings of dictionary pairs (METHODS 5)."""
 
     kind: Literal["dictionary_alignment"] = "dictionary_alignment"
-    weight: float = 10.0
+    weight: LossWeight = 10.0
     pairs_per_step: Annotated[int | None, Field(ge=1, description="uniform sample a step; all pairs if null")] = None
+    pool: Annotated[
+        Literal["mean", "first", "single_piece_only"], Field(description="what stands for a word of several pieces")
+    ] = "mean"
+    layer: Annotated[
+        int | None,
+        Field(ge=1, description="hidden states after so many layers, the word alone; embedding rows if null"),
+    ] = None
     shuffled: Annotated[bool, Field(description="control: targets permuted, so that the pairs mean nothing")] = False
 
 
-Objective = Annotated[MaskedLm | DictionaryAlignment, Field(discriminator="kind")]
+class WordExchange(Frozen):
+    """WEAM: a masked word is predicted from the hidden state of the word it is aligned with (METHODS 6)."""
+
+    kind: Literal["word_exchange"] = "word_exchange"
+    weight: LossWeight = 1.0
+    normalize: Annotated[
+        Literal["mean", "sum"], Field(description="several partners of a position: their mean, or the paper's sum")
+    ] = "mean"
+    unaligned: Annotated[
+        Literal["skip", "literal"], Field(description="labels without a partner: left out, or asked of a zero vector")
+    ] = "skip"
+
+
+class MomentumContrast(Frozen):
+    """PPA: a sentence finds its translation among a queue of others, encoded by a running average (METHODS 7)."""
+
+    kind: Literal["momentum_contrast"] = "momentum_contrast"
+    weight: LossWeight = 1.0
+    queue_size: Positive = 32_000
+    momentum: Annotated[float, Field(ge=0, lt=1, description="what the key encoder keeps of itself each step")] = 0.999
+    temperature: Annotated[float, Field(gt=0)] = 0.05
+    projection: Annotated[int, Field(ge=1, description="width of the compared vectors")] = 300
+    pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "cls"
+    normalize: Annotated[
+        Literal["h", "z", "both"], Field(description="length 1: pooled states (PPA), their projections (MoCo), or both")
+    ] = "h"
+    queue_start: Annotated[
+        Literal["random", "fill"], Field(description="random unit vectors, or no loss until the queue is full")
+    ] = "random"
+    key_dropout: Annotated[bool, Field(description="dropout in the key encoder too, as MoCo")] = True
+    mask_false_negatives: Annotated[
+        bool, Field(description="keys in the queue whose pivot sentence is the query's own are no negatives")
+    ] = True
+
+
+class SentenceContrast(Frozen):
+    """Symmetric InfoNCE between the pairs of a row, without a queue: the worked example of a plug-in loss."""
+
+    kind: Literal["sentence_contrast"] = "sentence_contrast"
+    weight: LossWeight = 1.0
+    temperature: Annotated[float, Field(gt=0)] = 0.05
+    pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "mean"
+    layer: Annotated[int | None, Field(ge=1, description="hidden states after so many layers; the last if null")] = None
+
+
+Objective = Annotated[
+    MaskedLm | DictionaryAlignment | WordExchange | MomentumContrast | SentenceContrast, Field(discriminator="kind")
+]
 
 
 # --- optimizers -----------------------------------------------------------------------------------------------------
@@ -105,4 +233,20 @@ class AdamW(Frozen):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
 
 
-Optimizer = AdamW
+class Lamb(Frozen):
+    """LAMB: Adam's direction with decay, scaled to each tensor's own norm; ZeRO stage 0 only (METHODS 1.5)."""
+
+    kind: Literal["lamb"] = "lamb"
+    peak_lr: Annotated[float, Field(gt=0)] = 1.6e-3
+    beta1: Share = 0.9
+    beta2: Share = 0.999
+    epsilon: Annotated[float, Field(gt=0)] = 1e-6
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+
+
+def _optimizer_kind(given: Any) -> Any:
+    """The tag of an optimizer block: AdamW where a recipe names none."""
+    return given.get("kind", "adamw") if isinstance(given, Mapping) else getattr(given, "kind", None)
+
+
+Optimizer = Annotated[Annotated[AdamW, Tag("adamw")] | Annotated[Lamb, Tag("lamb")], Discriminator(_optimizer_kind)]

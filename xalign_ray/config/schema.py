@@ -19,12 +19,22 @@ from xalign_ray.config.choices import (
     Stream,
     Tokenizer,
 )
+from xalign_ray.config.scheduled import Scheduled, Within
 
+OF_PAIRS = ("masked_pairs", "aligned_pairs", "contrasted_pairs")  # streams of translations
+OF_WORDS = ("code_switched_labels", "code_switched_copy")  # streams that replace words by translations
+COPY_SLACK = 0.5  # `[CLS] text [SEP] copy [SEP]` is one token short of twice `[CLS] text [SEP]`
+APART_SLACK = 0.17  # a pair of two pieces grows from 5 tokens to 6: a sixth of the row at most
+FEEDS = {  # losses that read columns which only one kind of stream makes
+    "word_exchange": "aligned_pairs",
+    "momentum_contrast": "contrasted_pairs",
+    "sentence_contrast": "contrasted_pairs",
+}
 RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
 LEAST_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
 
-TextFormat = Literal["wikipedia", "text", "jsonl"]
-PairFormat = Literal["moses", "tsv"]
+TextFormat = Literal["wikipedia", "text", "jsonl", "parquet", "conllu"]
+PairFormat = Literal["moses", "tsv", "tmx", "opus"]
 
 
 class Corpus(Frozen):
@@ -32,7 +42,7 @@ class Corpus(Frozen):
 
     format: TextFormat
     language: str
-    paths: Annotated[tuple[str, ...], Field(min_length=1, description="files or glob patterns, relative to data.root")]
+    paths: Annotated[tuple[str, ...], Field(min_length=1, description="files, glob patterns or URLs; relative to data.root")]
 
 
 class ParallelCorpus(Frozen):
@@ -52,6 +62,21 @@ class Dictionary(Frozen):
     split: Literal["train", "held_out"] = "train"
 
 
+class FiltersConfig(Frozen):
+    """Which lines and pairs `prepare` leaves out; as it stands none. What is dropped is counted in the manifest."""
+
+    least_words: Annotated[int, Field(ge=0, description="words of a line, or of each side of a pair")] = 0
+    most_words: Annotated[int, Field(ge=0, description="0 is no limit")] = 0
+    most_length_ratio: Annotated[
+        float, Field(ge=0, description="words of a pair's longer side to its shorter; 0 is no limit")
+    ] = 0.0
+    equal_sides: Annotated[bool, Field(description="drop pairs whose sides are the same text")] = False
+    repeated: Annotated[bool, Field(description="drop lines and pairs that stood before in their pool")] = False
+    least_script_share: Annotated[
+        Share, Field(description="letters in the usual script of the line's language; 0 is no limit")
+    ] = 0.0
+
+
 class DataConfig(Frozen):
     """What `prepare` makes shards of. Everything here but the paths is part of the data fingerprint."""
 
@@ -61,6 +86,7 @@ class DataConfig(Frozen):
     corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)]
     parallel: tuple[ParallelCorpus, ...] = ()
     dictionaries: tuple[Dictionary, ...] = ()
+    filters: FiltersConfig = FiltersConfig()
     tokenizer: Tokenizer = BpeTokenizer()
     row_tokens: Annotated[int, Field(ge=8, le=8192, description="length of a packed row, special tokens included")] = (
         128
@@ -92,9 +118,12 @@ class DataConfig(Frozen):
 
 
 class SamplingConfig(Frozen):
-    """How often each language is seen: p^alpha, renormalised (METHODS 1.1). alpha 0 is uniform, 1 is by size."""
+    """How often each language is seen: p^alpha, renormalised (METHODS 1.1). alpha 0 is uniform, 1 is by size.
 
-    alpha: Annotated[float | None, Field(ge=0, le=1)] = None
+    A scheduled alpha is that of the first of the steps which are drawn together (derive.CHUNK_STEPS).
+    """
+
+    alpha: Annotated[Scheduled, Within(least=0, most=1)] | None = None
     temperature: Annotated[float | None, Field(ge=1, description="1/alpha; give one of the two")] = None
     unit: Literal["rows", "tokens"] = "tokens"
 
@@ -105,7 +134,7 @@ class SamplingConfig(Frozen):
         return self
 
     @property
-    def exponent(self) -> float:
+    def exponent(self) -> Scheduled:
         """alpha, whichever way it was given; 0.7 (XLM's batches) when neither was."""
         return 1 / self.temperature if self.temperature else 0.7 if self.alpha is None else self.alpha
 
@@ -113,7 +142,7 @@ class SamplingConfig(Frozen):
 class MaskingConfig(Frozen):
     """Which positions are predicted, and what the model sees there (METHODS 1.2)."""
 
-    rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    rate: Annotated[Scheduled, Within(above=0, below=1)] = 0.15
     whole_word: bool = True
     mask_share: Share = 0.8
     random_share: Share = 0.1
@@ -225,17 +254,23 @@ class RunConfig(Frozen):
 
     @model_validator(mode="after")
     def _has_what_it_needs(self) -> RunConfig:
-        kinds = {stream.kind for stream in self.streams}
+        kinds = list(dict.fromkeys(stream.kind for stream in self.streams))
         asked = [objective.kind for objective in self.objectives]
         missing = [
-            ("masked_pairs" in kinds and not self.data.parallel, "stream masked_pairs needs data.parallel"),
-            (
-                "code_switched_labels" in kinds and not self.data.dictionaries,
-                "stream code_switched_labels needs data.dictionaries",
+            *((not self.data.parallel, f"stream {kind} needs data.parallel") for kind in kinds if kind in OF_PAIRS),
+            *(
+                (not self.data.dictionaries, f"stream {kind} needs data.dictionaries")
+                for kind in kinds
+                if kind in OF_WORDS
             ),
             (
                 "dictionary_alignment" in asked and not self.data.dictionaries,
                 "objective dictionary_alignment needs data.dictionaries",
+            ),
+            *(
+                (FEEDS[kind] not in kinds, f"objective {kind} needs a stream {FEEDS[kind]}")
+                for kind in asked
+                if kind in FEEDS
             ),
         ]
         if said := [text for absent, text in missing if absent]:
@@ -249,6 +284,64 @@ class RunConfig(Frozen):
                 "train.precision bf16 with parallel.zero_stage 0 is refused: DeepSpeed then starts Adam at step 2 "
                 "and decays weights once too often; use zero_stage 1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _is_right_at_its_stage(self) -> RunConfig:
+        """What cannot be computed at a ZeRO stage is refused before any machine is asked for."""
+        stage = self.parallel.zero_stage
+        chunked = any(loss.kind == "masked_lm" and loss.labels_at_once for loss in self.objectives)
+        averaged = any(loss.kind == "momentum_contrast" for loss in self.objectives)
+        refusals = [
+            (
+                self.train.optimizer.kind == "lamb" and stage > 0,
+                "train.optimizer.kind lamb",
+                "LAMB needs the norm of each whole tensor, of which a worker's optimizer sees a part from stage 1 on; "
+                "use zero_stage 0",
+            ),
+            (
+                chunked and stage == 3,
+                "objective masked_lm with labels_at_once",
+                "how often it calls the head follows a worker's labels, and at stage 3 every worker must make the same "
+                "calls; use zero_stage 2",
+            ),
+            (
+                averaged and stage == 3,
+                "objective momentum_contrast",
+                "its key encoder averages whole weights after each step, which stage 3 keeps in parts; "
+                "use zero_stage 2",
+            ),
+        ]
+        for wrong, what, why in refusals:
+            if wrong:
+                raise ValueError(f"{what} with parallel.zero_stage {stage} is refused: {why}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_the_layers(self) -> RunConfig:
+        """A loss that reads a hidden layer; of a continued encoder the depth is known when it is opened."""
+        depth = self.model.layers
+        for loss in self.objectives:
+            layer = getattr(loss, "layer", None)
+            if self.model.init_from is None and layer is not None and layer > depth:
+                raise ValueError(f"objective {loss.kind} reads layer {layer}, but model.layers is {depth}")
+        return self
+
+    @model_validator(mode="after")
+    def _rows_have_slack(self) -> RunConfig:
+        """What prepare packs for one form of a row must hold its longest form, so that no view drops examples."""
+        given = self.data.slack_share
+        for stream in self.streams:
+            if stream.kind == "code_switched_copy" and given < COPY_SLACK:
+                raise ValueError(
+                    f"stream code_switched_copy shows every example twice in its row: set data.slack_share to "
+                    f"{COPY_SLACK:g} or more (it is {given:g})"
+                )
+            if stream.kind == "contrasted_pairs" and stream.text == "apart" and given < APART_SLACK:
+                raise ValueError(
+                    f"stream contrasted_pairs with text: apart gives every pair one more special token: set "
+                    f"data.slack_share to {APART_SLACK:g} or more (it is {given:g})"
+                )
         return self
 
     @property

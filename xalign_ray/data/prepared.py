@@ -13,6 +13,7 @@ import numpy as np
 from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.derive import CHUNK_STEPS, lanes
+from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import MaskingConfig, RunConfig
 from xalign_ray.data.shards import CURE, read_group
 from xalign_ray.errors import DataError
@@ -20,13 +21,21 @@ from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Columns, Vocabulary
 from xalign_ray.text.dictionary import DictionaryPairs
 from xalign_ray.text.order import Order, Places, Pool
+from xalign_ray.text.prediction import ViewContext
 from xalign_ray.text.rows import Rows, concatenate, take
 from xalign_ray.text.sampling import source_shares
-from xalign_ray.text.views import ViewContext, view_rows
+from xalign_ray.text.views import view_rows
 
 HELD_OUT_ROWS = 64  # rows a language in the held-out loss: enough for a curve, cheap enough to repeat
 
-POOLS = {"masked_text": "text/", "masked_pairs": "pairs/", "code_switched_labels": "text/"}
+POOLS = {
+    "masked_text": "text/",
+    "masked_pairs": "pairs/",
+    "code_switched_labels": "text/",
+    "code_switched_copy": "text/",
+    "aligned_pairs": "pairs/",
+    "contrasted_pairs": "pairs/",
+}
 
 
 @dataclass(frozen=True)
@@ -114,10 +123,11 @@ class Prepared:
         """The order of a recipe over these shards: each stream draws from its pools on its own."""
         streams = [(stream, self.pools(stream.kind)) for stream in config.streams]
         unit = config.sampling.unit
-        shares = source_shares(
-            [(stream.kind, stream.weight, {n: p[unit] for n, p in pools.items()}) for stream, pools in streams],
-            config.sampling.exponent,
-        )
+        sizes = [(stream.kind, stream.weight, {n: p[unit] for n, p in pools.items()}) for stream, pools in streams]
+
+        def shares(step: int) -> list[float]:
+            return source_shares(sizes, value_at(config.sampling.exponent, step))
+
         pools = [_pool(pool) for _, pools in streams for pool in pools.values()]
         rows = config.train.global_batch_rows
         return Order(pools, shares, config.seed, rows, lanes(rows), CHUNK_STEPS)
@@ -140,7 +150,10 @@ class Prepared:
 
     def context(self, config: RunConfig) -> ViewContext:
         """What views of this recipe need beside rows."""
-        return ViewContext(config.seed, config.masking, self.vocabulary, self.lexicon, config.data.row_tokens)
+        rows = config.train.global_batch_rows
+        return ViewContext(
+            config.seed, config.masking, self.vocabulary, self.lexicon, config.data.row_tokens, global_rows=rows
+        )
 
     def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[str, Columns]]:
         """Masked held-out rows of each language, the same masks in every run of this data.
@@ -149,7 +162,7 @@ class Prepared:
             (language, columns) for batches of this rank; as many on each rank, some perhaps without rows.
         """
         row_tokens = self.manifest["row_tokens"]
-        context = ViewContext(0, MaskingConfig(), self.vocabulary, None, row_tokens)
+        context = ViewContext(0, MaskingConfig(), self.vocabulary, None, row_tokens, global_rows=1)
         batches = []
         for pool, shards in sorted(self.manifest["held_out"].items()):
             rows = self._first_rows(shards, HELD_OUT_ROWS)

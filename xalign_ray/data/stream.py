@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.text.collate import Columns
+from xalign_ray.text.collate import IGNORED, Columns
 from xalign_ray.text.order import Order, Places, Request
-from xalign_ray.text.views import view_rows
+from xalign_ray.text.views import no_rows, view_rows
 
 
 class Transform:
@@ -21,6 +22,10 @@ class Transform:
         self.order: Order = prepared.order(config)
         self.sources = prepared.sources(config)
         self.context = prepared.context(config)
+        # Every share of a run has the columns of all its streams, whichever of them its rows happen to be of.
+        self.columns = {
+            name: values for stream in config.streams for name, values in no_rows(stream, self.context).items()
+        }
 
     def __call__(self, request: Request) -> Columns:
         """The rows of a request in the order of (step, slot): whole steps, ready to be cut into shares."""
@@ -28,17 +33,19 @@ class Transform:
         steps = range(request.first, request.last)
         positions = np.concatenate([order.positions(step, request.low, request.high) for step in steps])
         places = order.places(request)
-        columns: Columns = {}
+        columns = {name: _blank(name, values, len(positions)) for name, values in self.columns.items()}
         for number, (stream, pool) in enumerate(self.sources):
             mine = np.flatnonzero(places.source == number)
             if not len(mine):
                 continue
             rows = self.prepared.read(pool, Places(places.source[mine], places.group[mine], places.row[mine]))
             for name, values in view_rows(self.config.streams[stream], rows, positions[mine], self.context).items():
-                if name not in columns:
-                    columns[name] = np.zeros((len(positions), *values.shape[1:]), values.dtype)
                 columns[name][mine] = values
         return columns
+
+
+def _blank(name: str, like: NDArray, rows: int) -> NDArray:
+    return np.full((rows, *like.shape[1:]), IGNORED if name.endswith("labels") else 0, like.dtype)
 
 
 def split_steps(columns: Columns, rows_per_step: int) -> Iterator[Columns]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -29,8 +30,18 @@ class AlignedEncoder(nn.Module):
         self.languages = languages
         self.conditioned = conditioned
 
-    def encode(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Hidden states of the last layer, [B, L, d].
+    @property
+    def width(self) -> int:
+        """d, the width of a hidden state."""
+        return self.hf.config.hidden_size
+
+    @property
+    def depth(self) -> int:
+        """How many layers there are."""
+        return self.hf.config.num_hidden_layers
+
+    def encode(self, batch: Mapping[str, Tensor], layer: int | None = None) -> Tensor:
+        """Hidden states [B, L, d] of the last layer, or after `layer` of them (from 1).
 
         Reads the keys in READ, each [B, L]. A token attends to the tokens of its own example and no others, so that a
         packed row is the same as its examples one by one.
@@ -38,25 +49,37 @@ class AlignedEncoder(nn.Module):
         """
         if not len(batch["input_ids"]):
             # BERT cannot reshape zero rows; a row of padding calls the same modules, as the other ranks need.
-            return self.encode({key: batch[key].new_zeros(1, batch[key].shape[1]) for key in READ})[:0]
+            return self.encode({key: batch[key].new_zeros(1, batch[key].shape[1]) for key in READ}, layer)[:0]
         vectors = self.embed(batch["input_ids"])
         if self.languages is not None:
             vectors = vectors + self.languages(batch["language_ids"])
         examples = batch["example_ids"]
         # Padding (0) attends to padding: a row of the mask without a True would give NaN.
         same_example = examples[:, None, :, None] == examples[:, None, None, :]
-        return self.hf.bert(
+        seen = self.hf.bert(
             inputs_embeds=vectors,
             attention_mask=same_example,
             position_ids=batch["position_ids"],
             token_type_ids=batch["segment_ids"],
-        ).last_hidden_state
+            output_hidden_states=layer is not None,
+        )
+        return seen.last_hidden_state if layer is None else seen.hidden_states[layer]
 
-    def predict(self, hidden: Tensor, language: Tensor) -> Tensor:
-        """Logits [N, V] over the vocabulary, of hidden states [N, d] whose label is in the language [N]."""
+    def predict(self, hidden: Tensor, language: Tensor, transform: nn.Module | None = None) -> Tensor:
+        """Logits [N, V] over the vocabulary, of hidden states [N, d] whose label is in the language [N].
+
+        Args:
+            transform: one to use in place of the head's own, such as `copy_transform` gives; the decoder is shared.
+        """
         if self.conditioned and self.languages is not None:
             hidden = join_language(hidden, self.languages(language))
-        return self.hf.cls(hidden)
+        if transform is None:
+            return self.hf.cls(hidden)
+        return self.hf.cls.predictions.decoder(transform(hidden))
+
+    def copy_transform(self) -> nn.Module:
+        """The layers of the head before its decoder, as a module of their own with the same weights."""
+        return copy.deepcopy(self.hf.cls.predictions.transform)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Rows of the word embedding table, [..., d], of the ids [...]; the table is tied to the decoder."""

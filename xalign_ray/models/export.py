@@ -32,8 +32,14 @@ PAIRS_FILE = "dictionary_pairs.json"
 # What a stream or loss adds to plain masked text is called by its paper.
 _NAMES: dict[str, Callable[[Any], str]] = {
     "masked_pairs": lambda _: "xlm",
-    "code_switched_labels": lambda stream: f"dict-mlm-{100 * stream.t:g}",
+    "code_switched_labels": lambda stream: (
+        f"dict-mlm-{100 * stream.t:g}" + "-input-swap" * (stream.variant != "label_swap")
+    ),
+    "code_switched_copy": lambda _: "dict-tlm",
     "dictionary_alignment": lambda loss: "align-mlm-shuffled" if loss.shuffled else "align-mlm",
+    "word_exchange": lambda _: "weam",
+    "momentum_contrast": lambda _: "ppa",
+    "sentence_contrast": lambda _: "infoxlm",
 }
 
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 import numpy as np
 from torch import Tensor, nn
 
 from xalign_ray.config import choices
+from xalign_ray.config.scheduled import Scheduled
 from xalign_ray.objectives.dictionary_alignment import DictionaryAlignmentLoss
 from xalign_ray.objectives.masked_lm import MaskedLmLoss
-from xalign_ray.objectives.objective import Encoder, Given, MicroStep, Objective
+from xalign_ray.objectives.momentum_contrast import MomentumContrastLoss
+from xalign_ray.objectives.objective import Encoder, Gather, Given, MicroStep, Objective, SpecialIds
+from xalign_ray.objectives.sentence_contrast import SentenceContrastLoss
+from xalign_ray.objectives.word_exchange import WordExchangeLoss
 from xalign_ray.text.dictionary import DictionaryPairs
 
 LOSSES: dict[str, type[Objective]] = {
     "masked_lm": MaskedLmLoss,
     "dictionary_alignment": DictionaryAlignmentLoss,
+    "word_exchange": WordExchangeLoss,
+    "momentum_contrast": MomentumContrastLoss,
+    "sentence_contrast": SentenceContrastLoss,
 }
 
 
@@ -25,7 +32,12 @@ class Objectives(nn.Module):
 
     With G the global step's count, W ranks and A micro-steps, a micro-step backpropagates
     sum_k weights[k] * sums[k] * W * A / G[k]; DeepSpeed then averages over ranks and micro-steps (ZERO 2).
-    The encoder's parameters are named `encoder.*`; losses of the first four methods have none of their own.
+    The encoder's parameters are named `encoder.*`, those of losses, which no export holds, `losses.*`.
+
+    Attributes:
+        weights: of each kind, perhaps changing over the steps.
+        reads: columns of a share that some loss reads beside the model's inputs.
+        numbers: what the losses told in the last forward pass besides themselves; see `MicroStep`.
     """
 
     def __init__(
@@ -34,6 +46,7 @@ class Objectives(nn.Module):
         objectives: Sequence[choices.Objective],
         pairs: DictionaryPairs | None,
         seed: int,
+        special: SpecialIds | None = None,
     ) -> None:
         """Builds each objective.
 
@@ -42,21 +55,33 @@ class Objectives(nn.Module):
             objectives: the recipe's `objectives`; each kind stands once.
             pairs: the dictionary pairs to train on, `prepared.pairs("trained")`.
             seed: the run's seed.
+            special: ids of the tokenizer, needed to show a word to the encoder by itself.
 
         Raises:
             ConfigError: when an objective lacks what it needs.
         """
         super().__init__()
         self.encoder = cast(Encoder, encoder)
-        given = Given(pairs, seed)
+        given = Given(pairs, seed, self.encoder, special)
         losses = nn.ModuleDict({asked.kind: LOSSES[asked.kind](asked, given) for asked in objectives})
         self.losses = cast("dict[str, Objective]", losses)
-        self.weights: dict[str, float] = {asked.kind: asked.weight for asked in objectives}
+        self.weights: dict[str, Scheduled] = {asked.kind: asked.weight for asked in objectives}
+        self.reads = tuple(dict.fromkeys(name for loss in self.losses.values() for name in loss.reads))
+        self.numbers: Mapping[str, tuple[Tensor, Tensor]] = {}
 
-    def forward(self, batch: Mapping[str, Tensor], part: tuple[int, int], step: int) -> dict[str, Tensor]:
-        """The sum of each loss over a micro-batch of B >= 0 rows; see `MicroStep` for the arguments."""
+    def forward(
+        self, batch: Mapping[str, Tensor], part: tuple[int, int], step: int, only: Collection[str] | None = None
+    ) -> dict[str, Tensor]:
+        """The sum of each loss, or of `only` some kinds, over B >= 0 rows; see `MicroStep` for the other arguments."""
         micro_step = MicroStep(self.encoder, batch, part, step)
-        return {kind: loss(micro_step) for kind, loss in self.losses.items()}
+        sums = {kind: loss(micro_step) for kind, loss in self.losses.items() if only is None or kind in only}
+        self.numbers = micro_step.numbers
+        return sums
+
+    def after_step(self, gather: Gather) -> None:
+        """Lets each loss do what it does once the weights have moved; called by all ranks once a global step."""
+        for loss in self.losses.values():
+            loss.after_step(self.encoder, gather)
 
     def counts(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> dict[str, float]:
         """What this rank's sums over a whole global step run over, by kind; all-reduce it before the first backward.

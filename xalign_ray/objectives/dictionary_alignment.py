@@ -1,4 +1,4 @@
-"""Dictionary alignment: the word embeddings of a word and of its translation are pulled into one direction."""
+"""Dictionary alignment: the vectors of a word and of its translation are pulled into one direction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from xalign_ray.config.choices import DictionaryAlignment
 from xalign_ray.errors import ConfigError
-from xalign_ray.objectives.objective import Given, MicroStep, Objective
+from xalign_ray.objectives.objective import Encoder, Given, MicroStep, Objective, SpecialIds, check_layer
 from xalign_ray.text.dictionary import DictionaryPairs
 
 EPSILON = 1e-8
@@ -29,13 +29,17 @@ class DictionaryAlignmentLoss(Objective):
     Reference: Tang et al. 2022, ALIGN-MLM (METHODS 5). The mean over pieces is ours: their words are single pieces.
     Needs: data.dictionaries with entries to train on; no row of the batch.
     Settings: `weight` (alpha, 10 in the paper); `pairs_per_step` a uniform sample of the dictionary, an unbiased
-        estimate, drawn anew each step; `shuffled` the control whose pairs mean nothing.
-    Costs: two embedding look-ups a pair, split over ranks and micro-steps.
+        estimate, drawn anew each step; `pool` another word vector, or only words of one piece; `layer` k takes hidden
+        states after k layers in place of embedding rows, each word alone as [CLS] pieces [SEP] in its language;
+        `shuffled` the control whose pairs mean nothing.
+    Costs: two embedding look-ups a pair, split over ranks and micro-steps; with `layer` a pass of the encoder over
+        both words of a pair, for which `pairs_per_step` should be set.
     Relations: needs no language embeddings (they are added after the table). Cosine has no repulsion: watch the mean
         cosine of random rows for collapse.
     """
 
     pieces: Tensor
+    languages: Tensor
 
     def __init__(self, settings: DictionaryAlignment, given: Given) -> None:
         super().__init__(settings, given)
@@ -45,23 +49,38 @@ class DictionaryAlignmentLoss(Objective):
                 "or holds a word that the tokenizer does not know. Lower data.dictionary_held_out_share or name a "
                 "dictionary with split: train."
             )
-        pieces = _stack(given.pairs)
+        check_layer(settings.kind, settings.layer, given.encoder)
+        pairs = _single_pieces(given.pairs) if settings.pool == "single_piece_only" else given.pairs
+        pieces = _stack(pairs)
         if settings.shuffled:
-            pieces[:, 1] = pieces[_mismatch(given.pairs, given.seed), 1]
+            pieces[:, 1] = pieces[_mismatch(pairs, given.seed), 1]
+        languages = np.stack([pairs.left_language, pairs.right_language], axis=1).astype(np.int64)
         self.register_buffer("pieces", torch.from_numpy(pieces), persistent=False)
+        self.register_buffer("languages", torch.from_numpy(languages), persistent=False)
 
     def forward(self, micro_step: MicroStep) -> Tensor:
         """Minus the summed cosines of the pairs in this micro-step's slice."""
         chosen = self._slice(micro_step.part, micro_step.step).to(self.pieces.device)
         pieces = self.pieces[chosen]
         real = pieces != NO_PIECE
-        rows = micro_step.encoder.embed(pieces.clamp(min=0)).float() * real[..., None]
+        if self.settings.pool == "first":
+            real = real & (torch.arange(real.shape[2], device=real.device) == 0)
+        rows = self._rows(micro_step.encoder, pieces, self.languages[chosen]).float() * real[..., None]
         words = rows.sum(dim=2) / real.sum(dim=2)[..., None]
         return -F.cosine_similarity(words[:, 0], words[:, 1], dim=-1, eps=EPSILON).sum()
 
     def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The pairs in the rank's slices."""
         return float(sum(high - low for low, high in map(self._bounds, parts)))
+
+    def _rows(self, encoder: Encoder, pieces: Tensor, languages: Tensor) -> Tensor:
+        """A vector for each piece of the words [n, 2, k] of languages [n, 2]: [n, 2, k, d]."""
+        if self.settings.layer is None:
+            return encoder.embed(pieces.clamp(min=0))
+        assert self.given.special is not None, "words are shown between [CLS] and [SEP]"
+        batch = _alone(pieces.flatten(0, 1), languages.flatten(), self.given.special)
+        hidden = encoder.encode(batch, self.settings.layer)
+        return hidden[:, 1:-1].unflatten(0, pieces.shape[:2])
 
     def _slice(self, part: tuple[int, int], step: int) -> Tensor:
         low, high = self._bounds(part)
@@ -79,6 +98,39 @@ class DictionaryAlignmentLoss(Objective):
 
     def _pairs_per_step(self) -> int:
         return min(self.settings.pairs_per_step or len(self.pieces), len(self.pieces))
+
+
+def _alone(words: Tensor, languages: Tensor, special: SpecialIds) -> dict[str, Tensor]:
+    """Rows of one word each, [CLS] pieces [SEP] and padding: words [n, k] -> what `encode` reads, [n, k + 2] each."""
+    columns = torch.arange(words.shape[1] + 2, device=words.device).expand(len(words), -1)
+    last = (words != NO_PIECE).sum(dim=1, keepdim=True) + 1
+    inside = columns <= last
+    ids = F.pad(words.clamp(min=0), (1, 1)) * (columns < last)
+    ids = ids + special.cls * (columns == 0) + special.sep * (columns == last)
+    return {
+        "input_ids": ids,
+        "position_ids": columns * inside,
+        "segment_ids": torch.zeros_like(columns),
+        "language_ids": languages[:, None] * inside,
+        "example_ids": inside.long(),
+    }
+
+
+def _single_pieces(pairs: DictionaryPairs) -> DictionaryPairs:
+    """The pairs whose words are one piece each.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    kept = np.ones(len(pairs.left), dtype=bool)
+    for side in (pairs.left, pairs.right):
+        kept &= (side != NO_PIECE).sum(axis=1) == 1
+    if not kept.any():
+        raise ConfigError(
+            "objective dictionary_alignment with pool: single_piece_only has no pair to train on: every entry has a "
+            "word of several pieces. Set pool: mean, or raise data.tokenizer.vocab_size."
+        )
+    return DictionaryPairs(pairs.left[kept], pairs.right[kept], pairs.left_language[kept], pairs.right_language[kept])
 
 
 def _stack(pairs: DictionaryPairs) -> np.ndarray:

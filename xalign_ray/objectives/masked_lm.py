@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from xalign_ray.objectives.objective import MicroStep, Objective
+from xalign_ray.objectives.objective import Encoder, MicroStep, Objective
 
 NOT_PREDICTED = -100
 
@@ -19,8 +21,11 @@ class MaskedLmLoss(Objective):
     What it optimises: sum over labelled positions i of -log softmax(logits_i)[y_i]; logits only at those positions.
     Reference: Devlin et al. 2019, section 3.1; conditioned head: Chaudhary et al. 2020, DICT-MLM (METHODS 1.3, 4.4).
     Needs: `labels` (-100 where nothing is asked); `language_ids` hold the label's language at a labelled slot.
-    Settings: none but its weight. What is masked, and by which word a label is replaced, is the streams' business.
-    Costs: one pass of the encoder, and N x V logits in fp32 for N labels (about 15 % of the tokens).
+    Settings: `labels_at_once` bounds the logits that exist at a time, the same sum and gradient. What is masked, and by
+        which word a label is replaced, is the streams' business.
+    Costs: one pass of the encoder, and N x V logits in fp32 for N labels (about 15 % of the tokens); with
+        `labels_at_once` so many of them at a time, and the head once more going backward. Not at ZeRO stage 3, where
+        each rank must call the head equally often.
     Relations: on pairs it is TLM, on code-switched labels DICT-MLM: same loss, other rows.
     """
 
@@ -28,9 +33,22 @@ class MaskedLmLoss(Objective):
         """The summed cross-entropy, in nats."""
         labels = micro_step.batch["labels"]
         asked = labels != NOT_PREDICTED
-        logits = micro_step.encoder.predict(micro_step.hidden[asked], micro_step.batch["language_ids"][asked])
-        return F.cross_entropy(logits.float(), labels[asked].long(), reduction="sum")
+        given = (micro_step.hidden[asked], micro_step.batch["language_ids"][asked], labels[asked].long())
+        at_once = self.settings.labels_at_once
+        if at_once is None or len(given[0]) <= at_once:
+            return _cross_entropy(micro_step.encoder, *given)
+        # Not reentrant: a chunk's share of the decoder's gradient must join the others' before ZeRO sees it.
+        chunks = zip(*(values.split(at_once) for values in given), strict=True)
+        sums = [
+            checkpoint(_cross_entropy, micro_step.encoder, *chunk, use_reentrant=False, preserve_rng_state=False)
+            for chunk in chunks
+        ]
+        return torch.stack(sums).sum()
 
     def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The labels of the share."""
         return float(np.count_nonzero(share["labels"] != NOT_PREDICTED))
+
+
+def _cross_entropy(encoder: Encoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(encoder.predict(hidden, language).float(), labels, reduction="sum")

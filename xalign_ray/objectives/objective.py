@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from torch import Tensor, nn
 
+from xalign_ray.errors import ConfigError
 from xalign_ray.text.dictionary import DictionaryPairs
+
+Gather = Callable[[Tensor], Tensor]  # every rank's rows one below the other, in order of rank; called by all ranks
 
 
 class Encoder(Protocol):
     """What a loss may ask of an encoder, of whatever family; see models/encoder.py for shapes."""
 
-    def encode(self, batch: Mapping[str, Tensor]) -> Tensor: ...
-    def predict(self, hidden: Tensor, language: Tensor) -> Tensor: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+    def encode(self, batch: Mapping[str, Tensor], layer: int | None = None) -> Tensor: ...
+    def predict(self, hidden: Tensor, language: Tensor, transform: nn.Module | None = None) -> Tensor: ...
+    def copy_transform(self) -> nn.Module: ...
     def embed(self, ids: Tensor) -> Tensor: ...
+
+
+class SpecialIds(Protocol):
+    """The ids of the tokenizer's special pieces that a loss puts around a word."""
+
+    @property
+    def cls(self) -> int: ...
+    @property
+    def sep(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -28,6 +45,8 @@ class Given:
 
     pairs: DictionaryPairs | None
     seed: int
+    encoder: Encoder
+    special: SpecialIds | None
 
 
 @dataclass(frozen=True)
@@ -35,27 +54,39 @@ class MicroStep:
     """One forward pass: the rows, and which part of the terms that no row belongs to is computed in it.
 
     Attributes:
-        batch: this micro-batch as tensors on the encoder's device, [B, L] each, B >= 0.
+        batch: this micro-batch as tensors on the encoder's device, [B, L] each, B >= 0, and those of the columns that
+            the losses read beside them which the feed made for these rows.
         part: (index, of): such a term is cut into `of` slices, one for each rank and micro-step of the global step.
         step: number of the global step, from 0.
+        numbers: what losses tell besides themselves, by metric name: a sum and what it runs over.
     """
 
     encoder: Encoder
     batch: Mapping[str, Tensor]
     part: tuple[int, int]
     step: int
+    numbers: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @cached_property
     def hidden(self) -> Tensor:
         """Hidden states of the rows, [B, L, d], computed once for all losses that read them."""
         return self.encoder.encode(self.batch)
 
+    def tell(self, name: str, values: Tensor) -> None:
+        """Adds a metric that is the mean of such values over the global step; every rank tells the same names."""
+        self.numbers[name] = (values.detach().double().sum(), values.new_tensor(values.numel()).double())
+
 
 class Objective(nn.Module, ABC):
     """A loss as a sum over what it counts; the loop divides by the global step's count (METHODS 1.4).
 
     It calls the same modules on every rank in every micro-step, with zero rows if it has none (ZERO 1).
+
+    Attributes:
+        reads: columns of a share that it reads beside the model's inputs; a share without such rows may lack them.
     """
+
+    reads: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: Any, given: Given) -> None:
         super().__init__()
@@ -69,3 +100,21 @@ class Objective(nn.Module, ABC):
     @abstractmethod
     def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:
         """How many things a rank's sums over one global step run over: its share of the rows, all its slices."""
+
+    def after_step(self, encoder: Encoder, gather: Gather) -> None:
+        """What it does once the weights have moved; called by all ranks once a global step, by default nothing.
+
+        Args:
+            encoder: the trained encoder, with its new weights.
+            gather: joins what the ranks hold.
+        """
+
+
+def check_layer(kind: str, layer: int | None, encoder: Encoder) -> None:
+    """Refuses a layer that the encoder lacks.
+
+    Raises:
+        ConfigError: naming the objective and the encoder's depth.
+    """
+    if layer is not None and layer > encoder.depth:
+        raise ConfigError(f"objective {kind} reads layer {layer}, but the encoder has {encoder.depth}.")

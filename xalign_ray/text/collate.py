@@ -29,12 +29,27 @@ class Vocabulary:
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """The pieces that are predicted: at [P] their numbers, labels [P], language [P] the languages of the labels."""
+class Layout:
+    """How an example stands in its row.
+
+    sides: of an example, 1 or 2. reset_positions: the second side's positions start again at 1, as if it stood alone
+    (XLM). segments: the second side has segment 1.
+    """
+
+    sides: int = 1
+    reset_positions: bool = False
+    segments: bool = False
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Values of some pieces: at [P] the numbers of the pieces, values [P]."""
 
     at: Index
-    labels: Ints
-    language: Ints
+    values: Ints
+
+
+NOTHING = Marked(np.zeros(0, np.int64), np.zeros(0, np.int32))
 
 
 def specials(sides_per_example: int) -> int:
@@ -42,29 +57,32 @@ def specials(sides_per_example: int) -> int:
     return sides_per_example + 1
 
 
+def used_tokens(rows: Rows, layout: Layout) -> Index:
+    """[N] tokens of each row once it is laid out."""
+    pieces = sum_runs(rows.word_length, sum_runs(rows.side_words, rows.row_sides))
+    return pieces + rows.row_sides // layout.sides * specials(layout.sides)
+
+
 def lay_out(
     rows: Rows,
-    sides_per_example: int,
-    shown: Ints,
-    predicted: Predicted,
+    layout: Layout,
     vocabulary: Vocabulary,
     row_tokens: int,
     *,
-    reset_positions: bool,
-    segments: bool,
+    labels: Marked = NOTHING,
+    foreign: Marked = NOTHING,
 ) -> Columns:
     """`[CLS] side [SEP]` or `[CLS] side [SEP] side [SEP]` for each example, examples side by side in their row.
 
     Args:
-        rows: the structure; its word lengths are those of what is shown.
-        shown: [T] what stands at each piece.
-        reset_positions: the second side's positions start again at 1, as if it stood alone (XLM).
-        segments: the second side has segment 1.
+        rows: what is shown.
+        labels: the pieces that are predicted, and as what.
+        foreign: the pieces that have another language than their side, and which.
 
     Returns:
         The TOKEN_COLUMNS, each int32 [N, row_tokens]. Tokens attend where `example_ids` agree and are not 0.
     """
-    n, sides = len(rows), len(rows.side_words)
+    n, sides, sides_per_example = len(rows), len(rows.side_words), layout.sides
     side_row = owners(rows.row_sides)
     example, side = np.divmod(np.arange(sides) - starts(rows.row_sides)[side_row], sides_per_example)
     leads = side == 0  # sides that bring a [CLS] before them; each has a [SEP] behind it
@@ -87,23 +105,22 @@ def lay_out(
         return np.repeat(of_run, run_length)
 
     example_column = np.repeat(column[leads], sides_per_example)
-    origin = np.where(leads | (not reset_positions), example_column, column - 1)
+    origin = np.where(leads | (not layout.reset_positions), example_column, column - 1)
     example_ids = spread(example + 1)
     position_ids = np.tile(np.arange(row_tokens, dtype=np.int32), n) - spread(origin)
     position_ids *= example_ids > 0
     language_ids = spread(rows.side_language)
 
-    piece_at = np.arange(len(shown)) + np.repeat(begin + leads - starts(side_length), side_length)
-    predicted_at = piece_at[predicted.at]
+    piece_at = np.arange(len(rows.pieces)) + np.repeat(begin + leads - starts(side_length), side_length)
     input_ids = np.full(n * row_tokens, vocabulary.pad, np.int32)
-    input_ids[piece_at] = shown
+    input_ids[piece_at] = rows.pieces
     input_ids[begin[leads]] = vocabulary.cls
     input_ids[begin + taken - 1] = vocabulary.sep
-    labels = np.full(n * row_tokens, IGNORED, np.int32)
-    labels[predicted_at] = predicted.labels
-    language_ids[predicted_at] = predicted.language
-    segment_ids = spread(side) if segments else np.zeros(n * row_tokens, np.int32)
-    columns = (input_ids, labels, position_ids, segment_ids, language_ids, example_ids)
+    answers = np.full(n * row_tokens, IGNORED, np.int32)
+    answers[piece_at[labels.at]] = labels.values
+    language_ids[piece_at[foreign.at]] = foreign.values
+    segment_ids = spread(side) if layout.segments else np.zeros(n * row_tokens, np.int32)
+    columns = (input_ids, answers, position_ids, segment_ids, language_ids, example_ids)
     return {name: flat.reshape(n, row_tokens) for name, flat in zip(TOKEN_COLUMNS, columns, strict=True)}
 
 

@@ -14,7 +14,7 @@ MASK, RANDOM, KEEP = 0, 1, 2
 PLACE_BITS, RANDOM_BITS, GROUP_BITS = 13, 30, 21
 
 
-def budgets(lengths: NDArray[np.integer], rate: float) -> Index:
+def budgets(lengths: NDArray[np.integer], rate: float | NDArray[np.float64]) -> Index:
     """Pieces to predict in sequences of these lengths, special tokens included: BERT's max(1, round(rate * length)).
 
     Rounds half to even, as Python's `round` in BERT's create_pretraining_data.py does.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,11 +53,19 @@ class Order:
     """
 
     def __init__(
-        self, pools: Sequence[Pool], shares: Sequence[float], seed: int, global_rows: int, lanes: int, chunk_steps: int
+        self,
+        pools: Sequence[Pool],
+        shares: Sequence[float] | Callable[[int], Sequence[float]],
+        seed: int,
+        global_rows: int,
+        lanes: int,
+        chunk_steps: int,
     ) -> None:
+        """Draws from `pools` in `shares`, or in those which a function gives for the first step of a chunk."""
         assert global_rows % lanes == 0
-        assert len(pools) == len(shares)
-        self.pools, self.shares, self.seed = list(pools), np.asarray(shares, np.float64), seed
+        self.pools, self.seed = list(pools), seed
+        self._shares_at = shares if callable(shares) else lambda _: shares
+        assert len(pools) == len(self._shares_at(0))
         self.global_rows, self.lanes, self.chunk_steps = global_rows, lanes, chunk_steps
         self._before = np.zeros((1, len(pools)), np.int64)
         self._epochs: dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
@@ -105,7 +113,8 @@ class Order:
     def _totals(self, chunk: int) -> NDArray[np.int64]:
         """Rows of each source in a chunk: [sources]. Cheap, as a resume adds up those of all chunks before."""
         rows = self.global_rows * self.chunk_steps
-        return np.random.default_rng([self.seed, COUNTS, chunk]).multinomial(rows, self.shares)
+        shares = np.asarray(self._shares_at(chunk * self.chunk_steps), np.float64)
+        return np.random.default_rng([self.seed, COUNTS, chunk]).multinomial(rows, shares)
 
     def _counts(self, chunk: int) -> NDArray[np.int64]:
         """Rows of each source in each lane of a chunk: [lanes, sources]."""

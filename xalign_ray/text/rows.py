@@ -19,6 +19,10 @@ class Rows:
     """A batch of packed rows without special tokens; an example is one side (text) or two (a translation).
 
     pieces [T] piece ids; word_length [W] pieces of each word; entry [W] dictionary entry of each word or NO_ENTRY;
+    side_words [S] words of each side; side_language [S] language id of each side; row_sides [N] sides of each row.
+    Word alignment: side_links [S] links that each side owns; link_from [K] a word of the owner, link_to [K] a word of
+    the other side of its example, both counted from 0 within their side. Of a pair's sides the owner of all its links
+    is the one that was first when prepare wrote it, wherever `reorder_sides` puts it; text owns none.
     """
 
     pieces: Ints
@@ -62,15 +66,16 @@ def sum_runs(values: NDArray[np.integer], lengths: NDArray[np.integer]) -> Index
 def take(rows: Rows, chosen: NDArray[np.integer]) -> Rows:
     """The chosen rows, in the order given; a row may be taken more than once."""
     sides = spans(starts(rows.row_sides)[chosen], rows.row_sides[chosen])
-    return _take_sides(rows, sides, rows.row_sides[chosen])
+    return take_sides(rows, sides, rows.row_sides[chosen])
 
 
-def reorder_sides(rows: Rows, sides: Index) -> Rows:
+def reorder_sides(rows: Rows, sides: NDArray[np.integer]) -> Rows:
     """The same rows with their sides in another order."""
-    return _take_sides(rows, sides, rows.row_sides)
+    return take_sides(rows, sides, rows.row_sides)
 
 
-def _take_sides(rows: Rows, sides: Index, row_sides: Ints) -> Rows:
+def take_sides(rows: Rows, sides: NDArray[np.integer], row_sides: Ints) -> Rows:
+    """Rows of the chosen sides, in the order given; row_sides [N] says how many of them make each row."""
     words = spans(starts(rows.side_words)[sides], rows.side_words[sides])
     pieces = spans(starts(rows.word_length)[words], rows.word_length[words])
     links = spans(starts(rows.side_links)[sides], rows.side_links[sides])

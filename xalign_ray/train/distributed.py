@@ -41,6 +41,15 @@ class Workers:
         dist.all_gather_object(values, value)
         return values
 
+    def concatenate(self, rows: torch.Tensor) -> torch.Tensor:
+        """Every rank's rows [n, ...], one below the other in order of rank; n may differ from rank to rank."""
+        sizes = self.gather(len(rows))
+        padded = rows.new_zeros(max(sizes), *rows.shape[1:])
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
     def barrier(self) -> None:
         """Waits until every rank is here."""
         self.sum([0.0])

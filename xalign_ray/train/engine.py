@@ -35,6 +35,7 @@ class Engine:
         self._stage = config.parallel.zero_stage
         self._universal = universal
         self._optimizer = build_optimizer(module, config.train.optimizer)
+        self._trained = {name for name, _ in module.named_parameters(remove_duplicate=False)}
         self._engine, *_ = deepspeed.initialize(
             model=module,
             optimizer=self._optimizer,
@@ -105,6 +106,18 @@ class Engine:
                 group.update(own)
             for state in self._optimizer.state.values():
                 state["step"] = state["step"].clone()
+            self._load_buffers(folder)
+
+    def _load_buffers(self, folder: Path) -> None:
+        """What losses remember between steps: the universal format brings back weights only, all ranks held the same.
+
+        At stage 3, where DeepSpeed keeps the module's state in parts, no loss has such a memory.
+        """
+        kept = [name for name in self._engine.module.state_dict() if name not in self._trained]
+        if kept:
+            file = folder / STATE / "mp_rank_00_model_states.pt"
+            state = torch.load(file, map_location=self._workers.device, weights_only=False)["module"]
+            self._engine.module.load_state_dict({name: state[name] for name in kept}, strict=False)
 
 
 def load_deepspeed(on_gpu: bool) -> Any:

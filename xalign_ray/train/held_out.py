@@ -27,7 +27,8 @@ def held_out_losses(
     with engine.scoring():
         for language, share in shares:
             at = languages.index(language)
-            sums[at] += float(engine.forward(tensors(share, workers.device), (workers.rank, workers.size), 0)[KIND])
+            part = (workers.rank, workers.size)
+            sums[at] += float(engine.forward(tensors(share, workers.device), part, 0, (KIND,))[KIND])
             labels[at] += (share["labels"] != -100).sum()
     summed = workers.sum([*sums, *labels])
     pairs = zip(languages, summed[: len(languages)], summed[len(languages) :], strict=True)

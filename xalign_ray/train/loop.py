@@ -83,7 +83,7 @@ def build_objectives(config: RunConfig, prepared: PreparedRows) -> Objectives:
     encoder = build_encoder(
         config.model, prepared.vocab_size, prepared.languages, config.data.row_tokens, prepared.special.pad
     )
-    return Objectives(encoder, config.objectives, prepared.pairs("trained"), config.seed)
+    return Objectives(encoder, config.objectives, prepared.pairs("trained"), config.seed, prepared.special)
 
 
 class Loop:
@@ -192,6 +192,7 @@ def _metrics(outcome: Outcome, seconds: float, waited: float, workers: Workers) 
     return {
         "train/loss": outcome.loss,
         **{f"train/loss_{kind}": value for kind, value in outcome.losses.items()},
+        **outcome.numbers,
         "train/learning_rate": outcome.learning_rate,
         "train/gradient_norm": outcome.gradient_norm,
         "train/labels": totals.labels,

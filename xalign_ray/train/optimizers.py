@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from torch import nn
 from torch.optim import AdamW as TorchAdamW
 from torch.optim import Optimizer
 
 from xalign_ray.config import choices
+from xalign_ray.train.lamb import Lamb
 
 
 def adamw(module: nn.Module, options: choices.AdamW) -> Optimizer:
-    """AdamW with decoupled decay, none on biases and LayerNorm (METHODS 1.5): those are all parameters of one axis."""
+    """AdamW with decoupled decay, none on biases and LayerNorm (METHODS 1.5)."""
+    groups = _groups(module, {"weight_decay": options.weight_decay}, {"weight_decay": 0.0})
+    return TorchAdamW(groups, lr=options.peak_lr, betas=(options.beta1, options.beta2), eps=options.epsilon)
+
+
+def lamb(module: nn.Module, options: choices.Lamb) -> Optimizer:
+    """LAMB; biases and LayerNorm without decay and without a trust ratio (METHODS 1.5)."""
+    groups = _groups(module, {"adapt": True}, {"weight_decay": 0.0, "adapt": False})
+    betas = (options.beta1, options.beta2)
+    return Lamb(groups, options.peak_lr, betas, options.epsilon, options.weight_decay)
+
+
+def _groups(module: nn.Module, matrices: dict[str, Any], vectors: dict[str, Any]) -> list[dict[str, Any]]:
+    """Trained parameters in two groups with options of their own; biases and LayerNorm are those of one axis."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     groups = [
-        {"params": [p for p in trained if p.ndim > 1], "weight_decay": options.weight_decay},
-        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": [p for p in trained if p.ndim > 1], **matrices},
+        {"params": [p for p in trained if p.ndim <= 1], **vectors},
     ]
-    return TorchAdamW(
-        [group for group in groups if group["params"]],
-        lr=options.peak_lr,
-        betas=(options.beta1, options.beta2),
-        eps=options.epsilon,
-    )
+    return [group for group in groups if group["params"]]
 
 
-OPTIMIZERS: Mapping[str, Callable[[nn.Module, choices.Optimizer], Optimizer]] = {"adamw": adamw}
+OPTIMIZERS: Mapping[str, Callable[[nn.Module, Any], Optimizer]] = {"adamw": adamw, "lamb": lamb}
 
 
 def build_optimizer(module: nn.Module, options: choices.Optimizer) -> Optimizer:

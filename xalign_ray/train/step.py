@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from xalign_ray.config.derive import derive_batch
+from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import TrainingError
 from xalign_ray.objectives.combine import Objectives
@@ -37,18 +38,28 @@ class Totals:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a global step gave, equal on all ranks; losses are per counted thing, before their weight."""
+    """What a global step gave, equal on all ranks; losses are per counted thing, before their weight.
+
+    numbers: what the losses tell besides themselves, as means over the global step; absent where there was nothing.
+    """
 
     totals: Totals
     losses: Mapping[str, float]
+    numbers: Mapping[str, float]
     loss: float
     learning_rate: float
     gradient_norm: float
 
 
-def tensors(rows: Share, device: torch.device) -> dict[str, torch.Tensor]:
-    """A share's rows as the model takes them: int64 [B, L] on its device."""
-    return {key: torch.from_numpy(rows[key].astype(np.int64)).to(device) for key in MODEL_INPUTS}
+def tensors(rows: Share, device: torch.device, also: Sequence[str] = ()) -> dict[str, torch.Tensor]:
+    """A share's rows as the model takes them, on its device: int64 [B, L] each, packed bits as they are.
+
+    Args:
+        also: further columns to take, those of them that the rows have.
+    """
+    taken = {key: rows[key] for key in (*MODEL_INPUTS, *also) if key in rows}
+    wide = {key: value if value.dtype == np.uint8 else value.astype(np.int64) for key, value in taken.items()}
+    return {key: torch.from_numpy(np.ascontiguousarray(value)).to(device) for key, value in wide.items()}
 
 
 def raise_together(workers: Workers, problem: str | None) -> None:
@@ -80,14 +91,15 @@ class Stepper:
                 not finite.
         """
         totals = self._totals(step, share, stop_asked, problem or self._wrong_rows(step, share))
-        sums = self._micro_steps(step, share, totals)
+        sums, numbers = self._micro_steps(step, share, totals)
         losses = {kind: total / max(totals.counts[kind], 1.0) for kind, total in sums.items()}
         self._check_finite(step, losses, totals)
         train = self._config.train
         rate = learning_rate(step, train.steps, train.schedule.warmup_steps, train.optimizer.peak_lr)
         norm = self._engine.step(rate)
-        loss = sum(self._objectives.weights[kind] * value for kind, value in losses.items())
-        return Outcome(totals, losses, loss, rate, norm)
+        self._objectives.after_step(self._workers.concatenate)
+        loss = sum(value_at(self._objectives.weights[kind], step) * value for kind, value in losses.items())
+        return Outcome(totals, losses, numbers, loss, rate, norm)
 
     def _wrong_rows(self, step: int, share: Share) -> str | None:
         low, high = self._batch.share(self._workers.rank)
@@ -123,25 +135,36 @@ class Stepper:
             stop_asked=stops > 0,
         )
 
-    def _micro_steps(self, step: int, share: Share, totals: Totals) -> dict[str, float]:
-        """Forward and backward over the share in `accumulation` parts; the losses' sums over all ranks."""
+    def _micro_steps(self, step: int, share: Share, totals: Totals) -> tuple[dict[str, float], dict[str, float]]:
+        """Forward and backward over the share in `accumulation` parts.
+
+        Returns:
+            The losses' sums, and the means of the numbers that they tell, over all ranks.
+        """
         last = self._batch.accumulation - 1
         sums: dict[str, float] = dict.fromkeys(totals.counts, 0.0)
+        told: dict[str, np.ndarray] = {}
         for micro, rows in enumerate(np.array_split(np.arange(len(share["position"])), last + 1)):
             self._reseed(step, micro)
-            batch = tensors({key: share[key][rows] for key in MODEL_INPUTS}, self._workers.device)
-            given = self._engine.forward(batch, self._part(micro), step)
-            self._engine.backward(self._scaled(given, totals))
+            mine = {key: values[rows] for key, values in share.items()}
+            given = self._engine.forward(
+                tensors(mine, self._workers.device, self._objectives.reads), self._part(micro), step
+            )
+            self._engine.backward(self._scaled(step, given, totals))
             for kind, value in given.items():
                 sums[kind] += float(value.detach())
+            for name, (value, over) in self._objectives.numbers.items():
+                told[name] = np.add(told.get(name, np.zeros(2)), (float(value), float(over)))
             if micro < last:
                 self._engine.next_micro_step()
-        return dict(zip(sums, self._workers.sum(list(sums.values())), strict=True))
+        summed = self._workers.sum([*sums.values(), *(part for both in told.values() for part in both)])
+        means = zip(told, summed[len(sums) :: 2], summed[len(sums) + 1 :: 2], strict=True)
+        return dict(zip(sums, summed[: len(sums)], strict=True)), {n: total / over for n, total, over in means if over}
 
-    def _scaled(self, sums: Mapping[str, torch.Tensor], totals: Totals) -> torch.Tensor:
+    def _scaled(self, step: int, sums: Mapping[str, torch.Tensor], totals: Totals) -> torch.Tensor:
         """The loss to backpropagate: DeepSpeed averages over ranks and micro-steps, counts are the global step's."""
         parts = self._workers.size * self._batch.accumulation
-        weights = self._objectives.weights
+        weights = {kind: value_at(weight, step) for kind, weight in self._objectives.weights.items()}
         terms = [value * (weights[kind] * parts / max(totals.counts[kind], 1.0)) for kind, value in sums.items()]
         return torch.stack(terms).sum()
 

@@ -27,7 +27,9 @@ def config(**settings: Any) -> RunConfig:
     tree: dict[str, Any] = {
         "seed": 3,
         "data": {"corpora": [{"format": "text", "language": code, "paths": ["x"]} for code in ("en", "de")]}
-        | {"dictionaries": [{"languages": ["en", "de"], "paths": ["x"]}], "row_tokens": ROW},
+        | {"dictionaries": [{"languages": ["en", "de"], "paths": ["x"]}], "row_tokens": ROW}
+        | {"parallel": [{"format": "moses", "languages": ["en", "de"], "paths": ["x"]}]},
+        "streams": [{"kind": kind} for kind in ("masked_text", "aligned_pairs", "contrasted_pairs")],
         "model": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "dropout": 0.1},
         "objectives": [{"kind": "masked_lm"}, {"kind": "dictionary_alignment", "weight": 1.0}],
         "train": {"steps": 6, "global_batch_rows": 8, "micro_batch_rows": 4, "held_out_every_steps": 0}
@@ -67,7 +69,40 @@ def rows(positions: np.ndarray) -> dict[str, np.ndarray]:
     hashes = (positions.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     nothing = np.zeros(len(positions), np.int32)
     counted = {"cross_lingual": nothing, "no_room": nothing}
-    return given | counted | {"position": positions.astype(np.int64), "row_hash": hashes}
+    own = {"position": positions.astype(np.int64), "row_hash": hashes}
+    return given | counted | own | aligned(positions, given["example_ids"]) | sentences(positions)
+
+
+def aligned(positions: np.ndarray, examples: np.ndarray) -> dict[str, np.ndarray]:
+    """The column of word_exchange: some positions of an example have one partner or more, every third row has none."""
+    bits = np.zeros((len(positions), ROW, ROW), np.uint8)
+    for i, position in enumerate(positions):
+        drawn = np.triu(np.random.default_rng([6, int(position)]).random((ROW, ROW)) < 0.15 * (position % 3 > 0), 1)
+        inside = (examples[i][:, None] == examples[i][None, :]) & (examples[i] > 0)
+        bits[i] = (drawn | drawn.T) & inside
+    return {"aligned": np.packbits(bits, axis=-1, bitorder="little")}
+
+
+def sentences(positions: np.ndarray) -> dict[str, np.ndarray]:
+    """The columns of sentence pairs: one to three pairs a row, none in every fourth, few pivot sentences."""
+    fields = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
+    given = {f"{side}_{f}": np.zeros((len(positions), ROW), np.int32) for side in ("query", "key") for f in fields}
+    given["pair_hash"] = np.zeros((len(positions), ROW), np.int64)
+    for i, position in enumerate(positions):
+        draw = np.random.default_rng([8, int(position)])
+        for language, side in enumerate(("query", "key")):
+            at = 0
+            for example in range(1, position % 4 + 1):
+                length = int(draw.integers(3, 5))
+                place = (i, slice(at, at + length))
+                given[f"{side}_input_ids"][place] = [1, *draw.integers(5, VOCAB, length - 2), 2]
+                given[f"{side}_position_ids"][place] = np.arange(length)
+                given[f"{side}_language_ids"][place] = language
+                given[f"{side}_example_ids"][place] = example
+                if side == "key":
+                    given["pair_hash"][i, at] = draw.integers(1, 9)
+                at += length
+    return given
 
 
 class SyntheticRows:
@@ -76,7 +111,7 @@ class SyntheticRows:
     def __init__(self) -> None:
         self.languages = ["en", "de"]
         self.vocab_size = VOCAB
-        self.special = SimpleNamespace(pad=0)
+        self.special = SimpleNamespace(pad=0, cls=1, sep=2)
 
     def pairs(self, split: str) -> SimpleNamespace:
         assert split == "trained"

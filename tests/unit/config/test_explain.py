@@ -11,22 +11,22 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError
 
 TRAIN = "clip_norm, global_batch_rows, held_out_every_steps, micro_batch_rows, optimizer, precision, schedule, steps"
+STREAMS = "masked_text, masked_pairs, code_switched_labels, code_switched_copy, aligned_pairs, contrasted_pairs"
 
 CASES = {
     "train: {stepz: 3}": f"unknown key 'train.stepz'. Did you mean 'train.steps'? Known here: {TRAIN}.",
     "streams: [{kind: masked_text, t: 0.4}]": "unknown key 'streams.0.t'. Known here: kind, weight.",
     "streams: [{kind: masked_text}, {kind: code_switched_labels, tt: 0.4}]": (
-        "unknown key 'streams.1.tt'. Did you mean 'streams.1.t'? Known here: kind, mix_unit, t, weight."
+        "unknown key 'streams.1.tt'. Did you mean 'streams.1.t'? "
+        "Known here: kind, mix_unit, refill, t, variant, weight."
     ),
     "streams: [{kind: masked_txt}]": (
-        "'streams.0': kind 'masked_txt' is not one of masked_text, masked_pairs, code_switched_labels. "
-        "Did you mean 'masked_text'?"
+        f"'streams.0': kind 'masked_txt' is not one of {STREAMS}. Did you mean 'masked_text'?"
     ),
-    "streams: [{weight: 1}]": (
-        "'streams.0' has no kind; it must be one of masked_text, masked_pairs, code_switched_labels."
-    ),
+    "streams: [{weight: 1}]": (f"'streams.0' has no kind; it must be one of {STREAMS}."),
     "objectives: [{kind: alignment}]": (
-        "'objectives.0': kind 'alignment' is not one of masked_lm, dictionary_alignment. "
+        "'objectives.0': kind 'alignment' is not one of masked_lm, dictionary_alignment, word_exchange, "
+        "momentum_contrast, sentence_contrast. "
         "Did you mean 'dictionary_alignment'?"
     ),
     "data: {tokenizer: {kind: wordpiece}}": "'data.tokenizer': kind 'wordpiece' is not one of bpe, folder, start.",

@@ -22,6 +22,21 @@ DICT = "[{languages: [en, de], paths: [x]}]"
         (["streams=[{kind: masked_pairs}, {kind: code_switched_labels}]", "data.dictionaries=[]"],
          "stream masked_pairs needs data.parallel; stream code_switched_labels needs data.dictionaries; "
          "the recipe names none."),
+        (["streams=[{kind: aligned_pairs}]"], "stream aligned_pairs needs data.parallel; the recipe names none."),
+        (["streams=[{kind: contrasted_pairs}]"], "stream contrasted_pairs needs data.parallel; the recipe names none."),
+        (["streams=[{kind: code_switched_copy}]", "data.dictionaries=[]", "data.slack_share=0.5"],
+         "stream code_switched_copy needs data.dictionaries; the recipe names none."),
+        (["streams=[{kind: code_switched_copy}]", "data.slack_share=0.49"],
+         "stream code_switched_copy shows every example twice in its row: set data.slack_share to 0.5 or more (it is "
+         "0.49)."),
+        (["streams=[{kind: contrasted_pairs, text: apart}]",
+          "data.parallel=[{format: moses, languages: [en, de], paths: [x, y]}]"],
+         "stream contrasted_pairs with text: apart gives every pair one more special token: set data.slack_share to "
+         "0.17 or more (it is 0)."),
+        (["streams=[{kind: code_switched_labels, refill: true}]"],
+         "'streams.0': refill is for mix_unit: instance; by word every word may be masked anyway."),
+        (["masking.rate=[[0, 0.15], [0, 0.3]]"],
+         "'masking.rate' is [[0, 0.15], [0, 0.3]]: input should have increasing steps."),
         (["objectives=[{kind: masked_lm}, {kind: masked_lm}]"],
          "objectives name masked_lm, masked_lm: each kind may stand once."),
         (["train.precision=bf16", "parallel.zero_stage=0"],
@@ -31,6 +46,33 @@ DICT = "[{languages: [en, de], paths: [x]}]"
          "'sampling': alpha and temperature say the same thing twice; keep one (alpha = 1/temperature)."),
         (["masking.mask_share=0.9", "masking.random_share=0.2"],
          "'masking': mask_share + random_share is 1.1; it must be at most 1."),
+        (["sampling.alpha=[[0, 0.7], [100, 1.3]]", "sampling.temperature=null"],
+         "'sampling.alpha' is [[0, 0.7], [100, 1.3]]: input should be less than or equal to 1."),
+        (["objectives=[{kind: word_exchange}]"],
+         "objective word_exchange needs a stream aligned_pairs; the recipe names none."),
+        (["objectives=[{kind: momentum_contrast}, {kind: sentence_contrast}]"],
+         "objective momentum_contrast needs a stream contrasted_pairs; objective sentence_contrast needs a stream "
+         "contrasted_pairs; the recipe names none."),
+        (["objectives=[{kind: momentum_contrast}]", "streams=[{kind: contrasted_pairs}]", "parallel.zero_stage=3",
+          "data.parallel=[{format: moses, languages: [en, de], paths: [x, y]}]"],
+         "objective momentum_contrast with parallel.zero_stage 3 is refused: its key encoder averages whole weights "
+         "after each step, which stage 3 keeps in parts; use zero_stage 2."),
+        (["objectives=[{kind: masked_lm, labels_at_once: 64}]", "parallel.zero_stage=3"],
+         "objective masked_lm with labels_at_once with parallel.zero_stage 3 is refused: how often it calls the head "
+         "follows a worker's labels, and at stage 3 every worker must make the same calls; use zero_stage 2."),
+        (["train.optimizer={kind: lamb}", "parallel.zero_stage=1"],
+         "train.optimizer.kind lamb with parallel.zero_stage 1 is refused: LAMB needs the norm of each whole tensor, "
+         "of which a worker's optimizer sees a part from stage 1 on; use zero_stage 0."),
+        (["train.optimizer={kind: lam}"],
+         "'train.optimizer': kind 'lam' is not one of adamw, lamb. Did you mean 'lamb'?"),
+        (["train.optimizer={peek_lr: 1}"],
+         "unknown key 'train.optimizer.peek_lr'. Did you mean 'train.optimizer.peak_lr'? Known here: beta1, beta2, "
+         "epsilon, kind, peak_lr, weight_decay."),
+        (["objectives=[{kind: masked_lm, weight: heavy}]"],
+         "'objectives.0.weight' is 'heavy': input should be a number, or a list of [step, value] with whole steps from "
+         "0."),
+        (["objectives=[{kind: masked_lm}, {kind: dictionary_alignment, layer: 3}]"],
+         "objective dictionary_alignment reads layer 3, but model.layers is 2."),
         (["model.width=97"], "'model': width 97 is not a multiple of heads 4."),
         (["model.conditioned_head=true"],
          "'model': conditioned_head needs language_embeddings: true (the two share one table)."),

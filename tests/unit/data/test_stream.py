@@ -14,7 +14,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stream import Transform, split_steps
-from xalign_ray.text.collate import TOKEN_COLUMNS, Columns, hash_rows
+from xalign_ray.text.collate import IGNORED, TOKEN_COLUMNS, Columns, hash_rows
 from xalign_ray.text.order import Request
 from xalign_ray.text.sampling import language_shares
 
@@ -82,6 +82,40 @@ def test_columns_have_the_shapes_and_types_of_the_contract(prepared: Prepared, c
         "no_room": ("int32", (12,)),
     }
     np.testing.assert_array_equal(share["row_hash"], hash_rows(share["position"], share))
+
+
+def test_columns_of_some_streams_are_blank_in_the_rows_of_others(prepared: Prepared, inputs) -> None:
+    """Every share has every column, down to a share of one row; what a row's own stream does not give is zero."""
+    streams = "streams=[{kind: masked_text}, {kind: aligned_pairs}, {kind: contrasted_pairs}]"
+    config = make_config(inputs, streams)
+    transform = Transform(prepared, config)
+    request = Request(0, 0, 16, 0, 12)
+    whole = transform(request)
+    kind = np.array([config.streams[stream].kind for stream, _ in transform.sources])[
+        transform.order.places(request).source
+    ]
+    assert {name for name in whole if name.startswith(("query_", "key_", "pair_", "aligned"))} == {
+        "aligned", "pair_hash",
+        *(f"{side}_{name}" for side in ("query", "key") for name in TOKEN_COLUMNS if name != "labels"),
+    }  # fmt: skip
+    assert whole["aligned"].shape == (192, 24, 3)
+    for name, owner in (("pair_hash", "contrasted_pairs"), ("key_input_ids", "contrasted_pairs")):
+        filled = whole[name].reshape(192, -1).any(axis=1)
+        np.testing.assert_array_equal(filled, kind == owner)
+    assert not whole["aligned"][kind != "aligned_pairs"].any()
+    for slot in range(12):
+        one = transform(Request(0, 3, 4, slot, slot + 1))
+        assert_same(one, {name: values[36 + slot : 37 + slot] for name, values in whole.items()})
+
+
+def test_the_masking_rate_follows_the_steps_of_the_run(prepared: Prepared, inputs) -> None:
+    config = make_config(inputs, "streams=[{kind: masked_text}]", "masking.rate=[[9, 0.1], [29, 0.7]]")
+    shares = list(open_local(prepared, config, 0, 0))
+    rates = [(share["labels"] != IGNORED).sum() / (share["example_ids"] > 0).sum() for share in shares]
+    # Sentences of 5 to 10 tokens: at least one of them is predicted, so a rate of 0.1 comes to more.
+    assert 0.1 <= np.mean(rates[:10]) <= 0.17
+    assert np.mean(rates[17:22]) == pytest.approx(0.4, abs=0.05)
+    assert np.mean(rates[29:]) == pytest.approx(0.7, abs=0.06)
 
 
 def test_streams_and_languages_are_drawn_by_weight_and_alpha(prepared: Prepared, inputs) -> None:

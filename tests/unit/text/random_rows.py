@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Vocabulary
+from xalign_ray.text.prediction import ViewContext
 from xalign_ray.text.rows import Rows
-from xalign_ray.text.views import ViewContext
 
 SPECIAL = {"pad": 0, "unknown": 1, "cls": 2, "sep": 3, "mask": 4}
 REGULAR = np.arange(10, 1000, dtype=np.int32)  # 5 to 9 stand for `[unused..]` pieces
@@ -28,7 +29,10 @@ def make_rows(
     covered: float = 0.4,
     lengths: tuple[int, ...] = (1, 1, 1, 2, 3),
 ) -> Rows:
-    """Rows of `filled` tokens at most, special tokens included; `covered` of the words have an entry."""
+    """Rows of `filled` tokens at most, special tokens included; `covered` of the words have an entry.
+
+    In pairs each word of the first side is aligned with some word of the second.
+    """
     random = np.random.default_rng(0)
     word_length: list[int] = []
     side_words: list[int] = []
@@ -47,7 +51,7 @@ def make_rows(
                 here += 1
         row_sides.append(here)
     total = len(word_length)
-    return Rows(
+    rows = Rows(
         pieces=random.choice(REGULAR, sum(word_length)),
         word_length=np.asarray(word_length, np.int32),
         entry=np.where(random.random(total) < covered, random.integers(0, ENTRIES, total), -1).astype(np.int32),
@@ -58,6 +62,15 @@ def make_rows(
         link_from=np.zeros(0, np.int32),
         link_to=np.zeros(0, np.int32),
     )
+    return _link(rows, random) if sides == 2 else rows
+
+
+def _link(rows: Rows, random: np.random.Generator) -> Rows:
+    first, second = rows.side_words[::2], rows.side_words[1::2]
+    side_links = np.stack((first, np.zeros_like(first)), axis=1).ravel()
+    link_from = np.concatenate([np.arange(words, dtype=np.int32) for words in first])
+    link_to = random.integers(0, np.repeat(second, first)).astype(np.int32)
+    return replace(rows, side_links=side_links, link_from=link_from, link_to=link_to)
 
 
 def make_lexicon(seed: int = 0, longest: int = 4) -> Lexicon:
@@ -76,6 +89,8 @@ def make_lexicon(seed: int = 0, longest: int = 4) -> Lexicon:
     return Lexicon(*(array.astype(np.int32) for array in arrays))
 
 
-def make_context(masking: MaskingConfig | None = None, *, row_tokens: int = 60, seed: int = 0) -> ViewContext:
+def make_context(
+    masking: MaskingConfig | None = None, *, row_tokens: int = 60, seed: int = 0, global_rows: int = 1
+) -> ViewContext:
     """A context with the random lexicon."""
-    return ViewContext(seed, masking or MaskingConfig(), VOCABULARY, make_lexicon(), row_tokens)
+    return ViewContext(seed, masking or MaskingConfig(), VOCABULARY, make_lexicon(), row_tokens, global_rows)

@@ -89,7 +89,9 @@ def test_every_word_is_chosen_equally_often() -> None:
 def test_no_word_is_chosen_from_no_words() -> None:
     nothing = np.zeros(0, np.int64)
     assert len(choose_words(nothing.astype(np.uint64), nothing, nothing, nothing, nothing)) == 0
-    none_fits = choose_words(row_keys(0, np.zeros(2)), np.arange(2), np.array([3, 4]), np.array([2]), np.array([2]))
+    none_fits = choose_words(
+        row_keys(0, np.zeros(2, np.int64)), np.arange(2), np.array([3, 4]), np.array([2]), np.array([2])
+    )
     assert none_fits.tolist() == [False, False]
 
 
@@ -116,6 +118,20 @@ def test_masking_rate_is_the_budget_less_what_skipping_leaves(stream: MaskedText
         tokens, labels = (example == e).sum(axis=1), ((example == e) & (columns["labels"] != IGNORED)).sum(axis=1)
         assert (labels <= budgets(tokens, 0.15)).all()
     assert 0.13 < (columns["labels"] != IGNORED).sum() / (example > 0).sum() <= 0.16
+
+
+def test_the_rate_follows_its_schedule_by_step() -> None:
+    """Positions 4s to 4s + 3 are step s; between [10, 1/8] and [20, 5/8] step 15 masks 3/8."""
+    rows = make_rows(400)
+    positions = np.arange(400) % 100 + 4
+    steps = positions // 4
+    context = make_context(MaskingConfig(rate=((10, 0.125), (20, 0.625))), global_rows=4)
+    columns = view_rows(MaskedText(), rows, positions, context)
+    for step, rate in ((1, 0.125), (10, 0.125), (15, 0.375), (20, 0.625), (25, 0.625)):
+        constant = view_rows(MaskedText(), rows, positions, make_context(MaskingConfig(rate=rate)))
+        for name in columns:
+            np.testing.assert_array_equal(columns[name][steps == step], constant[name][steps == step])
+    assert set(steps.tolist()) == set(range(1, 26))
 
 
 def test_random_pieces_are_regular_and_uniform() -> None:

@@ -135,3 +135,13 @@ def test_resuming_late_is_fast() -> None:
 
 def test_lanes_divide_the_global_batch() -> None:
     assert [lanes(n) for n in (1, 12, 64, 96, 127, 128, 8192)] == [1, 12, 64, 48, 1, 64, 64]
+
+
+def test_shares_of_a_function_are_those_of_a_chunks_first_step() -> None:
+    steady = Order(POOLS, lambda _: SHARES, 0, 12, lanes(12), 4)
+    assert read(steady, 0, 40, 0, 12) == read(make_order(), 0, 40, 0, 12)
+    turning = Order(POOLS, lambda step: SHARES if step < 18 else [0.0, 0.0, 0.0, 1.0], 0, 12, lanes(12), 4)
+    before, after = read(turning, 0, 20, 0, 12), read(turning, 20, 40, 0, 12)  # step 18 is in the chunk from 16 on
+    assert before == read(make_order(), 0, 20, 0, 12)
+    assert {source for source, _, _ in after.values()} == {3}
+    assert read(turning, 30, 31, 3, 7) == {p: place for p, place in after.items() if 363 <= p < 367}

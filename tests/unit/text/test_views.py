@@ -7,28 +7,44 @@ import pytest
 
 from tests.unit.text.random_rows import SPECIAL, SYNONYMS_FROM, make_context, make_lexicon, make_rows
 from tests.unit.text.test_masking import assert_chance
-from xalign_ray.config.choices import CodeSwitchedLabels, MaskedPairs, MaskedText, Stream
+from xalign_ray.config.choices import (
+    AlignedPairs,
+    CodeSwitchedCopy,
+    CodeSwitchedLabels,
+    ContrastedPairs,
+    MaskedPairs,
+    MaskedText,
+    Stream,
+)
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.code_switch import Lexicon, pick_synonyms, within_room
 from xalign_ray.text.collate import IGNORED, TOKEN_COLUMNS
 from xalign_ray.text.draws import row_keys
+from xalign_ray.text.prediction import ViewContext
 from xalign_ray.text.rows import Rows, take
-from xalign_ray.text.views import SLICE, ViewContext, view_rows
+from xalign_ray.text.views import SLICE, view_rows
 
 ROWS = 1500
-STREAMS: list[tuple[Stream, int]] = [
-    (MaskedText(), 1),
-    (MaskedPairs(), 2),
-    (MaskedPairs(positions="running", segments=True, random_order=True), 2),
-    (CodeSwitchedLabels(t=0.9), 1),
-    (CodeSwitchedLabels(t=0.9, mix_unit="instance"), 1),
+# A stream, the sides of its examples, and the tokens that prepare would leave to it in a row of 60.
+STREAMS: list[tuple[Stream, int, int]] = [
+    (MaskedText(), 1, 60),
+    (MaskedPairs(), 2, 60),
+    (MaskedPairs(positions="running", segments=True, random_order=True), 2, 60),
+    (CodeSwitchedLabels(t=0.9), 1, 60),
+    (CodeSwitchedLabels(t=0.9, mix_unit="instance"), 1, 60),
+    (CodeSwitchedLabels(t=0.9, mix_unit="instance", refill=True), 1, 60),
+    (CodeSwitchedLabels(t=0.9, variant="input_swap"), 1, 60),
+    (CodeSwitchedCopy(codeswitch_rate=0.5), 1, 30),
+    (AlignedPairs(expand="diagonal"), 2, 60),
+    (ContrastedPairs(), 2, 60),
+    (ContrastedPairs(text="apart"), 2, 49),
 ]
 
 
-@pytest.mark.parametrize(("stream", "sides"), STREAMS)
+@pytest.mark.parametrize(("stream", "sides", "filled"), STREAMS)
 @pytest.mark.parametrize("whole_word", [True, False])
-def test_columns_fit_together(stream: Stream, sides: int, whole_word: bool) -> None:
-    rows = make_rows(ROWS, sides)
+def test_columns_fit_together(stream: Stream, sides: int, filled: int, whole_word: bool) -> None:
+    rows = make_rows(ROWS, sides, filled=filled)
     columns = view_rows(stream, rows, np.arange(ROWS), make_context(MaskingConfig(rate=0.4, whole_word=whole_word)))
     ids, labels, example = columns["input_ids"], columns["labels"], columns["example_ids"]
     assert all(columns[name].shape == (ROWS, 60) and columns[name].dtype == np.int32 for name in TOKEN_COLUMNS)
@@ -39,12 +55,13 @@ def test_columns_fit_together(stream: Stream, sides: int, whole_word: bool) -> N
     assert (np.diff(real.astype(int), axis=1) <= 0).all(), "padding is at the end"
     assert (ids[columns["position_ids"] == 0][real[columns["position_ids"] == 0]] == SPECIAL["cls"]).all()
     assert ((ids == SPECIAL["cls"]).sum(axis=1) == example.max(axis=1)).all()
-    assert ((ids == SPECIAL["sep"]).sum(axis=1) == example.max(axis=1) * sides).all()
+    assert ((ids == SPECIAL["sep"]).sum(axis=1) == rows.row_sides * (1 + (stream.kind == "code_switched_copy"))).all()
     fixed = np.isin(ids, [SPECIAL["pad"], SPECIAL["cls"], SPECIAL["sep"]])
     assert (labels[fixed] == IGNORED).all()
     assert not np.isin(labels, list(SPECIAL.values())).any()
     hidden = ids == SPECIAL["mask"]
     assert (labels[hidden] != IGNORED).all()
+    assert (columns["cross_lingual"] <= (labels != IGNORED).sum(axis=1)).all()
 
 
 @pytest.mark.parametrize("unit", ["word", "instance"])
@@ -94,7 +111,7 @@ def test_room_is_given_out_in_word_order() -> None:
 
 @pytest.mark.parametrize("t", [0.0, 0.5, 0.9, 1.0])
 def test_t_is_the_share_of_translated_labels_where_all_words_have_one(t: float) -> None:
-    context = ViewContext(0, MaskingConfig(), make_context().vocabulary, make_lexicon(longest=1), 60)
+    context = ViewContext(0, MaskingConfig(), make_context().vocabulary, make_lexicon(longest=1), 60, global_rows=1)
     rows = make_rows(ROWS, covered=1.0, lengths=(1,))
     columns = view_rows(CodeSwitchedLabels(t=t), rows, np.arange(ROWS), context)
     assert_chance(int(columns["cross_lingual"].sum()), int((columns["labels"] != IGNORED).sum()), t)
@@ -161,10 +178,10 @@ def test_sides_are_swapped_half_of_the_time() -> None:
     assert (plain["language_ids"][plain["input_ids"] == SPECIAL["cls"]] == 0).all()
 
 
-@pytest.mark.parametrize(("stream", "sides"), STREAMS)
-def test_a_row_looks_the_same_in_any_company(stream: Stream, sides: int) -> None:
+@pytest.mark.parametrize(("stream", "sides", "filled"), STREAMS)
+def test_a_row_looks_the_same_in_any_company(stream: Stream, sides: int, filled: int) -> None:
     count = 2 * SLICE + 100
-    rows, positions = make_rows(count, sides), np.random.default_rng(0).permutation(count)
+    rows, positions = make_rows(count, sides, filled=filled), np.random.default_rng(0).permutation(count)
     together = view_rows(stream, rows, positions, make_context())
     order = np.random.default_rng(1).permutation(count)
     for chosen in np.array_split(order, 3):
@@ -176,7 +193,7 @@ def test_a_row_looks_the_same_in_any_company(stream: Stream, sides: int) -> None
 def test_a_lexicon_without_entries_gives_plain_masked_text() -> None:
     empty = Lexicon(*(np.zeros(0, np.int32) for _ in range(5)))
     rows = make_rows(50, covered=0.0)
-    context = ViewContext(0, MaskingConfig(), make_context().vocabulary, empty, 60)
+    context = ViewContext(0, MaskingConfig(), make_context().vocabulary, empty, 60, global_rows=1)
     switched = view_rows(CodeSwitchedLabels(t=1), rows, np.arange(50), context)
     plain = view_rows(MaskedText(), rows, np.arange(50), context)
     for name, values in plain.items():

@@ -1,0 +1,97 @@
+"""The views of translations for exchange and contrast, slow and obvious: matrices as lists, sentences one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.parity.slow_views import Example, Row, Side, Slow, hash_row, splitmix, uniform
+from xalign_ray.text import draws
+
+COLUMNS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
+
+
+class SlowPairs(Slow):
+    """The views of Slow, and two more."""
+
+    def aligned_pairs(self, row: Row, position: int, *, expand: str, **options: bool) -> dict:
+        """Masked pairs and the matrix of aligned positions, its bits packed by hand."""
+        columns = self.masked_pairs(row, position, **options)
+        length = self.row_tokens
+        matrix = [[0] * length for _ in range(length)]
+        begin = 0
+        for example in self._swap(row, position) if options["random_order"] else row:
+            where: list[list[list[int]]] = []  # [side][word] -> the columns of its pieces
+            column = begin + 1
+            for side in example:
+                where.append([])
+                for word in side.words:
+                    where[-1].append(list(range(column, column + len(word.pieces))))
+                    column += len(word.pieces)
+                column += 1
+            begin = column
+            for owner in (0, 1):
+                for i, j in example[owner].links:
+                    for a, b in _expand(where[owner][i], where[1 - owner][j], expand):
+                        matrix[a][b] = matrix[b][a] = 1
+        packed = []
+        for line in matrix:
+            line = line + [0] * (-length % 8)
+            packed.append([sum(line[8 * byte + bit] << bit for bit in range(8)) for byte in range(len(line) // 8)])
+        return columns | {"aligned": packed}
+
+    def contrasted_pairs(self, row: Row, position: int, *, text: str, **options: bool) -> dict:
+        """A masked pair or its two sentences masked, and both sentences on their own."""
+        swapped = self._swap(row, position) if options["random_order"] else row
+        if text == "apart":
+            columns = self.masked_text([[side] for example in swapped for side in example], position)
+        else:
+            columns = self.masked_pairs(row, position, **options)
+        if text == "none":
+            for column, label in enumerate(columns["labels"]):
+                if label != -100:
+                    columns["input_ids"][column] = label
+                    columns["labels"][column] = -100
+            columns["row_hash"] = hash_row(position, columns["input_ids"], columns["labels"])
+        query, _ = self._alone([example[0] for example in swapped])
+        key, heads = self._alone([example[1] for example in swapped])
+        pair_hash = [0] * self.row_tokens
+        for column, example in zip(heads, row, strict=True):
+            pair_hash[column] = hash_side(example[0])
+        alone = {f"query_{name}": query[name] for name in COLUMNS} | {f"key_{name}": key[name] for name in COLUMNS}
+        return columns | alone | {"pair_hash": pair_hash}
+
+    def _swap(self, row: Row, position: int) -> Row:
+        key = int(draws.row_keys(self.seed, np.array([position]))[0])
+        flips = [uniform(key, draws.SWAP_SIDES, number) < 0.5 for number in range(len(row))]
+        return [example[::-1] if flip else example for example, flip in zip(row, flips, strict=True)]
+
+    def _alone(self, sentences: Example) -> tuple[dict[str, list[int]], list[int]]:
+        columns: dict[str, list[int]] = {name: [] for name in COLUMNS}
+        heads = []
+        for number, sentence in enumerate(sentences, start=1):
+            heads.append(len(columns["input_ids"]))
+            pieces = [piece for word in sentence.words for piece in word.pieces]
+            columns["input_ids"] += [self.vocabulary.cls, *pieces, self.vocabulary.sep]
+            columns["position_ids"] += range(len(pieces) + 2)
+            columns["segment_ids"] += [0] * (len(pieces) + 2)
+            columns["language_ids"] += [sentence.language] * (len(pieces) + 2)
+            columns["example_ids"] += [number] * (len(pieces) + 2)
+        for name, values in columns.items():
+            fill = self.vocabulary.pad if name == "input_ids" else 0
+            values += [fill] * (self.row_tokens - len(values))
+        return columns, heads
+
+
+def _expand(left: list[int], right: list[int], expand: str) -> list[tuple[int, int]]:
+    if expand == "first":
+        return [(left[0], right[0])]
+    if expand == "diagonal":
+        return list(zip(left, right, strict=False))
+    return [(a, b) for a in left for b in right]
+
+
+def hash_side(side: Side) -> int:
+    """The hash of a sentence as a signed number."""
+    pieces = [piece for word in side.words for piece in word.pieces]
+    value = splitmix(sum(splitmix(place << 32 | piece) for place, piece in enumerate(pieces)) % 2**64) or 1
+    return value - 2**64 if value >= 2**63 else value

@@ -1,0 +1,166 @@
+"""The other code-switching views, slow and obvious: translations as inputs, refilled instances, the switched copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.parity.slow_views import IGNORED, Row, Slow, Word, bits, hash_row, pick, uniform
+from xalign_ray.text import draws
+
+
+@dataclass
+class Place:
+    """A word as it is laid out: the pieces asked for, what stands there if nothing is hidden, and their language."""
+
+    word: Word
+    shown: list[int]
+    language: int
+    foreign: bool = False
+    visible: bool = False
+
+
+class SlowSwitched(Slow):
+    """The views of Slow, and three more."""
+
+    def input_swapped(self, row: Row, position: int, *, t: float, instance: bool) -> dict:
+        """align-mlm's variant: what is switched shows its synonym and asks for the word."""
+        key, row = self._begin(row, position)
+        flagged, eligible = self._flag(row, key, t, instance)
+        chosen = self._choose(row, key, eligible)
+        no_room = 0
+        places, number = [], 0
+        for example in row:
+            places.append([])
+            for side in example:
+                places[-1].append([])
+                for word in side.words:
+                    place = Place(word, word.pieces, side.language)
+                    if number in chosen and number in flagged:
+                        place.visible = True
+                        if word.entry != -1:
+                            language, synonym = pick(self.dictionary[word.entry], key, number)
+                            if len(synonym) == len(word.pieces):
+                                place.shown, place.language, place.foreign = synonym, language, True
+                            else:
+                                no_room += 1
+                    places[-1][-1].append(place)
+                    number += 1
+        return self._lay_out(places, key, position, chosen, no_room, [[s.language for s in e] for e in row])
+
+    def refilled(self, row: Row, position: int, *, t: float) -> dict:
+        """Instances whose words with an entry run out go on with the others."""
+        key, row = self._begin(row, position)
+        flagged, eligible = self._flag(row, key, t, instance=True)
+        chosen = self._choose(row, key, eligible)
+        number = 0
+        for example in row:
+            words = [word for side in example for word in side.words]
+            mine = range(number, number + len(words))
+            tokens = 1 + sum(1 + sum(len(word.pieces) for word in side.words) for side in example)
+            left = max(1, round(tokens * self.rate))
+            left -= sum(len(words[n - number].pieces) for n in mine if n in chosen)
+            rest = [n for n in mine if n not in eligible]
+            for n in sorted(rest, key=lambda n: (bits(key, draws.CHOOSE_WORD, n) >> 34, n)):
+                if len(words[n - number].pieces) <= left:
+                    chosen.add(n)
+                    left -= len(words[n - number].pieces)
+            number += len(words)
+        entry = [word.entry for example in row for side in example for word in side.words]
+        wanted = {n for n in chosen & flagged if entry[n] != -1}
+        return self._show(row, key, position, chosen, self._switch(row, key, wanted))
+
+    def switched_copy(self, row: Row, position: int, *, rate: float, reset: bool, segments: bool) -> dict:
+        """The sentence and its copy as a pair; words of the copy replaced as long as the row has room."""
+        key = int(draws.row_keys(self.seed, np.array([position]))[0])
+        room = self.row_tokens
+        for (side,) in row:
+            room -= 3 + 2 * sum(len(word.pieces) for word in side.words)
+        assert room >= 0
+        places: list[list[list[Place]]] = []
+        number = no_room = 0
+        for (side,) in row:
+            original = [Place(word, word.pieces, side.language) for word in side.words]
+            copy = []
+            number += len(original)
+            for word in side.words:
+                place = Place(word, word.pieces, side.language)
+                if word.entry != -1 and uniform(key, draws.SWITCH, number) < rate:
+                    language, synonym = pick(self.dictionary[word.entry], key, number)
+                    growth = max(0, len(synonym) - len(word.pieces))
+                    room -= growth
+                    if growth and room < 0:
+                        no_room += 1
+                    else:
+                        place = Place(Word(synonym, -1), synonym, language, foreign=True)
+                copy.append(place)
+                number += 1
+            places.append([original, copy])
+        if not self.whole_word:
+            places = [[_split(side) for side in example] for example in places]
+        chosen = self._choose([[_Side(side) for side in example] for example in places], key, None)  # type: ignore[misc]
+        languages = [[side.language] * 2 for (side,) in row]
+        return self._lay_out(places, key, position, chosen, no_room, languages, reset=reset, segments=segments)
+
+    def _flag(self, row: Row, key: int, t: float, instance: bool) -> tuple[set[int], set[int]]:
+        """The words that are to be switched if chosen, and those that may be chosen."""
+        flagged, eligible, number = set(), set(), 0
+        for example in row:
+            mode = uniform(key, draws.INSTANCE, number) < t
+            for word in (word for side in example for word in side.words):
+                if mode if instance else uniform(key, draws.SWITCH, number) < t:
+                    flagged.add(number)
+                if not instance or not mode or word.entry != -1:
+                    eligible.add(number)
+                number += 1
+        return flagged, eligible
+
+    def _lay_out(self, places, key, position, chosen, no_room, languages, *, reset=False, segments=False) -> dict:
+        names = ("input_ids", "labels", "position_ids", "segment_ids", "language_ids", "example_ids")
+        columns: dict[str, list[int]] = {name: [] for name in names}
+
+        def put(*values: int) -> None:
+            for name, value in zip(names, values, strict=True):
+                columns[name].append(value)
+
+        number = piece_number = cross_lingual = 0
+        for e, example in enumerate(places):
+            put(self.vocabulary.cls, IGNORED, 0, 0, languages[e][0], e + 1)
+            at = 1
+            for s, side in enumerate(example):
+                at = 1 if s and reset else at
+                segment = s if segments else 0
+                for place in side:
+                    for piece, label in zip(place.shown, place.word.pieces, strict=True):
+                        if number in chosen:
+                            shown = piece if place.visible else self._corrupt(key, piece_number, piece)
+                            put(shown, label, at, segment, place.language, e + 1)
+                            cross_lingual += place.foreign
+                        else:
+                            put(piece, IGNORED, at, segment, place.language, e + 1)
+                        at += 1
+                        piece_number += 1
+                    number += 1
+                put(self.vocabulary.sep, IGNORED, at, segment, languages[e][s], e + 1)
+                at += 1
+        while len(columns["input_ids"]) < self.row_tokens:
+            put(self.vocabulary.pad, IGNORED, 0, 0, 0, 0)
+        row_hash = hash_row(position, columns["input_ids"], columns["labels"])
+        counts = {"cross_lingual": cross_lingual, "no_room": no_room}
+        return columns | counts | {"position": position, "row_hash": row_hash}
+
+
+class _Side:
+    """What `_choose` reads of a side."""
+
+    def __init__(self, places: list[Place]) -> None:
+        self.words = [place.word for place in places]
+
+
+def _split(side: list[Place]) -> list[Place]:
+    return [
+        Place(Word([piece], -1), [piece], place.language, place.foreign)
+        for place in side
+        for piece in place.word.pieces
+    ]

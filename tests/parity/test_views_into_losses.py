@@ -1,0 +1,87 @@
+"""The columns that the views of pairs make are those that the losses read: real rows through both, against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.parity import test_losses_contrast, test_losses_word_exchange
+from tests.parity.slow_pairs import SlowPairs
+from tests.parity.slow_views import as_rows
+from tests.parity.test_losses import HEADS, weights_of
+from tests.parity.view_cases import ROW_TOKENS, link, make_rows, make_settings
+from xalign_ray.config.choices import AlignedPairs, ContrastedPairs, MomentumContrast, SentenceContrast, WordExchange
+from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models.encoder import build_encoder
+from xalign_ray.objectives.combine import Objectives
+from xalign_ray.text.views import view_rows
+from xalign_ray.train.step import tensors
+
+
+def show(stream, rows):
+    _, context = make_settings(SlowPairs, 31, 0.3)
+    return view_rows(stream, as_rows(rows), np.arange(len(rows)), context)
+
+
+def around(settings):
+    torch.manual_seed(1)
+    model = ModelConfig(layers=1, width=16, heads=HEADS, feed_forward=16, dropout=0.0, language_embeddings=True)
+    encoder = build_encoder(model, 100, ["a", "b", "c", "d"], ROW_TOKENS, pad_id=0)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    objectives = Objectives(encoder, [settings], None, seed=0).eval()
+    return objectives, weights_of(encoder)
+
+
+def test_links_reach_word_exchange():
+    rows = link(make_rows(6, 2))
+    share = show(AlignedPairs(), rows)
+    objectives, w = around(WordExchange())
+    ours = objectives(tensors(share, torch.device("cpu"), objectives.reads), (0, 1), 0)["word_exchange"].item()
+    bits = np.unpackbits(share["aligned"], axis=-1, bitorder="little")[..., :ROW_TOKENS]
+    own = test_losses_word_exchange.own_weights(objectives)
+    theirs = test_losses_word_exchange.reference(w, own, share, bits, "mean", "skip", False)
+    assert ours == pytest.approx(theirs, rel=1e-5)
+    assert 0.2 < (objectives.numbers["train/aligned_label_share"][0] / (share["labels"] >= 0).sum()).item() < 0.95
+
+
+@pytest.mark.parametrize("random_order", [False, True])
+def test_sentences_reach_the_contrasts(random_order):
+    rows = [row for row in make_rows(200, 2) if len(row) > 1][:6]
+    share = show(ContrastedPairs(random_order=random_order, text="none"), rows)
+    pairs = sum(len(row) for row in rows)
+    for settings in (MomentumContrast(queue_size=4, temperature=1.0), SentenceContrast(temperature=1.0)):
+        objectives, w = around(settings)
+        assert objectives.counts(share, [(0, 1)], 0) == {settings.kind: pairs}
+        loss = objectives(tensors(share, torch.device("cpu"), objectives.reads), (0, 1), 0)[settings.kind].item()
+        assert 0 < loss < np.inf
+    if not random_order:
+        assert loss == pytest.approx(sentence_loss(w, rows), rel=2e-5)
+
+
+def sentence_loss(w, rows):
+    """From the rows themselves, not from their columns: first sides are queries; no two first sides are equal."""
+    total = 0.0
+    for row in rows:
+        sides = [
+            [[2, *(piece for word in example[side].words for piece in word.pieces), 3] for example in row]
+            for side in (0, 1)
+        ]
+        vectors = [
+            [
+                test_losses_contrast.unit(pool(w, ids, example[side].language))
+                for ids, example in zip(sides[side], row, strict=True)
+            ]
+            for side in (0, 1)
+        ]
+        scores = np.array([[q @ k for k in vectors[1]] for q in vectors[0]])
+        for i in range(len(row)):
+            for line in (scores[i], scores[:, i]):
+                total += (np.log(np.exp(line - line.max()).sum()) + line.max() - line[i]) / 2
+    return total
+
+
+def pool(w, ids, language):
+    return test_losses_contrast.pooled(w, ids, language, "mean")

@@ -1,0 +1,55 @@
+"""The view of word exchange: masked pairs, and which of their positions translate each other (WEAM, METHODS 6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xalign_ray.config.choices import AlignedPairs
+from xalign_ray.text.collate import Columns, Layout
+from xalign_ray.text.links import ends_of_links, split_words
+from xalign_ray.text.prediction import Batch, choose, locate_words, predict, swap_sides
+from xalign_ray.text.rows import Index, Rows, owners, starts, sum_runs
+
+
+def aligned_pairs(stream: AlignedPairs, batch: Batch) -> Columns:
+    """Masked pairs and `aligned` uint8 [N, L, ceil(L / 8)]: a symmetric 0/1 matrix over positions for each row.
+
+    Bit j % 8 (counted from the lowest) of byte j // 8 of row i is 1 where positions i and j are aligned, so
+    `np.unpackbits(aligned, axis=-1, bitorder="little")[..., :L]` is the matrix. Its diagonal is zero, and positions of
+    different examples are never aligned.
+    """
+    batch = swap_sides(batch) if stream.random_order else batch
+    pieces = split_words(batch.rows, stream.expand)
+    if not batch.context.masking.whole_word:
+        batch = replace(batch, rows=pieces)
+    layout = Layout(sides=2, reset_positions=stream.positions == "reset", segments=stream.segments)
+    words = locate_words(batch, layout)
+    columns = predict(batch, words, choose(batch, words, layout), layout)
+    return columns | {"aligned": _pack_links(pieces, batch.context.row_tokens)}
+
+
+def _pack_links(pieces: Rows, row_tokens: int) -> NDArray[np.uint8]:
+    """The matrix of rows whose words are pieces, bits packed."""
+    left, right = ends_of_links(pieces)
+    row, column = _places(pieces)
+    across = -(-row_tokens // 8)
+    line = row * row_tokens + column  # of each piece, among the lines of all matrices
+    byte = np.concatenate((line[left] * across + column[right] // 8, line[right] * across + column[left] // 8))
+    bit = np.concatenate((column[right], column[left])) % 8
+    packed = np.zeros(len(pieces) * row_tokens * across, np.uint8)
+    for number in range(8):  # so that no byte is written for two bits at once
+        packed[byte[bit == number]] |= np.uint8(1 << number)
+    return packed.reshape(len(pieces), row_tokens, across)
+
+
+def _places(pieces: Rows) -> tuple[Index, Index]:
+    """The row and the column of each piece: before it stand pieces, a [CLS] of each pair and a [SEP] of each side."""
+    side_row = owners(pieces.row_sides)
+    side = np.arange(len(side_row)) - starts(pieces.row_sides)[side_row]
+    of_side = owners(pieces.side_words)
+    row = side_row[of_side]
+    number = np.arange(len(row)) - starts(sum_runs(pieces.side_words, pieces.row_sides))[row]
+    return row, number + (side // 2 + 1 + side)[of_side]

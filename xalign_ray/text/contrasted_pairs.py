@@ -1,0 +1,62 @@
+"""The view of momentum contrast: a masked pair, and its two sentences as query and key (PPA, METHODS 7)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xalign_ray.config.choices import ContrastedPairs
+from xalign_ray.text.collate import Columns, Layout, lay_out
+from xalign_ray.text.draws import scramble
+from xalign_ray.text.prediction import Batch, choose, locate_words, mask_units, predict, swap_sides
+from xalign_ray.text.rows import Rows, starts, sum_runs, take_sides
+
+
+def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
+    """The token columns (`text`: TLM, each sentence on its own, or nothing masked), and the two sentences alone.
+
+    Columns of its own: `query_` and `key_` `input_ids`, `position_ids`, `segment_ids`, `language_ids`, `example_ids`,
+    int32 [N, L] each: `[CLS] sentence [SEP]` for the first, respectively second, sentence of every pair as the token
+    columns have them, nothing masked; example e of the key is the partner of example e of the query. `pair_hash` int64
+    [N, L]: at the [CLS] of each key example a non-zero hash of the sentence that prepare wrote first (the side of the
+    pivot language, query or key), zero elsewhere: pairs that share that sentence share the hash.
+    """
+    pivot = _hash_sides(_take_every_other(batch.rows, 0))
+    batch = swap_sides(batch) if stream.random_order else batch
+    query, key = (_lay_out_alone(_take_every_other(batch.rows, side), batch) for side in (0, 1))
+    pair_hash = np.zeros(key["input_ids"].shape, np.int64)
+    pair_hash[(key["example_ids"] > 0) & (key["position_ids"] == 0)] = pivot
+    alone = {f"query_{name}": values for name, values in query.items()}
+    alone |= {f"key_{name}": values for name, values in key.items()}
+    return _mask_text(stream, mask_units(batch)) | alone | {"pair_hash": pair_hash}
+
+
+def _mask_text(stream: ContrastedPairs, batch: Batch) -> Columns:
+    layout = Layout(sides=2, reset_positions=stream.positions == "reset", segments=stream.segments)
+    if stream.text == "apart":
+        layout = Layout()
+    words = locate_words(batch, layout)
+    nothing = np.zeros(len(words.row), np.bool_)
+    return predict(batch, words, nothing if stream.text == "none" else choose(batch, words, layout), layout)
+
+
+def _take_every_other(rows: Rows, side: int) -> Rows:
+    """The first (0) or second (1) side of every pair."""
+    return take_sides(rows, np.arange(side, len(rows.side_words), 2), rows.row_sides // 2)
+
+
+def _lay_out_alone(rows: Rows, batch: Batch) -> Columns:
+    columns = lay_out(rows, Layout(), batch.context.vocabulary, batch.context.row_tokens)
+    del columns["labels"]
+    return columns
+
+
+def _hash_sides(rows: Rows) -> NDArray[np.int64]:
+    """[S] a hash of the pieces of each side and of their order, never 0."""
+    length = sum_runs(rows.word_length, rows.side_words)
+    place = np.arange(len(rows.pieces)) - np.repeat(starts(length), length)
+    mixed = scramble(rows.pieces.astype(np.uint64) | place.astype(np.uint64) << np.uint64(32))
+    total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)))  # modulo 2^64
+    first = starts(length)
+    hashes = scramble(total[first + length] - total[first])
+    return np.where(hashes == 0, np.uint64(1), hashes).view(np.int64)

@@ -1,0 +1,180 @@
+"""What views share: the words of a batch, which of them are predicted, and what is shown in their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xalign_ray.config.scheduled import value_at
+from xalign_ray.config.schema import MaskingConfig
+from xalign_ray.text.code_switch import Lexicon
+from xalign_ray.text.collate import NOTHING, Columns, Layout, Marked, Vocabulary, hash_rows, lay_out, specials
+from xalign_ray.text.draws import SWAP_SIDES, Bits, draw, uniform
+from xalign_ray.text.links import split_words
+from xalign_ray.text.masking import KEEP, MASK, RANDOM, budgets, choose_shown, choose_words, random_pieces
+from xalign_ray.text.rows import Index, Ints, Rows, owners, reorder_sides, spans, starts, sum_runs
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ViewContext:
+    """What is the same for every row of a run. `global_rows` are those of a step: they make steps of positions."""
+
+    seed: int
+    masking: MaskingConfig
+    vocabulary: Vocabulary
+    lexicon: Lexicon | None
+    row_tokens: int
+    global_rows: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows at their positions in the order, [N] each, and the keys that all their draws are made with."""
+
+    rows: Rows
+    positions: NDArray[np.int64]
+    keys: Bits
+    context: ViewContext
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Words:
+    """Where each word of a batch stands: its row [W], its number in the row [W], its row's key [W].
+
+    example_words [X] words of each example; example_row [X] the row of each example.
+    """
+
+    row: Index
+    number: Index
+    keys: Bits
+    example_words: Index
+    example_row: Index
+
+
+def mask_units(batch: Batch) -> Batch:
+    """The batch with its pieces as words if it is masked by piece, as it is if by whole words."""
+    return batch if batch.context.masking.whole_word else replace(batch, rows=split_words(batch.rows))
+
+
+def swap_sides(batch: Batch) -> Batch:
+    """Swaps the two sides of each pair with probability 1/2."""
+    pairs = batch.rows.row_sides // 2
+    row = owners(pairs)
+    example = np.arange(len(row)) - starts(pairs)[row]
+    swap = uniform(draw(batch.keys[row], SWAP_SIDES, example)) < 0.5
+    first = np.arange(len(row)) * 2
+    return replace(batch, rows=reorder_sides(batch.rows, np.stack((first + swap, first + ~swap), axis=1).ravel()))
+
+
+def locate_words(batch: Batch, layout: Layout) -> Words:
+    """Where the words stand."""
+    rows = batch.rows
+    side_row = owners(rows.row_sides)
+    row = side_row[owners(rows.side_words)]
+    row_words = sum_runs(rows.side_words, rows.row_sides)
+    number = np.arange(len(row)) - starts(row_words)[row]
+    example_words = rows.side_words.reshape(-1, layout.sides).sum(axis=1, dtype=np.int64)
+    return Words(row, number, batch.keys[row], example_words, side_row[:: layout.sides])
+
+
+def choose(
+    batch: Batch, words: Words, layout: Layout, eligible: Flags | None = None, others: Flags | None = None
+) -> Flags:
+    """The words that are predicted: [W].
+
+    Args:
+        eligible: [W] the words that may be chosen; all if not given.
+        others: [W] words that may be chosen with what the eligible ones leave of an example's budget.
+    """
+    length = batch.rows.word_length
+    tokens = sum_runs(length, words.example_words) + specials(layout.sides)
+    budget = budgets(tokens, _rate(batch)[words.example_row])
+    chosen = choose_words(words.keys, words.number, length, words.example_words, budget, eligible)
+    if others is not None:
+        left = budget - sum_runs(length * chosen, words.example_words)
+        chosen |= choose_words(words.keys, words.number, length, words.example_words, left, others)
+    return chosen
+
+
+def _rate(batch: Batch) -> NDArray[np.float64]:
+    """[N] the share of tokens to predict at each row's step."""
+    rate = batch.context.masking.rate
+    steps, which = np.unique(batch.positions // batch.context.global_rows, return_inverse=True)
+    return np.array([value_at(rate, step) for step in steps.tolist()], np.float64)[which]
+
+
+def predict(
+    batch: Batch,
+    words: Words,
+    chosen: Flags,
+    layout: Layout,
+    *,
+    source: Rows | None = None,
+    visible: Flags | None = None,
+    foreign: Marked = NOTHING,
+    no_room: Index | None = None,
+) -> Columns:
+    """Masks the chosen words and lays all out: the slot of a word has the length of its label (METHODS 4.2).
+
+    Args:
+        batch: its rows are the labels, in place.
+        chosen: [W] the words that are predicted.
+        source: what a slot shows that is neither masked nor random, where that is not the label: the same words, some
+            perhaps of another length. A slot of another length than its label shows [MASK] instead.
+        visible: [W] chosen words that are neither masked nor random, whatever is drawn.
+        foreign: pieces of the labels in another language than their side, and which.
+        no_room: [N] synonyms that did not fit.
+    """
+    rows, vocabulary, masking = batch.rows, batch.context.vocabulary, batch.context.masking
+    length, first = rows.word_length, starts(rows.word_length)
+    first_of_row = starts(sum_runs(length, sum_runs(rows.side_words, rows.row_sides)))
+
+    word = np.repeat(at_words := np.flatnonzero(chosen), length[at_words])  # of each predicted piece
+    at = spans(first[at_words], length[at_words])
+    number = at - first_of_row[words.row[word]]
+    keys = words.keys[word]
+    what = choose_shown(keys, number, masking.mask_share, masking.random_share)
+    if visible is not None:
+        what[visible[word]] = KEEP
+    labels = rows.pieces[at]
+    kept, comparable = _kept(rows, source, word, at - first[word]) if source is not None else (labels, np.True_)
+    seen = np.where(what == RANDOM, random_pieces(keys, number, vocabulary.regular), kept)
+    shown = rows.pieces.copy()
+    shown[at] = np.where((what == MASK) | ((what == KEEP) & ~comparable), vocabulary.mask, seen)
+
+    columns = lay_out(
+        replace(rows, pieces=shown),
+        layout,
+        vocabulary,
+        batch.context.row_tokens,
+        labels=Marked(at, labels),
+        foreign=foreign,
+    )
+    return columns | {
+        "position": batch.positions,
+        "row_hash": hash_rows(batch.positions, columns),
+        "cross_lingual": _count_foreign(at, foreign, first_of_row, len(rows.pieces)),
+        "no_room": np.zeros(len(rows), np.int32) if no_room is None else no_room.astype(np.int32),
+    }
+
+
+def _kept(rows: Rows, source: Rows, word: Index, within: Index) -> tuple[Ints, Flags]:
+    """For pieces `within` words of the rows, the same pieces of the source, and whether the two words compare."""
+    comparable = (rows.word_length == source.word_length)[word]
+    return source.pieces[np.where(comparable, starts(source.word_length)[word] + within, 0)], comparable
+
+
+def _count_foreign(predicted: Index, foreign: Marked, first_of_row: Index, pieces: int) -> Ints:
+    """[N] the predicted pieces that are foreign."""
+    is_predicted = np.zeros(pieces, np.bool_)
+    is_predicted[predicted] = True
+    both = foreign.at[is_predicted[foreign.at]]
+    row = np.searchsorted(first_of_row, both, side="right") - 1
+    return np.bincount(row, minlength=len(first_of_row)).astype(np.int32)
