@@ -109,6 +109,18 @@ def test_a_grid_yields_the_scores_of_each_trial_and_repeats_none(tmp_path: Path,
 
 
 @pytest.mark.usefixtures("cluster")
+def test_paths_from_the_current_folder_are_found(
+    tmp_path: Path, encoder: str, data: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    near = Trial("pos", str(Path(encoder).relative_to(tmp_path)), (str(Path(data).relative_to(tmp_path)),), settings(1))
+    far = Trial("pos", encoder, (data,), settings(1))
+    outcome = tune_grid([near, far], Path("grid"), max_concurrent_trials=1)
+    assert outcome.scores[near.name] == outcome.scores[far.name]
+    assert len(list((tmp_path / "grid" / TRIALS).iterdir())) == 1
+
+
+@pytest.mark.usefixtures("cluster")
 def test_a_trial_killed_at_work_is_tried_again_with_the_same_scores(tmp_path: Path, encoder: str, data: str):
     trial = Trial("pos", encoder, (data,), settings(3, epochs=30))
     calm = tune_grid([trial], tmp_path / "calm", max_concurrent_trials=1)

@@ -45,13 +45,13 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """The trial's folder: equal trials have equal names, across runs of the grid."""
+        """Of the trial's folder, where paths are whole: equal trials have equal names, across runs of the grid."""
         return f"{self.task}-{hash_value(asdict(self))[:12]}"
 
 
 @dataclass(frozen=True, slots=True)
 class GridOutcome:
-    """What became of each trial, by its name, in the order given.
+    """What became of each trial, by the name of the trial as it was given, in the order given.
 
     Attributes:
         scores: of the finished trials.
@@ -84,13 +84,17 @@ def tune_grid(
         retries: how often a trial that died or failed is begun anew before it is reported; the others go on.
     """
     storage = storage.resolve()
-    trials = [_with_whole_paths(trial) for trial in trials]
-    open_trials = [trial for trial in dict.fromkeys(trials) if not _is_finished(storage, trial)]
+    whole = {trial: _with_whole_paths(trial) for trial in trials}
+    open_trials = [trial for trial in dict.fromkeys(whole.values()) if not _is_finished(storage, trial)]
     failures = _run(open_trials, storage, max_concurrent_trials, cpus_per_trial, gpus_per_trial, retries)
-    finished = [trial for trial in trials if _is_finished(storage, trial)]
+    finished = {given: _is_finished(storage, trial) for given, trial in whole.items()}
     return GridOutcome(
-        {trial.name: read_scores(_folder(storage, trial) / SCORES) for trial in finished},
-        {trial.name: failures.get(trial.name, "it never ran") for trial in trials if trial not in finished},
+        {
+            given.name: read_scores(_folder(storage, trial) / SCORES)
+            for given, trial in whole.items()
+            if finished[given]
+        },
+        {given.name: failures.get(trial.name, "it never ran") for given, trial in whole.items() if not finished[given]},
     )
 
 
