@@ -165,7 +165,9 @@ def data_derive(
 @data_app.command("read")
 def data_read(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...")],
-    format_: Annotated[str, typer.Option("--format", help="wikipedia, text, jsonl, moses, tsv, muse")],
+    format_: Annotated[
+        str, typer.Option("--format", help="wikipedia, text, jsonl, parquet, conllu, moses, tsv, tmx, opus, muse")
+    ],
     languages: Annotated[str, typer.Option(help="codes, separated by commas")] = "",
 ) -> None:
     """Print what a source yields, as JSON lines."""
@@ -173,6 +175,40 @@ def data_read(
 
     for record in read(format_, paths, _codes(languages)):
         sys.stdout.write(json.dumps(record_as_json(record), ensure_ascii=False) + "\n")
+
+
+@data_app.command("fetch")
+def data_fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of a corpus or a recipe (--list)")] = "",
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="what data.root names")] = Path("data"),
+    languages: Annotated[str, typer.Option(metavar="CODES", help="only these, separated by commas")] = "",
+    listed: Annotated[bool, typer.Option("--list", help="what there is, licences, what recipes need")] = False,
+) -> None:
+    """Load corpora and task sets to where recipes look for them; go on where it broke off."""
+    from xalign_ray import pipeline
+    from xalign_ray.data.catalogue import describe
+    from xalign_ray.data.fetch import fetch
+
+    if listed or not name:
+        typer.echo(describe())
+        return
+    typer.echo("\n".join(str(path) for path in fetch(name, out, _codes(languages), pipeline.say)))
+
+
+@data_app.command("stats")
+def data_stats(
+    what: Annotated[str, typer.Argument(metavar="RECIPE|FOLDER", help="a recipe, a run, or prepared data")],
+    settings: Settings = [],  # noqa: B006
+    out: Out = None,
+) -> None:
+    """Say what prepared data holds, what dictionaries cover, and how often a run sees it."""
+    from rich.console import Console
+
+    from xalign_ray.data.stats import as_tables, measure
+
+    stats, files = measure(what, settings, out)
+    Console(stderr=True).print(*as_tables(stats), sep="\n")
+    typer.echo("\n".join(map(str, files)))
 
 
 @config_app.command("list")

@@ -1,115 +1,181 @@
-"""Turns the records of one part into packed rows: tokenise, cut into examples, pack, shuffle. No Ray here."""
+"""Turns records into examples and packs them into rows: cut, filter, trim, link, pack, shuffle. No Ray here."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
+from xalign_ray.data.filters import Filters, keep_lines, keep_pairs
+from xalign_ray.data.links import find_links, no_links
 from xalign_ray.data.sources.records import Document, Pair
+from xalign_ray.text.chunks import ChunkCutter, Cut
 from xalign_ray.text.collate import specials
 from xalign_ray.text.packing import pack_rows
-from xalign_ray.text.rows import NO_ENTRY, Rows
-from xalign_ray.text.tokenizer import LONGEST_WORD, Word, cut_words
+from xalign_ray.text.rows import NO_ENTRY, Index, Rows, spans, starts, sum_runs, take
+from xalign_ray.text.tokenizer import LONGEST_WORD
 
-BATCH = 256  # records tokenised together
-
-Side = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], int]  # pieces, word lengths, entries, language
+Kept = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Cutter:
-    """What turns text into examples: the same for every part of a run."""
+    """What turns text into examples: the same for every part of a pool."""
 
-    backend: Tokenizer
+    chunks: ChunkCutter
     languages: Sequence[str]
-    entries: Mapping[tuple[int, str], int]
     capacity: int  # tokens of a row that examples may fill, special tokens included
     whole_documents: bool
     held_out_share: float
+    filters: Filters
 
 
-@dataclass
+@dataclass(frozen=True)
 class Examples:
-    """Examples of one part: each a list of one or two sides."""
+    """Examples, each as a row of its own; held_out [N] those that are kept for the held-out loss."""
 
-    trained: list[list[Side]] = field(default_factory=list)
-    held_out: list[list[Side]] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
+    rows: Rows
+    held_out: Kept
+    counts: Counter[str]
 
 
-def cut_documents(cutter: Cutter, documents: Iterable[Document]) -> Examples:
-    """Sentences, or as many lines of a document as fit together; lines longer than a row are cut at a word."""
-    found = Examples()
+def longest_word(capacity: int, sides_per_example: int) -> int:
+    """Pieces of the longest word: a side never has so little room that it would lose its only word."""
+    return min(LONGEST_WORD, (capacity - specials(sides_per_example)) // sides_per_example)
+
+
+def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept | None = None) -> Examples:
+    """Sentences, or as many lines of a document as fit together; lines longer than a row are cut at a word.
+
+    Args:
+        documents: of one language.
+        repeated: for each line of all documents whether it is to be dropped, because it stood somewhere before.
+    """
+    (language,) = {document.language for document in documents}
+    lines = [line for document in documents for line in document.paragraphs]
+    cut = cutter.chunks.cut(lines, cutter.languages.index(language))
+    counts = Counter(documents=len(documents), lines=len(lines))
+    document_lines = np.asarray([len(document.paragraphs) for document in documents], np.int64)
+    line_document = np.repeat(np.arange(len(documents)), document_lines)
+    keep = keep_lines(cutter.filters, language, lines, cut.line_words, repeated, counts)
+    if not keep.all():
+        cut, line_document = _keep(cut, keep), line_document[keep]
     room = cutter.capacity - specials(1)
-    for batch in _batches(documents):
-        lines = [line for document in batch for line in document.paragraphs]
-        words = iter(cut_words(cutter.backend, lines, min(LONGEST_WORD, room)))
-        for document in batch:
-            language = cutter.languages.index(document.language)
-            found.counts["documents"] += 1
-            found.counts["lines"] += len(document.paragraphs)
-            out = _is_held_out(document, cutter.held_out_share)
-            kept = found.held_out if out else found.trained
-            sentences = [sentence for _ in document.paragraphs if (sentence := next(words))]
-            for example in _examples(sentences, room, cutter.whole_documents):
-                kept.append([_as_side(example, language, cutter.entries, found.counts)])
-    return found
+    words, of_line = _fit(cut, room)
+    of_document = line_document[of_line]
+    if cutter.whole_documents:
+        first = _fill(sum_runs(cut.word_length, words), of_document, room)
+        words = np.add.reduceat(words, first) if len(first) else words
+        of_document = of_document[first]
+    held_out = np.asarray([_is_held_out(document, cutter.held_out_share) for document in documents], bool)
+    rows = Rows(
+        pieces=cut.pieces,
+        word_length=cut.word_length,
+        entry=cut.entry,
+        side_words=words.astype(np.int32),
+        side_language=np.full(len(words), cutter.languages.index(language), np.int32),
+        row_sides=np.ones(len(words), np.int32),
+        **vars(no_links(len(words))),
+    )
+    counts.update(_count(rows))
+    return Examples(rows, held_out[of_document], counts)
 
 
-def cut_pairs(cutter: Cutter, pairs: Iterable[Pair]) -> Examples:
-    """Both sides of a translation; a pair too long for a row loses words at the end of its longer side (counted)."""
-    found = Examples()
-    room = cutter.capacity - specials(2)
-    longest = min(LONGEST_WORD, room // 2)  # so that a side never loses its only word
-    for batch in _batches(pairs):
-        words = iter(cut_words(cutter.backend, [side for pair in batch for side in pair.sides], longest))
-        for pair in batch:
-            found.counts["pairs"] += 1
-            sides = [next(words), next(words)]
-            if not all(sides):
-                found.counts["pairs_without_words"] += 1
-                continue
-            if _trim(sides, room):
-                found.counts["pairs_truncated"] += 1
-            tongues = [cutter.languages.index(language) for language in pair.languages]
-            found.trained.append(
-                [_as_side(side, t, cutter.entries, found.counts) for side, t in zip(sides, tongues, strict=True)]
-            )
-    return found
+def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = None) -> Examples:
+    """Both sides of translations; a pair too long for a row loses words at the end of its longer side (counted).
+
+    Args:
+        pairs: of one pair of languages, in the same order.
+        repeated: for each pair whether it is to be dropped, because it stood somewhere before.
+    """
+    (languages,) = {pair.languages for pair in pairs}
+    tongues = [cutter.languages.index(language) for language in languages]
+    aligned = any(pair.alignment for pair in pairs)
+    texts = [[pair.sides[side] for pair in pairs] for side in (0, 1)]
+    cuts = [cutter.chunks.cut(lines, tongue, place=aligned) for lines, tongue in zip(texts, tongues, strict=True)]
+    counts = Counter(pairs=len(pairs))
+    side_words = np.stack([cut.line_words for cut in cuts], axis=1).astype(np.int64)
+    empty = side_words.min(axis=1) == 0
+    counts["pairs_without_words"] = int(empty.sum())
+    keep = ~empty & keep_pairs(cutter.filters, languages, texts, side_words, repeated, ~empty, counts)
+    counts["pairs_truncated"] = _trim(cuts, side_words, np.flatnonzero(keep), cutter.capacity - specials(2))
+    rows = _interleave(cuts, side_words, np.flatnonzero(keep), tongues)
+    if aligned:
+        alignments = [pair.alignment or "" for pair, kept in zip(pairs, keep, strict=True) if kept]
+        links = find_links(alignments, np.flatnonzero(keep), cuts, side_words)
+        counts["links"] = len(links.link_from)
+        rows = replace(rows, **vars(links))
+    counts.update(_count(rows))
+    return Examples(rows, np.zeros(len(rows), bool), counts)
 
 
-def pack(examples: Sequence[list[Side]], capacity: int, seed_text: str) -> Rows:
-    """Packs examples into rows and shuffles the rows, the same way for the same examples and `seed_text`."""
-    lengths = [sum(len(side[0]) for side in example) + specials(len(example)) for example in examples]
-    packed = pack_rows(lengths, capacity)
+def pack(examples: Rows, capacity: int, seed_text: str) -> Rows:
+    """Packs examples, each a row of its own, into full rows and shuffles these.
+
+    The same way for the same examples and `seed_text`.
+    """
+    row_words = sum_runs(examples.side_words, examples.row_sides)
+    lengths = sum_runs(examples.word_length, row_words) + examples.row_sides + 1  # as `specials` counts them
+    packed = pack_rows(lengths.tolist(), capacity)
     digest = int.from_bytes(hashlib.blake2b(seed_text.encode(), digest_size=8).digest(), "big")
     packed = [packed[i] for i in np.random.default_rng(digest).permutation(len(packed))]
-    sides = [side for row in packed for example in row for side in examples[example]]
-    join = lambda arrays: np.concatenate([np.zeros(0, np.int32), *arrays])  # noqa: E731
-    return Rows(
-        pieces=join([side[0] for side in sides]),
-        word_length=join([side[1] for side in sides]),
-        entry=join([side[2] for side in sides]),
-        side_words=np.asarray([len(side[1]) for side in sides], np.int32),
-        side_language=np.asarray([side[3] for side in sides], np.int32),
-        row_sides=np.asarray([sum(len(examples[example]) for example in row) for row in packed], np.int32),
-        side_links=np.zeros(len(sides), np.int32),
-        link_from=np.zeros(0, np.int32),
-        link_to=np.zeros(0, np.int32),
+    order = np.asarray([example for row in packed for example in row], np.int64)
+    row_examples = np.asarray([len(row) for row in packed], np.int64)
+    taken = take(examples, order)
+    return replace(taken, row_sides=sum_runs(taken.row_sides, row_examples).astype(np.int32))
+
+
+def _keep(cut: Cut, keep: Kept) -> Cut:
+    lines = np.flatnonzero(keep)
+    words = spans(starts(cut.line_words)[lines], cut.line_words[lines])
+    pieces = spans(starts(cut.word_length)[words], cut.word_length[words])
+    return Cut(
+        cut.pieces[pieces], cut.word_length[words], cut.entry[words], cut.blank_word[words], cut.line_words[lines]
     )
 
 
-def _batches(records: Iterable[Document] | Iterable[Pair]) -> Iterator[list]:
-    iterator = iter(records)
-    while batch := list(islice(iterator, BATCH)):
-        yield batch
+def _fit(cut: Cut, room: int) -> tuple[Index, Index]:
+    """Lines in stretches of at most `room` pieces: the words of each stretch, and the line it is from."""
+    line_pieces = sum_runs(cut.word_length, cut.line_words)
+    count = (cut.line_words > 0).astype(np.int64)
+    long = np.flatnonzero(line_pieces > room)
+    begins = starts(cut.line_words)[long]
+    parts = [
+        _stretches(cut.word_length[begin : begin + words].tolist(), room)
+        for begin, words in zip(begins.tolist(), cut.line_words[long].tolist(), strict=True)
+    ]
+    count[long] = [len(part) for part in parts]
+    of_line = np.repeat(np.arange(len(count)), count)
+    words = cut.line_words[of_line].astype(np.int64)
+    words[spans(starts(count)[long], count[long])] = [number for part in parts for number in part]
+    return words, of_line
+
+
+def _stretches(lengths: Sequence[int], room: int) -> list[int]:
+    """How many words of a line go together, from its beginning on, in at most `room` pieces."""
+    counts, used = [0], 0
+    for length in lengths:
+        if used + length > room:
+            counts.append(0)
+            used = 0
+        counts[-1] += 1
+        used += length
+    return counts
+
+
+def _fill(lengths: Index, of_document: Index, room: int) -> Index:
+    """The stretches that begin an example, when as many of a document as fit go together."""
+    begins, used, current = [], 0, -1
+    for number, (length, document) in enumerate(zip(lengths.tolist(), of_document.tolist(), strict=True)):
+        if document != current or used + length > room:
+            begins.append(number)
+            current, used = document, 0
+        used += length
+    return np.asarray(begins, np.int64)
 
 
 def _is_held_out(document: Document, share: float) -> bool:
@@ -117,45 +183,45 @@ def _is_held_out(document: Document, share: float) -> bool:
     return int.from_bytes(digest, "big") / 2**64 < share
 
 
-def _examples(sentences: list[list[Word]], room: int, whole_documents: bool) -> Iterator[list[Word]]:
-    current: list[Word] = []
-    used = 0
-    for stretch in (part for sentence in sentences for part in _fitting(sentence, room)):
-        length = sum(len(word.pieces) for word in stretch)
-        if current and (not whole_documents or used + length > room):
-            yield current
-            current, used = [], 0
-        current = current + stretch
-        used += length
-    if current:
-        yield current
+def _trim(cuts: Sequence[Cut], side_words: Index, pairs: Index, room: int) -> int:
+    """Takes words off pairs that have more than `room` pieces, in `side_words` [N, 2]; returns how many pairs."""
+    side_pieces = np.stack([sum_runs(cut.word_length, cut.line_words) for cut in cuts], axis=1)
+    begins = [starts(cut.line_words) for cut in cuts]
+    too_long = pairs[side_pieces[pairs].sum(axis=1) > room]
+    for pair in too_long.tolist():
+        pieces, words = side_pieces[pair].tolist(), side_words[pair].tolist()
+        while sum(pieces) > room:
+            longer = 0 if pieces[0] >= pieces[1] else 1
+            words[longer] -= 1
+            pieces[longer] -= int(cuts[longer].word_length[begins[longer][pair] + words[longer]])
+        side_words[pair] = words
+    return len(too_long)
 
 
-def _fitting(sentence: list[Word], room: int) -> Iterator[list[Word]]:
-    """The sentence in stretches of at most `room` pieces."""
-    begin = used = 0
-    for at, word in enumerate(sentence):
-        if used + len(word.pieces) > room:
-            yield sentence[begin:at]
-            begin, used = at, 0
-        used += len(word.pieces)
-    yield sentence[begin:]
+def _interleave(cuts: Sequence[Cut], side_words: Index, pairs: Index, tongues: Sequence[int]) -> Rows:
+    """A row for each of these pairs: its first side, then its second, each as many words as are left of it."""
+    first_word = np.stack([starts(cut.line_words) for cut in cuts], axis=1)[pairs]
+    first_word[:, 1] += len(cuts[0].word_length)
+    kept_words = side_words[pairs].ravel()
+    words = spans(first_word.ravel(), kept_words)
+    word_length = np.concatenate([cut.word_length for cut in cuts])
+    pieces = spans(starts(word_length)[words], word_length[words])
+    return Rows(
+        pieces=np.concatenate([cut.pieces for cut in cuts])[pieces],
+        word_length=word_length[words],
+        entry=np.concatenate([cut.entry for cut in cuts])[words],
+        side_words=kept_words.astype(np.int32),
+        side_language=np.tile(np.asarray(tongues, np.int32), len(pairs)),
+        row_sides=np.full(len(pairs), 2, np.int32),
+        **vars(no_links(2 * len(pairs))),
+    )
 
 
-def _trim(sides: list[list[Word]], room: int) -> bool:
-    lengths = [sum(len(word.pieces) for word in side) for side in sides]
-    trimmed = sum(lengths) > room
-    while sum(lengths) > room:
-        longer = 0 if lengths[0] >= lengths[1] else 1
-        lengths[longer] -= len(sides[longer].pop().pieces)
-    return trimmed
-
-
-def _as_side(words: list[Word], language: int, entries: Mapping[tuple[int, str], int], counts: Counter[str]) -> Side:
-    entry = np.asarray([entries.get((language, word.form), NO_ENTRY) for word in words], np.int32)
-    length = np.asarray([len(word.pieces) for word in words], np.int32)
-    counts["words"] += len(words)
-    counts["words_in_dictionary"] += int((entry != NO_ENTRY).sum())
-    counts["tokens"] += int(length.sum())
-    counts["tokens_in_dictionary"] += int(length[entry != NO_ENTRY].sum())
-    return np.asarray([piece for word in words for piece in word.pieces], np.int32), length, entry, language
+def _count(rows: Rows) -> dict[str, int]:
+    known = rows.word_length[rows.entry != NO_ENTRY]
+    return {
+        "words": len(rows.word_length),
+        "words_in_dictionary": len(known),
+        "tokens": len(rows.pieces),
+        "tokens_in_dictionary": int(known.sum()),
+    }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.schema import Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
+from xalign_ray.data.sources.files import is_url, join, open_bytes
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.registry import check_languages, find_files, parts
 from xalign_ray.demo.writer import write_demo
@@ -47,7 +48,7 @@ def check_inputs(config: RunConfig) -> None:
     root = data_root(config)
     for source in (*config.data.corpora, *config.data.parallel, *config.data.dictionaries):
         _check_codes(source.format, (source.language,) if isinstance(source, Corpus) else source.languages)
-        find_files([str(root / path) for path in source.paths])
+        find_files(_paths(source, config.data, root))
 
 
 def find_inputs(data: DataConfig, root: Path) -> tuple[list[Input], list[Input]]:
@@ -56,14 +57,19 @@ def find_inputs(data: DataConfig, root: Path) -> tuple[list[Input], list[Input]]
     Raises:
         DataError, ConfigError: a path, format or language that is not there, in a sentence.
     """
-    texts = [_input(f"text/{c.language}", c, (c.language,), root) for c in data.corpora]
-    pairs = [_input(f"pairs/{'-'.join(sorted(c.languages))}", c, c.languages, root) for c in data.parallel]
-    return texts + pairs, [_input("", d, d.languages, root) for d in data.dictionaries]
+
+    def one(pool: str, source: Corpus | ParallelCorpus | Dictionary, languages: Sequence[str]) -> Input:
+        codes = _check_codes(source.format, languages)
+        return Input(pool, codes, tuple(parts(source.format, _paths(source, data, root))))
+
+    texts = [one(f"text/{corpus.language}", corpus, (corpus.language,)) for corpus in data.corpora]
+    pairs = [one(f"pairs/{'-'.join(sorted(corpus.languages))}", corpus, corpus.languages) for corpus in data.parallel]
+    return texts + pairs, [one("", dictionary, dictionary.languages) for dictionary in data.dictionaries]
 
 
-def _input(pool: str, source: Corpus | ParallelCorpus | Dictionary, languages: Sequence[str], root: Path) -> Input:
-    codes = _check_codes(source.format, languages)
-    return Input(pool, codes, tuple(parts(source.format, [str(root / path) for path in source.paths])))
+def _paths(source: Corpus | ParallelCorpus | Dictionary, data: DataConfig, root: Path) -> list[str]:
+    """A source's paths; a root that is a URL is taken as it was written, for no Path can hold it."""
+    return [join(data.root if is_url(data.root) else str(root), path) for path in source.paths]
 
 
 def _check_codes(format_: str, languages: Sequence[str]) -> tuple[str, ...]:
@@ -77,13 +83,15 @@ def _check_codes(format_: str, languages: Sequence[str]) -> tuple[str, ...]:
 def content_hashes(inputs: Sequence[Input]) -> list[list[str]]:
     """What the files of each input hold, whatever they are called and wherever they lie."""
     files = [list(dict.fromkeys(path for part in one.parts for path in part.paths)) for one in inputs]
-    return [[_content_hash(Path(path)) for path in paths] for paths in files]
+    return [[_content_hash(path) for path in paths] for paths in files]
 
 
-def _content_hash(path: Path) -> str:
-    size = path.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
+def _content_hash(path: str) -> str:
+    """The same of a file on a disk and in a store: it is read (in samples), whatever tags the store gives it."""
+    with open_bytes(path) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        digest = hashlib.sha256(str(size).encode())
         if size <= WHOLE_HASH_BYTES:
             digest.update(file.read())
         else:

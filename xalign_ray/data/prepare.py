@@ -4,50 +4,36 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tokenizers
 
-from xalign_ray.artifacts import hash_file, hash_value, read_manifest, write_atomic, write_json, write_manifest
+from xalign_ray.artifacts import hash_file, hash_value, read_manifest, write_atomic, write_manifest
 from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, RunConfig
-from xalign_ray.data.examples import Cutter, Examples, cut_documents, cut_pairs, pack
 from xalign_ray.data.inputs import Input, content_hashes, data_root, find_inputs
 from xalign_ray.data.lexicon import write_lexicon
+from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.quarantine import BAD_ROWS, Quarantine, check_tolerance, merge_counts, merge_files
-from xalign_ray.data.shards import write_shard
-from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.quarantine import BAD_ROWS, check_tolerance, merge_counts, merge_files
+from xalign_ray.data.repeats import mark_repeats
+from xalign_ray.data.shards import remove_unfinished
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.sources.registry import explain_empty, read_part
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.errors import DataError
 from xalign_ray.text.tokenizer import train_bpe
 
-SHARDS_VERSION = 2  # raise it when the same input would give other shards
+SHARDS_VERSION = 3  # raise it when the same input would give other shards
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Task:
-    """One part to be prepared: small, so that it travels to a worker; what is large lies in the folder."""
-
-    folder: str
-    name: str  # of the shard, below its pool
-    pool: str
-    languages: tuple[str, ...]
-    part: Part
-    all_languages: tuple[str, ...]
-    capacity: int
-    whole_documents: bool
-    held_out_share: float
 
 
 def prepare(config: RunConfig, verify: bool = False) -> Prepared:
@@ -69,8 +55,10 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
     dictionary_counts = write_lexicon(config, dictionaries, tokenizer, folder)
     tasks = _tasks(config, texts, folder)
-    todo = [task for task in tasks if _record(task) is None]
+    todo = [task for task in tasks if read_record(task) is None]
     if todo:
+        if config.data.filters.repeated:
+            _mark_repeats(tasks)
         log.info("prepare: %d of %d parts to do in %s", len(todo), len(tasks), folder)
         _run_tasks(todo)
     _finish(config, texts, tasks, folder, fingerprint, dictionary_counts)
@@ -155,102 +143,43 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task
                     capacity=config.data.capacity,
                     whole_documents=config.data.example == "document",
                     held_out_share=config.data.held_out_share,
+                    filters=config.data.filters,
                 )
             )
     return tasks
 
 
-def _record(task: Task) -> dict[str, Any] | None:
-    """What a finished part says of itself, or None if it is not finished or a file of it is not as it was written."""
-    path = Path(task.folder) / "parts" / f"{task.name}.json"
-    if not path.is_file():
-        return None
-    record = json.loads(path.read_text(encoding="utf-8"))
-    files = [shard for shard in (record["trained"], record["held_out"]) if shard]
-    whole = all((f := Path(task.folder) / s["file"]).is_file() and hash_file(f) == s["sha256"] for s in files)
-    return record if whole else None
+def _mark_repeats(tasks: Sequence[Task]) -> None:
+    """Reads every source once for hashes, before it is read to be cut; done once, whatever is interrupted after."""
+    missing = [task for task in tasks if not task.repeats_file.is_file()]
+    for pool in dict.fromkeys(task.pool for task in missing):
+        members = [task for task in tasks if task.pool == pool]
+        _run_tasks([task for task in members if not task.hashes_file.is_file()], hash_part)
+        mark_repeats([task.hashes_file for task in members], [task.repeats_file for task in members])
 
 
-def _run_tasks(tasks: Sequence[Task]) -> None:
+def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None] = prepare_part) -> None:
     import ray.data
 
+    if not tasks:
+        return
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     numbers = ray.data.from_items([{"number": number} for number in range(len(tasks))], override_num_blocks=len(tasks))
-    done = numbers.map(partial(_prepare_numbered, tasks=list(tasks)), num_cpus=1).take_all()
+    done = numbers.map(partial(_do_numbered, tasks=list(tasks), work=work), num_cpus=1).take_all()
     if faults := [row["fault"] for row in done if row["fault"]]:
         raise DataError(faults[0])
 
 
-def _prepare_numbered(row: dict[str, Any], tasks: Sequence[Task]) -> dict[str, Any]:
+def _do_numbered(row: dict[str, Any], tasks: Sequence[Task], work: Callable[[Task], None]) -> dict[str, Any]:
     """What is wrong with the input is returned: Ray would wrap what is raised, and another try only meet it again."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a task has one CPU
     task = tasks[row["number"]]
     try:
-        prepare_part(task)
+        work(task)
     except DataError as error:
         return {"name": task.name, "fault": str(error)}
     return {"name": task.name, "fault": ""}
-
-
-def prepare_part(task: Task) -> None:
-    """Reads, cuts, packs and writes one part: two shards at most, its bad rows, and its record, last."""
-    folder = Path(task.folder)
-    cutter = Cutter(
-        backend=_open_backend(task.folder),
-        languages=task.all_languages,
-        entries=_open_entries(task.folder),
-        capacity=task.capacity,
-        whole_documents=task.whole_documents,
-        held_out_share=task.held_out_share,
-    )
-    cut = cut_documents if task.pool.startswith("text/") else cut_pairs
-    with Quarantine(folder / "parts" / f"{task.name}.bad.jsonl") as quarantine:
-
-        def good() -> Iterator[Any]:
-            for record in read_part(task.part, task.languages):
-                if isinstance(record, BadRow):
-                    quarantine.add(record)
-                else:
-                    yield record
-
-        examples = cut(cutter, good())
-    record = {
-        "pool": task.pool,
-        "trained": _write(examples, "trained", task, folder / "shards"),
-        "held_out": _write(examples, "held_out", task, folder / "held_out"),
-        "counts": dict(examples.counts),
-        "bad_rows": dict(quarantine.counts),
-    }
-    write_json(folder / "parts" / f"{task.name}.json", record)
-
-
-def _write(examples: Examples, split: str, task: Task, below: Path) -> dict[str, Any] | None:
-    kept = getattr(examples, split)
-    if not kept:
-        return None
-    rows = pack(kept, task.capacity, f"{split} {task.name}")
-    path = below / f"{task.name}.parquet"
-    groups = write_shard(rows, path)
-    file = path.relative_to(task.folder).as_posix()
-    return {
-        "file": file,
-        "sha256": hash_file(path),
-        "groups": groups,
-        "tokens": len(rows.pieces),
-        "examples": len(kept),
-    }
-
-
-@lru_cache(maxsize=1)
-def _open_backend(folder: str) -> tokenizers.Tokenizer:
-    return tokenizers.Tokenizer.from_file(f"{folder}/tokenizer/tokenizer.json")
-
-
-@lru_cache(maxsize=1)
-def _open_entries(folder: str) -> dict[tuple[int, str], int]:
-    path = Path(folder) / "entries.json"
-    listed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    return {(language, word): number for number, (language, word) in enumerate(listed)}
 
 
 def _finish(
@@ -261,13 +190,14 @@ def _finish(
     fingerprint: str,
     dictionary_counts: dict[str, int],
 ) -> None:
-    records = [(task, record) for task in tasks if (record := _record(task)) is not None]
+    records = [(task, record) for task in tasks if (record := read_record(task)) is not None]
     if len(records) < len(tasks):
         raise DataError(
             f"{len(tasks) - len(records)} of {len(tasks)} parts were not prepared. Run `xalign prepare` again."
         )
+    remove_unfinished(folder)
     bad = merge_counts([record["bad_rows"] for _, record in records])
-    merge_files([folder / "parts" / f"{task.name}.bad.jsonl" for task in tasks], folder / BAD_ROWS)
+    merge_files([task.bad_rows_file for task in tasks], folder / BAD_ROWS)
     counts = merge_counts([record["counts"] for _, record in records])
     good = counts.get("lines", 0) + counts.get("pairs", 0)
     check_tolerance(bad, good + sum(bad.values()), config.data.tolerance, folder / BAD_ROWS)

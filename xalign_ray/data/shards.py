@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
@@ -20,24 +21,54 @@ CACHED_GROUPS = 256  # row groups kept in a process: small corpora are then read
 CURE = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
 
 
-def write_shard(rows: Rows, path: Path) -> list[int]:
-    """Writes rows under a temporary name and renames. Returns the rows of each row group.
+class ShardWriter:
+    """Writes a shard group by group under a temporary name; it appears under its own when the block ends well.
 
-    The same rows give the same bytes: no dictionary pages, no statistics, no timestamps.
+    The same rows in the same calls give the same bytes: no dictionary pages, no statistics, no timestamps. A shard
+    without rows is not written. `groups` are the rows of each row group.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    pq.write_table(
-        _as_table(rows),
-        temporary,
-        row_group_size=ROW_GROUP,
-        compression="zstd",
-        use_dictionary=False,
-        write_statistics=False,
-        store_schema=False,
-    )
-    os.replace(temporary, path)
-    return [min(ROW_GROUP, len(rows) - begin) for begin in range(0, len(rows), ROW_GROUP)]
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.groups: list[int] = []
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def append(self, rows: Rows) -> None:
+        """Writes these rows as row groups of their own."""
+        if not len(rows):
+            return
+        table = _as_table(rows)
+        if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(
+                self._temporary,
+                table.schema,
+                compression="zstd",
+                use_dictionary=False,
+                write_statistics=False,
+                store_schema=False,
+            )
+        self._writer.write_table(table, row_group_size=ROW_GROUP)
+        self.groups += [min(ROW_GROUP, len(rows) - begin) for begin in range(0, len(rows), ROW_GROUP)]
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._writer is None:
+            return
+        self._writer.close()
+        if kind is None:
+            os.replace(self._temporary, self.path)
+        else:
+            self._temporary.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes what writers that were killed have left; call it while nobody writes."""
+    for path in folder.rglob(".*.parquet.*"):
+        path.unlink()
 
 
 @lru_cache(maxsize=CACHED_GROUPS)
@@ -74,6 +105,7 @@ def _as_table(rows: Rows) -> pa.Table:
 
 
 def _lists(values: NDArray[np.int32], lengths: NDArray[np.integer]) -> pa.ListArray:
+    assert len(values) < 2**31, "Parquet lists of one table have 32-bit offsets: append fewer rows at once"
     offsets = np.concatenate((starts(lengths), [len(values)])).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.astype(np.int32)))
 

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from xalign_ray.config.choices import BpeTokenizer
+from xalign_ray.text.rows import Ints, owners
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_SHARE = 0.5  # at most so much of a trained vocabulary is single characters; rarer ones become [UNK]
 LONGEST_WORD = 8  # pieces; a longer "word" (a script without blanks) is masked piece by piece (METHODS 1.2)
+_BLANK_WORD = re.compile(r"\S+")  # what str.split() gives
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A word of a sentence: its pieces, and its form for look-ups (NFC, lower case)."""
+@dataclass(frozen=True)
+class CutLines:
+    """Lines cut into words and pieces, as flat arrays.
 
-    pieces: tuple[int, ...]
-    form: str
+    pieces [T] piece ids; word_length [W] pieces of each word; forms: the form of each word for look-ups, empty where
+    it has none; blank_word [W] the number, in its line, of the word by white space that each word begins in;
+    line_words [N] words of each line, blank_words [N] its words by white space.
+    """
+
+    pieces: Ints
+    word_length: Ints
+    forms: list[str]
+    blank_word: Ints
+    line_words: Ints
+    blank_words: Ints
 
 
 def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tokenizer:
@@ -59,29 +74,67 @@ def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tok
     return tokenizer
 
 
-def cut_words(backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST_WORD) -> list[list[Word]]:
+def cut_lines(
+    backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST_WORD, *, place: bool = False
+) -> CutLines:
     """The words of each line, by the tokenizer's own word ids; no special tokens, also where a text spells one out.
 
     A word of more than `longest` pieces is cut into its pieces, each a word without a form to look up.
+
+    Args:
+        place: find out which word by white space each word begins in; without it a line counts as one.
     """
-    result = []
     backend.encode_special_tokens = True
     lines = [unicodedata.normalize("NFC", line) for line in lines]  # else offsets leave out a word's last accent
-    for line, encoding in zip(lines, backend.encode_batch(lines, add_special_tokens=False), strict=True):
-        words: list[Word] = []
-        ids, offsets, numbers = encoding.ids, encoding.offsets, encoding.word_ids
-        begin, count = 0, len(ids)
-        while begin < count:
-            end = begin + 1
-            while end < count and numbers[end] == numbers[begin]:
-                end += 1
-            if end - begin > longest:
-                words += [Word((piece,), "") for piece in ids[begin:end]]
-            else:
-                words.append(Word(tuple(ids[begin:end]), look_up_form(line[offsets[begin][0] : offsets[end - 1][1]])))
-            begin = end
-        result.append(words)
-    return result
+    encodings = backend.encode_batch(lines, add_special_tokens=False)
+    line_pieces = np.fromiter(map(len, encodings), np.int64, len(lines))
+    ids = [number for encoding in encodings for number in encoding.ids]
+    offsets = [offset for encoding in encodings for offset in encoding.offsets]
+    piece_line = owners(line_pieces)
+    numbers = np.asarray([number for encoding in encodings for number in encoding.word_ids], np.int64)
+    first = _changes(piece_line) | _changes(numbers)
+    lengths = np.diff(np.flatnonzero(np.append(first, True)))
+    alone = np.repeat(lengths > longest, lengths)  # pieces that are words of their own
+    begins = np.flatnonzero(first | alone)
+    lengths = np.diff(np.append(begins, len(ids)))
+    ends = begins + lengths
+    surfaces = [
+        (line, offsets[begin][0], offsets[end - 1][1])
+        for line, begin, end in zip(piece_line[begins].tolist(), begins.tolist(), ends.tolist(), strict=True)
+    ]
+    line_words = np.bincount(piece_line[begins], minlength=len(lines)).astype(np.int32)
+    if place:
+        blank_word, blank_words = _find_blank_words(lines, surfaces)
+    else:
+        blank_word = np.zeros(len(begins), np.int32)
+        blank_words = np.asarray([bool(line.strip()) for line in lines], np.int32)
+    return CutLines(
+        pieces=np.asarray(ids, np.int32),
+        word_length=lengths.astype(np.int32),
+        forms=[
+            "" if formless else look_up_form(lines[line][begin:end])
+            for (line, begin, end), formless in zip(surfaces, alone[begins].tolist(), strict=True)
+        ],
+        blank_word=blank_word,
+        line_words=line_words,
+        blank_words=blank_words,
+    )
+
+
+def _changes(values: NDArray[np.integer]) -> NDArray[np.bool_]:
+    return np.concatenate((np.ones(min(len(values), 1), bool), values[1:] != values[:-1]))
+
+
+def _find_blank_words(lines: Sequence[str], surfaces: Sequence[tuple[int, int, int]]) -> tuple[Ints, Ints]:
+    """For each (line, begin, end) the word by white space that holds its first character; how many each line has."""
+    ends = [[match.end() for match in _BLANK_WORD.finditer(line)] for line in lines]
+    found = np.zeros(len(surfaces), np.int32)
+    for at, (line, begin, end) in enumerate(surfaces):
+        if len(ends[line]) > 1:
+            surface = lines[line][begin:end]
+            first = begin + len(surface) - len(surface.lstrip())
+            found[at] = min(bisect_right(ends[line], first), len(ends[line]) - 1)
+    return found, np.fromiter(map(len, ends), np.int32, len(ends))
 
 
 def look_up_form(word: str) -> str:

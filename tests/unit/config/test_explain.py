@@ -32,7 +32,7 @@ CASES = {
     "data: {tokenizer: {kind: wordpiece}}": "'data.tokenizer': kind 'wordpiece' is not one of bpe, folder, start.",
     "data: {tokenizer: {kind: folder}}": "'data.tokenizer.path' is required and not given.",
     "data: {corpora: [{format: txt, language: en, paths: [x]}]}": (
-        "'data.corpora.0.format' is 'txt': input should be 'wikipedia', 'text' or 'jsonl'."
+        "'data.corpora.0.format' is 'txt': input should be 'wikipedia', 'text', 'jsonl', 'parquet' or 'conllu'."
     ),
     "data: {corpora: []}": "'data.corpora' is []: tuple should have at least 1 item after validation, not 0.",
     "model: {width: 97}": "'model': width 97 is not a multiple of heads 4.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import yaml
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import prepare as preparation
+from xalign_ray.data.part import Task, prepare_part
 from xalign_ray.data.prepared import Prepared
 
 WORDS = 120
@@ -54,10 +56,15 @@ def make_config(folder: Path, *settings: str) -> RunConfig:
     return load_recipe(str(recipe), [STREAMS, *settings]).config
 
 
+def _one_after_the_other(tasks: Sequence[Task], work: Callable[[Task], None] = prepare_part) -> None:
+    for task in tasks:
+        work(task)
+
+
 def prepare_here(config: RunConfig, **options: bool) -> Prepared:
     """`prepare` with its parts done one after the other in this process instead of as Ray Data tasks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation, "_run_tasks", lambda tasks: [preparation.prepare_part(task) for task in tasks])
+        patch.setattr(preparation, "_run_tasks", _one_after_the_other)
         return preparation.prepare(config, **options)
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tokenizers import Tokenizer
 
 from tests.unit.text.test_rows import as_lists
 from xalign_ray.config.choices import BpeTokenizer
-from xalign_ray.data.examples import Cutter, Examples, cut_documents, cut_pairs, pack
+from xalign_ray.data.examples import Cutter, Examples, cut_documents, cut_pairs, longest_word, pack
+from xalign_ray.data.filters import Filters, usual_script
 from xalign_ray.data.sources.records import Document, Pair
-from xalign_ray.text.rows import Rows
+from xalign_ray.text.chunks import ChunkCutter
+from xalign_ray.text.rows import Rows, starts, sum_runs, take
 from xalign_ray.text.tokenizer import train_bpe
 
 LINES = ["the cat sat on the mat", "der hund sah die katze", "abcdefghijklmnopqrstuvwxyz"] * 10
@@ -24,8 +28,16 @@ def backend() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def cutter(backend: Tokenizer):
-    def make(capacity: int = 16, *, whole_documents: bool = False, held_out: float = 0.0) -> Cutter:
-        return Cutter(backend, ["en", "de"], ENTRIES, capacity, whole_documents, held_out)
+    def make(
+        capacity: int = 16,
+        *,
+        sides: int = 1,
+        whole_documents: bool = False,
+        held_out: float = 0.0,
+        filters: Filters | None = None,
+    ) -> Cutter:
+        chunks = ChunkCutter(backend, ENTRIES, longest_word(capacity, sides))
+        return Cutter(chunks, ["en", "de"], capacity, whole_documents, held_out, filters or Filters())
 
     return make
 
@@ -34,32 +46,48 @@ def document(*paragraphs: str, language: str = "en") -> Document:
     return Document(language, paragraphs, "here", 1)
 
 
-def pair(left: str, right: str) -> Pair:
-    return Pair(("en", "de"), (left, right), "here", 1)
+def pair(left: str, right: str, alignment: str | None = None) -> Pair:
+    return Pair(("en", "de"), (left, right), "here", 1, alignment)
+
+
+def trained(examples: Examples) -> Rows:
+    return take(examples.rows, np.flatnonzero(~examples.held_out))
+
+
+def side_pieces(rows: Rows) -> list[list[int]]:
+    counts = sum_runs(rows.word_length, rows.side_words)
+    return [rows.pieces[b : b + n].tolist() for b, n in zip(starts(counts), counts, strict=True)]
 
 
 def word_counts(examples: Examples) -> list[list[int]]:
-    return [[len(side[1]) for side in example] for example in examples.trained]
+    """Words of each side of each example."""
+    words = iter(trained(examples).side_words.tolist())
+    return [[next(words) for _ in range(sides)] for sides in trained(examples).row_sides.tolist()]
 
 
 def text(backend: Tokenizer, examples: Examples) -> list[str]:
-    tokens = [[backend.id_to_token(int(i)) for side in example for i in side[0]] for example in examples.trained]
+    """What the sides say."""
+    tokens = [[backend.id_to_token(piece) for piece in side] for side in side_pieces(trained(examples))]
     return ["".join(pieces).replace("\u2581", " ").strip() for pieces in tokens]
 
 
 def test_sentences_are_examples(backend: Tokenizer, cutter) -> None:
-    found = cut_documents(cutter(), [document("the cat", "", "the mat"), document("der hund", language="de")])
-    assert text(backend, found) == ["the cat", "the mat", "der hund"]
-    assert [example[0][3] for example in found.trained] == [0, 0, 1]
+    found = cut_documents(cutter(), [document("the cat", "", "the mat"), document("on the mat")])
+    assert text(backend, found) == ["the cat", "the mat", "on the mat"]
+    assert found.rows.side_language.tolist() == [0, 0, 0]
     assert found.counts["documents"] == 2
     assert found.counts["lines"] == 4
-    assert found.counts["words"] == 6
+    assert found.counts["words"] == 7
+    german = cut_documents(cutter(), [document("der hund", language="de")])
+    assert german.rows.side_language.tolist() == [1]
 
 
 def test_entries_are_found_by_language(cutter) -> None:
-    found = cut_documents(cutter(), [document("The Cat katze"), document("katze cat", language="de")])
-    assert [example[0][2].tolist() for example in found.trained] == [[-1, 0, -1], [1, -1]]
-    assert found.counts["words_in_dictionary"] == 2
+    settings = cutter()
+    found = cut_documents(settings, [document("The Cat katze")])
+    assert found.rows.entry.tolist() == [-1, 0, -1]
+    assert cut_documents(settings, [document("katze cat", language="de")]).rows.entry.tolist() == [1, -1]
+    assert found.counts["words_in_dictionary"] == 1
     assert 0 < found.counts["tokens_in_dictionary"] < found.counts["tokens"]
 
 
@@ -73,7 +101,7 @@ def test_a_long_line_is_cut_at_words(backend: Tokenizer, cutter) -> None:
     long = "the cat sat on the mat " * 5
     found = cut_documents(cutter(10), [document(long)])
     assert " ".join(text(backend, found)) == long.strip()
-    assert all(len(example[0][0]) <= 8 for example in found.trained)
+    assert all(len(side) <= 8 for side in side_pieces(found.rows))
     assert word_counts(found) == [[8], [8], [8], [6]]
 
 
@@ -84,28 +112,27 @@ def test_no_example_is_longer_than_a_row(backend: Tokenizer, cutter, capacity: i
     settings = cutter(capacity, whole_documents=whole_documents)
     found = cut_documents(settings, [document(*lines)])
     assert "".join(text(backend, found)).replace(" ", "") == "".join(lines).replace(" ", "")
-    assert pack(found.trained, capacity, "x").pieces.size == sum(len(example[0][0]) for example in found.trained)
-    pairs = cut_pairs(settings, [pair(a, b) for a in lines for b in lines])
-    assert all(len(side[1]) > 0 for example in pairs.trained for side in example), "no side is trimmed away"
-    pack(pairs.trained, capacity, "x")
+    assert pack(found.rows, capacity, "x").pieces.size == found.rows.pieces.size
+    pairs = cut_pairs(cutter(capacity, sides=2), [pair(a, b) for a in lines for b in lines])
+    assert (pairs.rows.side_words > 0).all(), "no side is trimmed away"
+    pack(pairs.rows, capacity, "x")
 
 
 def test_pairs_keep_both_sides(cutter) -> None:
     found = cut_pairs(cutter(), [pair("the cat", "die katze"), pair("the cat", " "), pair("", "die")])
     assert word_counts(found) == [[2, 2]]
-    assert [side[3] for side in found.trained[0]] == [0, 1]
+    assert found.rows.side_language.tolist() == [0, 1]
     assert found.counts["pairs"] == 3
     assert found.counts["pairs_without_words"] == 2
 
 
 def test_a_long_pair_loses_words_of_its_longer_side(cutter) -> None:
     found = cut_pairs(cutter(12), [pair("the cat sat on the mat the cat", "der hund sah die")])
-    lengths = [len(side[0]) for side in found.trained[0]]
-    assert sum(lengths) <= 9
+    assert len(found.rows.pieces) <= 9
     assert found.counts["pairs_truncated"] == 1
-    left, right = found.trained[0]
-    assert len(right[1]) == 4, "the shorter side is whole"
-    assert len(left[1]) < 8
+    ((left, right),) = word_counts(found)
+    assert right == 4, "the shorter side is whole"
+    assert left < 8
     assert cut_pairs(cutter(64), [pair("the cat", "die katze")]).counts["pairs_truncated"] == 0
 
 
@@ -113,12 +140,16 @@ def test_documents_are_held_out_by_what_they_say(cutter) -> None:
     words = ["the", "cat", "sat", "on", "mat", "der", "hund", "sah", "die", "katze"]
     documents = [document(" ".join(words[int(digit)] for digit in f"{n:03}")) for n in range(1000)]
     found = cut_documents(cutter(held_out=0.1), documents)
-    assert len(found.trained) + len(found.held_out) == 1000
-    assert abs(len(found.held_out) - 100) < 4.5 * np.sqrt(90)
+    assert len(found.rows) == len(found.held_out) == 1000
+    assert abs(found.held_out.sum() - 100) < 4.5 * np.sqrt(90)
     again = cut_documents(cutter(held_out=0.1), documents[::-1] + documents[:500])
-    kept = {example[0][0].tobytes() for example in found.held_out}
-    assert {example[0][0].tobytes() for example in again.held_out} == kept
-    assert not kept & {example[0][0].tobytes() for example in again.trained}
+
+    def says(examples: Examples, *, held_out: bool) -> set[tuple[int, ...]]:
+        return {tuple(side_pieces(examples.rows)[i]) for i in np.flatnonzero(examples.held_out == held_out)}
+
+    kept = says(found, held_out=True)
+    assert says(again, held_out=True) == kept
+    assert not kept & says(again, held_out=False)
 
 
 def as_tuples(rows: Rows) -> list[tuple]:
@@ -129,12 +160,12 @@ def as_tuples(rows: Rows) -> list[tuple]:
 def test_packing_keeps_every_example_whole_and_shuffles_rows(cutter) -> None:
     documents = [document(*(f"the cat {n}" for n in range(m, m + 3))) for m in range(100)]
     found = cut_documents(cutter(24, whole_documents=False), documents)
-    rows = pack(found.trained, 24, "trained part-00000")
+    rows = pack(found.rows, 24, "trained part-00000")
     sides = sorted(side for row in as_tuples(rows) for side in row)
-    apart = pack(found.trained, 1000, "x")
+    apart = pack(found.rows, 1000, "x")
     assert sides == sorted(side for row in as_tuples(apart) for side in row)
     assert len(rows.row_sides) > 20
-    again, other = pack(found.trained, 24, "trained part-00000"), pack(found.trained, 24, "trained part-00001")
+    again, other = pack(found.rows, 24, "trained part-00000"), pack(found.rows, 24, "trained part-00001")
     assert as_tuples(again) == as_tuples(rows)
     assert as_tuples(other) != as_tuples(rows)
     assert sorted(as_tuples(other)) == sorted(as_tuples(rows))
@@ -142,6 +173,109 @@ def test_packing_keeps_every_example_whole_and_shuffles_rows(cutter) -> None:
 
 def test_pairs_are_never_parted(cutter) -> None:
     found = cut_pairs(cutter(24), [pair(f"the cat {n}", f"die katze {n}") for n in range(50)])
-    rows = pack(found.trained, 24, "x")
+    rows = pack(found.rows, 24, "x")
     assert rows.side_language.tolist() == [0, 1] * 50
     assert (rows.row_sides % 2 == 0).all()
+
+
+def links(examples: Rows) -> list[list[tuple[int, int]]]:
+    """The links that each side owns."""
+    pairs = iter(zip(examples.link_from.tolist(), examples.link_to.tolist(), strict=True))
+    return [[next(pairs) for _ in range(count)] for count in examples.side_links.tolist()]
+
+
+def test_links_between_words_by_white_space_become_links_between_our_words(cutter) -> None:
+    # ours: it 's the-cat -> it ' s the - cat | die katze , die -> die katze , die
+    found = cut_pairs(cutter(64, sides=2), [pair("it's the-cat", "die katze, die", "0-0 1-1 0-2")])
+    assert found.rows.side_words.tolist() == [6, 4]
+    assert links(found.rows) == [
+        [(0, 0), (0, 3), (1, 0), (1, 3), (2, 0), (2, 3), (3, 1), (3, 2), (4, 1), (4, 2), (5, 1), (5, 2)],
+        [],
+    ]
+    assert found.counts["links"] == 12
+
+
+def test_links_stand_with_their_pair_and_each_once(cutter) -> None:
+    pairs = [
+        pair("the cat", "die katze", "0-0 1-1 1-1"),
+        pair("", "die", "0-0"),
+        pair("the mat", "der hund"),
+        pair("on\u00a0the  mat", "der hund", "2-1 1-0"),  # an odd and a double blank: three words by white space
+    ]
+    rows = cut_pairs(cutter(64, sides=2), pairs).rows
+    assert links(rows) == [[(0, 0), (1, 1)], [], [], [], [(1, 0), (2, 1)], []]
+
+
+def test_links_to_trimmed_words_are_dropped(cutter) -> None:
+    long = pair("the cat sat on the mat the cat", "der hund sah die", " ".join(f"{i}-{i % 4}" for i in range(8)))
+    rows = cut_pairs(cutter(12, sides=2), [long]).rows
+    left = int(rows.side_words[0])
+    assert left < 8
+    assert links(rows) == [[(i, i % 4) for i in range(left)], []]
+
+
+def test_a_word_cut_into_pieces_is_linked_by_each(cutter) -> None:
+    rows = cut_pairs(cutter(64, sides=2), [pair("the abcdqrstuvzyxwvu", "katze", "1-0")]).rows
+    words = int(rows.side_words[0])
+    assert words > 8
+    assert links(rows)[0] == [(i, 0) for i in range(1, words)]
+
+
+def test_packing_moves_links_with_their_sides(cutter) -> None:
+    pairs = [pair("the cat sat"[: 7 + 4 * (n % 2)], "die katze", f"{n % 2}-1 0-0") for n in range(60)]
+    rows = cut_pairs(cutter(24, sides=2), pairs).rows
+    packed = pack(rows, 24, "x")
+    assert sorted(map(str, links(packed))) == sorted(map(str, links(rows)))
+    wanted = {(tuple(p), str(q)) for p, q in zip(side_pieces(rows), links(rows), strict=True)}
+    assert {(tuple(p), str(q)) for p, q in zip(side_pieces(packed), links(packed), strict=True)} == wanted
+
+
+def test_filters_drop_and_count(backend: Tokenizer, cutter) -> None:
+    filters = Filters(least_words=2, most_words=5, least_script_share=0.5)
+    lines = ["the", "the cat", "the cat sat on the mat", "\u043a\u043e\u0442 \u0434\u043e\u043c", "3 4", "der hund"]
+    found = cut_documents(cutter(32, filters=filters), [document(*lines), document("sah")])
+    assert text(backend, found) == ["the cat", "[UNK] [UNK]", "der hund"]
+    dropped = {reason: count for reason, count in found.counts.items() if reason.startswith("dropped")}
+    assert dropped == {"dropped: too short": 2, "dropped: too long": 1, "dropped: not in the language's script": 1}
+
+
+def test_filters_of_pairs_drop_and_count(backend: Tokenizer, cutter) -> None:
+    filters = Filters(most_length_ratio=2, equal_sides=True, least_script_share=0.5)
+    pairs = [
+        pair("the cat", "die katze"),
+        pair("the cat sat on the", "die katze", "0-0"),
+        pair("the mat", " the mat "),
+        pair("the mat", "\u043a\u043e\u0442 \u0434\u043e\u043c"),
+        pair("on the mat", "der hund sah", "2-1"),
+        pair("the", ""),
+    ]
+    found = cut_pairs(cutter(64, sides=2, filters=filters), pairs, np.asarray([0, 0, 0, 0, 0, 0], bool))
+    assert text(backend, found) == ["the cat", "die katze", "on the mat", "der hund sah"]
+    assert links(found.rows) == [[], [], [(2, 1)], []]
+    dropped = {reason: count for reason, count in found.counts.items() if reason.startswith("dropped")}
+    assert dropped == {
+        "dropped: lengths too different": 1,
+        "dropped: sides are equal": 1,
+        "dropped: not in the language's script": 1,
+    }
+    assert found.counts["pairs_without_words"] == 1
+    repeated = cut_pairs(cutter(64, sides=2), pairs[:2], np.asarray([0, 1], bool))
+    assert text(backend, repeated) == ["the cat", "die katze"]
+    assert repeated.counts["dropped: pair repeated"] == 1
+
+
+def test_without_filters_nothing_is_dropped(cutter) -> None:
+    found = cut_documents(cutter(), [document("a", "\u043a\u043e\u0442", "a")])
+    assert len(found.rows) == 3
+    assert not [reason for reason in found.counts if reason.startswith("dropped")]
+
+
+@pytest.mark.parametrize(
+    ("language", "letter"),
+    [("en", "a"), ("zh", "\u6587"), ("ja", "\u3042"), ("ko", "\ud55c"), ("ar", "\u0639"), ("sr", "\u0430")],
+)
+def test_the_usual_script_of_a_language(language: str, letter: str) -> None:
+    pattern = usual_script(language)
+    assert pattern is not None
+    found = pc.count_substring_regex(pa.array([letter, "\u0531"]), pattern).to_pylist()
+    assert found == [1, 0], "an Armenian letter is in none of them"

@@ -158,3 +158,71 @@ def test_a_dictionary_with_a_held_out_file_is_not_split_by_hash(tmp_path: Path) 
     prepared = prepare_here(make_config(tmp_path, dictionaries))
     assert len(prepared.pair_words("trained")) == WORDS - 20
     assert [pair[1] for pair in prepared.pair_words("held_out")] == [f"de{n}" for n in range(20)]
+
+
+def test_a_part_is_done_in_windows_that_do_not_change_what_is_kept(
+    prepared: Prepared, fresh: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xalign_ray.data.part.WINDOW_CHARACTERS", 4000)
+    windowed = prepare_here(fresh)
+    for name, pool in windowed.manifest["pools"].items():
+        wanted = prepared.manifest["pools"][name]
+        assert len(pool["shards"][0]["groups"]) > len(wanted["shards"][0]["groups"])
+        assert {key: pool[key] for key in ("tokens", "examples", "counts")} == {
+            key: wanted[key] for key in ("tokens", "examples", "counts")
+        }
+        assert pieces_of(windowed, name) == pieces_of(prepared, name)
+
+
+def pieces_of(prepared: Prepared, pool: str) -> list[int]:
+    """All pieces of a pool, sorted."""
+    shards = prepared.manifest["pools"][pool]["shards"]
+    groups = [
+        read_group(str(prepared.folder / s["file"]), s["sha256"], g) for s in shards for g in range(len(s["groups"]))
+    ]
+    return sorted(np.concatenate([group.pieces for group in groups]).tolist())
+
+
+def test_repeated_lines_and_pairs_are_dropped_across_parts(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    shutil.copy(tmp_path / "en.txt", tmp_path / "en2.txt")
+    corpora = "data.corpora=[{format: text, language: en, paths: [en.txt, en2.txt]}]"
+    whole = prepare_here(make_config(tmp_path, corpora))
+    config = make_config(tmp_path, corpora, "data.filters={repeated: true}")
+    once = prepare_here(config)
+    lines = (tmp_path / "en.txt").read_text().split("\n")[:-1]
+    pairs = list(zip(*((tmp_path / f"pairs.{c}").read_text().split("\n")[:-1] for c in ("en", "de")), strict=True))
+    assert once.manifest["counts"]["dropped: line repeated"] == 2 * len(lines) - len(set(lines))
+    assert once.manifest["counts"].get("dropped: pair repeated", 0) == len(pairs) - len(set(pairs))
+    assert once.manifest["counts"]["lines"] == whole.manifest["counts"]["lines"] == 2 * len(lines)
+    assert len(once.manifest["pools"]["text/en"]["shards"]) == 1, "all of the second part stood in the first"
+    assert once.fingerprint != whole.fingerprint
+    wanted = shards(once)
+    (once.folder / "manifest.json").unlink()
+    (once.folder / "parts" / "text" / "en" / "part-00001.json").unlink()
+    (once.folder / "parts" / "text" / "en" / "part-00001.hashes").unlink()
+    assert shards(prepare_here(config)) == wanted
+
+
+def test_alignments_reach_the_shards_and_bad_ones_the_quarantine(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    english = (tmp_path / "pairs.en").read_text().split("\n")[:-1]
+    alignments = [" ".join(f"{i}-{i}" for i in range(len(line.split()))) for line in english]
+    alignments[3], alignments[7] = "0:0", "0-99"
+    (tmp_path / "pairs.align").write_text("\n".join(alignments) + "\n")
+    paths = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de, pairs.align]}]"
+    prepared = prepare_here(make_config(tmp_path, paths, "data.tolerance=0.05"))
+    (shard,) = prepared.manifest["pools"]["pairs/de-en"]["shards"]
+    links = 0
+    for group in range(len(shard["groups"])):
+        rows = read_group(str(prepared.folder / shard["file"]), shard["sha256"], group)
+        assert rows.side_links[1::2].sum() == 0, "the first side owns the links"
+        links += len(rows.link_from)
+        np.testing.assert_array_equal(rows.link_from, rows.link_to)
+    assert links == prepared.manifest["counts"]["links"] > 1000
+    assert prepared.manifest["bad_rows"] == {
+        "alignment is not of the form i-j i-j": 1,
+        "alignment points beyond the sentence": 1,
+    }
+    reasons = [json.loads(line) for line in (prepared.folder / "bad_rows.jsonl").read_text().splitlines()]
+    assert [row["line"] for row in reasons] == [4, 8]

@@ -9,11 +9,17 @@ import pytest
 
 from tests.unit.text.random_rows import make_rows
 from xalign_ray.artifacts import hash_file
-from xalign_ray.data.shards import CURE, ROW_GROUP, read_group, write_shard
+from xalign_ray.data.shards import CURE, ROW_GROUP, ShardWriter, read_group, remove_unfinished
 from xalign_ray.errors import DataError
 from xalign_ray.text.rows import Rows, concatenate
 
 COUNT = ROW_GROUP + 100
+
+
+def write_shard(rows: Rows, path: Path) -> list[int]:
+    with ShardWriter(path) as writer:
+        writer.append(rows)
+    return writer.groups
 
 
 def assert_same(left: Rows, right: Rows) -> None:
@@ -66,3 +72,33 @@ def test_a_mended_shard_is_read_in_the_process_that_saw_it_damaged(tmp_path: Pat
         read_group(str(path), wanted, 0)
     path.write_bytes(content)
     assert_same(read_group(str(path), wanted, 0), make_rows(50))
+
+
+def test_a_shard_grows_by_what_is_appended(tmp_path: Path) -> None:
+    path, parts = tmp_path / "text" / "a.parquet", [make_rows(COUNT), make_rows(7), make_rows(0), make_rows(COUNT)]
+    with ShardWriter(path) as writer:
+        for part in parts:
+            writer.append(part)
+            assert not path.exists(), "it appears when it is whole"
+    assert writer.groups == [ROW_GROUP, 100, 7, ROW_GROUP, 100]
+    groups = [read_group(str(path), hash_file(path), number) for number in range(5)]
+    assert_same(concatenate(groups), concatenate(parts))
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    writer = ShardWriter(tmp_path / "a.parquet")
+    writer.append(make_rows(10))
+    writer.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shard_without_rows_is_not_written(tmp_path: Path) -> None:
+    assert write_shard(make_rows(0), tmp_path / "a.parquet") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    write_shard(make_rows(10), tmp_path / "text" / "a.parquet")
+    (tmp_path / "text" / ".a.parquet.123").write_bytes(b"half")
+    remove_unfinished(tmp_path)
+    assert [path.name for path in (tmp_path / "text").iterdir()] == ["a.parquet"]

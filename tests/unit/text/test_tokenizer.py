@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+from tokenizers import Tokenizer
 
+from tests.unit.text.slow_words import Word
 from xalign_ray.config.choices import BpeTokenizer
-from xalign_ray.text.tokenizer import ALPHABET_SHARE, LONGEST_WORD, SPECIALS, Word, cut_words, look_up_form, train_bpe
+from xalign_ray.text.tokenizer import ALPHABET_SHARE, LONGEST_WORD, SPECIALS, cut_lines, look_up_form, train_bpe
 
 LINES = [
     "The cat sat on the mat, it's 3 o'clock.",
@@ -16,6 +18,19 @@ LINES = [
     "cafe\u0301 na\u00efve Caf\u00e9",
     "\u0939\u093f\u0928\u094d\u0926\u0940 \u092e\u0947\u0902",
 ] * 20
+
+
+def cut_words(backend: Tokenizer, lines: list[str], longest: int = LONGEST_WORD) -> list[list[Word]]:
+    """What cut_lines finds, word by word."""
+    cut = cut_lines(backend, lines, longest, place=True)
+    pieces = iter(cut.pieces.tolist())
+    words = iter(
+        [
+            Word(tuple(next(pieces) for _ in range(length)), form, blank)
+            for length, form, blank in zip(cut.word_length.tolist(), cut.forms, cut.blank_word.tolist(), strict=True)
+        ]
+    )
+    return [[next(words) for _ in range(count)] for count in cut.line_words.tolist()]
 
 
 def chinese(lines: int) -> list[str]:
@@ -50,6 +65,13 @@ def backend():
     return train_bpe(BpeTokenizer(vocab_size=300), lambda: LINES)
 
 
+def test_words_know_the_word_by_white_space_that_they_begin_in(backend) -> None:
+    (words,) = cut_words(backend, [" It's\u00a0 the   cat, the-cat."])
+    assert [word.blank_word for word in words] == [0, 0, 0, 1, 2, 2, 3, 3, 3, 3]
+    (words,) = cut_words(backend, ["the " + "xq" * LONGEST_WORD + " cat"])
+    assert [word.blank_word for word in words] == [0] + [1] * (len(words) - 2) + [2]
+
+
 def test_words_are_cut_as_bert_cuts_them(backend) -> None:
     (words,) = cut_words(backend, ["The cat, it's  \u6211\u4eec Caf\u00e9"])
     assert [word.form for word in words] == ["the", "cat", ",", "it", "'", "s", "\u6211", "\u4eec", "caf\u00e9"]
@@ -57,7 +79,7 @@ def test_words_are_cut_as_bert_cuts_them(backend) -> None:
 
 def test_a_word_has_the_same_pieces_everywhere(backend) -> None:
     alone, first, inside, glued = (cut_words(backend, [line])[0] for line in ("cat", "Cat sat", "the cat", "3,cat."))
-    assert alone[0] == first[0] == inside[1] == glued[2]
+    assert alone[0].pieces == first[0].pieces == inside[1].pieces == glued[2].pieces
 
 
 def test_forms_are_composed_and_lower_case(backend) -> None:
@@ -88,7 +110,7 @@ def test_a_word_of_too_many_pieces_is_cut_into_pieces(backend) -> None:
 
 
 def test_lines_without_words_give_no_words(backend) -> None:
-    assert cut_words(backend, ["", "  ", "cat"]) == [[], [], [Word(cut_words(backend, ["cat"])[0][0].pieces, "cat")]]
+    assert cut_words(backend, ["", "  ", "cat"]) == [[], [], [Word(cut_words(backend, ["cat"])[0][0].pieces, "cat", 0)]]
     assert cut_words(backend, []) == []
 
 

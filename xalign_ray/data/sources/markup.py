@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import mwparserfromhell
 from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Template, Text, Wikilink
 
+from xalign_ray.data.sources.quotes import drop_quotes
 from xalign_ray.data.sources.templates import words_of_template
 
 _HIDDEN_NAMESPACES = frozenset({"file", "image", "media", "category"})  # these work in every wiki
@@ -32,7 +33,8 @@ _COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.S)
 _LONE_NAMESPACE_LINKS = re.compile(r"^(?:[ \t]*\[\[[^\[\]|:\n]+:[^\s\[\]][^\[\]\n]*\]\])+[ \t]*$", re.M)
 _VARIANTS = re.compile(r"-\{([^{}]*)\}-")
 _BEHAVIOUR = re.compile(r"__[A-Z]+__")
-_QUOTES = re.compile(r"'{2,}")
+_LEADING_HOLE = re.compile(r"^[\s,;:)\u3001\uff0c\uff09]+(?=[^\s)])")  # but not of a smiley, or what is nothing else
+_BEFORE_STOP = re.compile(r"\s*[,;](?:\s*[,;])*\s*\.(?=\s|$)")  # "for example {{math|x}}, {{math|y}}."
 _EMPTY_BRACKETS = re.compile(r"\s*[(\[\uff08][\s,;:/\u00b7\u3001\uff0c\u2013\u2014-]*[)\]\uff09]")
 _OPENING_HOLE = re.compile(r"([(\uff08])[\s,;:\u3001\uff0c]+")
 _CLOSING_HOLE = re.compile(r"[\s,;:\u3001\uff0c]+([)\uff09])")
@@ -40,7 +42,7 @@ _SPACED = re.compile(r"\s+([,.)\u3001\u3002\uff0c])(?=\s|$)")
 _DOUBLED = re.compile(r"([,\u3001\uff0c\u060c])(\s*\1)+")
 _BLANKS = re.compile(r"[^\S\n]+")
 _TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\|-|[|!]|\}\})")
-_HEADING = "\x01"
+_HEADING, _HOLE = "\x01", "\x02"  # no XML holds these; a hole keeps the quote marks around what is dropped apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,10 @@ def _show_entity(node: HTMLEntity, _: frozenset[str]) -> Iterator[str]:
 
 
 def _show_template(node: Template, hidden: frozenset[str]) -> Iterator[str]:
-    values = ["".join(_render(value.value.nodes, hidden)) for value in node.params if not value.showkey]
-    yield words_of_template(str(node.name), values)
+    shown = [value for value in node.params if not value.showkey]
+    shown = shown or [value for value in node.params if str(value.name).strip().lower() == "text"]  # {{quote|text=..}}
+    values = ["".join(_render(value.value.nodes, hidden)) for value in shown]
+    yield words_of_template(str(node.name), values) or _HOLE
 
 
 def _show_heading(node: Heading, hidden: frozenset[str]) -> Iterator[str]:
@@ -126,7 +130,7 @@ def _show_wikilink(node: Wikilink, hidden: frozenset[str]) -> Iterator[str]:
     if prefix and colon and _is_invisible(prefix.strip(), title, hidden):
         return
     if node.text is None:
-        yield title.lstrip(":")
+        yield "".join(_render(node.title.nodes, hidden)).strip().lstrip(":")
     else:
         yield from _render(node.text.nodes, hidden)
 
@@ -152,11 +156,12 @@ def _clean(raw: str) -> _Line:
     """One line without left-over marks, holes where a template stood, and odd blanks."""
     level = int(raw[1]) if raw.startswith(_HEADING) else 0
     text = raw[2:] if level else raw
-    if _TABLE_LINE.match(text):
+    if _TABLE_LINE.match(text.lstrip(_HOLE)):
         return _Line("", level)
-    text = _QUOTES.sub("", _BEHAVIOUR.sub("", text))
+    text = drop_quotes(_BEHAVIOUR.sub("", text)).replace(_HOLE, "")
     text = _EMPTY_BRACKETS.sub("", _CLOSING_HOLE.sub(r"\1", _OPENING_HOLE.sub(r"\1", text)))
-    text = _DOUBLED.sub(r"\1", _SPACED.sub(r"\1", _BLANKS.sub(" ", text))).strip()
+    text = _DOUBLED.sub(r"\1", _SPACED.sub(r"\1", _BLANKS.sub(" ", text)))
+    text = _LEADING_HOLE.sub("", _BEFORE_STOP.sub(".", text)).strip()
     return _Line(text if any(mark.isalpha() for mark in text) else "", level)
 
 

@@ -22,19 +22,24 @@ def read_moses(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     Raises:
       DataError: the files have different numbers of lines, so that no line can be trusted to match its partner.
     """
-    first, second = languages
     readers = [read_lines(path, span, part.first_line) for path, span in zip(part.paths, part.spans, strict=True)]
+    return pair_lines(readers, part.paths, languages)
+
+
+def pair_lines(readers: Sequence[Iterator[Line]], names: Sequence[str], languages: Sequence[str]) -> Iterator[Record]:
+    """As read_moses, of lines however they were come by; `names` says in messages and records where each is from."""
+    first, second = languages
     for row in zip_longest(*readers):
-        broken = [(path, line) for path, line in zip(part.paths, row, strict=True) if line and line.fault]
+        broken = [(name, line) for name, line in zip(names, row, strict=True) if line and line.fault]
         if broken:
-            path, line = broken[0]
-            yield BadRow(path, line.number, line.fault)
+            name, line = broken[0]
+            yield BadRow(name, line.number, line.fault)
             if line.fault in ARCHIVE_FAULTS:
                 return
             continue
         if None in row:
-            raise DataError(_explain_lengths(part, row, readers))
-        yield _pair(row, (first, second), part.paths[0])
+            raise DataError(_explain_lengths(names, row, readers))
+        yield _pair(row, (first, second), names[0])
 
 
 def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Record:
@@ -63,9 +68,9 @@ def check_alignment(alignment: str | None, sides: Sequence[str]) -> str:
     return "alignment points beyond the sentence" if beyond else ""
 
 
-def _explain_lengths(part: Part, row: Sequence[Line | None], readers: Sequence[Iterator[Line]]) -> str:
+def _explain_lengths(names: Sequence[str], row: Sequence[Line | None], readers: Sequence[Iterator[Line]]) -> str:
     """Reads the longer files to their ends, for the message to give all counts."""
     before = next(line.number for line in row if line) - 1
     counts = [before + (line is not None) + sum(1 for _ in reader) for line, reader in zip(row, readers, strict=True)]
-    told = ", ".join(f"{path} has {count:,} lines" for path, count in zip(part.paths, counts, strict=True))
+    told = ", ".join(f"{name} has {count:,} lines" for name, count in zip(names, counts, strict=True))
     return f"Moses files must have the same number of lines, but {told}. Fetch or extract these files together again."

@@ -5,16 +5,19 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
+import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.errors import DataError
 
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 20
+ZSTD_STEP_BYTES = 1 << 16  # its unpacker gives a step whole or not at all: small ones lose little before a fault
 
 NOT_UTF8 = "bytes are not UTF-8"
 OVER_LONG = "line is longer than 1 MB"
@@ -23,7 +26,6 @@ TRUNCATED = "truncated archive"
 DAMAGED = "damaged archive"
 ARCHIVE_FAULTS = frozenset({TRUNCATED, DAMAGED})
 
-_PACKERS: dict[str, Callable[[str], gzip.GzipFile | bz2.BZ2File]] = {"gzip": gzip.GzipFile, "bzip2": bz2.BZ2File}
 _MAGIC = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -32,7 +34,8 @@ _MAGIC = {
     b"7z\xbc\xaf": "7z",
     b"PK\x03\x04": "zip",
 }
-_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2"}
+_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
+_UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,40 +61,93 @@ class ArchiveFaultError(Exception):
     """The rest of a packed file cannot be read; the reason is one of ARCHIVE_FAULTS."""
 
 
+class _Range(io.RawIOBase):
+    """The bytes [start, end) of a file, as a file of their own: what an unpacker is given."""
+
+    def __init__(self, file: BinaryIO, span: Span) -> None:
+        self._file, self._at, self._end = file, span.start, span.end
+        file.seek(span.start)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = len(buffer) if self._end is None else min(len(buffer), self._end - self._at)
+        data = self._file.read(wanted)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
 def packing(path: str) -> str | None:
     """How a file is packed, by its first bytes, or by its name where those are none that we know; None if it is not.
 
     Raises:
       DataError: it is packed in a way that is not read here.
     """
-    with open(path, "rb") as file:
+    with open_bytes(path) as file:
         head = file.read(8)
     kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), _SUFFIXES.get(Path(path).suffix))
-    if kind and kind not in _PACKERS:
-        raise DataError(f"{path} is a {kind} archive, which is not read here. Unpack it, or pack it as .gz or .bz2.")
+    if kind and kind not in _UNPACKERS:
+        hint = " A zip of OPUS is read with format opus." if kind == "zip" else ""
+        raise DataError(
+            f"{path} is a {kind} archive, which is not read here. Unpack it, or pack it as .gz, .bz2 or .zst.{hint}"
+        )
     return kind
 
 
+def is_one_piece(path: str) -> bool:
+    """Whether lines of the file cannot be found by their bytes: it is packed, or UTF-16."""
+    if packing(path):
+        return True
+    with open_bytes(path) as file:
+        return file.read(2) in _UTF16
+
+
 def read_chunks(path: str, span: Span = WHOLE) -> Iterator[bytes]:
-    """The bytes of a file, unpacked, in pieces of at most 1 MB; a span counts bytes of a file that is not packed.
+    """The bytes of a file, unpacked, in pieces of at most 1 MB.
+
+    A span counts bytes of the file as it lies there; of a packed one it must hold whole streams.
 
     Raises:
       ArchiveFaultError: after everything that could be unpacked has been yielded.
     """
     kind = packing(path)
-    if kind is None:
-        yield from _read_range(path, span)
-        return
-    assert span == WHOLE, "a packed file is one part"
-    with _PACKERS[kind](path) as file:
-        # read1 returns what one step of the unpacker gave, so that nothing readable is lost when the next step fails.
-        while chunk := _unpack_step(file):
-            yield chunk
+    with open_bytes(path) as file:
+        raw = _Range(file, span)
+        if kind is None:
+            while chunk := raw.read(CHUNK_BYTES):
+                yield chunk
+            return
+        with _UNPACKERS[kind](io.BufferedReader(raw, CHUNK_BYTES)) as unpacker:
+            # read1 returns what one step of the unpacker gave, so that nothing readable is lost when the next fails.
+            step = unpacker.read if kind == "zstd" else unpacker.read1
+            size = ZSTD_STEP_BYTES if kind == "zstd" else CHUNK_BYTES
+            while chunk := unpack_step(step, size):
+                yield chunk
 
 
-def _unpack_step(file: gzip.GzipFile | bz2.BZ2File) -> bytes:
+def _open_zstd(file: io.BufferedReader) -> Any:
+    import pyarrow
+
+    return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), "zstd")
+
+
+_UNPACKERS: dict[str, Callable[[io.BufferedReader], Any]] = {
+    "gzip": lambda file: gzip.GzipFile(fileobj=file),
+    "bzip2": bz2.BZ2File,
+    "zstd": _open_zstd,
+}
+
+
+def unpack_step(step: Callable[[int], bytes], size: int) -> bytes:
+    """What one step of an unpacker gives.
+
+    Raises:
+      ArchiveFaultError: the archive is cut short or damaged there.
+    """
     try:
-        return file.read1(CHUNK_BYTES)
+        return step(size)
     except EOFError as error:
         raise ArchiveFaultError(TRUNCATED) from error
     except zlib.error as error:
@@ -99,30 +155,24 @@ def _unpack_step(file: gzip.GzipFile | bz2.BZ2File) -> bytes:
     except OSError as error:
         if error.errno is not None:  # the disk, not the archive
             raise
-        raise ArchiveFaultError(DAMAGED) from error
-
-
-def _read_range(path: str, span: Span) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        file.seek(span.start)
-        left = span.end - span.start if span.end is not None else None
-        while left is None or left > 0:
-            chunk = file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left))
-            if not chunk:
-                return
-            left = None if left is None else left - len(chunk)
-            yield chunk
+        raise ArchiveFaultError(TRUNCATED if "Truncated" in str(error) else DAMAGED) from error  # as pyarrow says it
 
 
 def read_lines(path: str, span: Span = WHOLE, first_line: int = 1) -> Iterator[Line]:
     r"""The lines of a UTF-8 file, numbered from `first_line`; LF and CRLF end a line, nothing else does.
 
-    A byte-order mark is dropped. A line that cannot be used is yielded with its fault. An archive that breaks off ends
-    with one line whose fault is in ARCHIVE_FAULTS; the line that was cut in two is not yielded. Holds at most 3 MB.
+    UTF-16 is known by its byte-order mark and read the same. A mark is dropped. A line that cannot be used is yielded
+    with its fault. An archive that breaks off ends with one line whose fault is in ARCHIVE_FAULTS; the line that was
+    cut in two is not yielded. Holds at most 3 MB.
     """
+    return number_lines(read_chunks(path, span), first_line)
+
+
+def number_lines(chunks: Iterable[bytes], first_line: int = 1) -> Iterator[Line]:
+    """As read_lines, of bytes that come in chunks."""
     number, rest = first_line, b""
     try:
-        for chunk in read_chunks(path, span):
+        for chunk in _as_utf8(iter(chunks)) if first_line == 1 else chunks:
             *whole, rest = (rest + chunk).split(b"\n")
             rest = rest[: MAX_LINE_BYTES + 1]  # enough to know that it is over-long
             for raw in whole:
@@ -133,6 +183,24 @@ def read_lines(path: str, span: Span = WHOLE, first_line: int = 1) -> Iterator[L
         return
     if rest:
         yield _decode(number, rest)
+
+
+def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same text in UTF-8 if it begins with a mark of UTF-16; what is not UTF-16 becomes what is not UTF-8."""
+    head = b""
+    while len(head) < 2 and (chunk := next(chunks, b"")):
+        head += chunk
+    encoding = _UTF16.get(head[:2])
+    if encoding is None:
+        yield head
+        yield from chunks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+    yield decoder.decode(head[2:]).encode("utf-8", "surrogatepass")
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode("utf-8", "surrogatepass")
+    if decoder.getstate()[0]:
+        yield b"\xff"  # half a character at the end
 
 
 def _decode(number: int, raw: bytes) -> Line:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from xalign_ray.data.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, WHOLE, Span, packing
+from xalign_ray.data.sources.files import open_bytes
+from xalign_ray.data.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, WHOLE, Span, is_one_piece
 
 PART_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Ranges of bytes of one file, or of files that are read side by side; `first_line` is where they begin."""
+    """Ranges of bytes of one file, or of files that are read side by side; `first_line` is where they begin.
+
+    Of Parquet a span counts row groups.
+    """
 
     format: str
     paths: tuple[str, ...]
@@ -46,35 +49,37 @@ def cut_at_blank_lines(format_: str, paths: Sequence[str], has_borders: Callable
 
 
 def cut_side_by_side(format_: str, paths: Sequence[str]) -> list[Part]:
-    """Files whose lines belong together, cut at the same lines: one part where one of them is packed or too short."""
+    """Files whose lines belong together, cut at the same lines; one part if one of them is one piece or too short."""
     whole = [Part(format_, tuple(paths), (WHOLE,) * len(paths))]
-    if any(packing(path) for path in paths):
+    if any(is_one_piece(path) for path in paths):
         return whole
     cuts = _find_cuts(paths[0], after_blank=False)
     columns = [[cut.offset for cut in cuts]] + [_find_lines(path, [cut.line for cut in cuts]) for path in paths[1:]]
     if any(len(column) < len(cuts) for column in columns):
         return whole
-    spans = zip(*(_spans(column) for column in columns), strict=True)
+    spans = zip(*(spans_between(column) for column in columns), strict=True)
     return [Part(format_, tuple(paths), row, cut.line) for row, cut in zip(spans, cuts, strict=True)]
 
 
 def _cut_file(format_: str, path: str, *, after_blank: bool) -> list[Part]:
-    if packing(path):
+    if is_one_piece(path):
         return one_part_a_file(format_, [path])
     cuts = _find_cuts(path, after_blank=after_blank)
-    spans = _spans([cut.offset for cut in cuts])
+    spans = spans_between([cut.offset for cut in cuts])
     return [Part(format_, (path,), (span,), cut.line) for span, cut in zip(spans, cuts, strict=True)]
 
 
-def _spans(offsets: Sequence[int]) -> list[Span]:
+def spans_between(offsets: Sequence[int]) -> list[Span]:
+    """From each offset to the next, and from the last to the end."""
     return [Span(start, end) for start, end in zip(offsets, [*offsets[1:], None], strict=True)]
 
 
 def _find_cuts(path: str, *, after_blank: bool) -> list[Cut]:
     """One pass over the file: a cut follows the first (blank) line that ends PART_BYTES or more after the last cut."""
     cuts, line = [Cut(0, 1)], 1
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
+    with open_bytes(path) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
         while size - file.tell() > PART_BYTES:
             line += _skip(file, PART_BYTES)
             head = _read_line(file)  # the rest of the line in which the skip ended: blank or not, it is no border
@@ -111,7 +116,7 @@ def _find_lines(path: str, numbers: Sequence[int]) -> list[int]:
     offsets: list[int] = []
     line = 1  # the number of the line that begins after the last line end seen
     position = 0
-    with open(path, "rb") as file:
+    with open_bytes(path) as file:
         if numbers and numbers[0] == 1:
             offsets.append(0)
         while len(offsets) < len(numbers) and (chunk := file.read(CHUNK_BYTES)):

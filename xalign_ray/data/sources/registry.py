@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import glob
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from xalign_ray.config.explain import suggest
+from xalign_ray.data.sources.conllu import read_conllu, split_conllu
+from xalign_ray.data.sources.dumps import cut_dumps
+from xalign_ray.data.sources.files import expand, is_folder
 from xalign_ray.data.sources.jsonl import read_jsonl
 from xalign_ray.data.sources.moses import read_moses
 from xalign_ray.data.sources.muse import read_muse
+from xalign_ray.data.sources.opus import read_opus
+from xalign_ray.data.sources.parquet import read_parquet, split_parquet
 from xalign_ray.data.sources.parts import Part, cut_at_lines, cut_side_by_side, one_part_a_file
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Pair, Record, Skipped
 from xalign_ray.data.sources.text import read_text, split_text
+from xalign_ray.data.sources.tmx import read_tmx
 from xalign_ray.data.sources.tsv import read_tsv
 from xalign_ray.data.sources.wikipedia import read_wikipedia
 from xalign_ray.errors import ConfigError, DataError
@@ -34,11 +38,15 @@ class Format:
 
 
 FORMATS: dict[str, Format] = {
-    "wikipedia": Format(read_wikipedia, one_part_a_file, "documents", (1,)),
+    "wikipedia": Format(read_wikipedia, cut_dumps, "documents", (1,)),
     "text": Format(read_text, split_text, "documents", (1,)),
     "jsonl": Format(read_jsonl, cut_at_lines, "documents", (1,)),
+    "parquet": Format(read_parquet, split_parquet, "documents", (1,)),
+    "conllu": Format(read_conllu, split_conllu, "documents", (1,)),
     "moses": Format(read_moses, cut_side_by_side, "pairs", (2,), (2, 3)),
     "tsv": Format(read_tsv, cut_at_lines, "pairs", (0, 2)),
+    "tmx": Format(read_tmx, one_part_a_file, "pairs", (2,)),
+    "opus": Format(read_opus, one_part_a_file, "pairs", (2,)),
     "muse": Format(read_muse, one_part_a_file, "entries", (2,)),
 }
 
@@ -84,9 +92,10 @@ def read_part(part: Part, languages: Sequence[str], skipped: Counter[str] | None
 
 
 def parts(format: str, paths: Sequence[str]) -> list[Part]:  # noqa: A002
-    """Cuts a source into units of work: a part a file, and files of lines over 64 MB into ranges of lines.
+    """Cuts a source into units of work: a part a file; files of lines, Parquet and dumps of over 64 MB into several.
 
-    Paths may be glob patterns (sorted by name). Large files that are not packed are read once, to number their lines.
+    Paths may be glob patterns (sorted by name) and URLs. Large files of lines that are not packed are read once, to
+    number their lines.
 
     Raises:
       ConfigError: unknown format, or a number of paths that it does not take.
@@ -101,18 +110,13 @@ def parts(format: str, paths: Sequence[str]) -> list[Part]:  # noqa: A002
 
 
 def find_files(paths: Sequence[str]) -> list[str]:
-    """The files that paths and glob patterns name, patterns in sorted order.
+    """The files that paths, URLs and glob patterns of either name, patterns in sorted order.
 
     Raises:
       DataError: a path or pattern names nothing, or a folder.
     """
-    found = []
-    for path in paths:
-        matches = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))
-        if not matches:
-            raise DataError(f"{path} does not exist. Check the path; relative paths start from {Path.cwd()}.")
-        found += matches
-    if folders := [path for path in found if Path(path).is_dir()]:
+    found = [match for path in paths for match in expand(path)]
+    if folders := [path for path in found if is_folder(path)]:
         raise DataError(f"{folders[0]} is a folder. Name the files in it, for example {folders[0].rstrip('/')}/*.")
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 _BETWEEN = {"to": "to", "-": "-", "\u2013": "-", "and": "and", "or": "or", "by": "by", "x": "x", "+/-": "\u00b1"}
@@ -34,6 +35,56 @@ def _measure(values: Sequence[str]) -> str:
     return " ".join(values[:2])
 
 
+def _joined(values: Sequence[str]) -> str:
+    return "".join(values)
+
+
+def _second_or_first(values: Sequence[str]) -> str:
+    return values[1] if len(values) > 1 and values[1] else values[0]
+
+
+def _low_quoted(values: Sequence[str]) -> str:
+    return f"\u201e{values[0]}\u201c"
+
+
+def _guillemets(values: Sequence[str]) -> str:
+    return f"\u00ab {values[0]} \u00bb"
+
+
+def _dashed(values: Sequence[str]) -> str:
+    return f"\u2013 {values[0]} \u2013"
+
+
+def _unit(values: Sequence[str]) -> str:
+    """French `unite|9|km|2` is 9 km2, `unite|5|m|2|s|-1` is 5 m2 s-1: the value, then units with their exponents."""
+    return " ".join([values[0], *("".join(values[at : at + 2]) for at in range(1, len(values), 2))])
+
+
+def _fraction(values: Sequence[str]) -> str:
+    return "/".join(values if len(values) > 1 else ("1", values[0]))
+
+
+def _hour(values: Sequence[str]) -> str:
+    return " h ".join(values[:2])
+
+
+def _century(values: Sequence[str]) -> str:
+    """French `s|XIX` is XIXe siecle; elsewhere `s` is a style."""
+    return f"{values[0]}e si\u00e8cle" if _ROMAN.fullmatch(values[0]) else values[0]
+
+
+def _siglo(values: Sequence[str]) -> str:
+    return f"siglo {values[0]}"
+
+
+def _metres(values: Sequence[str]) -> str:
+    return f"{values[0]} m"
+
+
+def _euros(values: Sequence[str]) -> str:
+    return f"{values[0]} \u20ac"
+
+
 def _as_of(values: Sequence[str]) -> str:
     return f"As of {' '.join(values)}"
 
@@ -41,21 +92,58 @@ def _as_of(values: Sequence[str]) -> str:
 # By lower-case name. The templates of the larger Wikipedias whose loss leaves a hole in a sentence.
 _WORDS: dict[str, Callable[[Sequence[str]], str]] = {
     **dict.fromkeys(
-        ["nowrap", "nobr", "small", "sc", "smallcaps", "nihongo", "abbr", "tooltip", "nq", "ill", "le", "lang-grc-gre"],
+        ["nowrap", "nobr", "small", "smaller", "big", "sc", "smallcaps", "sup", "sub", "linktext", "nihongo", "abbr"],
         _first,
     ),
-    **dict.fromkeys(["lang", "tsl"], _second),
+    **dict.fromkeys(
+        ["abbr", "tooltip", "nq", "ill", "le", "lang-grc-gre", "angbr", "vr", "val", "flag", "latin"], _first
+    ),
+    **dict.fromkeys(["souverain2", "\u0623\u0644\u0645\u0627\u0646\u064a\u0629", "karde\u015f \u015fehir"], _first),
+    **dict.fromkeys(["lang", "tsl", "langue", "en langue"], _second),
+    **dict.fromkeys(
+        ["\u043d\u043f", "\u043d\u043f2", "\u043d\u043f3", "\u043d\u043f4", "\u043d\u043f5", "iw"], _second_or_first
+    ),
     **dict.fromkeys(["transl", "translit", "transliteration"], _last),
-    **dict.fromkeys(["date", "date-", "date de naissance", "date de d\u00e9c\u00e8s", "unit\u00e9", "nombre"], _all),
-    **dict.fromkeys(["quote", "blockquote", "quotation", "bq", "citation bloc"], _block),
+    **dict.fromkeys(["date", "date-", "date de naissance", "date de d\u00e9c\u00e8s", "nombre", "tmp"], _all),
+    **dict.fromkeys(["chem", "chem2"], _joined),
+    **dict.fromkeys(["frac", "sfrac", "fraction"], _fraction),
+    **dict.fromkeys(["s", "s-"], _century),
+    **dict.fromkeys(["quote", "blockquote", "quotation", "bq", "citation bloc", "zitat"], _block),
     **dict.fromkeys(["convert", "cvt"], _measure),
+    "unit\u00e9": _unit,
     "as of": _as_of,
+    '"': _low_quoted,
+    "citation": _guillemets,
+    "incise": _dashed,
+    "heure": _hour,
+    "siglo": _siglo,
+    "h\u00f6he": _metres,
+    "euro": _euros,
 }
+# What stands in the text where no argument is given.
+_SIGNS: dict[str, str] = {
+    "'": "'",
+    "'s": "'s",
+    **dict.fromkeys(["nbsp", "esd", "thinsp", "spaces", "space"], " "),
+    **dict.fromkeys(["snd", "spnd", "spaced ndash"], " \u2013 "),
+    "ndash": "\u2013",
+    **dict.fromkeys(["mdash", "mdashb"], "\u2014"),
+    "eqm": " = ",
+}
+_ROMAN = re.compile(r"[IVXLC]+")
+# French numbers that are the name of their own template (1re, 84e, Ier, XXe siecle), and numbers to be formatted.
+_SELF = re.compile(r"(?:\d+|[IVXLC]+)(?:er|re|e|d|nd|nde)(?: si\u00e8cle)?", re.IGNORECASE)
+_NUMBER = re.compile(r"formatnum:\s*([\d.,]+)", re.IGNORECASE)
 _PREFIXES = ("lang-", "link-")  # lang-de|Wort, link-en|word: written with the code of any language
 
 
 def words_of_template(name: str, values: Sequence[str]) -> str:
     """What a template shows of its positional arguments in the running text; empty for most templates."""
-    name = name.strip().replace("_", " ").lower()
+    written = name.strip().replace("_", " ")
+    name, values = written.lower(), [value.strip() for value in values]
+    if number := _NUMBER.fullmatch(written):
+        return number[1]
+    if _SELF.fullmatch(written):
+        return " ".join([written, *values[:1]])
     show = _WORDS.get(name) or (_first if name.startswith(_PREFIXES) else None)
-    return show([value.strip() for value in values]) if show and values else ""
+    return show(values) if show and values else _SIGNS.get(name, "")

@@ -5,28 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import cast
-from xml.etree.ElementTree import Element, ParseError, XMLPullParser
-from xml.parsers import expat
+from xml.etree.ElementTree import Element, ParseError
 
 from mwparserfromhell.parser import ParserError
 
+from xalign_ray.data.sources.dumps import PAGE
 from xalign_ray.data.sources.markup import read_paragraphs
 from xalign_ray.data.sources.open import ArchiveFaultError, read_chunks
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Record, Skipped
+from xalign_ray.data.sources.xml import explain_parse, local_name, stream_elements
 
 _ARTICLE, _FILE, _MEDIA, _CATEGORY = "0", "6", "-2", "14"
 _REDIRECT = re.compile(r"\s*#[^\s\[\]#*:;]+\s*:?\s*\[\[")  # "#REDIRECT [[", "#WEITERLEITUNG [[", in any language
-_CUT_OFF = frozenset(
-    expat.errors.codes[name]
-    for name in (
-        expat.errors.XML_ERROR_NO_ELEMENTS,
-        expat.errors.XML_ERROR_UNCLOSED_TOKEN,
-        expat.errors.XML_ERROR_PARTIAL_CHAR,
-        expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION,
-    )
-)
 
 
 @dataclass
@@ -45,16 +36,18 @@ class _Site:
 
 
 def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Articles as plain text. `line` counts the pages of the file from 1, those left out included.
+    """Articles as plain text. `line` counts the pages from 1, those left out included.
 
-    Redirects, pages of other namespaces and pages that are not wikitext are skipped. XML that breaks off or is not
-    well-formed ends the file with one bad row; what came before it is read.
+    The pages of a part that begins within a file are counted from there; its `source` is file@byte. Redirects, pages
+    of other namespaces and pages that are not wikitext are skipped. XML that breaks off or is not well-formed ends the
+    part with one bad row; what came before it is read.
     """
-    (path,), (language,) = part.paths, languages
+    (path,), (span,), (language,) = part.paths, part.spans, languages
+    path = f"{path}@{span.start}" if span.start else path
     site, number = _Site(), 0
     try:
-        for element in _elements(path):
-            if _local(element) == "siteinfo":
+        for element in stream_elements(_chunks(part), ("page", "siteinfo")):
+            if local_name(element) == "siteinfo":
                 site.namespaces = _namespaces(element)
                 continue
             number += 1
@@ -62,28 +55,31 @@ def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
     except ArchiveFaultError as fault:
         yield BadRow(path, number + 1, str(fault))
     except ParseError as error:
-        yield BadRow(path, number + 1, "XML ends too early" if error.code in _CUT_OFF else "XML is not well-formed")
+        yield BadRow(path, number + 1, explain_parse(error))
 
 
-def _elements(path: str) -> Iterator[Element]:
-    """The siteinfo and page elements of a dump, each freed when the next one is asked for."""
-    parser = XMLPullParser(("start", "end"))
-    root: Element | None = None
+def _chunks(part: Part) -> Iterator[bytes]:
+    """The bytes of a part, made a document of its own: with the file's head before it, and closed after it."""
+    (path,), (span,) = part.paths, part.spans
+    if span.start:
+        yield _head(path)
+    yield from read_chunks(path, span)
+    if span.end is not None:
+        yield b"</mediawiki>"
+
+
+def _head(path: str) -> bytes:
+    """What stands before the first page: the root and the siteinfo."""
+    head = b""
     for chunk in read_chunks(path):
-        parser.feed(chunk)
-        for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
-            if root is None:
-                root = element
-            elif event == "end" and _local(element) in ("page", "siteinfo"):
-                yield element
-                root.clear()
-    parser.close()
-    for _ in parser.read_events():  # raises what close found
-        pass
+        head += chunk
+        if PAGE in head:
+            break
+    return head.partition(PAGE)[0]
 
 
 def _read_page(page: Element, site: _Site, language: str, path: str, number: int) -> Record | Skipped:
-    fields = {_local(element): element.text or "" for element in page.iter()}  # of several revisions, the last
+    fields = {local_name(element): element.text or "" for element in page.iter()}  # of several revisions, the last
     markup = fields.get("text", "")
     if fields.get("ns", site.key_of(fields.get("title", ""))) != _ARTICLE:
         return Skipped("page of another namespace")
@@ -99,9 +95,5 @@ def _read_page(page: Element, site: _Site, language: str, path: str, number: int
 
 
 def _namespaces(siteinfo: Element) -> dict[str, str]:
-    found = (element for element in siteinfo.iter() if _local(element) == "namespace")
+    found = (element for element in siteinfo.iter() if local_name(element) == "namespace")
     return {(element.text or "").lower(): element.get("key", "") for element in found if element.text}
-
-
-def _local(element: Element) -> str:
-    return element.tag.rpartition("}")[2]

@@ -66,11 +66,64 @@ def test_templates_that_hold_words_of_the_sentence_show_them(markup: str, text: 
     assert read_paragraphs(markup) == (text,)
 
 
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("L''''Autriche''' est", "L'Autriche est"),
+        ("dans l'''Historia gentis'' et", "dans l'Historia gentis et"),
+        ("dans l{{'}}''Historia'' et", "dans l'Historia et"),
+        ("the ''a'''s end", "the a's end"),
+        ("'''Bold''' and ''slant'' and '''''both'''''", "Bold and slant and both"),
+        ("''{{unknown|x}}'' (UK)", "(UK)"),
+        ("''''''six", "'six"),
+        ("don't, 'this' stays", "don't, 'this' stays"),
+    ],
+)
+def test_apostrophes_that_are_no_marks_stay(markup: str, text: str) -> None:
+    assert read_paragraphs(markup) == (text,)
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("L'Autriche (en {{en langue|de|Osten}}) au {{s-|XIX}}.", "L'Autriche (en Osten) au XIXe si\u00e8cle."),
+        ("Otton {{Ier}}, la {{1re}}, le {{84e|Congr\u00e8s}}", "Otton Ier, la 1re, le 84e Congr\u00e8s"),
+        ("{{XXe si\u00e8cle}}, {{formatnum:41645}} et {{euro|77.80}}", "XXe si\u00e8cle, 41645 et 77.80 \u20ac"),
+        ('Schopenhauer: {{"|Es liegt}} sagt', "Schopenhauer: \u201eEs liegt\u201c sagt"),
+        ("15{{nbsp}}May, Eagle{{'s}} {{frac|3}} of {{chem|H|2|O}}", "15 May, Eagle's 1/3 of H2O"),
+        ("{{\u043d\u043f5|A|B|de|C}} and {{iw|D|||E}}", "B and D"),
+        ("{{unit\u00e9|892|km|2}}, {{unit\u00e9|5|m|2|s|-1}} et {{unit\u00e9|91 km}}", "892 km2, 5 m2 s-1 et 91 km"),
+        ("A [[17.&nbsp;Juni]] day", "A 17. Juni day"),
+    ],
+)
+def test_templates_whose_loss_would_leave_a_hole_are_filled_in(markup: str, text: str) -> None:
+    assert read_paragraphs(markup) == (text,)
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("* {{unicode|x}}: Coptic letter", "Coptic letter"),
+        (", ISBN 0-1", "ISBN 0-1"),
+        ("For example, <math>f</math>, <math>g</math>.", "For example."),
+        ("It was .79 or 1, .5 at most", "It was .79 or 1, .5 at most"),
+        ("...and so on", "...and so on"),
+    ],
+)
+def test_holes_leave_no_stray_marks(markup: str, text: str) -> None:
+    assert read_paragraphs(markup) == (text,)
+
+
 def test_a_quotation_template_is_a_paragraph_of_its_own() -> None:
     assert read_paragraphs("He states: {{quote|Mankind is free.|author=W}} And so on.") == (
         "He states:",
         "Mankind is free.",
         "And so on.",
+    )
+    assert read_paragraphs("Er sagt:\n{{Zitat\n |Text=Alle [[Liebe]].\n |Autor=S}}\nEnde.") == (
+        "Er sagt:",
+        "Alle Liebe.",
+        "Ende.",
     )
 
 

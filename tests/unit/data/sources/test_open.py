@@ -5,8 +5,10 @@ from __future__ import annotations
 import bz2
 import gzip
 import random
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow
 import pytest
 
 from xalign_ray.data.sources.open import (
@@ -24,7 +26,15 @@ from xalign_ray.data.sources.open import (
 )
 from xalign_ray.errors import DataError
 
-PACK = {".gz": gzip.compress, ".bz2": bz2.compress}
+
+def zstd(content: bytes) -> bytes:
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return sink.getvalue().to_pybytes()
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstd}
 
 
 def write(path: Path, content: bytes) -> str:
@@ -67,6 +77,25 @@ def test_utf16_text_is_told_as_nul_characters(tmp_path: Path) -> None:
     assert {line.fault for line in read_lines(path)} == {NUL}
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("pack", [bytes, *PACK.values()])
+def test_utf16_with_its_mark_is_read_as_utf8(tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]) -> None:
+    lines = ["one", "\u4e2d\U0001f600", "", *noise_lines(20_000)]
+    path = write(tmp_path / "a", pack(("\ufeff" + "\r\n".join(lines)).encode(encoding)))
+    assert list(read_lines(path)) == [Line(number, text, "") for number, text in enumerate(lines, start=1)]
+
+
+def test_utf16_with_a_half_pair_or_a_half_character_loses_these_lines_only(tmp_path: Path) -> None:
+    broken = "\ufeffone\nb\ud83dd\nthree\nfour".encode("utf-16-le", "surrogatepass") + b"x"
+    path = write(tmp_path / "a.txt", broken)
+    assert list(read_lines(path)) == [
+        Line(1, "one", ""),
+        Line(2, "", NOT_UTF8),
+        Line(3, "three", ""),
+        Line(4, "", NOT_UTF8),
+    ]
+
+
 def test_an_over_long_line_is_told_and_the_line_after_it_is_read(tmp_path: Path) -> None:
     long, longest = b"x" * (3 * CHUNK_BYTES + 5), b"y" * MAX_LINE_BYTES
     path = write(tmp_path / "a.txt", b"a\n" + long + b"\n" + longest + b"\nb\n" + long)
@@ -90,7 +119,7 @@ def test_packed_files_read_as_unpacked_ones_even_in_several_streams(tmp_path: Pa
     assert list(read_lines(packed)) == list(read_lines(plain)) == list(read_lines(nameless))
 
 
-@pytest.mark.parametrize(("suffix", "least"), [(".gz", 15_000), (".bz2", 8_000)])
+@pytest.mark.parametrize(("suffix", "least"), [(".gz", 15_000), (".bz2", 8_000), (".zst", 15_000)])
 def test_a_truncated_archive_yields_what_can_be_read_then_says_so(tmp_path: Path, suffix: str, least: int) -> None:
     lines = noise_lines(30_000)  # several bzip2 blocks
     packed = PACK[suffix]("\n".join(lines).encode())
@@ -106,7 +135,7 @@ def test_a_damaged_archive_is_told_and_read_up_to_the_damage(tmp_path: Path, suf
     lines = noise_lines(30_000)
     packed = bytearray(PACK[suffix]("\n".join(lines).encode()))
     middle = len(packed) // 2
-    packed[middle : middle + 64] = bytes(64)
+    packed[middle : middle + 200_000] = b"\xff" * 200_000  # more than a block of zstd, which may have no checksum
     *good, last = read_lines(write(tmp_path / f"a{suffix}", bytes(packed)))
     assert last.fault == DAMAGED
     assert [line.text for line in good[:8_000]] == lines[:8_000]
@@ -120,8 +149,9 @@ def test_an_archive_of_a_kind_that_is_not_read_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.zip", b"PK\x03\x04rest")
     with pytest.raises(DataError) as caught:
         list(read_lines(path))
-    assert (
-        str(caught.value) == f"{path} is a zip archive, which is not read here. Unpack it, or pack it as .gz or .bz2."
+    assert str(caught.value) == (
+        f"{path} is a zip archive, which is not read here. Unpack it, or pack it as .gz, .bz2 or .zst."
+        " A zip of OPUS is read with format opus."
     )
 
 

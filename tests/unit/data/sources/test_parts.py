@@ -96,6 +96,16 @@ def test_a_part_begins_after_a_blank_line_where_these_end_documents(
     assert cut == [Part("text", (str(path),), (Span(0, 12),), 1), Part("text", (str(path),), (Span(12, None),), 8)]
 
 
+def test_utf16_is_one_part_as_its_line_ends_are_no_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffone\n\u0a0d two\nthree\n".encode("utf-16-le"))  # the second line begins with bytes \r \n
+    monkeypatch.setattr(cutting, "PART_BYTES", 4)
+    assert parts("text", [str(path)]) == [Part("text", (str(path),), (WHOLE,))]
+    assert parts("moses", [str(path), str(path)]) == [Part("moses", (str(path),) * 2, (WHOLE, WHOLE))]
+    texts = [record.paragraphs for record in read("text", [str(path)], ["en"]) if isinstance(record, Document)]
+    assert texts == [("one",), ("\u0a0d two",), ("three",)]
+
+
 def test_small_and_packed_files_and_dictionaries_are_one_part_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from xalign_ray.config.schema import PairFormat, TextFormat
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Pair
 from xalign_ray.data.sources.registry import FORMATS, find_files, parts, read, record_as_json
 from xalign_ray.errors import ConfigError, DataError
@@ -25,7 +27,8 @@ def test_an_unknown_format_is_refused_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read("wikpedia", [str(tmp_path)], ["en"])
     assert str(caught.value) == (
-        "unknown format 'wikpedia'. Did you mean 'wikipedia'? Known: wikipedia, text, jsonl, moses, tsv, muse."
+        "unknown format 'wikpedia'. Did you mean 'wikipedia'?"
+        " Known: wikipedia, text, jsonl, parquet, conllu, moses, tsv, tmx, opus, muse."
     )
 
 
@@ -132,5 +135,11 @@ def test_records_are_shown_as_json_objects() -> None:
 
 
 def test_parts_of_an_unknown_format_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"unknown format 'tmx'"):
-        parts("tmx", [])
+    with pytest.raises(ConfigError, match=r"unknown format 'xliff'"):
+        parts("xliff", [])
+
+
+def test_the_recipe_knows_every_format_and_no_other() -> None:
+    of_schema = {*get_args(TextFormat), *get_args(PairFormat), "muse"}
+    assert of_schema == set(FORMATS)
+    assert {name for name in FORMATS if FORMATS[name].holds == "documents"} == set(get_args(TextFormat))

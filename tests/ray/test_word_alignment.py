@@ -1,0 +1,95 @@
+"""Aligning a corpus on a real local Ray cluster: the same bytes on any number of workers, and after an interruption."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.artifacts import hash_file, read_manifest
+
+pytestmark = pytest.mark.ray
+
+PARTS, LINES = 4, 1500
+PROGRAM = """
+import os, sys
+from pathlib import Path
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+import ray
+from xalign_ray.config.schema import ParallelCorpus
+from xalign_ray.data.word_alignment.corpus import align_corpus
+root, out, workers = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+ray.init(address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
+corpus = ParallelCorpus(format="tsv", languages=("en", "de"), paths=("*.tsv",))
+align_corpus(corpus, out, root, sample_pairs=1000)
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four TSV files, each a part, the last of another kind: a model of the first alone would be wrong on it."""
+    folder = tmp_path_factory.mktemp("pairs")
+    source = random.Random(4)
+    for part in range(PARTS):
+        rows = ["en\tde"]
+        for _ in range(LINES):
+            words = [source.randrange(50 * part, 50 * part + 80) for _ in range(source.randint(3, 12))]
+            rows.append("\t".join(" ".join(f"{code}{word}" for word in words) for code in ("en", "de")))
+        (folder / f"{part}.tsv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def start(root: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", PROGRAM, str(root), str(out), str(workers)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    _, said = process.communicate(timeout=240)
+    assert process.returncode == 0, said.decode()
+
+
+def hashes(out: Path) -> dict[str, str]:
+    files = [path for path in out.rglob("*") if path.is_file()]
+    return {path.relative_to(out).as_posix(): hash_file(path) for path in files}
+
+
+@pytest.fixture(scope="module")
+def aligned(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("one") / "out"
+    finish(start(root, out, 1))
+    return out
+
+
+def test_one_and_two_workers_write_the_same_bytes(root: Path, aligned: Path, tmp_path: Path) -> None:
+    finish(start(root, tmp_path / "out", 2))
+    assert hashes(tmp_path / "out") == hashes(aligned)
+    manifest = read_manifest(aligned)
+    assert manifest is not None
+    assert len(manifest["parts"]) == PARTS
+    assert manifest["model"]["pairs"] == 1000
+    assert manifest["counts"]["links"] > 0.9 * PARTS * LINES * 7
+
+
+def test_a_killed_job_goes_on_where_it_was(root: Path, aligned: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = start(root, out, 1)
+    first = out / "parts" / "part-00000.json"
+    deadline = time.monotonic() + 200
+    while not first.is_file() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    done = {path: path.stat().st_mtime_ns for path in [first, out / "model" / "manifest.json"]}
+    assert len(list(out.glob("parts/*.json"))) < PARTS
+    assert read_manifest(out) is None
+    finish(start(root, out, 1))
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    assert hashes(out) == hashes(aligned)

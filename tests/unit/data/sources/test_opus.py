@@ -1,0 +1,76 @@
+"""OPUS zips: members found by language, whatever else lies beside them, and zips that are not whole."""
+
+from __future__ import annotations
+
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.data.sources.records import BadRow, Pair
+from xalign_ray.data.sources.registry import read
+from xalign_ray.errors import DataError
+
+
+def write(path: Path, stored: int = zipfile.ZIP_DEFLATED, **members: str) -> str:
+    with zipfile.ZipFile(path, "w", stored) as archive:
+        archive.writestr("README", "Corpus Name: Mini")
+        archive.writestr("Mini.en-zh.xml", "<cesAlign/>")
+        for code, text in members.items():
+            archive.writestr(f"Mini.en-zh.{code}", text)
+    return str(path)
+
+
+def test_the_members_of_the_languages_are_paired(tmp_path: Path) -> None:
+    path = write(tmp_path / "en-zh.txt.zip", en="a cat\na dog\n", zh_CN="\u732b\n\n", ids="1\n2\n")
+    assert list(read("opus", [path], ["zh", "en"])) == [
+        Pair(("zh", "en"), ("\u732b", "a cat"), f"{path}:Mini.en-zh.zh_CN", 1),
+        BadRow(f"{path}:Mini.en-zh.zh_CN", 2, "one side is empty"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (
+            {"en": "a\n"},
+            "{path} has no member whose name ends in .zh; it holds README, Mini.en-zh.xml, Mini.en-zh.en.",
+        ),
+        (
+            {"en": "a\n", "zh_CN": "b\n", "zh_TW": "c\n"},
+            "{path} has 2 members whose name ends in .zh; it holds Mini.en-zh.zh_CN, Mini.en-zh.zh_TW.",
+        ),
+        (
+            {"en": "a\n", "zh": "b\nc\n"},
+            "Moses files must have the same number of lines, but {path}:Mini.en-zh.en has 1 lines,"
+            " {path}:Mini.en-zh.zh has 2 lines. Fetch or extract these files together again.",
+        ),
+    ],
+)
+def test_a_zip_without_one_member_a_language_is_refused(tmp_path: Path, members: dict[str, str], message: str) -> None:
+    path = write(tmp_path / "en-zh.txt.zip", **members)
+    with pytest.raises(DataError) as caught:
+        list(read("opus", [path], ["en", "zh"]))
+    assert str(caught.value) == message.format(path=path)
+
+
+def test_a_zip_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.zip", en="a\n", zh="b\n")
+    Path(path).write_bytes(Path(path).read_bytes()[:-30])
+    with pytest.raises(DataError, match=r"a\.zip is no zip file, or is cut short \(.*\)\. Fetch it again\."):
+        list(read("opus", [path], ["en", "zh"]))
+
+
+@pytest.mark.parametrize("stored", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_damaged_member_is_read_up_to_the_damage(tmp_path: Path, stored: int) -> None:
+    rng = random.Random(0)
+    lines = "".join(f"{rng.randbytes(40).hex()}\n" for _ in range(30_000))
+    path = write(tmp_path / "a.zip", stored, en=lines, zh=lines)
+    content = bytearray(Path(path).read_bytes())
+    middle = len(content) // 4
+    content[middle : middle + 64] = b"\n" + b"x" * 63
+    Path(path).write_bytes(content)
+    *_, last = read("opus", [path], ["en", "zh"])
+    assert isinstance(last, BadRow)
+    assert (last.source, last.reason) == (f"{path}:Mini.en-zh.en", "damaged archive")

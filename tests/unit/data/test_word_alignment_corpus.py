@@ -1,0 +1,202 @@
+"""Aligning a corpus, its tasks run one after the other in this process instead of as Ray Data tasks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from xalign_ray.artifacts import read_manifest
+from xalign_ray.config.choices import BpeTokenizer
+from xalign_ray.config.schema import ParallelCorpus
+from xalign_ray.data.sources.records import Pair
+from xalign_ray.data.sources.registry import read
+from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
+from xalign_ray.data.word_alignment import corpus as job_module
+from xalign_ray.data.word_alignment.corpus import align_corpus, read_alignments
+from xalign_ray.data.word_alignment.fast_aligner import FastAlign
+from xalign_ray.data.word_alignment.links import read_pharaoh
+from xalign_ray.data.word_alignment.sample import HELD, hash_pair, read_samples, smallest, write_sample
+from xalign_ray.data.word_alignment.words import NO_FORM, BlankWords, TokenizerWords
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.text.tokenizer import cut_lines, train_bpe
+
+CORPUS = ParallelCorpus(format="moses", languages=("en", "de"), paths=("pairs.en", "pairs.de"))
+LINES = 200
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    source = random.Random(2)
+    words = [source.choices(range(50), k=source.randint(2, 8)) for _ in range(LINES)]
+    english = [" ".join(f"en{word}" for word in line) for line in words]
+    german = [" ".join(f"de{word}" for word in reversed(line)) for line in words]
+    german[3] = ""  # real noise: no translation
+    (tmp_path / "pairs.en").write_text("\n".join(english) + "\n")
+    (tmp_path / "pairs.de").write_text("\n".join(german) + "\n")
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """What was done, a name and a number for each task."""
+    done: list[tuple[str, int]] = []
+
+    def run(step: Callable[..., Any], job: Any, numbers: Sequence[int]) -> list[Any]:
+        name = getattr(step, "func", step).__name__
+        done.extend((name, number) for number in numbers)
+        return [step(job, number) for number in numbers]
+
+    monkeypatch.setattr(job_module, "_run", run)
+    return done
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().split("\n")[:-1]
+
+
+def test_each_line_of_the_corpus_has_its_links_and_a_bad_line_an_empty_one(root: Path) -> None:
+    out = align_corpus(CORPUS, root / "out", root)
+    found = lines(out / "alignment.txt")
+    assert len(found) == LINES
+    assert found[3] == ""
+    pairs = list(zip(lines(root / "pairs.en"), found, strict=True))
+    right = sum(j == len(en.split()) - 1 - i for en, line in pairs for i, j in read_pharaoh(line))
+    words = sum(len(en.split()) for en, _ in pairs)
+    assert right / words > 0.9
+    manifest = read_manifest(out)
+    assert manifest is not None
+    assert manifest["counts"]["pairs"] == LINES - 1
+    assert manifest["counts"]["bad_rows"] == 1
+    assert manifest["model"]["pairs"] == LINES - 1
+
+
+def test_the_file_is_read_as_the_third_of_a_moses_corpus(root: Path) -> None:
+    out = align_corpus(CORPUS, root / "out", root)
+    records = read("moses", [str(root / "pairs.en"), str(root / "pairs.de"), str(out / "alignment.txt")], ["en", "de"])
+    aligned = [record.alignment for record in records if isinstance(record, Pair)]
+    assert len(aligned) == LINES - 1
+    assert [line for number, line in enumerate(lines(out / "alignment.txt")) if number != 3] == aligned
+
+
+def test_doing_it_again_does_nothing(root: Path, steps: list[tuple[str, int]]) -> None:
+    out = align_corpus(CORPUS, root / "out", root)
+    before = {path: path.stat().st_mtime_ns for path in out.glob("parts/*")}
+    steps.clear()
+    align_corpus(CORPUS, root / "out", root)
+    assert steps == []
+    assert {path: path.stat().st_mtime_ns for path in out.glob("parts/*")} == before
+
+
+def test_a_part_that_was_damaged_is_redone_with_the_same_model_and_nothing_else(
+    root: Path, steps: list[tuple[str, int]]
+) -> None:
+    out = align_corpus(CORPUS, root / "out", root)
+    before = (out / "alignment.txt").read_bytes()
+    (out / "parts" / "part-00000.txt").write_text("0-0\n")
+    with pytest.raises(DataError, match=r"part-00000.txt is damaged.*Align the corpus again"):
+        list(read_alignments(out, 0))
+    steps.clear()
+    align_corpus(CORPUS, root / "out", root)
+    assert steps == [("align_part", 0)]
+    assert (out / "alignment.txt").read_bytes() == before
+
+
+def test_a_damaged_model_is_named_and_not_used(root: Path) -> None:
+    out = align_corpus(CORPUS, root / "out", root)
+    (out / "parts" / "part-00000.json").unlink()
+    (out / "model" / "model.npz").write_bytes(b"")
+    job_module._open_model_once.cache_clear()
+    with pytest.raises(DataError, match=r"model\.npz is damaged.*Remove .*model and align again"):
+        align_corpus(CORPUS, root / "out", root)
+
+
+def test_a_folder_is_not_overwritten_by_the_alignment_of_something_else(root: Path) -> None:
+    align_corpus(CORPUS, root / "out", root)
+    with pytest.raises(DataError, match=r"holds the word alignment of other texts, or by other settings. Give another"):
+        align_corpus(CORPUS, root / "out", root, method="intersection")
+
+
+def test_an_unfinished_folder_is_not_read(root: Path) -> None:
+    out = align_corpus(CORPUS, root / "out", root)
+    (out / "manifest.json").unlink()
+    with pytest.raises(DataError, match="holds no finished word alignment"):
+        next(read_alignments(out, 0))
+
+
+def test_a_corpus_without_pairs_is_refused(root: Path) -> None:
+    for name in ("pairs.en", "pairs.de"):
+        (root / name).write_text("\n\n")
+    with pytest.raises(DataError, match=r"pairs\.en.* hold no pairs"):
+        align_corpus(CORPUS, root / "out", root)
+
+
+def test_a_method_that_the_aligner_does_not_have_is_refused_before_anything_is_written(root: Path) -> None:
+    with pytest.raises(ConfigError, match="aligner 'ibm' cannot symmetrise by 'union'"):
+        align_corpus(CORPUS, root / "out", root, kind=FastAlign(), method="union")
+    assert not (root / "out").exists()
+
+
+@pytest.fixture
+def tokenizer(root: Path) -> Path:
+    text = [*lines(root / "pairs.en"), *lines(root / "pairs.de")]
+    save_tokenizer(wrap_tokenizer(train_bpe(BpeTokenizer(vocab_size=80), lambda: iter(text))), root / "tokenizer")
+    return root / "tokenizer"
+
+
+def test_links_over_the_tokenizers_words_count_the_words_that_prepare_cuts(root: Path, tokenizer: Path) -> None:
+    (root / "pairs.en").write_text("en1, (en2)!\n" * 40)
+    (root / "pairs.de").write_text("de1, (de2)!\n" * 40)
+    out = align_corpus(CORPUS, root / "out", root, words=TokenizerWords(str(tokenizer)))
+    backend = TokenizerWords(str(tokenizer))
+    assert backend.cut(["En1, (EN2)!"]) == [["en1", ",", "(", "en2", ")", "!"]]
+    assert list(read_alignments(out, 0)) == ["0-0 1-1 2-2 3-3 4-4 5-5"] * 40
+    assert not (out / "alignment.txt").exists()  # its numbers are not those of words between blanks
+
+
+def test_each_piece_of_a_word_that_prepare_takes_apart_is_a_word(tokenizer: Path) -> None:
+    words = TokenizerWords(str(tokenizer), longest=2)
+    line = "en1 nnnnnnnn"
+    cut = cut_lines(Tokenizer.from_file(str(tokenizer / "tokenizer.json")), [line], 2)
+    [found] = words.cut([line])
+    assert len(found) == len(cut.forms)
+    assert sum(word.startswith(NO_FORM) for word in found) == cut.forms.count("") > 2
+
+
+def test_a_folder_without_a_tokenizer_is_refused(root: Path) -> None:
+    with pytest.raises(ConfigError, match=r"holds no tokenizer: it has no tokenizer.json"):
+        align_corpus(CORPUS, root / "out", root, words=TokenizerWords(str(root)))
+
+
+def test_words_between_blanks_are_those_of_moses_files_in_lower_case() -> None:
+    assert BlankWords().cut(["Ein  Ärger .", ""]) == [["ein", "ärger", "."], []]
+
+
+def some_pairs(number: int) -> Iterator[Pair]:
+    for n in range(number):
+        yield Pair(("en", "de"), (f"en {n}", f"de {n}"), "file", n + 1)
+
+
+def test_the_sample_is_the_same_however_the_corpus_is_cut() -> None:
+    hashes = [hash_pair(pair, 0) for pair in some_pairs(2000)]
+    whole = smallest(hashes, 50)
+    halves = [smallest(hashes[:700], 50), smallest(hashes[700:], 50)]
+    np.testing.assert_array_equal(smallest((int(one) for half in halves for one in half), 50), whole)
+    assert sorted(hashes)[:50] == whole.tolist()
+    assert hash_pair(next(some_pairs(1)), 1) != hashes[0]
+
+
+def test_the_smallest_hashes_are_found_across_the_borders_of_what_is_held() -> None:
+    numbers = list(range(2 * HELD + 10, 0, -1))
+    assert smallest([*numbers, 1, 1], 3).tolist() == [1, 2, 3]
+
+
+def test_a_pair_that_stands_in_two_parts_is_trained_on_once(tmp_path: Path) -> None:
+    write_sample(tmp_path / "a", [(9, (["x"], ["y"])), (3, (["u"], ["v"]))])
+    write_sample(tmp_path / "b", [(9, (["x"], ["y"])), (5, (["\u00e4"], ["w"]))])
+    assert read_samples([tmp_path / "a", tmp_path / "b"]) == [(["u"], ["v"]), (["\u00e4"], ["w"]), (["x"], ["y"])]

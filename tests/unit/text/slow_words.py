@@ -1,0 +1,54 @@
+"""The reference for cutting text: the tokenizer's own encoding of each line, word by word, in plain Python."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tokenizers import Tokenizer
+
+LONGEST = 8
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a line: its pieces, its form for look-ups, and the number of the white-space word it begins in."""
+
+    pieces: tuple[int, ...]
+    form: str
+    blank_word: int
+
+
+def cut_slowly(backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST) -> list[list[Word]]:
+    """The words of each line; one of more than `longest` pieces is cut into its pieces, which have no form."""
+    backend.encode_special_tokens = True
+    result = []
+    for raw in lines:
+        line = unicodedata.normalize("NFC", raw)
+        encoding = backend.encode(line, add_special_tokens=False)
+        words: list[Word] = []
+        ids, offsets, numbers = encoding.ids, encoding.offsets, encoding.word_ids
+        begin, count = 0, len(ids)
+        while begin < count:
+            end = begin + 1
+            while end < count and numbers[end] == numbers[begin]:
+                end += 1
+            if end - begin > longest:
+                words += [Word((ids[i],), "", _blank_word(line, *offsets[i])) for i in range(begin, end)]
+            else:
+                span = offsets[begin][0], offsets[end - 1][1]
+                form = unicodedata.normalize("NFC", line[slice(*span)]).lower().strip()
+                words.append(Word(tuple(ids[begin:end]), form, _blank_word(line, *span)))
+            begin = end
+        result.append(words)
+    return result
+
+
+def _blank_word(line: str, begin: int, end: int) -> int:
+    """How many words by white space end before the first character of the span that is no blank."""
+    while begin < end and line[begin].isspace():
+        begin += 1
+    before = line[:begin]
+    ended = len(before.split()) - (bool(before) and not before[-1].isspace())
+    return min(ended, max(len(line.split()) - 1, 0))

@@ -1,0 +1,89 @@
+"""Cutting by chunks: the same pieces and words as the tokenizer's own, for every family, on lines meant to break it."""
+
+from __future__ import annotations
+
+import pytest
+from tokenizers import Tokenizer
+
+from tests.unit.text.slow_words import Word, cut_slowly
+from tests.unit.text.tokenizer_zoo import HOSTILE, LOCAL, NOT_LOCAL, hostile_lines
+from xalign_ray.text.chunks import ChunkCutter, Cut
+from xalign_ray.text.locality import find_locality
+from xalign_ray.text.rows import NO_ENTRY
+from xalign_ray.text.tokenizer import LONGEST_WORD
+
+
+class Forms(dict):
+    """A dictionary that has an entry for every form it is asked for."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def get(self, key: tuple[int, str], _default: int) -> int:  # type: ignore[override]
+        return self.setdefault(key, len(self)) if key[1] else NO_ENTRY
+
+
+def as_words(cut: Cut, forms: Forms) -> list[list[Word]]:
+    names = {number: form for (_, form), number in forms.items()} | {NO_ENTRY: ""}
+    pieces, lengths = iter(cut.pieces.tolist()), cut.word_length.tolist()
+    words = iter(
+        [
+            Word(tuple(next(pieces) for _ in range(length)), names[entry], blank)
+            for length, entry, blank in zip(lengths, cut.entry.tolist(), cut.blank_word.tolist(), strict=True)
+        ]
+    )
+    return [[next(words) for _ in range(count)] for count in cut.line_words.tolist()]
+
+
+def assert_exact(backend: Tokenizer, lines: list[str], cutter: ChunkCutter, forms: Forms, longest: int) -> None:
+    wanted = cut_slowly(backend, lines, longest)
+    found = as_words(cutter.cut(lines, 0, place=True), forms)
+    assert [(line, f) for line, f, w in zip(lines, found, wanted, strict=True) if f != w] == []
+
+
+@pytest.mark.parametrize("name", [*LOCAL, *NOT_LOCAL])
+@pytest.mark.parametrize("longest", [LONGEST_WORD, 2])
+def test_pieces_words_forms_and_places_are_the_tokenizers_own(name: str, longest: int) -> None:
+    backend, forms = (LOCAL | NOT_LOCAL)[name](), Forms()
+    cutter = ChunkCutter(backend, forms, longest)
+    for seed in (0, 1, 0):  # the third time all chunks are known
+        assert_exact(backend, hostile_lines(600, seed), cutter, forms, longest)
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_where_places_are_not_asked_for_the_rest_is_the_same(name: str) -> None:
+    backend, forms, lines = LOCAL[name](), Forms(), hostile_lines(1500, 7)
+    found = as_words(ChunkCutter(backend, forms).cut(lines, 0), forms)
+    wanted = cut_slowly(backend, lines)
+    for line, ours, theirs in zip(lines, found, wanted, strict=True):
+        assert [(w.pieces, w.form) for w in ours] == [(w.pieces, w.form) for w in theirs], line
+
+
+def test_a_full_cache_forgets_and_stays_exact() -> None:
+    backend, forms, limit = LOCAL["byte_bpe"](), Forms(), 400_000
+    cutter = ChunkCutter(backend, forms, cache_bytes=limit)
+    sizes = []
+    for seed in range(12):
+        lines = [f"{line} w{seed}x{n}" for n, line in enumerate(hostile_lines(150, seed))]
+        assert_exact(backend, lines, cutter, forms, LONGEST_WORD)
+        sizes.append(cutter.cached_bytes)
+    assert max(sizes) <= limit
+    assert sorted(sizes) != sizes, "it grew and was cut down again"
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_tokenizers_that_cut_word_by_word_are_known(name: str) -> None:
+    assert find_locality(LOCAL[name](), LONGEST_WORD) is not None
+
+
+@pytest.mark.parametrize("name", NOT_LOCAL)
+def test_tokenizers_that_look_over_blanks_are_known(name: str) -> None:
+    assert find_locality(NOT_LOCAL[name](), LONGEST_WORD) is None
+
+
+def test_a_hostile_line_alone_is_exact_too() -> None:
+    for make in LOCAL.values():
+        backend, forms = make(), Forms()
+        cutter = ChunkCutter(backend, forms)
+        for line in HOSTILE:
+            assert_exact(backend, [line], cutter, forms, LONGEST_WORD)

@@ -1,0 +1,287 @@
+"""Fetches what the catalogue lists: downloads that go on where they broke off, checked, unpacked, renamed last."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tarfile
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from xalign_ray.config.explain import suggest
+from xalign_ray.config.load import list_recipes
+from xalign_ray.data.catalogue import Download, catalogue, downloads_of, in_languages, needs_of
+from xalign_ray.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHUNK_BYTES = 1 << 20
+TIMEOUT_S = 60
+TRIES = 5  # in a row without a byte gained
+PAUSE_S = 2.0  # before the second try; twice as long before each further one
+SAY_EVERY_S = 10.0
+
+Say = Callable[[str], None]
+
+
+def fetch(name: str, out: Path, languages: Sequence[str], say: Say) -> list[Path]:
+    """Loads a corpus of the catalogue, or all that a recipe needs, to the paths that recipes name below `out`.
+
+    What is there is not fetched again; what was begun is gone on with.
+
+    Args:
+        name: of the catalogue (`xalign data fetch --list`) or of a recipe.
+        languages: only what is in these; all that is listed if empty.
+        say: receives a line for each thing done.
+
+    Returns:
+        The files and folders that are there now.
+
+    Raises:
+        ConfigError: unknown name or language.
+        DataError: no network, no such file there, or a file that is not as its publisher says.
+    """
+    found: list[Path] = []
+    for download in _choose(name, languages, say):
+        targets = [out / file for file in download.files] or [out / download.folder]
+        if not all(target.exists() for target in targets):
+            _fetch_one(download, out, say)
+        found += targets
+    return list(dict.fromkeys(found))
+
+
+def _choose(name: str, languages: Sequence[str], say: Say) -> list[Download]:
+    if name in catalogue():
+        return downloads_of(name, languages)
+    if name not in list_recipes():
+        known = [*catalogue(), *list_recipes()]
+        raise ConfigError(
+            f"there is no '{name}' in the catalogue, and no recipe of that name.{suggest(name, known)}"
+            " `xalign data fetch --list` names what there is."
+        )
+    needs = needs_of(name)
+    for path in needs.others:
+        say(f"{path} is not fetched: it is made here (`xalign data derive`, `xalign data align`), or is yours.")
+    return in_languages((one for downloads in needs.downloads.values() for one in downloads), languages)
+
+
+def _fetch_one(download: Download, out: Path, say: Say) -> None:
+    file = urlsplit(download.url).path.rpartition("/")[2]
+    if download.unpack == "no":
+        target = out / download.files[0]
+        load(download, target, say)
+        return
+    owner = Path(download.files[0]).stem if download.files else download.folder
+    archive = out / ".fetched" / f"{owner}.{file}"  # two corpora may call their archives the same
+    load(download, archive, say)
+    say(f"unpacking {file}")
+    with _readable(archive):
+        if download.unpack == "members":
+            unpack_members(archive, [out / name for name in download.files])
+        else:
+            unpack_folder(archive, out / download.folder)
+    archive.unlink()
+
+
+def load(download: Download, target: Path, say: Say) -> None:
+    """Loads one address into a file that appears when it is whole and checked.
+
+    A `.part` beside it holds what has come so far, from session to session; it is gone on with if the server still has
+    the same file (If-Range), and begun again if not.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part, tag = _beside(target, ".part"), _beside(target, ".tag")
+    say(f"fetching {download.url}")
+    tries, pause = 0, PAUSE_S
+    while True:
+        before = _size(part)
+        try:
+            _continue(download.url, part, tag, say)
+            break
+        except _BrokenOffError as error:
+            tries = 1 if _size(part) > before else tries + 1
+            if tries >= TRIES:
+                raise DataError(
+                    f"{download.url} broke off after {_size(part):,} bytes ({error}). Run the same command again: it"
+                    " goes on from there."
+                ) from None
+            time.sleep(pause)
+            pause = min(2 * pause, 60.0) if tries > 1 else PAUSE_S
+    try:
+        _check(download, part)
+    except DataError:
+        part.unlink()
+        raise
+    finally:
+        tag.unlink(missing_ok=True)
+    os.replace(part, target)
+
+
+class _BrokenOffError(Exception):
+    """The connection ended before the file did."""
+
+
+def _continue(url: str, part: Path, tag: Path, say: Say) -> None:
+    """One request: what is missing of the file, or all of it if the server's is another one than before."""
+    begun = _size(part)
+    known = tag.read_text() if begun and tag.is_file() else ""
+    headers = {"User-Agent": "xalign-ray"} | ({"Range": f"bytes={begun}-", "If-Range": known} if known else {})
+    try:
+        response: HTTPResponse = urlopen(Request(url, headers=headers), timeout=TIMEOUT_S)
+    except HTTPError as error:
+        if error.code == 416 and known:  # there is nothing after what we have
+            return
+        if error.code >= 500 or error.code == 429:
+            raise _BrokenOffError(f"the server says {error.code}") from None
+        raise DataError(f"{url} cannot be fetched: the server says {error.code} {error.reason}.") from None
+    except (URLError, OSError, HTTPException) as error:
+        if begun:
+            raise _BrokenOffError(str(error)) from None
+        reason = getattr(error, "reason", error)
+        raise DataError(f"No network: {urlsplit(url).hostname} cannot be reached ({reason}).") from None
+    with response:
+        resumed = response.status == 206
+        tag.write_text(_validator(response))
+        length = response.headers.get("Content-Length")
+        total = (begun if resumed else 0) + int(length) if length else None
+        with part.open("ab" if resumed else "wb") as file:
+            _copy(response, file, total, part.name, say)
+    if total is not None and _size(part) < total:
+        raise _BrokenOffError(f"{total:,} were to come")
+
+
+def _validator(response: HTTPResponse) -> str:
+    """What says that a file is still the same: If-Range takes a strong ETag or a date."""
+    etag = response.headers.get("ETag") or ""
+    return etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified") or ""
+
+
+def _copy(response: HTTPResponse, file: IO[bytes], total: int | None, name: str, say: Say) -> None:
+    said = time.monotonic()
+    try:
+        while chunk := response.read1(CHUNK_BYTES):
+            file.write(chunk)
+            if time.monotonic() - said > SAY_EVERY_S:
+                said = time.monotonic()
+                of = f" of {total / 1e6:,.0f}" if total else ""
+                say(f"{name.removeprefix('.').removesuffix('.part')}: {file.tell() / 1e6:,.0f}{of} MB")
+    except (OSError, HTTPException) as error:
+        raise _BrokenOffError(str(error) or type(error).__name__) from None
+
+
+def _check(download: Download, part: Path) -> None:
+    size = _size(part)
+    if download.bytes is not None and size != download.bytes:
+        raise DataError(f"{download.url} gave {size:,} bytes, not the {download.bytes:,} of the catalogue.")
+    if download.sha256 and (found := _hash(part, "sha256")) != download.sha256:
+        raise DataError(f"{download.url} gave a file with SHA-256 {found}, not {download.sha256}; it was removed.")
+    if download.sha1_list:
+        published = _published(download)
+        if published and (found := _hash(part, "sha1")) != published:
+            raise DataError(f"{download.url} gave a file with SHA-1 {found}, not {published}; it was removed.")
+
+
+def _published(download: Download) -> str | None:
+    """The sum of a file in its publisher's list, which names it by its date where the address says `latest`."""
+    assert download.sha1_list
+    try:
+        with urlopen(Request(download.sha1_list, headers={"User-Agent": "xalign-ray"}), timeout=TIMEOUT_S) as response:
+            text = response.read().decode("utf-8", "replace")
+    except (URLError, OSError, HTTPException) as error:
+        raise DataError(f"{download.sha1_list}, the list of sums, cannot be fetched ({error}).") from None
+    name = re.escape(urlsplit(download.url).path.rpartition("/")[2]).replace("latest", r"(?:latest|\d{8})")
+    found = re.search(rf"^([0-9a-f]{{40}})\s+\*?{name}\s*$", text, re.M)
+    return found[1] if found else None
+
+
+def unpack_members(archive: Path, targets: Sequence[Path]) -> None:
+    """Takes the members that are called as the targets are out of an archive, in whatever folder they lie there.
+
+    Raises:
+        DataError: the archive has not one member for each.
+    """
+    with _open_archive(archive) as (names, open_member):
+        for target in targets:
+            found = [name for name in names if name.rpartition("/")[2] == target.name]
+            if len(found) != 1:
+                raise DataError(
+                    f"{archive} has {len(found)} members called {target.name}; it holds {', '.join(names)}."
+                )
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _extract(open_member(found[0]), target)
+
+
+def unpack_folder(archive: Path, folder: Path) -> None:
+    """Takes all files out of an archive into a folder, which appears when all are there."""
+    whole = _beside(folder, ".unpacking")
+    shutil.rmtree(whole, ignore_errors=True)
+    with _open_archive(archive) as (names, open_member):
+        for name in names:
+            target = whole / name
+            if not target.resolve().is_relative_to(whole.resolve()):
+                raise DataError(f"{archive} has a member {name}, which would be written outside {folder}.")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _extract(open_member(name), target)
+    os.replace(whole, folder)
+
+
+@contextmanager
+def _open_archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], IO[bytes]]]]:
+    """The names of an archive's files, and what opens one of them."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            yield [info.filename for info in archive.infolist() if not info.is_dir()], archive.open
+        return
+    with tarfile.open(path) as archive:
+        members = {member.name: member for member in archive if member.isfile()}
+
+        def open_member(name: str) -> IO[bytes]:
+            file = archive.extractfile(members[name])
+            assert file is not None, "a plain file"
+            return file
+
+        yield list(members), open_member
+
+
+def _extract(source: IO[bytes], target: Path) -> None:
+    unfinished = _beside(target, ".part")
+    with source, unfinished.open("wb") as file:
+        shutil.copyfileobj(source, file, CHUNK_BYTES)
+    os.replace(unfinished, target)
+
+
+@contextmanager
+def _readable(archive: Path) -> Iterator[None]:
+    """An archive that cannot be unpacked is removed: it was fetched whole, so going on would not mend it."""
+    try:
+        yield
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the disk
+            raise
+        archive.unlink()
+        said = str(error).partition("\n")[0].rstrip(":")
+        raise DataError(f"{archive} cannot be unpacked ({said}) and was removed. Fetch it again.") from None
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f".{path.name}{suffix}")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _hash(path: Path, kind: str) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, kind).hexdigest()

@@ -1,0 +1,63 @@
+"""Carries word alignments over from words by white space, as Pharaoh files number them, to the tokenizer's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_ray.text.chunks import Cut
+from xalign_ray.text.rows import Index, Ints, owners, starts
+
+
+@dataclass(frozen=True)
+class Links:
+    """side_links [S] links that each side owns; link_from [K] its word, link_to [K] the word of its partner."""
+
+    side_links: Ints
+    link_from: Ints
+    link_to: Ints
+
+
+def no_links(sides: int) -> Links:
+    """Sides without a link."""
+    return Links(np.zeros(sides, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
+
+
+def find_links(alignments: Sequence[str], pairs: Index, cuts: Sequence[Cut], side_words: Index) -> Links:
+    """The links between words of pairs, each owned by the pair's first side.
+
+    A link between two words by white space links every word that begins in one with every word that begins in the
+    other (METHODS 6.1, `expand: all`); words that were trimmed away lose theirs. Each link once, in order.
+
+    Args:
+        alignments: of each of `pairs`, `i-j i-j`, or empty.
+        pairs: lines of the two cuts, ascending.
+        cuts: the two sides, with `blank_word`.
+        side_words: [all lines, 2] how many words of each line are left.
+    """
+    owner = np.repeat(np.arange(len(pairs)), [alignment.count("-") for alignment in alignments])
+    ends = np.asarray(" ".join(alignments).replace("-", " ").split(), np.int64).reshape(-1, 2)
+    (first, left), (partner, right) = (
+        _words_in(cut, pairs[owner], ends[:, side], side_words[:, side]) for side, cut in enumerate(cuts)
+    )
+    many = left * right
+    link = owners(many)
+    within = np.arange(len(link)) - starts(many)[link]
+    links = np.stack([owner[link], first[link] + within // right[link], partner[link] + within % right[link]], axis=1)
+    links = np.unique(links, axis=0)
+    side_links = np.zeros((len(pairs), 2), np.int32)
+    side_links[:, 0] = np.bincount(links[:, 0], minlength=len(pairs))
+    return Links(side_links.ravel(), links[:, 1].astype(np.int32), links[:, 2].astype(np.int32))
+
+
+def _words_in(cut: Cut, lines: Index, blank_words: Index, left: Index) -> tuple[Index, Index]:
+    """The words that begin in a word by white space: the number of the first in its line, and how many there are."""
+    begins = starts(cut.line_words)
+    span = int(max(cut.blank_word.max(initial=0), blank_words.max(initial=0))) + 1
+    keys = owners(cut.line_words) * span + cut.blank_word  # ascending: words stand in the order of the text
+    asked = lines * span + blank_words
+    first = np.searchsorted(keys, asked, "left") - begins[lines]
+    last = np.searchsorted(keys, asked, "right") - begins[lines]
+    return first, np.maximum(np.minimum(last, left[lines]) - first, 0)

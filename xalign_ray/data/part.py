@@ -1,0 +1,209 @@
+"""Prepares one part of a source: reads it window by window, and appends each window's rows to the part's shards."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from xalign_ray.artifacts import hash_file, write_json
+from xalign_ray.data.examples import Cutter, cut_documents, cut_pairs, longest_word, pack
+from xalign_ray.data.filters import Filters
+from xalign_ray.data.quarantine import Quarantine
+from xalign_ray.data.repeats import Repeats, hash_records, write_hashes
+from xalign_ray.data.shards import ShardWriter
+from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.records import BadRow, Document, Pair
+from xalign_ray.data.sources.registry import read_part
+from xalign_ray.text.chunks import ChunkCutter
+from xalign_ray.text.rows import take
+
+# Characters of text that are cut, packed and shuffled together. Memory is bounded by it, about 40 bytes a character.
+WINDOW_CHARACTERS = 8 << 20
+
+
+@dataclass(frozen=True)
+class Task:
+    """One part to be prepared: small, so that it travels to a worker; what is large lies in the folder."""
+
+    folder: str
+    name: str  # of the shard, below its pool
+    pool: str
+    languages: tuple[str, ...]
+    part: Part
+    all_languages: tuple[str, ...]
+    capacity: int
+    whole_documents: bool
+    held_out_share: float
+    filters: Filters
+
+    @property
+    def record_file(self) -> Path:
+        """What a finished part says of itself."""
+        return Path(self.folder) / "parts" / f"{self.name}.json"
+
+    @property
+    def bad_rows_file(self) -> Path:
+        """The part's quarantine."""
+        return self.record_file.with_suffix(".bad.jsonl")
+
+    @property
+    def hashes_file(self) -> Path:
+        """Hashes of the part's lines or pairs, where repeated ones are dropped."""
+        return self.record_file.with_suffix(".hashes")
+
+    @property
+    def repeats_file(self) -> Path:
+        """Numbers of the part's lines or pairs that stood before."""
+        return self.record_file.with_suffix(".repeats")
+
+
+@dataclass
+class _Split:
+    """One of a part's two shards while it is written."""
+
+    name: str
+    writer: ShardWriter
+    tokens: int = 0
+    examples: int = 0
+
+
+def read_record(task: Task) -> dict[str, Any] | None:
+    """What a finished part says of itself, or None if it is not finished or a file of it is not as it was written."""
+    if not task.record_file.is_file():
+        return None
+    record = json.loads(task.record_file.read_text(encoding="utf-8"))
+    files = [shard for shard in (record["trained"], record["held_out"]) if shard]
+    whole = all((f := Path(task.folder) / s["file"]).is_file() and hash_file(f) == s["sha256"] for s in files)
+    return record if whole else None
+
+
+def prepare_part(task: Task) -> None:
+    """Reads, cuts, packs and writes one part: two shards at most, its bad rows, and its record, last."""
+    folder = Path(task.folder)
+    counts: Counter[str] = Counter()
+    trained = _Split("trained", ShardWriter(folder / "shards" / f"{task.name}.parquet"))
+    held_out = _Split("held_out", ShardWriter(folder / "held_out" / f"{task.name}.parquet"))
+    with _rare_collections(), Quarantine(task.bad_rows_file) as quarantine, trained.writer, held_out.writer:
+        for number, window in enumerate(_windows(_read(task, quarantine))):
+            _write_window(task, number, window, (trained, held_out), counts)
+    record = {
+        "pool": task.pool,
+        "trained": _describe(task, trained),
+        "held_out": _describe(task, held_out),
+        "counts": dict(counts),
+        "bad_rows": dict(quarantine.counts),
+    }
+    write_json(task.record_file, record)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Lets Python look for cycles less often: walking a window of records again and again cost a third of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def hash_part(task: Task) -> None:
+    """The first of two passes where repeated lines or pairs are dropped: writes the hashes of one part."""
+    records = (record for record in read_part(task.part, task.languages) if isinstance(record, Document | Pair))
+    write_hashes(task.hashes_file, hash_records(records))
+
+
+def _read(task: Task, quarantine: Quarantine) -> Iterator[tuple[Document | Pair, np.ndarray | None]]:
+    """The good records, each with the mask of its lines that are repeated if these are to be dropped."""
+    repeats = Repeats(task.repeats_file) if task.filters.repeated else None
+    for record in read_part(task.part, task.languages):
+        if isinstance(record, BadRow):
+            quarantine.add(record)
+        elif isinstance(record, Document | Pair):
+            lines = len(record.paragraphs) if isinstance(record, Document) else 1
+            yield record, repeats.next(lines) if repeats else None
+
+
+def _windows(
+    records: Iterator[tuple[Document | Pair, np.ndarray | None]],
+) -> Iterator[list[tuple[Document | Pair, np.ndarray | None]]]:
+    window, characters = [], 0
+    for record in records:
+        window.append(record)
+        characters += sum(map(len, _lines(record[0])))
+        if characters >= WINDOW_CHARACTERS:
+            yield window
+            window, characters = [], 0
+    if window:
+        yield window
+
+
+def _lines(record: Document | Pair) -> tuple[str, ...]:
+    return record.paragraphs if isinstance(record, Document) else record.sides
+
+
+def _write_window(task: Task, number: int, window: list, splits: tuple[_Split, ...], counts: Counter[str]) -> None:
+    cutter = _open_cutter(task)
+    records = [record for record, _ in window]
+    repeated = np.concatenate([mask for _, mask in window]) if task.filters.repeated else None
+    found = (cut_documents if _is_text(task) else cut_pairs)(cutter, records, repeated)
+    counts.update(found.counts)
+    for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
+        numbers = np.flatnonzero(chosen)
+        seed = f"{split.name} {task.name}" + (f" {number}" if number else "")
+        rows = pack(take(found.rows, numbers) if len(numbers) < len(chosen) else found.rows, task.capacity, seed)
+        split.writer.append(rows)
+        split.tokens += len(rows.pieces)
+        split.examples += len(numbers)
+
+
+def _describe(task: Task, split: _Split) -> dict[str, Any] | None:
+    path = split.writer.path
+    if not split.writer.groups:
+        return None
+    return {
+        "file": path.relative_to(task.folder).as_posix(),
+        "sha256": hash_file(path),
+        "groups": split.writer.groups,
+        "tokens": split.tokens,
+        "examples": split.examples,
+    }
+
+
+def _is_text(task: Task) -> bool:
+    return task.pool.startswith("text/")
+
+
+def _open_cutter(task: Task) -> Cutter:
+    return Cutter(
+        chunks=open_chunks(task.folder, longest_word(task.capacity, 1 if _is_text(task) else 2)),
+        languages=task.all_languages,
+        capacity=task.capacity,
+        whole_documents=task.whole_documents,
+        held_out_share=task.held_out_share,
+        filters=task.filters,
+    )
+
+
+@lru_cache(maxsize=1)  # a worker keeps what it has learnt of a folder's chunks from part to part
+def open_chunks(folder: str, longest: int) -> ChunkCutter:
+    """The cutter of a data folder, with what this process has learnt."""
+    backend = Tokenizer.from_file(f"{folder}/tokenizer/tokenizer.json")
+    return ChunkCutter(backend, _open_entries(folder), longest)
+
+
+@lru_cache(maxsize=1)
+def _open_entries(folder: str) -> dict[tuple[int, str], int]:
+    path = Path(folder) / "entries.json"
+    listed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    return {(language, word): number for number, (language, word) in enumerate(listed)}

@@ -1,0 +1,85 @@
+"""Reads CoNLL-U as text: the sentences of parsed corpora, as they were written before they were cut into words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xalign_ray.data.sources.open import ARCHIVE_FAULTS, Line, read_lines
+from xalign_ray.data.sources.parts import Part, cut_at_blank_lines
+from xalign_ray.data.sources.records import BadRow, Document, Record
+
+COLUMNS = 10
+_TEXT, _NEW = "# text = ", "# newdoc"
+
+
+def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """Documents as `# newdoc` begins them, a sentence a paragraph; a file without it is a document a sentence.
+
+    A sentence is its `# text`, or its words where that is missing, apart but where SpaceAfter=No. One with a line that
+    is not of ten columns is set aside at that line. A document of more than one part of the file is one of each.
+    """
+    (path,), (language,) = part.paths, languages
+    has_documents, sentences, begins = False, [], 1
+    for block in _blocks(read_lines(path, part.spans[0], part.first_line)):
+        if any(line.text.startswith(_NEW) for line in block):
+            has_documents = True
+            if sentences:
+                yield Document(language, tuple(sentences), path, begins)
+                sentences = []
+        fault = next(((line.number, why) for line in block if (why := _fault(line))), None)
+        if fault:
+            yield BadRow(path, *fault)
+        if (fault and fault[1] not in ARCHIVE_FAULTS) or not (text := _sentence(block)):
+            continue
+        begins = begins if sentences else block[0].number
+        sentences.append(text)
+        if not has_documents:
+            yield Document(language, tuple(sentences), path, begins)
+            sentences = []
+    if sentences:
+        yield Document(language, tuple(sentences), path, begins)
+
+
+def split_conllu(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Parts that never cut a sentence."""
+    return cut_at_blank_lines(format_, paths, lambda _: True)
+
+
+def _blocks(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    block: list[Line] = []
+    for line in lines:
+        if line.text.strip() or line.fault:
+            block.append(line)
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _fault(line: Line) -> str:
+    if line.fault or line.text.startswith("#"):
+        return line.fault
+    fields = line.text.split("\t")
+    if len(fields) != COLUMNS:
+        return f"line has {len(fields)} columns, not {COLUMNS}"
+    return "" if fields[0].replace("-", "").replace(".", "").isdigit() else "line has no word number"
+
+
+def _sentence(block: Sequence[Line]) -> str:
+    written = next((line.text[len(_TEXT) :].strip() for line in block if line.text.startswith(_TEXT)), "")
+    return written or "".join(_words(block)).strip()
+
+
+def _words(block: Sequence[Line]) -> Iterator[str]:
+    """Words as they were written: a range `1-2` stands for its members, an empty node `8.1` is none."""
+    inside = 0
+    for line in block:
+        fields = line.text.split("\t")
+        if line.text.startswith("#") or len(fields) != COLUMNS or "." in fields[0]:
+            continue
+        first, _, last = fields[0].partition("-")
+        if int(first) <= inside:
+            continue
+        inside = int(last or 0)
+        yield fields[1] + ("" if "SpaceAfter=No" in fields[9].split("|") else " ")

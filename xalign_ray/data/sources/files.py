@@ -1,0 +1,88 @@
+"""Finds and opens files wherever they lie: on local disks, and behind URLs that fsspec knows (s3, gs, hf, https)."""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from xalign_ray.errors import DataError
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
+
+
+def is_url(path: str) -> bool:
+    """Whether a path begins with a scheme, as s3://bucket/key does."""
+    return bool(_SCHEME.match(path))
+
+
+def join(root: str, path: str) -> str:
+    """A path of a recipe, seen from its root: URLs and absolute paths stand for themselves; the root may be a URL."""
+    if is_url(path):
+        return path
+    return f"{root.rstrip('/')}/{path}" if is_url(root) and not Path(path).is_absolute() else str(Path(root) / path)
+
+
+def open_bytes(path: str) -> BinaryIO:
+    """A file to read and seek in."""
+    if not is_url(path):
+        return open(path, "rb")
+    system, inner = _find_system(path)
+    return cast("BinaryIO", system.open(inner, "rb"))
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file."""
+    if not is_url(path):
+        return Path(path).stat().st_size
+    with open_bytes(path) as file:
+        return file.seek(0, 2)
+
+
+def is_folder(path: str) -> bool:
+    """Whether a path is a folder."""
+    if not is_url(path):
+        return Path(path).is_dir()
+    system, inner = _find_system(path)
+    return system.isdir(inner)
+
+
+def expand(path: str) -> list[str]:
+    """What a path or pattern names, patterns in sorted order; a file whose name looks like a pattern is that file.
+
+    Raises:
+      DataError: it names nothing, or the store that it lies in cannot be asked.
+    """
+    if is_url(path):
+        return _expand_url(path)
+    matches = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))
+    if not matches:
+        raise DataError(f"{path} does not exist. Check the path; relative paths start from {Path.cwd()}.")
+    return matches
+
+
+def _expand_url(path: str) -> list[str]:
+    system, inner = _find_system(path)
+    try:
+        found = [inner] if system.exists(inner) else sorted(cast("list[str]", system.glob(inner)))
+    except Exception as error:  # each store's package raises errors of its own kinds
+        said = str(error) or type(error).__name__
+        raise DataError(f"{path} cannot be looked up: {said}. Check the network and your access to it.") from error
+    if not found:
+        raise DataError(f"{path} does not exist. Check the URL and your access to it.")
+    return [path] if found == [inner] else [system.unstrip_protocol(one) for one in found]
+
+
+def _find_system(path: str) -> tuple[Any, str]:
+    import fsspec
+
+    scheme = path.partition("://")[0]
+    try:
+        return fsspec.core.url_to_fs(path)
+    except ImportError as error:
+        package = _PACKAGES.get(scheme, f"that fsspec needs for it ({error})")
+        raise DataError(f"{path}: {scheme}:// is read through the package {package}; install it here.") from None
+    except ValueError as error:
+        raise DataError(f"{path}: {scheme}:// is not a scheme that fsspec knows ({error}).") from None

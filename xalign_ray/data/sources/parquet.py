@@ -1,0 +1,96 @@
+"""Reads Parquet files with a `text` column, as wikimedia/wikipedia has: each row is a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from xalign_ray.data.sources.files import open_bytes
+from xalign_ray.data.sources.open import DAMAGED, Span
+from xalign_ray.data.sources.parts import PART_BYTES, Part, spans_between
+from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Record
+from xalign_ray.errors import DataError
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+COLUMN = "text"
+ROWS_AT_ONCE = 256  # articles are read in batches of so many, so that a row group of any size takes little memory
+
+
+def split_parquet(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Row groups, as many as hold about 64 MB of text together; `first_line` is the number of the first row.
+
+    Raises:
+      DataError: a file is no Parquet, is cut short, or has no column `text`.
+    """
+    return [part for path in paths for part in _split(format_, path)]
+
+
+def _split(format_: str, path: str) -> Iterator[Part]:
+    with _opened(path) as file:
+        metadata, column = file.metadata, _column(path, file)
+        borders, first_lines, held, row = [0], [1], 0, 1
+        for group in range(metadata.num_row_groups):
+            described = metadata.row_group(group)
+            size = described.column(column).total_uncompressed_size
+            if held and held + size > PART_BYTES:
+                borders.append(group)
+                first_lines.append(row)
+                held = 0
+            held, row = held + size, row + described.num_rows
+    for span, line in zip(spans_between(borders), first_lines, strict=True):
+        yield Part(format_, (path,), (span,), line)
+
+
+def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """Documents of some row groups; `line` is the number of the row in the file. Other columns are not read.
+
+    A damaged page ends the part with one bad row.
+    """
+    (path,), (span,), (language,) = part.paths, part.spans, languages
+    number = part.first_line - 1
+    with _opened(path) as file:
+        _column(path, file)
+        try:
+            for text in _texts(file, span):
+                number += 1
+                paragraphs = tuple(line for raw in (text or "").split("\n") if (line := raw.strip()))
+                yield Document(language, paragraphs, path, number) if paragraphs else _bad(path, number, text)
+        except (OSError, ValueError):  # pyarrow's errors are of these kinds
+            yield BadRow(path, number + 1, DAMAGED)
+
+
+def _texts(file: ParquetFile, span: Span) -> Iterator[str | None]:
+    groups = range(span.start, file.metadata.num_row_groups if span.end is None else span.end)
+    for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=list(groups), columns=[COLUMN]):
+        yield from batch.column(0).to_pylist()
+
+
+def _bad(path: str, number: int, text: str | None) -> BadRow:
+    return BadRow(path, number, "row has no text" if text is None else EMPTY_DOCUMENT)
+
+
+def _column(path: str, file: ParquetFile) -> int:
+    names = file.schema_arrow.names
+    if COLUMN not in names:
+        raise DataError(f"{path} has no column '{COLUMN}'; its columns are {', '.join(names)}.")
+    leaves = [file.metadata.schema.column(number).path for number in range(file.metadata.num_columns)]
+    if COLUMN not in leaves:
+        raise DataError(f"{path}: its column '{COLUMN}' is not plain text.")
+    return leaves.index(COLUMN)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[ParquetFile]:
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    with open_bytes(path) as raw:
+        try:
+            file = ParquetFile(raw)
+        except pyarrow.ArrowInvalid as error:
+            raise DataError(f"{path} is no Parquet file, or is cut short ({error}). Fetch it again.") from None
+        with file:
+            yield file

@@ -1,0 +1,83 @@
+"""Reads TMX, the translation memory format: units of one text in several languages, streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from xml.etree.ElementTree import Element, ParseError
+
+from xalign_ray.data.sources.moses import check_sides
+from xalign_ray.data.sources.open import ArchiveFaultError, read_chunks
+from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.records import BadRow, Pair, Record, Skipped
+from xalign_ray.data.sources.xml import explain_parse, local_name, stream_elements
+from xalign_ray.errors import DataError
+from xalign_ray.text.languages import check_language, is_language
+
+_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_CODES = frozenset({"bpt", "ept", "ph", "it", "ut"})  # what they hold is markup of the program the text is from
+ONE_LANGUAGE = "unit has one language only"
+
+
+def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
+    """Pairs of the two languages; `line` counts the units of the file from 1.
+
+    `en` takes a unit's EN, en_US or en-GB, the first of them; `en-GB` takes that alone. White space is made one blank.
+    XML that breaks off or is not well-formed ends the file with one bad row. Units in other languages are skipped.
+
+    Raises:
+      DataError: no unit has both languages; says which languages there are.
+    """
+    first, second = languages
+    (path,) = part.paths
+    number, both, seen = 0, False, set[str]()
+    try:
+        for number, unit in enumerate(stream_elements(read_chunks(path), ("tu",)), start=1):
+            texts = _texts(unit)
+            sides = [_choose(texts, code) for code in (first, second)]
+            seen.update(texts)
+            if sides[0] is not None and sides[1] is not None:
+                both = True
+                fault = check_sides(sides_ := (sides[0], sides[1]))
+                yield BadRow(path, number, fault) if fault else Pair((first, second), sides_, path, number)
+            else:
+                yield Skipped("unit in other languages") if len(texts) > 1 else BadRow(path, number, ONE_LANGUAGE)
+    except ArchiveFaultError as fault:
+        yield BadRow(path, number + 1, str(fault))
+    except ParseError as error:
+        yield BadRow(path, number + 1, explain_parse(error))
+    if number and not both:
+        raise DataError(
+            f"{path} has no unit with both {first} and {second}; its languages are {', '.join(sorted(seen)) or 'none'}."
+        )
+
+
+def _texts(unit: Element) -> dict[str, str]:
+    """The text of each language of a unit, the first where there are several."""
+    texts: dict[str, str] = {}
+    for variant in unit.iter():
+        if local_name(variant) == "tuv":
+            segment = next((child for child in variant if local_name(child) == "seg"), None)
+            text = " ".join("".join(_words(segment)).split()) if segment is not None else ""
+            texts.setdefault(_code(variant.get(_LANG) or variant.get("lang") or ""), text)
+    return texts
+
+
+@lru_cache(maxsize=1024)
+def _code(written: str) -> str:
+    written = written.strip().replace("_", "-")
+    return check_language(written) if is_language(written) else written
+
+
+def _words(element: Element) -> Iterator[str]:
+    yield element.text or ""
+    for child in element:
+        if local_name(child) not in _CODES:
+            yield from _words(child)
+        yield child.tail or ""
+
+
+def _choose(texts: dict[str, str], code: str) -> str | None:
+    if code in texts:
+        return texts[code]
+    return next((text for tongue, text in texts.items() if tongue.startswith(f"{code}-")), None)

@@ -1,0 +1,295 @@
+"""Tells what prepared data holds and how often a run sees it: per language and pair, as a table and as files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xalign_ray.artifacts import read_manifest, write_atomic, write_json
+from xalign_ray.config.derive import CHUNK_STEPS
+from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.config.scheduled import value_at
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.start import base_recipe, settle
+from xalign_ray.config.yaml_text import parse_yaml
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.errors import DataError
+from xalign_ray.text.collate import specials
+from xalign_ray.text.order import Request
+from xalign_ray.text.sampling import source_shares
+from xalign_ray.track.events import EVENT_LOG, read_events
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+RUN_CONFIG = "config.yaml"
+
+
+@dataclass(frozen=True)
+class PoolStats:
+    """What one language or pair has. Counts of documents to words are those of the sources, held-out ones included."""
+
+    pool: str
+    documents: int
+    sentences: int  # lines of text, or pairs
+    words: int
+    source_tokens: int
+    words_in_dictionary: float | None  # share of the words that have an entry
+    tokens_in_dictionary: float | None  # share of the tokens that such words have
+    rows: int
+    tokens: int  # in the rows to train on, special tokens not counted
+    padding: float  # share of the rows' positions that hold no token
+
+
+@dataclass(frozen=True)
+class DrawStats:
+    """How often a stream of a run draws from a pool."""
+
+    stream: str
+    pool: str
+    probability: float  # of a row, averaged over the steps
+    expected_rows: float
+    expected_passes: float
+    drawn_rows: int  # as the order deals them: the run sees exactly these
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What was asked about: shards, the recipe that draws from them if known, and where files on it belong."""
+
+    prepared: Prepared
+    config: RunConfig | None
+    folder: Path
+    stem: str
+
+
+@dataclass(frozen=True)
+class Stats:
+    """All of it; `draws` is empty where no recipe is known."""
+
+    shards: str  # their folder
+    steps: int | None
+    pools: list[PoolStats]
+    all: PoolStats
+    with_dictionary: PoolStats | None  # the texts of languages that have one, together: what DICT reports 34.15 % of
+    draws: list[DrawStats]
+    dictionary: dict[str, int]
+    bad_rows: dict[str, int]
+    dropped: dict[str, int]
+
+
+def measure(name: str, settings: Sequence[str] = (), out: Path | None = None) -> tuple[Stats, list[Path]]:
+    """The numbers of a recipe's data, of a run, or of a prepared folder (then without draws), also written to files.
+
+    Args:
+        name: a recipe's name or file, a run folder, or a folder that prepare wrote.
+        settings: for a recipe, `--set` of its keys.
+        out: where stats.json (all of it) and stats.csv (a line for each pool and stream) go: beside what was asked
+            about if not given, and called stats-RECIPE beside shards, which recipes share and draw from differently.
+
+    Raises:
+        DataError: there are no finished shards.
+    """
+    subject = _open(name, settings)
+    stats = _measure(subject.prepared, subject.config)
+    files = [(out or subject.folder) / f"{subject.stem}.{kind}" for kind in ("json", "csv")]
+    write_json(files[0], asdict(stats))
+    write_atomic(files[1], _as_csv(stats))
+    return stats, files
+
+
+def _measure(prepared: Prepared, config: RunConfig | None) -> Stats:
+    manifest = prepared.manifest
+    pools = [_pool(pool, facts, manifest["row_tokens"]) for pool, facts in sorted(manifest["pools"].items())]
+    covered = [pool for pool in pools if pool.pool.startswith("text/") and pool.words_in_dictionary]
+    return Stats(
+        shards=str(prepared.folder),
+        steps=config.train.steps if config else None,
+        pools=pools,
+        all=_together("all", pools),
+        with_dictionary=_together("dictionary", covered) if covered else None,
+        draws=_draws(prepared, config) if config else [],
+        dictionary=manifest["dictionary"],
+        bad_rows=manifest["bad_rows"],
+        dropped={key: value for key, value in manifest["counts"].items() if key.startswith("dropped")},
+    )
+
+
+def _as_csv(stats: Stats) -> str:
+    drawn: dict[str, list[dict[str, Any]]] = {}
+    for draw in stats.draws:
+        drawn.setdefault(draw.pool, []).append(asdict(draw))
+    lines = [asdict(pool) | draw for pool in stats.pools for draw in drawn.get(pool.pool, [{}])]
+    out = io.StringIO()
+    names = [field.name for field in (*fields(PoolStats), *fields(DrawStats)[2:])]
+    writer = csv.DictWriter(out, [names[0], "stream", *names[1:]])
+    writer.writeheader()
+    writer.writerows(lines)
+    return out.getvalue()
+
+
+def as_tables(stats: Stats) -> list[Table]:
+    """The same for a terminal."""
+    columns = ("pool", "docs", "lines", "words", "tokens", "rows", "pad", "word%", "tok.%")
+    held = _table(stats.shards, columns)
+    for pool in [*stats.pools, stats.all, *([stats.with_dictionary] if stats.with_dictionary else [])]:
+        numbers = (pool.documents, pool.sentences, pool.words, pool.source_tokens, pool.rows)
+        shares = (pool.padding, pool.words_in_dictionary, pool.tokens_in_dictionary)
+        held.add_row(pool.pool, *(_count(number) for number in numbers), *(_percent(share) for share in shares))
+    tables = [held]
+    if stats.draws:
+        columns = ("pool", "stream", "share", "expected rows", "passes", "drawn")
+        seen = _table(f"drawn in {stats.steps:,} steps", columns)
+        for draw in stats.draws:
+            told = (f"{draw.expected_rows:,.1f}", f"{draw.expected_passes:.2f}", f"{draw.drawn_rows:,}")
+            seen.add_row(draw.pool, draw.stream, f"{draw.probability:.4f}", *told)
+        tables.append(seen)
+    for title, counts in (("dictionary", stats.dictionary), ("bad rows", stats.bad_rows), ("dropped", stats.dropped)):
+        if counts:
+            table = _table(title, ("what", "count"))
+            for reason, count in counts.items():
+                table.add_row(reason.removeprefix("dropped: "), f"{count:,}")
+            tables.append(table)
+    return tables
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    """A table that fits in 80 columns; word% and tok.% are the shares that have a dictionary entry."""
+    import rich.box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=rich.box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    return table
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number < 10_000_000 else f"{number / 1e6:,.1f}M"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+def _open(name: str, settings: Sequence[str]) -> _Subject:
+    folder = Path(name)
+    if (folder / RUN_CONFIG).is_file():
+        return _open_run(folder)
+    if folder.is_dir():
+        if "pools" not in (read_manifest(folder) or {}):
+            raise DataError(f"{folder} holds no prepared data: it has no manifest with pools. Name a recipe or a run.")
+        return _Subject(Prepared.open(folder), None, folder, "stats")
+    from xalign_ray.data.prepare import find_prepared
+
+    recipe = _settled(load_recipe(name, settings))
+    prepared = find_prepared(recipe.config) if recipe else None
+    if recipe is None or prepared is None:
+        raise DataError(f"The shards of {name} are not there yet. Make them with `xalign prepare {name}`.")
+    return _Subject(prepared, recipe.config, prepared.folder, f"stats-{recipe.name.replace('/', '-')}")
+
+
+def _settled(recipe: Recipe) -> Recipe | None:
+    """The recipe with the tokenizer it starts from, or None where that is another recipe's and not there yet."""
+    from xalign_ray.data.prepare import find_prepared
+
+    base = base_recipe(recipe)
+    if base is None:
+        return settle(recipe, recipe.config.model.init_from)
+    base = _settled(base)
+    prepared = find_prepared(base.config) if base else None
+    return settle(recipe, str(prepared.tokenizer_folder)) if prepared else None
+
+
+def _open_run(folder: Path) -> _Subject:
+    saved = parse_yaml((folder / RUN_CONFIG).read_text(encoding="utf-8"))
+    config = RunConfig.model_validate({key: saved[key] for key in saved if key not in ("recipe", "fingerprint")})
+    log = folder / EVENT_LOG
+    starts = [event for event in read_events(log) if event["event"] == "start"] if log.is_file() else []
+    if not starts or "data" not in starts[-1]:
+        raise DataError(f"{folder} has not begun to train, so it does not say which data it reads. Name its recipe.")
+    return _Subject(Prepared.open(Path(starts[-1]["data"])), config, folder, "stats")
+
+
+def _pool(name: str, facts: dict[str, Any], row_tokens: int) -> PoolStats:
+    counts = facts["counts"]
+    special = specials(2 if name.startswith("pairs/") else 1) * facts["examples"]
+    return PoolStats(
+        pool=name,
+        documents=counts.get("documents", 0),
+        sentences=counts.get("lines", 0) + counts.get("pairs", 0),
+        words=counts["words"],
+        source_tokens=counts["tokens"],
+        words_in_dictionary=_share(counts["words_in_dictionary"], counts["words"]),
+        tokens_in_dictionary=_share(counts["tokens_in_dictionary"], counts["tokens"]),
+        rows=facts["rows"],
+        tokens=facts["tokens"],
+        padding=1 - (facts["tokens"] + special) / (facts["rows"] * row_tokens),
+    )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _together(name: str, pools: Sequence[PoolStats]) -> PoolStats:
+    def mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
+        total = sum(weights)
+        return sum((value or 0.0) * weight for value, weight in zip(values, weights, strict=True)) / (total or 1)
+
+    words, tokens = [pool.words for pool in pools], [pool.source_tokens for pool in pools]
+    rows = [pool.rows for pool in pools]
+    return PoolStats(
+        pool=name,
+        documents=sum(pool.documents for pool in pools),
+        sentences=sum(pool.sentences for pool in pools),
+        words=sum(words),
+        source_tokens=sum(tokens),
+        words_in_dictionary=mean([pool.words_in_dictionary for pool in pools], words),
+        tokens_in_dictionary=mean([pool.tokens_in_dictionary for pool in pools], tokens),
+        rows=sum(rows),
+        tokens=sum(pool.tokens for pool in pools),
+        padding=mean([pool.padding for pool in pools], rows) or 0.0,
+    )
+
+
+def _draws(prepared: Prepared, config: RunConfig) -> list[DrawStats]:
+    """Probabilities as the order has them (one draw of shares a chunk of steps), and the rows that it deals."""
+    order = prepared.order(config)
+    sources = prepared.sources(config)
+    steps, rows = config.train.steps, config.train.global_batch_rows
+    expected = np.zeros(len(sources))
+    for first in range(0, steps, CHUNK_STEPS):
+        expected += np.asarray(_shares(prepared, config, first)) * rows * min(CHUNK_STEPS, steps - first)
+    chunks, left = divmod(steps, CHUNK_STEPS)
+    drawn = order.drawn_before(chunks).copy()
+    if left:
+        rest = order.places(Request(chunks, chunks * CHUNK_STEPS, steps, 0, rows))
+        drawn += np.bincount(rest.source, minlength=len(sources))
+    pool_rows = [prepared.manifest["pools"][pool]["rows"] for _, pool in sources]
+    return [
+        DrawStats(
+            stream=config.streams[stream].kind,
+            pool=pool,
+            probability=float(expected[number] / (steps * rows)),
+            expected_rows=float(expected[number]),
+            expected_passes=float(expected[number] / pool_rows[number]),
+            drawn_rows=int(drawn[number]),
+        )
+        for number, (stream, pool) in enumerate(sources)
+    ]
+
+
+def _shares(prepared: Prepared, config: RunConfig, step: int) -> list[float]:
+    unit = config.sampling.unit
+    sizes = [
+        (stream.kind, stream.weight, {name: pool[unit] for name, pool in prepared.pools(stream.kind).items()})
+        for stream in config.streams
+    ]
+    return source_shares(sizes, value_at(config.sampling.exponent, step))

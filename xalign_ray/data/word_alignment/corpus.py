@@ -1,0 +1,268 @@
+"""Aligns a corpus as a Ray Data job: one model trained on a sample of all parts, all parts aligned in parallel."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.artifacts import check_file, hash_file, hash_value, read_manifest, write_json, write_manifest
+from xalign_ray.config.schema import ParallelCorpus
+from xalign_ray.data.inputs import Input, content_hashes
+from xalign_ray.data.quarantine import merge_counts, merge_files
+from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.records import Pair, Record
+from xalign_ray.data.sources.registry import check_languages, explain_empty, parts, read_part
+from xalign_ray.data.word_alignment.chain_aligner import Chains
+from xalign_ray.data.word_alignment.kinds import Aligner, AlignerKind, check_method
+from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, Link, write_pharaoh
+from xalign_ray.data.word_alignment.sample import hash_pair, read_samples, smallest, write_sample
+from xalign_ray.data.word_alignment.words import BlankWords, Words
+from xalign_ray.errors import DataError
+
+FILES_VERSION = 1  # raise it when the same input would give other files
+BATCH = 1024  # records aligned together
+SAMPLE_PAIRS = 30_000  # trained on in less than half a minute and 1.5 GB; more pairs gain little
+ALIGNMENT = "alignment.txt"
+CURE = "Align the corpus again: it redoes what is damaged and nothing else."
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A corpus to be aligned: small, so that it travels to a worker."""
+
+    folder: str
+    fingerprint: str
+    parts: tuple[Part, ...]
+    languages: tuple[str, ...]
+    words: Words
+    kind: AlignerKind
+    method: str
+    sample_pairs: int
+    seed: int
+
+    def path(self, *names: str) -> Path:
+        """A path below the job's folder."""
+        return Path(self.folder, *names)
+
+
+def align_corpus(
+    corpus: ParallelCorpus,
+    out: Path,
+    root: Path = Path(),
+    words: Words = BlankWords(),
+    kind: AlignerKind = Chains(),
+    method: str = GROW_DIAG_FINAL_AND,
+    sample_pairs: int = SAMPLE_PAIRS,
+    seed: int = 0,
+) -> Path:
+    """Aligns the words of a corpus, or finishes or mends what was begun; Ray must have been connected.
+
+    Writes below `out`: `parts/part-00000.txt`, a line of Pharaoh for each record of the part of this number (for each
+    line of a Moses file), empty for a record that cannot be used; `model/`; and the manifest, last. Links count the
+    words of `words` from 0. With BlankWords also `alignment.txt`, all parts joined: the third path of a Moses corpus.
+
+    Args:
+        root: what relative paths of the corpus start from; an alignment that it has already is not read.
+        sample_pairs: how many pairs a model is trained on: those with the smallest hashes over all parts.
+
+    Returns:
+        `out`.
+
+    Raises:
+        DataError: sources that are missing or hold no pair; `out` holds the alignment of something else.
+        ConfigError: a method that the kind of aligner does not have.
+    """
+    check_method(kind, method)
+    languages = check_languages(corpus.format, corpus.languages)
+    paths = corpus.paths[:2] if corpus.format == "moses" else corpus.paths
+    cut = tuple(parts(corpus.format, [str(root / path) for path in paths]))
+    identity = {
+        "version": FILES_VERSION,
+        "inputs": content_hashes([Input("", languages, cut)]),
+        "languages": languages,
+        "words": words.identity(),
+        "aligner": kind.identity(),
+        "method": method,
+        "sample": {"pairs": sample_pairs, "seed": seed},
+    }
+    folder = out.absolute()
+    job = Job(str(folder), hash_value(identity), cut, languages, words, kind, method, sample_pairs, seed)
+    _claim(job, identity)
+    todo = [number for number in range(len(cut)) if _record(job, number) is None]
+    if todo:
+        (folder / "manifest.json").unlink(missing_ok=True)
+        _ensure_model(job)
+        log.info("word alignment: %d of %d parts to do in %s", len(todo), len(cut), out)
+        _run(align_part, job, todo)
+    if read_manifest(folder) is None:
+        _finish(job, identity)
+    return out
+
+
+def read_alignments(folder: Path, part: int) -> Iterator[str]:
+    """The Pharaoh line of each record of a part, in the order in which read_part yields them; empty for BadRows.
+
+    Raises:
+        DataError: the folder is not finished, or the part's file is not as it was written.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise DataError(f"{folder} holds no finished word alignment. {CURE}")
+    record = manifest["parts"][part]
+    check_file(folder / record["file"], record["sha256"], CURE)
+    with (folder / record["file"]).open(encoding="utf-8") as file:
+        for line in file:
+            yield line.removesuffix("\n")
+
+
+def _claim(job: Job, identity: dict[str, Any]) -> None:
+    """Makes the folder this job's, so that what an earlier run left in it is of the same corpus and aligner."""
+    path = job.path("settings.json")
+    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != json.loads(json.dumps(identity)):
+        raise DataError(f"{job.folder} holds the word alignment of other texts, or by other settings. "
+                        "Give another --out, or remove the folder.")  # fmt: skip
+    write_json(path, identity)
+
+
+def _ensure_model(job: Job) -> None:
+    if read_manifest(job.path("model")) is not None:
+        return
+    numbers = range(len(job.parts))
+    sketches = _run(sketch_part, job, numbers)
+    limits = smallest((one for sketch in sketches for one in sketch["hashes"]), job.sample_pairs)
+    if not len(limits):
+        raise DataError(explain_empty(job.parts))
+    _run(partial(sample_part, limit=int(limits[-1])), job, numbers)
+    _run(train_model, job, [0])
+
+
+def sketch_part(job: Job, number: int) -> dict[str, Any]:
+    """The smallest hashes of a part's pairs: no more of it can be in the sample."""
+    pairs = (record for record in read_part(job.parts[number], job.languages) if isinstance(record, Pair))
+    return {"hashes": smallest((hash_pair(pair, job.seed) for pair in pairs), job.sample_pairs).tolist()}
+
+
+def sample_part(job: Job, number: int, limit: int) -> dict[str, Any]:
+    """Writes the words of the part's pairs whose hash is not over the limit."""
+    pairs = (record for record in read_part(job.parts[number], job.languages) if isinstance(record, Pair))
+    chosen = [(one, pair) for pair in pairs if (one := hash_pair(pair, job.seed)) <= limit]
+    sides = [job.words.cut([pair.sides[side] for _, pair in chosen]) for side in (0, 1)]
+    kept = [(one, (a, b)) for (one, _), a, b in zip(chosen, *sides, strict=True) if a and b]
+    write_sample(job.path("sample", f"part-{number:05d}.jsonl"), kept)
+    return {"pairs": len(kept)}
+
+
+def train_model(job: Job, _: int) -> dict[str, Any]:
+    """Trains on the sample of all parts; the model's manifest is written last."""
+    pairs = read_samples([job.path("sample", f"part-{number:05d}.jsonl") for number in range(len(job.parts))])
+    folder = job.path("model")
+    folder.mkdir(parents=True, exist_ok=True)
+    job.kind.train(pairs, folder)
+    files = {path.name: hash_file(path) for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
+    write_manifest(folder, {"fingerprint": job.fingerprint, "pairs": len(pairs), "seed": job.seed, "files": files})
+    return {"pairs": len(pairs)}
+
+
+def align_part(job: Job, number: int) -> dict[str, Any]:
+    """Aligns a part and writes its links, a line a record, then its record."""
+    aligner = _open_model(job)
+    path = job.path("parts", f"part-{number:05d}.txt")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".unfinished")
+    counts: list[dict[str, int]] = []
+    with unfinished.open("w", encoding="utf-8", newline="\n") as out:
+        records = read_part(job.parts[number], job.languages)
+        while batch := list(islice(records, BATCH)):
+            links = _align_batch(batch, aligner, job)
+            out.writelines(write_pharaoh(one) + "\n" for one in links)
+            pairs = sum(isinstance(record, Pair) for record in batch)
+            found = {"links": sum(map(len, links)), "pairs_without_links": pairs - sum(map(bool, links))}
+            counts.append({"pairs": pairs, "bad_rows": len(batch) - pairs} | found)
+    os.replace(unfinished, path)
+    record = {"file": f"parts/{path.name}", "sha256": hash_file(path), "counts": merge_counts(counts)}
+    write_json(path.with_suffix(".json"), record)
+    return {"counts": record["counts"]}
+
+
+def _align_batch(records: Sequence[Record], aligner: Aligner, job: Job) -> list[list[Link]]:
+    places = [place for place, record in enumerate(records) if isinstance(record, Pair)]
+    pairs = [record for record in records if isinstance(record, Pair)]
+    first, second = (job.words.cut([pair.sides[side] for pair in pairs]) for side in (0, 1))
+    links: list[list[Link]] = [[] for _ in records]
+    for place, found in zip(places, aligner.align(list(zip(first, second, strict=True)), job.method), strict=True):
+        links[place] = found
+    return links
+
+
+def _open_model(job: Job) -> Aligner:
+    return _open_model_once(job.folder, job.fingerprint, job.kind)
+
+
+@lru_cache(maxsize=1)
+def _open_model_once(folder: str, fingerprint: str, kind: AlignerKind) -> Aligner:
+    model = Path(folder) / "model"
+    manifest = read_manifest(model)
+    assert manifest is not None, "the model is trained before parts are aligned"
+    assert manifest["fingerprint"] == fingerprint, "the folder is this job's"
+    for name, expected in manifest["files"].items():
+        check_file(model / name, expected, f"Remove {model} and align again.")
+    return kind.open(model)
+
+
+def _record(job: Job, number: int) -> dict[str, Any] | None:
+    """What an aligned part says of itself, or None if it is not finished or its file is not as it was written."""
+    path = job.path("parts", f"part-{number:05d}.json")
+    if not path.is_file():
+        return None
+    record = json.loads(path.read_text(encoding="utf-8"))
+    file = job.path(record["file"])
+    return record if file.is_file() and hash_file(file) == record["sha256"] else None
+
+
+def _finish(job: Job, identity: dict[str, Any]) -> None:
+    records = [record for number in range(len(job.parts)) if (record := _record(job, number)) is not None]
+    if len(records) < len(job.parts):
+        raise DataError(f"{len(job.parts) - len(records)} of {len(job.parts)} parts were not aligned. {CURE}")
+    if isinstance(job.words, BlankWords):
+        merge_files([job.path(record["file"]) for record in records], job.path(ALIGNMENT))
+    model = read_manifest(job.path("model"))
+    write_manifest(
+        job.path(),
+        {
+            "fingerprint": job.fingerprint,
+            "settings": identity,
+            "model": {"pairs": model["pairs"]} if model else None,
+            "parts": records,
+            "counts": merge_counts([record["counts"] for record in records]),
+        },
+    )
+
+
+def _run(step: Callable[[Job, int], dict[str, Any]], job: Job, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """A Ray Data task for each number. Returns what the step returned, in the order in which tasks ended."""
+    import ray.data
+
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    rows = ray.data.from_items([{"number": number} for number in numbers], override_num_blocks=len(numbers))
+    done = rows.map(partial(_guarded, step=step, job=job), num_cpus=1).take_all()
+    if faults := [row["fault"] for row in done if row["fault"]]:
+        raise DataError(faults[0])
+    return [json.loads(row["found"]) for row in done]
+
+
+def _guarded(row: dict[str, Any], step: Callable[[Job, int], dict[str, Any]], job: Job) -> dict[str, Any]:
+    """What is wrong with the input is returned: Ray would wrap what is raised, and another try only meet it again."""
+    try:
+        return {"found": json.dumps(step(job, row["number"])), "fault": ""}
+    except DataError as error:
+        return {"found": "null", "fault": str(error)}

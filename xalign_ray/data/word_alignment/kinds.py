@@ -1,0 +1,71 @@
+"""What an aligner is, and the kinds there are by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from xalign_ray.config.explain import suggest
+from xalign_ray.data.word_alignment.chain_aligner import Chains
+from xalign_ray.data.word_alignment.encoder_aligner import Encoder
+from xalign_ray.data.word_alignment.fast_aligner import FastAlign
+from xalign_ray.data.word_alignment.links import Link, WordPair
+from xalign_ray.errors import ConfigError
+
+
+class Aligner(Protocol):
+    """A model that is ready to align; stays in its process."""
+
+    def align(self, pairs: Sequence[WordPair], method: str) -> list[list[Link]]:
+        """The sorted links of each pair, both directions made one by `method`, one of its kind's methods."""
+        ...
+
+
+class AlignerKind(Protocol):
+    """How a model is trained and opened; small, so that it travels to a worker.
+
+    Attributes:
+        name: as in ALIGNERS.
+        methods: the names in links.SYMMETRISERS that it can do.
+    """
+
+    name: ClassVar[str]
+    methods: ClassVar[tuple[str, ...]]
+
+    def identity(self) -> dict[str, Any]:
+        """What its alignments depend on, beside the pairs it is trained on: JSON."""
+        ...
+
+    def train(self, pairs: Sequence[WordPair], folder: Path) -> None:
+        """Trains on the pairs and writes the model's files into a folder that exists."""
+        ...
+
+    def open(self, folder: Path) -> Aligner:
+        """The trained model in a folder."""
+        ...
+
+
+ALIGNERS: Mapping[str, Callable[..., AlignerKind]] = {
+    Chains.name: Chains,
+    FastAlign.name: FastAlign,
+    Encoder.name: Encoder,
+}
+
+
+def choose_aligner(name: str, **options: Any) -> AlignerKind:
+    """A kind of aligner by name; options are those of its class.
+
+    Raises:
+        ConfigError: there is none of this name.
+    """
+    if name not in ALIGNERS:
+        raise ConfigError(f"unknown aligner '{name}'.{suggest(name, ALIGNERS)} Known: {', '.join(ALIGNERS)}.")
+    return ALIGNERS[name](**options)
+
+
+def check_method(kind: AlignerKind, method: str) -> None:
+    """Raises ConfigError if a kind of aligner cannot symmetrise in this way."""
+    if method not in kind.methods:
+        raise ConfigError(f"aligner '{kind.name}' cannot symmetrise by '{method}'.{suggest(method, kind.methods)} "
+                          f"It knows: {', '.join(kind.methods)}.")  # fmt: skip

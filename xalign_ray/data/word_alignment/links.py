@@ -1,0 +1,90 @@
+"""Links between the words of two sides, and the ways to make one set of them out of one of each direction."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+Link = tuple[int, int]  # word of the first side, word of the second side, both from 0
+WordPair = tuple[Sequence[str], Sequence[str]]
+
+# Koehn, Och and Marcu 2003: beside, then diagonal.
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def write_pharaoh(links: Iterable[Link]) -> str:
+    """Links as `i-j i-j`, sorted, from 0."""
+    return " ".join(f"{i}-{j}" for i, j in sorted(links))
+
+
+def read_pharaoh(line: str) -> list[Link]:
+    """The links of a line `i-j i-j`, in its order."""
+    return [(int(i), int(j)) for i, _, j in (link.partition("-") for link in line.split())]
+
+
+def intersection(forward: set[Link], backward: set[Link]) -> set[Link]:
+    """Links that both directions have: the most precise."""
+    return forward & backward
+
+
+def union(forward: set[Link], backward: set[Link]) -> set[Link]:
+    """Links that either direction has: the most complete."""
+    return forward | backward
+
+
+def grow_diag(forward: set[Link], backward: set[Link]) -> set[Link]:
+    """The intersection, grown into the union from neighbour to neighbour while a link touches an unaligned word.
+
+    Links are visited row by row (first side), each grown in the order of Koehn, Och and Marcu (2003), until a pass
+    over all links adds none. A link needs one visit only: words never become unaligned, so what it could not add at
+    first it cannot add later. What is added behind the visit's place waits for the next pass.
+    """
+    grown = forward & backward
+    left, right = {i for i, _ in grown}, {j for _, j in grown}
+    free = (forward | backward) - grown
+    this_pass, next_pass = sorted(grown), []
+    while free and this_pass:
+        while this_pass:
+            here = heapq.heappop(this_pass)
+            for down, across in _NEIGHBOURS:
+                near = here[0] + down, here[1] + across
+                if near in free and (near[0] not in left or near[1] not in right):
+                    free.discard(near)
+                    grown.add(near)
+                    left.add(near[0])
+                    right.add(near[1])
+                    heapq.heappush(this_pass if near > here else next_pass, near)
+        this_pass, next_pass = next_pass, []
+    return grown
+
+
+def grow_diag_final(forward: set[Link], backward: set[Link]) -> set[Link]:
+    """grow-diag, then the links of each direction in turn of which one word or both are still unaligned."""
+    return _finish(grow_diag(forward, backward), (forward, backward), lambda i, j: i or j)
+
+
+def grow_diag_final_and(forward: set[Link], backward: set[Link]) -> set[Link]:
+    """grow-diag, then the links of each direction in turn of which both words are still unaligned."""
+    return _finish(grow_diag(forward, backward), (forward, backward), lambda i, j: i and j)
+
+
+def _finish(grown: set[Link], directions: Sequence[set[Link]], wanted: Callable[[bool, bool], bool]) -> set[Link]:
+    left, right = {i for i, _ in grown}, {j for _, j in grown}
+    for links in directions:
+        for i, j in sorted(links - grown):
+            if wanted(i not in left, j not in right):
+                grown.add((i, j))
+                left.add(i)
+                right.add(j)
+    return grown
+
+
+GROW_DIAG_FINAL_AND = "grow-diag-final-and"
+
+SYMMETRISERS: Mapping[str, Callable[[set[Link], set[Link]], set[Link]]] = {
+    "intersection": intersection,
+    "union": union,
+    "grow-diag": grow_diag,
+    "grow-diag-final": grow_diag_final,
+    GROW_DIAG_FINAL_AND: grow_diag_final_and,
+}

@@ -1,0 +1,140 @@
+"""Tells which tokenizers cut the chunks between blanks one by one, as if the rest of the line were not there."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from xalign_ray.text.tokenizer import cut_lines
+
+# Normalisers that map character by character, or look no further than a combining mark.
+_LOCAL_NORMALIZERS = frozenset(
+    ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "BertNormalizer", "StripAccents", "Precompiled", "Nmt", "Strip")
+)
+_SQUEEZES = ({"Regex": " {2,}"}, {"Regex": r"\s+"})  # runs of blanks; chunks are only cut from lines without any
+_SPLITTERS = frozenset(("BertPreTokenizer", "Whitespace", "WhitespaceSplit"))
+_REFINERS = frozenset(("Punctuation", "Digits"))
+
+_PROBE = (
+    "a", "The", "cat,", "it's", "don't", "3.14", "1990s", "--", "...", '"Hi"', "(x)", "@user", "#tag", "e-mail",
+    "A.B.", "C++", "10%", "na\xefve", "nai\u0308ve", "Stra\xdfe", "\u0130stanbul", "\u039f\u0394\u039f\u03a3",
+    "\u041c\u043e\u0441\u043a\u0432\u0430,", "\u0627\u0644\u0639\u0631\u0628\u064a\u0629",
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0939\u093f\u0928\u094d\u0926\u0940", "\u0964",
+    "\u4e2d\u6587\u5206\u8bcd", "\u65e5\u672c\u8a9e", "\ud55c\uad6d\uc5b4", "\u0e44\u0e17\u0e22", "\u2013",
+    "\u201equote\u201c", "\u2603", "\U0001f600", "\U00010400", "co\xadop", "\ufb01n", "\u2581x", "##ing", "_", "x_y",
+    "'", "'s", "\u2019s", "$5",
+)  # fmt: skip
+_PROBE_LINES = 200
+
+
+@dataclass(frozen=True)
+class Locality:
+    """What chunk by chunk cutting has to mind: whether a line's first chunk differs, added tokens, runs of blanks."""
+
+    first_differs: bool
+    added: tuple[str, ...]
+    blanks_vanish: bool  # a run of blanks is as good as one
+    isolates_han: bool  # each Chinese character is cut as if it stood between blanks
+    normalizer: Any
+
+    def has_blank_ends(self, chunk: str) -> bool:
+        """Whether a chunk is nothing, or has blanks at its ends, by the time words are cut, and that matters."""
+        if self.blanks_vanish or self.normalizer is None:
+            return False
+        text = self.normalizer.normalize_str(chunk)
+        return text != text.strip() or not text
+
+    def holds_added_token(self, chunk: str) -> bool:
+        """Whether an added token may be cut out of this chunk, which also changes what stands around it."""
+        return bool(self.added) and any(token in text for token in self.added for text in (chunk, chunk.lower()))
+
+
+def find_locality(backend: Tokenizer, longest: int) -> Locality | None:
+    """How a tokenizer cuts chunks, or None if lines must be cut whole.
+
+    Its parts must be ones that are known to be local; then this is tried on lines made of a few dozen kinds of chunks.
+    A tokenizer's truncation and padding are switched off: both are for batches, not for text.
+    """
+    backend.no_truncation()
+    backend.no_padding()
+    backend.encode_special_tokens = True
+    added = tuple(t.content for t in backend.get_added_tokens_decoder().values() if not t.special)
+    if getattr(backend.model, "dropout", None) or not _parts_are_local(backend) or _reach_over_blanks(added):
+        return None
+    before = [_outcome(backend, chunk, longest) for chunk in _PROBE]
+    inside = [_outcome(backend, f" {chunk}", longest) for chunk in _PROBE]
+    tokens = tuple(text for token in added if not token.isspace() for text in {token, token.lower()})
+    vanish = before == inside and next(_flat(backend.pre_tokenizer))["type"] in _SPLITTERS
+    padded = any(part.get("handle_chinese_chars") for part in _flat(backend.normalizer))
+    locality = Locality(
+        first_differs=before != inside,
+        added=tokens,
+        blanks_vanish=vanish,
+        isolates_han=vanish and padded and not added,
+        normalizer=backend.normalizer,
+    )
+    for numbers in _probe_lines():
+        line = " ".join(_PROBE[i] for i in numbers)
+        wanted = [before[numbers[0]], *(inside[i] for i in numbers[1:])]
+        if _outcome(backend, line, longest) != [word for words in wanted for word in words]:
+            return None
+    return locality
+
+
+def _probe_lines() -> Iterator[list[int]]:
+    """Every kind of chunk first, last and between others, in a random order that is always the same."""
+    source = random.Random(0)
+    for number in range(_PROBE_LINES):
+        yield [number % len(_PROBE), *(source.randrange(len(_PROBE)) for _ in range(source.randrange(1, 7)))]
+
+
+def _outcome(backend: Tokenizer, line: str, longest: int) -> list[tuple[int, ...]]:
+    """The words of a line as pieces."""
+    cut = cut_lines(backend, [line], longest)
+    pieces = iter(cut.pieces.tolist())
+    return [tuple(next(pieces) for _ in range(length)) for length in cut.word_length.tolist()]
+
+
+def _parts_are_local(backend: Tokenizer) -> bool:
+    normalizers = all(map(_is_local_normalizer, _flat(backend.normalizer)))
+    pre_tokenizers = list(_flat(backend.pre_tokenizer))
+    split = False
+    for part in pre_tokenizers:
+        kind = part["type"]
+        splits = (
+            kind in _SPLITTERS
+            or (kind == "Metaspace" and part.get("split", True))
+            or (kind == "ByteLevel" and part.get("use_regex", True))
+        )
+        if not splits and kind not in _REFINERS and not (split and kind in ("Metaspace", "ByteLevel")):
+            return False
+        split |= splits
+    return normalizers and split
+
+
+def _is_local_normalizer(part: dict[str, Any]) -> bool:
+    return part["type"] in _LOCAL_NORMALIZERS or (part["type"] == "Replace" and part["pattern"] in _SQUEEZES)
+
+
+def _flat(part: Any) -> Iterator[dict[str, Any]]:
+    """The members of a normaliser or pre-tokenizer as the dicts of tokenizer.json, sequences unfolded."""
+    if part is not None:
+        yield from _unfold(json.loads(part.__getstate__()))
+
+
+def _unfold(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    members = state.get("normalizers") or state.get("pretokenizers")
+    if state["type"] != "Sequence":
+        yield state
+    for member in members or ():
+        yield from _unfold(member)
+
+
+def _reach_over_blanks(tokens: Iterable[str]) -> bool:
+    """Whether a token holds a blank between other characters, or is a single one."""
+    return any(any(c.isspace() for c in token) and not (token.isspace() and len(token) > 1) for token in tokens)

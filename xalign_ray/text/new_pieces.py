@@ -1,0 +1,90 @@
+"""Gives a tokenizer whole words as new pieces, and says which old pieces' rows each starts from (METHODS 13.8)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from tokenizers import AddedToken, Tokenizer
+
+from xalign_ray.text.tokenizer import look_up_form
+
+
+def extend_tokenizer(
+    tokenizer: Tokenizer, lines: Iterable[str], count: int, translations: Mapping[str, Sequence[str]], unknown: int
+) -> tuple[Tokenizer, dict[int, list[int]]]:
+    """The tokenizer with the commonest words that it cuts into several pieces as one piece each; the same every time.
+
+    The words are added tokens, which every fast tokenizer can hold whatever its model: they are matched as whole words
+    before the rest is cut, so a longer word with one of them inside is cut as before, and so is all other text, but for
+    a mark of its own that tokenizers of SentencePiece's kind put before punctuation that follows. Words are what
+    stands between blanks without the punctuation around it: languages written without blanks gain nothing.
+
+    Args:
+        tokenizer: stays as it is.
+        lines: text of the new languages.
+        count: at most so many new pieces.
+        translations: trained pairs of the dictionary, never held-out ones: a word by `look_up_form`, and its
+            translations.
+        unknown: id of the unknown piece.
+
+    Returns:
+        The new tokenizer, and for each new id the ids of old pieces whose mean row it starts as.
+    """
+
+    def cut(word: str) -> list[int]:
+        return tokenizer.encode(f" {word}", add_special_tokens=False).ids
+
+    normalize = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
+    seen = Counter(word for line in lines for word in _words(normalize(line)))
+    ranked = sorted(seen, key=lambda word: (-seen[word], word))
+    chosen: list[str] = []
+    for word in ranked:
+        if len(chosen) == count:
+            break
+        pieces = cut(word)
+        if len(pieces) > 1 or unknown in pieces:
+            chosen.append(word)
+    extended = Tokenizer.from_str(tokenizer.to_str())
+    extended.add_tokens([AddedToken(word, single_word=True, lstrip=True, normalized=True) for word in chosen])
+    numbers = extended.get_vocab()
+    return extended, choose_rows({numbers[word]: word for word in chosen}, cut, translations, unknown)
+
+
+def _words(line: str) -> Iterator[str]:
+    """Runs of letters and their marks, of two characters or more, that blanks and punctuation alone set apart."""
+    for word in line.split():
+        kinds = [unicodedata.category(character)[0] for character in word]
+        inside = [place for place, kind in enumerate(kinds) if kind in "LMN"]
+        if inside and len(inside) > 1 and set(kinds[inside[0] : inside[-1] + 1]) <= {"L", "M"}:
+            yield word[inside[0] : inside[-1] + 1]
+
+
+def choose_rows(
+    words: Mapping[int, str],
+    cut: Callable[[str], Sequence[int]],
+    translations: Mapping[str, Sequence[str]],
+    unknown: int,
+) -> dict[int, list[int]]:
+    """For each new piece the ids of old pieces whose mean row it starts as.
+
+    A word of the dictionary starts as the words that translate it, those of them that are one piece of the old
+    vocabulary: where dictionary_alignment would pull it. Any other starts as the pieces that it was cut into before.
+
+    Args:
+        words: each new piece's id and the word that it is.
+        cut: the old tokenizer: the pieces of a word as it stands inside a sentence, at least one.
+        translations: the dictionary's words, by `look_up_form`, and their translations.
+        unknown: id of the unknown piece; it is used only where there is no other.
+    """
+    return {number: _rows_of(word, cut, translations, unknown) for number, word in words.items()}
+
+
+def _rows_of(
+    word: str, cut: Callable[[str], Sequence[int]], translations: Mapping[str, Sequence[str]], unknown: int
+) -> list[int]:
+    cuts = [list(cut(translation)) for translation in translations.get(look_up_form(word), ())]
+    whole = sorted({pieces[0] for pieces in cuts if len(pieces) == 1} - {unknown})
+    known = [piece for piece in cut(word) if piece != unknown]
+    return whole or known or [unknown]
