@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
 
 from xalign_ray.config.choices import BpeTokenizer, DictionaryAlignment, MaskedLm
 from xalign_ray.config.schema import RunConfig
@@ -30,9 +30,13 @@ MODELS = {
     "language_embeddings": SHAPE | {"language_embeddings": True},
     "conditioned_head": SHAPE | {"language_embeddings": True, "conditioned_head": True},
     "continued": {},
+    "xlm-r": SHAPE | {"family": "xlm-r"},
+    "xlm-r-language_embeddings": SHAPE | {"family": "xlm-r", "language_embeddings": True},
+    "xlm-r-conditioned_head": SHAPE | {"family": "xlm-r", "language_embeddings": True, "conditioned_head": True},
+    "modernbert": SHAPE | {"family": "modernbert"},
 }
 
-# What a user writes: a folder and transformers, nothing else.
+# What a user writes: a folder and transformers, nothing else; positions are as the stock model makes them.
 STRANGER = """
 import json, sys
 import numpy as np, torch
@@ -40,15 +44,16 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 batch = {key: torch.from_numpy(value).long() for key, value in np.load("given.npz").items()}
 for folder in sys.argv[1:]:
     config = json.load(open(folder + "/export/config.json"))
-    types = batch["segment_ids"]
+    types = batch["segment_ids"].clamp(max=config["xalign_segments"] - 1)
     if config["xalign_languages"]:
         types = types + config["xalign_segments"] * batch["language_ids"]
-    call = dict(input_ids=batch["input_ids"], attention_mask=batch["example_ids"],
-                position_ids=batch["position_ids"], token_type_ids=types)
+    call = dict(input_ids=batch["input_ids"], attention_mask=batch["example_ids"])
+    if config["model_type"] != "modernbert":
+        call["token_type_ids"] = types
     saved = {}
     with torch.no_grad():
         saved["hidden"] = AutoModel.from_pretrained(folder + "/export").eval()(**call).last_hidden_state.numpy()
-        if config["architectures"] == ["BertForMaskedLM"]:
+        if config["architectures"][0].endswith("ForMaskedLM"):
             model = AutoModelForMaskedLM.from_pretrained(folder + "/export").eval()
             saved["logits"] = model(**call).logits.numpy()
     tokenizer = AutoTokenizer.from_pretrained(folder + "/export")
@@ -163,7 +168,7 @@ def test_hidden_states_are_those_of_the_trained_encoder(opened):
 
 
 def test_logits_are_those_of_the_trained_encoder(opened):
-    if opened.name == "conditioned_head":
+    if opened.name.endswith("conditioned_head"):
         assert "logits" not in opened.theirs
         theirs = conditioned_logits(opened)
     else:
@@ -173,19 +178,19 @@ def test_logits_are_those_of_the_trained_encoder(opened):
 
 
 def conditioned_logits(opened):
-    from transformers import BertModel
-
-    head = load_conditioned_head(opened.folder, BertModel.from_pretrained(opened.folder))
+    head = load_conditioned_head(opened.folder, AutoModel.from_pretrained(opened.folder))
     languages = torch.from_numpy(opened.batch["language_ids"][opened.real]).long()
     with torch.no_grad():
         return head(torch.from_numpy(opened.theirs["hidden"][opened.real]), languages).numpy()
 
 
 def test_the_config_says_languages_segments_and_where_it_came_from(opened):
-    with_languages = opened.name in ("language_embeddings", "conditioned_head")
+    with_languages = opened.name.endswith(("language_embeddings", "conditioned_head"))
     assert opened.config["xalign_languages"] == (LANGUAGES if with_languages else [])
-    assert opened.config["xalign_segments"] == 2
-    assert opened.config["type_vocab_size"] == (6 if with_languages else 2)
+    segments = 1 if opened.name.startswith(("xlm-r", "modernbert")) else 2
+    assert opened.config["xalign_segments"] == segments
+    if opened.name != "modernbert":  # which has no token types
+        assert opened.config["type_vocab_size"] == segments * (3 if with_languages else 1)
     expected = {"objective": "mlm", "recipe": "tiny/test", "fingerprint": "ab" * 32, "seed": 3, "step": 20}
     assert {key: opened.config[f"xalign_{key}"] for key in expected} == expected
 
@@ -198,10 +203,8 @@ def test_the_tokenizer_gives_the_ids_of_the_run(opened, prepared):
 
 def test_language_reaches_the_exported_model_by_token_type(opened):
     if not opened.config["xalign_languages"]:
-        assert opened.config["type_vocab_size"] == opened.config["xalign_segments"]
+        assert opened.config.get("type_vocab_size", 1) == opened.config["xalign_segments"]
         return
-    from transformers import AutoModel
-
     model = AutoModel.from_pretrained(opened.folder).eval()
     ids = torch.from_numpy(opened.batch["input_ids"]).long()
     with torch.no_grad():

@@ -42,7 +42,9 @@ class Corpus(Frozen):
 
     format: TextFormat
     language: str
-    paths: Annotated[tuple[str, ...], Field(min_length=1, description="files, glob patterns or URLs; relative to data.root")]
+    paths: Annotated[
+        tuple[str, ...], Field(min_length=1, description="files, glob patterns or URLs; relative to data.root")
+    ]
 
 
 class ParallelCorpus(Frozen):
@@ -157,15 +159,16 @@ class MaskingConfig(Frozen):
 
 
 class ModelConfig(Frozen):
-    """A BERT encoder: sizes for one from scratch, or `init_from` for one to continue."""
+    """An encoder: family and sizes for one from scratch, or `init_from` for one to continue."""
 
     init_from: Annotated[
         str | None,
         Field(
             description="folder, hub id, or `run:RECIPE`: that recipe's run of the same seed, made first if it is not "
-            "there; sizes below are then the folder's own"
+            "there; family and sizes below are then the folder's own"
         ),
     ] = None
+    family: Literal["bert", "xlm-r", "modernbert"] = "bert"
     layers: Positive = 12
     width: Positive = 768
     heads: Positive = 12

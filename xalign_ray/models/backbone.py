@@ -1,59 +1,55 @@
-"""Says which BERT a recipe means, as the values of its config.json, without importing torch."""
+"""Says which encoder a recipe means, as the values of its config.json, without importing torch."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
+from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
+from xalign_ray.models.family import Family
 
-SEGMENTS = 2  # segment types of an encoder from scratch, as BERT's: the two sides of a pair
 LANGUAGES_KEY = "xalign_languages"  # in an exported folder's config.json: the languages folded into its token types
 
-# What BertConfig means by a key that a config.json leaves out: BERT base (Devlin et al. 2019, section 3).
-_BERT_BASE: dict[str, Any] = {
-    "model_type": "bert",
-    "vocab_size": 30522,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "hidden_act": "gelu",
-    "max_position_embeddings": 512,
-    "type_vocab_size": SEGMENTS,
-    "pad_token_id": 0,
-    "tie_word_embeddings": True,
-    "is_decoder": False,
-}
 
-
-def backbone_values(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> dict[str, Any]:
-    """The values of the encoder's BertConfig: the recipe's sizes, or those of the folder that it continues.
+def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> tuple[Family, dict[str, Any]]:
+    """The encoder's family and the values of its config: the recipe's, or those of the folder that it continues.
 
     Args:
-        model: the recipe's `model` block; `dropout` holds for a continued folder too, the sizes do not.
+        model: the recipe's `model` block; `dropout` holds for a continued folder too, family and sizes do not.
         vocab_size: ids of the run's tokenizer; of use from scratch only, as are the next two.
         max_positions: the longest row, in tokens.
         pad_id: the run's padding id.
 
     Raises:
-        ConfigError: when `model.init_from` cannot be found.
+        ConfigError: when `model.init_from` cannot be found, or is none of the families.
     """
-    dropout = {"hidden_dropout_prob": model.dropout, "attention_probs_dropout_prob": model.dropout}
-    if model.init_from is not None:
-        return _BERT_BASE | _read_config(model.init_from) | dropout
-    sizes = {
-        "vocab_size": vocab_size,
-        "hidden_size": model.width,
-        "num_hidden_layers": model.layers,
-        "num_attention_heads": model.heads,
-        "intermediate_size": model.feed_forward,
-        "max_position_embeddings": max_positions,
-        "pad_token_id": pad_id,
-    }
-    return _BERT_BASE | sizes | dropout
+    if model.init_from is None:
+        family = FAMILIES[model.family]
+        values = family.values(model, vocab_size, max_positions, pad_id)
+    else:
+        found = _read_config(model.init_from)
+        family = _family_of(model.init_from, found)
+        values = dict(family.defaults) | found
+    return family, values | dict.fromkeys(family.dropouts, model.dropout)
+
+
+def _family_of(init_from: str, found: dict[str, Any]) -> Family:
+    if found.get(LANGUAGES_KEY):
+        raise ConfigError(
+            f"model.init_from: {init_from} has language embeddings folded into its token types, which cannot be "
+            "trained apart again; continue the run's checkpoint instead."
+        )
+    model_type = found.get("model_type", "bert")
+    if model_type not in BY_MODEL_TYPE:
+        raise ConfigError(
+            f"model.init_from: {init_from} is of the family '{model_type}'; only those of "
+            f"{', '.join(BY_MODEL_TYPE)} can be continued."
+        )
+    return BY_MODEL_TYPE[model_type]
 
 
 def _read_config(init_from: str) -> dict[str, Any]:
@@ -77,31 +73,29 @@ def _fetch_config(hub_id: str) -> Path:
         ) from None
 
 
-def check_fits(init_from: str, values: dict[str, Any], vocab_size: int, max_positions: int, pad_id: int) -> None:
+def check_fits(
+    init_from: str, family: Family, values: dict[str, Any], vocab_size: int, max_positions: int, pad_id: int
+) -> None:
     """Refuses a folder that the run cannot continue; `values` are its config's, the rest is the run's.
+
+    Args:
+        vocab_size: ids of the run's tokenizer that the folder must have rows for.
 
     Raises:
         ConfigError: saying what does not fit and what to change.
     """
-    family, table, positions = values["model_type"], values["vocab_size"], values["max_position_embeddings"]
-    pad = values["pad_token_id"]
+    table, room, pad = values["vocab_size"], family.room(values), values["pad_token_id"]
     refusals = [
-        (family != "bert", f"is of the family '{family}'; only BERT folders can be continued"),
         (values["is_decoder"], "is a decoder; only encoders can be continued"),
         (not values["tie_word_embeddings"], "has an output table of its own; it must be tied to the input table"),
-        (
-            bool(values.get(LANGUAGES_KEY)),
-            "has language embeddings folded into its token types, which cannot be trained apart again; "
-            "continue the run's checkpoint instead",
-        ),
         (
             vocab_size > table,
             f"has {table} word embeddings, the run's tokenizer {vocab_size} ids; "
             "set data.tokenizer to {kind: folder, path: (the same folder)}",
         ),
         (
-            max_positions > positions,
-            f"has {positions} positions, data.row_tokens is {max_positions}; lower data.row_tokens",
+            max_positions > room,
+            f"has {room} positions, data.row_tokens is {max_positions}; lower data.row_tokens",
         ),
         (
             pad is not None and pad != pad_id,
@@ -114,8 +108,11 @@ def check_fits(init_from: str, values: dict[str, Any], vocab_size: int, max_posi
             raise ConfigError(f"model.init_from: {init_from} {sentence}.")
 
 
-def check_tokenizer(init_from: str, tokenizer_folder: Path) -> None:
+def check_tokenizer(init_from: str, tokenizer_folder: Path, new: Collection[int] = ()) -> None:
     """Refuses a folder whose own tokenizer gives other ids than the run's; one that holds no tokenizer passes.
+
+    Args:
+        new: ids that the run's tokenizer has on top of the folder's.
 
     Raises:
         ConfigError: naming the first id that means two things.
@@ -124,7 +121,8 @@ def check_tokenizer(init_from: str, tokenizer_folder: Path) -> None:
     if theirs is None or ours is None:
         return
     for identity, piece in sorted(ours.items()):
-        if (other := theirs.get(identity)) != piece:
+        other = theirs.get(identity)
+        if other != piece and not (other is None and identity in new):
             raise ConfigError(
                 f"model.init_from: {init_from} was trained with another tokenizer (id {identity} is {other!r} there, "
                 f"{piece!r} in this run); set data.tokenizer to {{kind: folder, path: {init_from}}}."

@@ -1,32 +1,34 @@
-"""The encoder that every objective trains: BERT with examples kept apart in a row, and optional language embeddings."""
+"""The encoder that every objective trains: examples kept apart in a row, and optional language embeddings."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM
 
 from xalign_ray.config.schema import ModelConfig
-from xalign_ray.models.backbone import backbone_values, check_fits
+from xalign_ray.models.backbone import backbone, check_fits
+from xalign_ray.models.extension import add_rows
+from xalign_ray.models.family import Family
 from xalign_ray.models.heads import join_language, widen
 
 READ = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")  # what `encode` takes from a batch
 
 
 class AlignedEncoder(nn.Module):
-    """BertForMaskedLM as the objectives see it: `encode`, `predict`, `embed`.
+    """A masked language model of transformers as the objectives see it: `encode`, `predict`, `embed`.
 
     Each of the three calls modules and never reads a `.weight`, so that they are right at every ZeRO stage when called
     inside the forward pass of the module given to DeepSpeed (ZERO 1). All accept zero rows.
     """
 
-    def __init__(self, hf: BertForMaskedLM, languages: nn.Embedding | None, conditioned: bool) -> None:
+    def __init__(self, hf: Any, family: Family, languages: nn.Embedding | None, conditioned: bool) -> None:
         super().__init__()
         assert languages is not None or not conditioned, "a conditioned head reads the language embeddings"
         self.hf = hf
+        self.family = family
         self.languages = languages
         self.conditioned = conditioned
 
@@ -48,7 +50,7 @@ class AlignedEncoder(nn.Module):
         The language vector is added to the word vector, before position, segment and LayerNorm (METHODS 4.4).
         """
         if not len(batch["input_ids"]):
-            # BERT cannot reshape zero rows; a row of padding calls the same modules, as the other ranks need.
+            # Models cannot reshape zero rows; a row of padding calls the same modules, as the other ranks need.
             return self.encode({key: batch[key].new_zeros(1, batch[key].shape[1]) for key in READ}, layer)[:0]
         vectors = self.embed(batch["input_ids"])
         if self.languages is not None:
@@ -56,12 +58,10 @@ class AlignedEncoder(nn.Module):
         examples = batch["example_ids"]
         # Padding (0) attends to padding: a row of the mask without a True would give NaN.
         same_example = examples[:, None, :, None] == examples[:, None, None, :]
-        seen = self.hf.bert(
+        seen = self.hf.base_model(
             inputs_embeds=vectors,
-            attention_mask=same_example,
-            position_ids=batch["position_ids"],
-            token_type_ids=batch["segment_ids"],
             output_hidden_states=layer is not None,
+            **self.family.arguments(self.hf.config, batch, same_example),
         )
         return seen.last_hidden_state if layer is None else seen.hidden_states[layer]
 
@@ -74,12 +74,12 @@ class AlignedEncoder(nn.Module):
         if self.conditioned and self.languages is not None:
             hidden = join_language(hidden, self.languages(language))
         if transform is None:
-            return self.hf.cls(hidden)
-        return self.hf.cls.predictions.decoder(transform(hidden))
+            return self.family.predict(self.hf, hidden)
+        return self.hf.get_output_embeddings()(transform(hidden))
 
     def copy_transform(self) -> nn.Module:
         """The layers of the head before its decoder, as a module of their own with the same weights."""
-        return copy.deepcopy(self.hf.cls.predictions.transform)
+        return self.family.copy_transform(self.hf)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Rows of the word embedding table, [..., d], of the ids [...]; the table is tied to the decoder."""
@@ -87,7 +87,12 @@ class AlignedEncoder(nn.Module):
 
 
 def build_encoder(
-    model: ModelConfig, vocab_size: int, languages: Sequence[str], max_positions: int, pad_id: int
+    model: ModelConfig,
+    vocab_size: int,
+    languages: Sequence[str],
+    max_positions: int,
+    pad_id: int,
+    new_rows: Mapping[int, Sequence[int]] | None = None,
 ) -> AlignedEncoder:
     """An encoder from the recipe's sizes, or from the folder or hub model that `model.init_from` names.
 
@@ -99,28 +104,35 @@ def build_encoder(
         languages: the run's languages in order; the index is the language id.
         max_positions: the longest row, in tokens.
         pad_id: the run's padding id.
+        new_rows: for each id that the run's tokenizer has on top of the folder's, the ids of the folder's pieces whose
+            mean it starts as; `text.new_pieces` chooses them.
 
     Raises:
         ConfigError: when `model.init_from` cannot be found or does not fit the run's tokenizer and rows.
     """
-    values = backbone_values(model, vocab_size, max_positions, pad_id)
+    family, values = backbone(model, vocab_size, max_positions, pad_id)
     if model.init_from is not None:
-        check_fits(model.init_from, values, vocab_size, max_positions, pad_id)
-    hf = _load(model, BertConfig.from_dict(values))
+        given = min(new_rows) if new_rows else vocab_size
+        check_fits(model.init_from, family, values, given, max_positions, pad_id)
+    hf = _load(model, family, values)
+    if new_rows:
+        add_rows(hf, new_rows)
     table = None
     if model.language_embeddings:
         table = nn.Embedding(len(languages), hf.config.hidden_size)
         nn.init.normal_(table.weight, 0.0, 0.02)
     if model.conditioned_head:
-        widen(hf.cls.predictions, hf.config.hidden_size)
-    return AlignedEncoder(hf, table, model.conditioned_head)
+        widen(family.transform_of(hf), hf.config.hidden_size)
+    return AlignedEncoder(hf, family, table, model.conditioned_head)
 
 
-def _load(model: ModelConfig, config: BertConfig) -> BertForMaskedLM:
-    # sdpa takes the boolean [B, 1, L, L] mask as it is; BERT's eager attention would add it to the scores.
+def _load(model: ModelConfig, family: Family, values: Mapping[str, Any]) -> Any:
+    classes = family.classes()
+    config = classes.config.from_dict(dict(values))
+    # sdpa takes boolean masks as they are; eager attention would add them to the scores.
     config._attn_implementation = "sdpa"
     if model.init_from is None:
-        return BertForMaskedLM(config)
-    return BertForMaskedLM.from_pretrained(
+        return classes.masked_lm(config)
+    return classes.masked_lm.from_pretrained(
         model.init_from, config=config, dtype=torch.float32, attn_implementation="sdpa"
     )

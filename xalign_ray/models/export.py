@@ -5,41 +5,47 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
+import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import BertConfig, BertForMaskedLM, BertModel
 from transformers.utils import logging as transformers_logging
 
 from xalign_ray.artifacts import MANIFEST, write_json
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
-from xalign_ray.models.backbone import LANGUAGES_KEY, backbone_values
+from xalign_ray.models.backbone import LANGUAGES_KEY, backbone
+from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
 
 ENCODER = "encoder."  # how `Objectives` names its encoder; what else is in the state belongs to losses
-BERT = f"{ENCODER}hf."
+STOCK = f"{ENCODER}hf."
 LANGUAGES = f"{ENCODER}languages.weight"
-HEAD = "cls.predictions."
-SEGMENT_TABLE = "bert.embeddings.token_type_embeddings.weight"
 HEAD_FILE = "conditioned_head.safetensors"
 PAIRS_FILE = "dictionary_pairs.json"
+PAIR_STREAMS = ("masked_pairs", "aligned_pairs", "contrasted_pairs", "code_switched_copy")
 
-# What a stream or loss adds to plain masked text is called by its paper.
-_NAMES: dict[str, Callable[[Any], str]] = {
-    "masked_pairs": lambda _: "xlm",
-    "code_switched_labels": lambda stream: (
+# What a stream or loss adds to plain masked text is called by its paper; a pair that no loss of its own reads is TLM.
+_PPA = {"joined": "ppa", "apart": "ppa-mlm", "none": "ppa-no-tlm"}
+_NAMES: dict[str, Callable[[Any, RunConfig], str]] = {
+    "masked_pairs": lambda *_: "xlm",
+    "aligned_pairs": lambda _, config: "" if _has(config, "word_exchange") else "tlm",
+    "contrasted_pairs": lambda stream, config: (
+        "tlm" if stream.text == "joined" and not _has(config, "momentum_contrast", "sentence_contrast") else ""
+    ),
+    "code_switched_labels": lambda stream, _: (
         f"dict-mlm-{100 * stream.t:g}" + "-input-swap" * (stream.variant != "label_swap")
     ),
-    "code_switched_copy": lambda _: "dict-tlm",
-    "dictionary_alignment": lambda loss: "align-mlm-shuffled" if loss.shuffled else "align-mlm",
-    "word_exchange": lambda _: "weam",
-    "momentum_contrast": lambda _: "ppa",
-    "sentence_contrast": lambda _: "infoxlm",
+    "code_switched_copy": lambda *_: "dict-tlm",
+    "dictionary_alignment": lambda loss, _: "align-mlm-shuffled" if loss.shuffled else "align-mlm",
+    "word_exchange": lambda *_: "weam",
+    "momentum_contrast": lambda _, config: _PPA[_first(config.streams, "contrasted_pairs").text],
+    "sentence_contrast": lambda *_: "infoxlm",
 }
 
 
@@ -76,8 +82,9 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
     """Writes the folder under a temporary name beside it, then renames it; an older one of that name is replaced.
 
     Language embeddings are folded into the token-type table: `token_type_id` = segment + xalign_segments * language
-    (METHODS 4.4). A conditioned head, which no stock class holds, goes into a side file; the folder is then a
-    BertModel, otherwise a BertForMaskedLM.
+    (METHODS 4.4); a family without one then needs our class of it. A conditioned head, which no stock class holds, goes
+    into a side file; the folder is then an encoder without a head, otherwise a masked language model.
+    Only the encoder is written: of what losses keep, such as the key encoder of momentum_contrast, nothing.
 
     Args:
         state: all parameters of `Objectives` in fp32 and whole, by their names there.
@@ -104,44 +111,56 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
         raise
 
 
-def load_conditioned_head(folder: Path, model: BertModel) -> ConditionedHead:
+def load_conditioned_head(folder: Path, model: Any) -> ConditionedHead:
     """The conditioned head of an exported folder, tied to the word embeddings of the model opened from it."""
     with safe_open(str(folder / HEAD_FILE), framework="pt") as file:
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    words = model.embeddings.word_embeddings
-    head = ConditionedHead(model.config, len(state["languages.weight"]), words)
+    words, model_type = model.get_input_embeddings(), model.config.model_type.removeprefix("xalign-")
+    transform = BY_MODEL_TYPE[model_type].new_transform(model.config)
+    head = ConditionedHead(transform, len(state["languages.weight"]), words)
     head.load_state_dict(state | {"decoder.weight": words.weight.detach()})
     return head.eval()
 
 
 def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, folder: Path, facts: Facts) -> None:
-    values = backbone_values(config.model, prepared.vocab_size, config.data.row_tokens, prepared.special.pad)
-    weights = {name.removeprefix(BERT): tensor.float() for name, tensor in state.items() if name.startswith(BERT)}
-    segments = values["type_vocab_size"]
-    if config.model.language_embeddings:
-        weights[SEGMENT_TABLE] = fold(_take(state, LANGUAGES), _take(weights, SEGMENT_TABLE))
-        values |= {"type_vocab_size": len(weights[SEGMENT_TABLE])}
-    hf_config = BertConfig.from_dict(
-        values
-        | {
-            LANGUAGES_KEY: list(prepared.languages) if config.model.language_embeddings else [],
-            "xalign_segments": segments,
-            "xalign_objective": _method(config),
-            "xalign_recipe": facts["recipe"],
-            "xalign_fingerprint": facts["fingerprint"],
-            "xalign_seed": config.seed,
-            "xalign_step": facts["step"],
-        }
-    )
-    if not config.model.conditioned_head:
-        _fill(BertForMaskedLM(hf_config), weights).save_pretrained(folder)
+    model = config.model
+    family, values = backbone(model, prepared.vocab_size, config.data.row_tokens, prepared.special.pad)
+    segments = family.segments(values)
+    weights = {name.removeprefix(STOCK): tensor.float() for name, tensor in state.items() if name.startswith(STOCK)}
+    if model.language_embeddings:
+        languages = _take(state, LANGUAGES)
+        has_types = "type_vocab_size" in values
+        types = _take(weights, family.token_types) if has_types else torch.zeros(1, languages.shape[1])
+        weights[family.token_types] = fold(languages, types)
+        values |= {"type_vocab_size": segments * len(languages)}
+    values |= {
+        "vocab_size": max(values["vocab_size"], prepared.vocab_size),  # pieces may have been added to a folder's
+        LANGUAGES_KEY: list(prepared.languages) if model.language_embeddings else [],
+        "xalign_segments": segments,
+        "xalign_pairs": _pairs(config, segments),
+        "xalign_objective": _method(config),
+        "xalign_recipe": facts["recipe"],
+        "xalign_fingerprint": facts["fingerprint"],
+        "xalign_seed": config.seed,
+        "xalign_step": facts["step"],
+    }
+    classes = family.classes(with_languages=model.language_embeddings)
+    values.pop("model_type")  # the class has its own
+    hf_config = classes.config.from_dict(values)
+    if not model.conditioned_head:
+        _fill(classes.masked_lm(hf_config), weights).save_pretrained(folder)
         return
-    head = {name.removeprefix(HEAD): tensor for name, tensor in weights.items() if name.startswith(HEAD)}
-    bert = {name.removeprefix("bert."): tensor for name, tensor in weights.items() if name.startswith("bert.")}
-    _fill(BertModel(hf_config, add_pooling_layer=False), bert).save_pretrained(folder)
-    side = {name: tensor.contiguous() for name, tensor in head.items() if name.startswith("transform.")}
-    side |= {"decoder.bias": _take(head, "bias").contiguous(), "languages.weight": _take(state, LANGUAGES).float()}
-    save_file(side, folder / HEAD_FILE)
+    prefix = f"{classes.masked_lm.base_model_prefix}."
+    bare = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    _fill(classes.bare(hf_config), bare).save_pretrained(folder)
+    _save_head(family, hf_config, weights, _take(state, LANGUAGES), folder)
+
+
+def _save_head(family: Family, hf_config: Any, weights: Mapping[str, Tensor], languages: Tensor, folder: Path) -> None:
+    layers = family.new_transform(hf_config).state_dict()
+    side = {f"transform.{name}": _take(weights, f"{family.transform}{name}") for name in layers}
+    side |= {"decoder.bias": _take(weights, family.output_bias), "languages.weight": languages.float()}
+    save_file({name: tensor.contiguous() for name, tensor in side.items()}, folder / HEAD_FILE)
 
 
 def fold(languages: Tensor, segments: Tensor) -> Tensor:
@@ -154,14 +173,28 @@ def fold(languages: Tensor, segments: Tensor) -> Tensor:
 
 def _method(config: RunConfig) -> str:
     """The recipe's method in the words of the papers, `mlm` where nothing is added to plain masked text."""
-    parts = [_NAMES[part.kind](part) for part in (*config.streams, *config.objectives) if part.kind in _NAMES]
-    return "+".join(parts) or "mlm"
+    known = [part for part in (*config.streams, *config.objectives) if part.kind in _NAMES]
+    return "+".join(filter(None, (_NAMES[part.kind](part, config) for part in known))) or "mlm"
+
+
+def _has(config: RunConfig, *kinds: str) -> bool:
+    return any(loss.kind in kinds for loss in config.objectives)
+
+
+def _first(streams: Sequence[Any], *kinds: str) -> Any:
+    return next((stream for stream in streams if stream.kind in kinds), None)
+
+
+def _pairs(config: RunConfig, segments: int) -> dict[str, Any] | None:
+    """How a pair is laid out for this encoder, by the recipe's first stream of pairs."""
+    stream = _first(config.streams, *PAIR_STREAMS)
+    return stream and {"positions": stream.positions, "segments": stream.segments and segments > 1}
 
 
 def _fill(model: Any, weights: Mapping[str, Tensor]) -> Any:
     report = model.load_state_dict(dict(weights), strict=False)
     # The decoder shares its rows with the word embeddings; a consolidated state may or may not repeat them.
-    missing = [name for name in report.missing_keys if not name.startswith(f"{HEAD}decoder.")]
+    missing = [name for name in report.missing_keys if name not in model.all_tied_weights_keys]
     if missing or report.unexpected_keys:
         raise CheckpointError(
             f"The weights are not those of this recipe's encoder: missing {', '.join(missing) or 'none'}; "

@@ -1,26 +1,51 @@
-"""The language-conditioned prediction head: BERT's head, told the language of the word that it must predict."""
+"""The language-conditioned prediction head: a family's head, told the language of the word that it must predict."""
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import BertConfig
-from transformers.models.bert.modeling_bert import BertLMPredictionHead, BertPredictionHeadTransform
 
 
-def widen(predictions: BertLMPredictionHead, width: int) -> None:
-    """Makes room for a language vector behind each hidden state that BERT's head reads, in place (METHODS 4.4).
+class Transform(nn.Module):
+    """RoBERTa's prediction head without its decoder: LayerNorm(GELU(W h + b)). [N, d] -> [N, d]."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.layer_norm = nn.LayerNorm(width, eps=epsilon)
+
+    @classmethod
+    def copy_of(cls, head: Any) -> Transform:
+        """The layers of a `XLMRobertaLMHead`, widened or not, with weights of their own."""
+        made = cls(head.dense.out_features, head.layer_norm.eps)
+        made.dense, made.layer_norm = copy.deepcopy(head.dense), copy.deepcopy(head.layer_norm)
+        return made
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """What the decoder reads."""
+        return self.layer_norm(F.gelu(self.dense(hidden)))
+
+
+def widen(transform: Any, width: int) -> None:
+    """Makes room for a language vector behind each hidden state that a head reads, in place (METHODS 4.4).
 
     The first layer W [d, d] becomes W_c [d, d + width]. Its left block stays as it was, so that a continued model
     starts from its own head; the right block is drawn from normal(0, 0.02). Decoder and tie to the words stay.
+
+    Args:
+        transform: what owns that layer, as `dense`; with a bias or without.
     """
-    transform = predictions.transform
     narrow = transform.dense
-    wide = nn.Linear(narrow.in_features + width, narrow.out_features)
+    wide = nn.Linear(narrow.in_features + width, narrow.out_features, bias=narrow.bias is not None)
     with torch.no_grad():
         wide.weight.normal_(0.0, 0.02)
         wide.weight[:, : narrow.in_features] = narrow.weight
-        wide.bias.copy_(narrow.bias)
+        if narrow.bias is not None:
+            wide.bias.copy_(narrow.bias)
     transform.dense = wide
 
 
@@ -35,12 +60,13 @@ class ConditionedHead(nn.Module):
     logits = t E^T + b with t = LayerNorm(GELU(W_c [h ; M[lang]] + b_c)); E is the encoder's word embedding table.
     """
 
-    def __init__(self, config: BertConfig, languages: int, word_embeddings: nn.Embedding) -> None:
+    def __init__(self, transform: nn.Module, languages: int, word_embeddings: nn.Embedding) -> None:
+        """A head with new weights around `transform`, which is widened."""
         super().__init__()
-        width = config.hidden_size
+        width = word_embeddings.embedding_dim
         self.languages = nn.Embedding(languages, width)
-        self.transform = BertPredictionHeadTransform(config)
-        self.transform.dense = nn.Linear(2 * width, width)
+        self.transform = transform
+        widen(transform, width)
         self.decoder = nn.Linear(width, word_embeddings.num_embeddings)
         self.decoder.weight = word_embeddings.weight
 

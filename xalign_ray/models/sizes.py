@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xalign_ray.config.schema import ModelConfig
-from xalign_ray.models.backbone import backbone_values
+from xalign_ray.models.backbone import backbone
 
 
 @dataclass(frozen=True)
@@ -35,28 +35,22 @@ def count_parameters(model: ModelConfig, vocab_size: int, languages: int, max_po
         model: the recipe's `model` block.
         vocab_size: ids of the run's tokenizer.
         languages: number of languages of the run.
-        max_positions: the longest row, in tokens.
+        max_positions: the longest row, in tokens. The padding id is taken for 0, as in a vocabulary that a run trains.
 
     Raises:
         ConfigError: when `model.init_from` cannot be found.
     """
-    values = backbone_values(model, vocab_size, max_positions, pad_id=0)
-    d, f, V = values["hidden_size"], values["intermediate_size"], values["vocab_size"]
-    norm = 2 * d
-    tables = values["max_position_embeddings"] + values["type_vocab_size"]
-    if model.language_embeddings:
-        tables += languages
-    attention = 4 * (d * d + d) + norm
-    feed_forward = (d * f + f) + (f * d + d) + norm
-    read_by_head = 2 * d if model.conditioned_head else d
+    family, values = backbone(model, vocab_size, max_positions, pad_id=0)
+    d, V = values["hidden_size"], values["vocab_size"]
+    counts = family.count(values, read_by_head=2 * d if model.conditioned_head else d)
     return Sizes(
         word_embeddings=V * d,
-        other_embeddings=tables * d + norm,
-        layers=values["num_hidden_layers"] * (attention + feed_forward),
-        head=(read_by_head * d + d) + norm + V,
+        other_embeddings=counts.other_embeddings + (languages * d if model.language_embeddings else 0),
+        layers=counts.layers,
+        head=counts.head,
         width=d,
         depth=values["num_hidden_layers"],
         heads=values["num_attention_heads"],
-        feed_forward=f,
+        feed_forward=values["intermediate_size"],
         vocab_size=V,
     )

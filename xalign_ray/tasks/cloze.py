@@ -98,7 +98,7 @@ class Predictor:
         masked = [inputs.tokenizer.mask_token_id] * len(question.answer)
         second = [*question.other[: question.begin], *masked, *question.other[question.end :], *inputs.suffix]
         begin, length = len(first), len(first) + len(second)
-        segment = int(self.segments and with_translation)
+        segment = int(self.segments and with_translation and inputs.segments > 1)
         row: dict[str, Any] = {"input_ids": [*first, *second], "attention_mask": [1] * length}
         restart = 1 if self.reset and with_translation else begin
         row["at"] = begin + question.begin

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xalign_ray.errors import DataError
+from xalign_ray.models import language_modernbert  # noqa: F401 - registers our class, so that Auto classes open it
 
 LONGEST_INPUT = 512
 
@@ -47,7 +48,7 @@ class Inputs:
             suffix=suffix,
             max_length=min(LONGEST_INPUT, int(tokenizer.model_max_length), _positions(model)),
             languages=tuple(getattr(config, "xalign_languages", None) or ()),
-            segments=int(getattr(config, "xalign_segments", None) or 1),
+            segments=int(getattr(config, "xalign_segments", None) or getattr(config, "type_vocab_size", 1)),
             encoder=encoder,
         )
 

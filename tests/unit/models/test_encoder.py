@@ -110,7 +110,11 @@ def test_language_vectors_reach_the_hidden_states():
 @pytest.mark.parametrize(
     ("changes", "arguments", "said"),
     [
-        ({"model_type": "roberta"}, {}, "is of the family 'roberta'; only BERT folders can be continued."),
+        (
+            {"model_type": "roberta"},
+            {},
+            "is of the family 'roberta'; only those of bert, xlm-roberta, modernbert can be continued.",
+        ),
         ({"is_decoder": True}, {}, "is a decoder; only encoders can be continued."),
         (
             {"tie_word_embeddings": False},
@@ -147,6 +151,12 @@ def test_a_folder_that_does_not_fit_is_refused_with_the_reason(folder, tmp_path,
     assert str(error.value) == f"model.init_from: {path} {said}"
 
 
+def test_the_positions_of_xlm_r_are_those_behind_its_padding_id(folder, tmp_path):
+    path = edited(folder, tmp_path, model_type="xlm-roberta", pad_token_id=1)
+    with pytest.raises(ConfigError, match=r"has 14 positions, data\.row_tokens is 15; lower data\.row_tokens\.$"):
+        build_encoder(ModelConfig(init_from=path), 60, LANGUAGES, 15, pad_id=1)
+
+
 def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"holds no config\.json; name a Hugging Face model folder"):
         build_encoder(ModelConfig(init_from=str(tmp_path)), 60, LANGUAGES, 16, pad_id=0)
@@ -172,6 +182,13 @@ def test_a_folder_with_another_tokenizer_is_refused(tmp_path):
         f"model.init_from: {theirs} was trained with another tokenizer (id 3 is 'dog' there, 'Hund' in this run); "
         f"set data.tokenizer to {{kind: folder, path: {theirs}}}."
     )
+
+
+def test_ids_said_to_be_new_may_follow_the_folders_own(tmp_path):
+    theirs, ours = save_tokenizer(tmp_path / "a", ["cat"]), save_tokenizer(tmp_path / "b", ["cat", "Hund"])
+    check_tokenizer(str(theirs), ours, new={3})
+    with pytest.raises(ConfigError, match=r"\(id 3 is None there, 'Hund' in this run\)"):
+        check_tokenizer(str(theirs), ours)
 
 
 def test_the_same_tokenizer_and_a_folder_without_one_pass(folder, tmp_path):

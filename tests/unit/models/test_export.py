@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
 import torch
+from transformers import BertConfig, BertForMaskedLM
 
+from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, fold
+from xalign_ray.objectives.combine import Objectives
 
 FACTS = {"recipe": "tiny/mlm", "fingerprint": "00", "step": 1}
 
@@ -93,3 +97,105 @@ def test_weights_without_language_embeddings_are_refused_where_the_recipe_has_th
     config = config.model_copy(update={"model": config.model.model_copy(update={"language_embeddings": True})})
     with pytest.raises(CheckpointError, match=r"missing encoder\.languages\.weight; not known none"):
         export(state, config, prepared, tmp_path / "export", FACTS)
+
+
+PAIRS = "data.parallel=[{format: tsv, languages: [en, qgr], paths: [x]}]"
+CONTRASTED = "{{kind: contrasted_pairs, text: {}}}"
+PPA = "objectives=[{kind: masked_lm}, {kind: momentum_contrast}]"
+
+
+def exported(config, prepared, tmp_path):
+    """The config.json of an untrained export, with as few and as small tables as can be."""
+    encoder = build_encoder(config.model, 20, prepared.languages, config.data.row_tokens, pad_id=0)
+    state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    export(state, config, prepared, tmp_path / "export", FACTS)
+    return json.loads((tmp_path / "export" / "config.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        (["streams=[{kind: masked_text}]"], "mlm"),
+        (["streams=[{kind: masked_text}, {kind: masked_pairs}]"], "xlm"),
+        (["streams=[{kind: code_switched_labels, t: 0.7}]"], "dict-mlm-70"),
+        (["streams=[{kind: code_switched_labels, variant: input_swap}]"], "dict-mlm-50-input-swap"),
+        (["streams=[{kind: code_switched_copy}]", "data.slack_share=0.5"], "dict-tlm"),
+        (["objectives=[{kind: masked_lm}, {kind: dictionary_alignment}]"], "align-mlm"),
+        (["objectives=[{kind: masked_lm}, {kind: dictionary_alignment, shuffled: true}]"], "align-mlm-shuffled"),
+        (["streams=[{kind: aligned_pairs}]"], "tlm"),
+        (["streams=[{kind: aligned_pairs}]", "objectives=[{kind: masked_lm}, {kind: word_exchange}]"], "weam"),
+        ([f"streams=[{CONTRASTED.format('joined')}]"], "tlm"),
+        ([f"streams=[{CONTRASTED.format('apart')}]", "data.slack_share=0.2"], "mlm"),
+        ([f"streams=[{CONTRASTED.format('joined')}]", PPA], "ppa"),
+        ([f"streams=[{CONTRASTED.format('apart')}]", "data.slack_share=0.2", PPA], "ppa-mlm"),
+        ([f"streams=[{CONTRASTED.format('none')}]", "objectives=[{kind: momentum_contrast}]"], "ppa-no-tlm"),
+        (
+            ["streams=[{kind: contrasted_pairs}]", "objectives=[{kind: masked_lm}, {kind: sentence_contrast}]"],
+            "infoxlm",
+        ),
+        (
+            [
+                "streams=[{kind: masked_pairs}, {kind: aligned_pairs}, {kind: contrasted_pairs}]",
+                "objectives=[{kind: masked_lm}, {kind: word_exchange}, {kind: momentum_contrast}]",
+            ],
+            "xlm+weam+ppa",
+        ),
+    ],
+)
+def test_the_method_is_called_as_in_its_paper(prepared, tmp_path, settings, name):
+    small = ["model.layers=1", "model.width=8", "model.heads=2", "model.feed_forward=8"]
+    config = load_recipe("tiny/mlm", [PAIRS, *small, *settings]).config
+    prepared.pair_words = lambda _: []
+    assert exported(config, prepared, tmp_path)["xalign_objective"] == name
+
+
+@pytest.mark.parametrize(
+    ("family", "streams", "pairs"),
+    [
+        ("bert", "{kind: masked_text}", None),
+        ("bert", "{kind: masked_text}, {kind: masked_pairs}", {"positions": "reset", "segments": False}),
+        ("bert", "{kind: contrasted_pairs}, {kind: masked_pairs}", {"positions": "running", "segments": True}),
+        ("bert", "{kind: aligned_pairs, segments: true}", {"positions": "running", "segments": True}),
+        ("xlm-r", "{kind: contrasted_pairs}", {"positions": "running", "segments": False}),
+        ("modernbert", "{kind: masked_pairs, segments: true}", {"positions": "reset", "segments": False}),
+    ],
+)
+def test_the_config_says_how_pairs_were_laid_out(prepared, tmp_path, family, streams, pairs):
+    small = ["model.layers=1", "model.width=8", "model.heads=2", "model.feed_forward=8", f"model.family={family}"]
+    config = load_recipe("tiny/mlm", [PAIRS, *small, f"streams=[{streams}]"]).config
+    prepared.pair_words = lambda _: []
+    found = exported(config, prepared, tmp_path)
+    assert found["xalign_pairs"] == pairs
+    assert found["xalign_segments"] == (2 if family == "bert" else 1)
+
+
+def test_an_export_of_ppa_is_the_query_encoder(prepared, tmp_path):
+    small = ["model.layers=1", "model.width=8", "model.heads=2", "model.feed_forward=8"]
+    losses = "objectives=[{kind: masked_lm}, {kind: momentum_contrast, queue_size: 4, projection: 4}]"
+    config = load_recipe("tiny/mlm", [PAIRS, *small, "streams=[{kind: contrasted_pairs}]", losses]).config
+    prepared.pair_words = lambda _: []
+    encoder = build_encoder(config.model, 20, prepared.languages, 48, pad_id=0)
+    objectives = Objectives(encoder, config.objectives, None, seed=0, special=SimpleNamespace(cls=2, sep=3))
+    with torch.no_grad():
+        for parameter in encoder.parameters():  # the key encoder stays behind
+            parameter += 0.5
+    state = objectives.state_dict()
+    key = "losses.momentum_contrast.average.tower.encoder.hf.bert.embeddings.LayerNorm.bias"
+    assert not torch.equal(state[key], state["encoder.hf.bert.embeddings.LayerNorm.bias"])
+    export(state, config, prepared, tmp_path / "export", FACTS)
+    opened = BertForMaskedLM.from_pretrained(tmp_path / "export").state_dict()
+    assert opened.keys() == encoder.hf.state_dict().keys()
+    assert all(torch.equal(value, opened[name]) for name, value in encoder.hf.state_dict().items())
+
+
+def test_an_export_of_a_folder_with_new_pieces_has_their_rows(config, prepared, tmp_path):
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    BertForMaskedLM(BertConfig(vocab_size=18, max_position_embeddings=8, **sizes)).save_pretrained(tmp_path / "start")
+    model = config.model.model_copy(update={"init_from": str(tmp_path / "start")})
+    new_rows = {18: [3], 19: [4, 5]}
+    encoder = build_encoder(model, 20, ["en"], 8, pad_id=0, new_rows=new_rows)
+    state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    export(state, config.model_copy(update={"model": model}), prepared, tmp_path / "export", FACTS)
+    opened = BertForMaskedLM.from_pretrained(tmp_path / "export")
+    assert torch.equal(opened.get_input_embeddings().weight, encoder.hf.get_input_embeddings().weight)
+    assert opened.config.vocab_size == 20

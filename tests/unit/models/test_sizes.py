@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from transformers import ModernBertConfig, ModernBertForMaskedLM
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
@@ -13,24 +14,38 @@ from xalign_ray.models.sizes import count_parameters
 
 SHAPE = {"layers": 3, "width": 24, "heads": 4, "feed_forward": 40}
 OPTIONS = [{}, {"language_embeddings": True}, {"language_embeddings": True, "conditioned_head": True}]
+FAMILIES = ["bert", "xlm-r", "modernbert"]
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("options", OPTIONS, ids=["plain", "language_embeddings", "conditioned_head"])
-def test_counts_are_those_of_the_built_encoder(options):
-    model = ModelConfig(**SHAPE, **options)
+def test_counts_are_those_of_the_built_encoder(family, options):
+    model = ModelConfig(**SHAPE, **options, family=family)
     encoder = build_encoder(model, 101, ["en", "de", "hi", "zh"], 33, pad_id=0)
     sizes = count_parameters(model, 101, 4, 33)
     assert sizes.total == sum(parameter.numel() for parameter in encoder.parameters())
     assert sizes.word_embeddings == encoder.hf.get_input_embeddings().weight.numel()
-    assert sizes.layers == sum(parameter.numel() for parameter in encoder.hf.bert.encoder.parameters())
+    base = encoder.hf.base_model
+    layers = [base.layers, base.final_norm] if family == "modernbert" else [base.encoder]
+    assert sizes.layers == sum(parameter.numel() for module in layers for parameter in module.parameters())
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("options", OPTIONS, ids=["plain", "language_embeddings", "conditioned_head"])
-def test_counts_of_a_continued_folder_are_the_folders_own(tmp_path, options):
-    build_encoder(ModelConfig(**SHAPE), 101, ["en"], 33, pad_id=0).hf.save_pretrained(tmp_path)
+def test_counts_of_a_continued_folder_are_the_folders_own(tmp_path, family, options):
+    build_encoder(ModelConfig(**SHAPE, family=family), 101, ["en"], 33, pad_id=0).hf.save_pretrained(tmp_path)
     model = ModelConfig(init_from=str(tmp_path), **options)
     encoder = build_encoder(model, 90, ["en", "de"], 16, pad_id=0)
     assert count_parameters(model, 90, 2, 16).total == sum(p.numel() for p in encoder.parameters())
+
+
+def test_counts_of_a_modernbert_with_every_bias_are_right(tmp_path):
+    biases = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    stock = ModernBertForMaskedLM(ModernBertConfig(vocab_size=30, pad_token_id=0, **sizes, **biases))
+    stock.save_pretrained(tmp_path)
+    expected = sum(parameter.numel() for parameter in stock.parameters())
+    assert count_parameters(ModelConfig(init_from=str(tmp_path)), 30, 1, 16).total == expected
 
 
 def test_counting_imports_neither_torch_nor_transformers():
@@ -38,6 +53,10 @@ def test_counting_imports_neither_torch_nor_transformers():
         "import sys; from xalign_ray.config.schema import ModelConfig; "
         "from xalign_ray.models.sizes import count_parameters; "
         "assert count_parameters(ModelConfig(), 30522, 1, 512).total == 109514298; "
+        # As released: xlm-roberta-base (padding id 1, so one position more) and ModernBERT-base.
+        "assert count_parameters(ModelConfig(family='xlm-r'), 250002, 1, 513).total == 278295186; "
+        "modern = ModelConfig(family='modernbert', layers=22, feed_forward=1152); "
+        "assert count_parameters(modern, 50368, 1, 8192).total == 149655232; "
         "assert not {'torch', 'transformers', 'ray'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

@@ -1,0 +1,63 @@
+"""Every loss asks XLM-R and ModernBERT as it asks BERT: finite sums, and a gradient for every weight that is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.unit.data.conftest import make_config, prepare_here, write_inputs
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.local import open_local
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.step import tensors
+
+LOSSES = "{kind: masked_lm, labels_at_once: 16}, {kind: dictionary_alignment, layer: 1}, {kind: word_exchange}, "
+LOSSES += "{kind: momentum_contrast, queue_size: 8, projection: 4}, {kind: sentence_contrast, layer: 2}"
+SETTINGS = ["streams=[{kind: aligned_pairs}, {kind: contrasted_pairs}, {kind: code_switched_labels}]"]
+SETTINGS += [f"objectives=[{LOSSES}]", "model.layers=2", "model.width=16", "model.heads=2", "model.feed_forward=24"]
+SETTINGS += ["model.dropout=0.0", "model.language_embeddings=true", "model.conditioned_head=true"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("losses")
+    write_inputs(base)
+    align = "\n".join("0-0 1-1" for _ in range(250)) + "\n"
+    (base / "pairs.align").write_text(align)
+    return base
+
+
+@pytest.fixture(scope="module")
+def prepared(folder: Path) -> Prepared:
+    return prepare_here(configured(folder, "bert"))
+
+
+def configured(folder: Path, family: str) -> RunConfig:
+    parallel = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de, pairs.align]}]"
+    return make_config(folder, parallel, *SETTINGS, f"model.family={family}")
+
+
+@pytest.mark.parametrize("family", ["bert", "xlm-r", "modernbert"])
+def test_all_losses_reach_the_whole_encoder(folder: Path, prepared: Prepared, family: str) -> None:
+    config = configured(folder, family)
+    objectives = build_objectives(config, prepared)
+    batch = tensors(next(open_local(prepared, config, 0, 0)), torch.device("cpu"), objectives.reads)
+    sums = objectives(batch, (0, 1), 0)
+    assert {kind: bool(torch.isfinite(value)) and value.item() != 0 for kind, value in sums.items()} == dict.fromkeys(
+        sums, True
+    )
+    assert len(sums) == 5
+    sum(sums.values()).backward()
+    unused = [name for name, weight in objectives.named_parameters() if weight.grad is None or not weight.grad.any()]
+    assert unused == []
+    before = {name: value.clone() for name, value in objectives.state_dict().items() if ".tower." in name}
+    with torch.no_grad():
+        for weight in objectives.encoder.parameters():
+            weight += 0.1
+    objectives.after_step(lambda rows: rows)
+    after = objectives.state_dict()
+    moved = [name for name, value in before.items() if ".encoder." in name and not torch.equal(value, after[name])]
+    assert len(moved) == len([name for name in before if ".encoder." in name and "position_ids" not in name])

@@ -1,0 +1,84 @@
+"""In every family a packed row is the same as its examples one by one, also where a window of attention is narrow."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import ModernBertConfig, ModernBertForMaskedLM
+
+from tests.parity.test_packing_invariance import FIRST, LENGTH, SECOND, example, packed
+from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models.encoder import build_encoder
+
+LANGUAGES = ["en", "de", "hi"]
+SHAPE = {"layers": 4, "width": 32, "heads": 4, "feed_forward": 64}
+
+
+def narrow_modernbert(path):
+    """A folder whose local layers see two tokens to either side; every third layer, from the first, is global."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
+    config = ModernBertConfig(vocab_size=50, max_position_embeddings=LENGTH, pad_token_id=0, local_attention=4, **sizes)
+    assert config.layer_types == ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]
+    ModernBertForMaskedLM(config).save_pretrained(path)
+    return ModelConfig(init_from=str(path), language_embeddings=True)
+
+
+@pytest.fixture(scope="module", params=["bert", "xlm-r", "modernbert", "narrow modernbert"])
+def encoder(request, tmp_path_factory):
+    torch.manual_seed(0)
+    if request.param == "narrow modernbert":
+        model = narrow_modernbert(tmp_path_factory.mktemp("modernbert"))
+    else:
+        model = ModelConfig(family=request.param, language_embeddings=True, **SHAPE)
+    made = build_encoder(model, 50, LANGUAGES, LENGTH, pad_id=0).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    return made
+
+
+def test_two_examples_in_a_row_give_the_hidden_states_of_each_alone(encoder):
+    one, two = example(FIRST, 1), example(SECOND, 2)
+    for layer in (None, 2):
+        together = encoder.encode(packed(one, two), layer)[0]
+        torch.testing.assert_close(together[:FIRST], encoder.encode(one, layer)[0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(together[FIRST : FIRST + SECOND], encoder.encode(two, layer)[0], atol=1e-5, rtol=0)
+
+
+def test_an_example_does_not_see_its_neighbour_change(encoder):
+    one, two, other = example(FIRST, 1), example(SECOND, 2), example(SECOND, 3)
+    before, after = (encoder.encode(packed(one, second))[0] for second in (two, other))
+    assert torch.equal(before[:FIRST], after[:FIRST])
+    assert not torch.allclose(before[FIRST : FIRST + SECOND], after[FIRST : FIRST + SECOND])
+
+
+def test_a_row_of_padding_is_finite_in_value_and_gradient(encoder):
+    row = packed(example(FIRST, 1), example(SECOND, 2))
+    batch = {key: torch.cat([value, torch.zeros_like(value)]) for key, value in row.items()}
+    encoder.zero_grad()
+    hidden = encoder.encode(batch)
+    hidden[0].sum().backward()
+    assert torch.isfinite(hidden).all()
+    assert all(torch.isfinite(p.grad).all() for p in encoder.parameters() if p.grad is not None)
+
+
+def test_zero_rows_call_the_same_modules_and_leave_zero_gradients(encoder):
+    called: set[str] = set()
+    hooks = [
+        module.register_forward_hook(lambda *_, name=name: called.add(name))
+        for name, module in encoder.named_modules()
+        if not list(module.children())
+    ]
+    full = packed(example(FIRST, 1), example(SECOND, 2))
+    encoder.predict(encoder.encode(full)[0], full["language_ids"][0])
+    expected = set(called)
+    called.clear()
+    encoder.zero_grad()
+    hidden = encoder.encode({key: value[:0] for key, value in full.items()})
+    logits = encoder.predict(hidden.flatten(0, 1), full["language_ids"][:0].flatten())
+    (hidden.sum() + logits.sum()).backward()
+    for hook in hooks:
+        hook.remove()
+    assert (hidden.shape, logits.shape) == ((0, LENGTH, 32), (0, 50))
+    assert called == expected
+    assert all(not p.grad.any() for p in encoder.parameters())

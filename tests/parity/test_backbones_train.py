@@ -1,0 +1,104 @@
+"""tiny/mlm on XLM-R and ModernBERT: the loss falls at ZeRO 2 and 3 alike, and a stranger opens what was trained."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.parity.train.pool import Pool
+from tests.unit.data.conftest import prepare_here
+from xalign_ray import pipeline
+from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.local import open_local
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.track.events import read_events
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.loop import Loop, build_objectives
+from xalign_ray.train.step import tensors
+
+FAMILIES = ("xlm-r", "modernbert")
+STAGES = (2, 3)
+STEPS = 20
+FACTS = {"recipe": "tiny/mlm", "fingerprint": "ab" * 32}
+SETTINGS = [f"train.steps={STEPS}", "train.schedule.warmup_steps=2", "train.held_out_every_steps=0"]
+SETTINGS += ["parallel.workers=1", "track.mlflow=off"]
+
+# Single sentences, as a user has them: ids and padding, the rest is the stock model's own.
+STRANGER = """
+import sys
+import numpy as np, torch
+from transformers import AutoModelForMaskedLM
+for folder in sys.argv[1:]:
+    given = {key: torch.from_numpy(value) for key, value in np.load(folder + "/given.npz").items()}
+    with torch.no_grad():
+        logits = AutoModelForMaskedLM.from_pretrained(folder + "/export").eval()(**given).logits
+    np.save(folder + "/theirs.npy", logits.numpy())
+assert "xalign_ray" not in sys.modules
+"""
+
+
+def train_and_show(workers: Workers, config: RunConfig, prepared_folder: Path, folder: Path) -> None:
+    """Trains in this process, then keeps what the live model predicts for the first example of some rows."""
+    prepared = Prepared.open(prepared_folder)
+    objectives = build_objectives(config, prepared)
+    Loop(objectives, config, folder, prepared, workers, FACTS, None, None).run(
+        lambda first, rank, _: open_local(prepared, config, first, rank)
+    )
+    batch = tensors(next(open_local(prepared, config, 1, 0)), workers.device)
+    first = batch["example_ids"] == 1
+    ids = torch.where(first, batch["input_ids"], prepared.special.pad).long()
+    encoder = objectives.eval().encoder
+    with torch.no_grad():
+        hidden = encoder.encode(batch)
+        logits = encoder.predict(hidden.flatten(0, 1), batch["language_ids"].flatten()).view(*hidden.shape[:2], -1)
+    np.savez(folder / "given.npz", input_ids=ids.numpy(), attention_mask=first.long().numpy())
+    np.savez(folder / "ours.npz", logits=logits.numpy(), real=first.numpy())
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both families trained at both stages over the same shards, exported, and opened by a stranger."""
+    base = tmp_path_factory.mktemp("backbones")
+    worker = Pool(1)
+    for family in FAMILIES:
+        for stage in STAGES:
+            own = [f"output={base}", f"model.family={family}", f"parallel.zero_stage={stage}"]
+            config = load_recipe("tiny/mlm", [*SETTINGS, *own]).config
+            prepared = prepare_here(config)
+            folder = base / f"{family}-{stage}"
+            folder.mkdir()
+            worker.call(train_and_show, config, prepared.folder, folder)
+            pipeline.export_run(Recipe("tiny/mlm", config, {}), prepared, folder, dict(FACTS))
+    worker.close()
+    names = [f"{family}-{stage}" for family in FAMILIES for stage in STAGES]
+    subprocess.run([sys.executable, "-c", STRANGER, *names], cwd=base, check=True, timeout=300)
+    return base
+
+
+def losses(folder: Path) -> Any:
+    events = [event for event in read_events(folder / "events.jsonl") if event["event"] == "step"]
+    return np.array([event["metrics"]["train/loss"] for event in events])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_loss_falls_alike_at_both_stages(runs: Path, family: str) -> None:
+    second, third = (losses(runs / f"{family}-{stage}") for stage in STAGES)
+    assert len(second) == STEPS
+    assert second[-5:].mean() < second[:5].mean() - 0.5
+    np.testing.assert_allclose(third, second, rtol=1e-4)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_stranger_computes_the_logits_of_the_trained_model(runs: Path, family: str, stage: int) -> None:
+    folder = runs / f"{family}-{stage}"
+    ours, theirs = np.load(folder / "ours.npz"), np.load(folder / "theirs.npy")
+    assert ours["real"].sum() > 100
+    np.testing.assert_allclose(theirs[ours["real"]], ours["logits"][ours["real"]], rtol=0, atol=1e-5)

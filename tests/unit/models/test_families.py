@@ -1,0 +1,174 @@
+"""Each family in its own way: positions, segments, language vectors and heads, against the stock model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    XLMRobertaConfig,
+    XLMRobertaForMaskedLM,
+)
+
+from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models.encoder import build_encoder
+
+LANGUAGES = ["en", "de", "hi"]
+SHAPE = {"layers": 3, "width": 16, "heads": 2, "feed_forward": 24, "dropout": 0.0}
+SIZES = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24}
+STOCK = {
+    "bert": lambda: BertForMaskedLM(BertConfig(vocab_size=60, max_position_embeddings=16, pad_token_id=1, **SIZES)),
+    "xlm-r": lambda: XLMRobertaForMaskedLM(
+        XLMRobertaConfig(vocab_size=60, max_position_embeddings=18, type_vocab_size=1, pad_token_id=1, **SIZES)
+    ),
+    "modernbert": lambda: ModernBertForMaskedLM(
+        ModernBertConfig(vocab_size=60, max_position_embeddings=16, pad_token_id=1, local_attention=4, **SIZES)
+    ),
+}
+WITHOUT_SEGMENTS = ["xlm-r", "modernbert"]
+
+
+def batch(length=10, rows=2):
+    """Rows of one example each, without padding."""
+    generator = torch.Generator().manual_seed(3)
+    shape = (rows, length)
+    return {
+        "input_ids": torch.randint(2, 60, shape, generator=generator),
+        "position_ids": torch.arange(length).expand(shape),
+        "segment_ids": torch.zeros(shape, dtype=torch.long),
+        "language_ids": torch.randint(0, 3, shape, generator=generator),
+        "example_ids": torch.ones(shape, dtype=torch.long),
+    }
+
+
+def spread(module):
+    """Weights large enough that what is left out shows; biases and LayerNorms away from 0 and 1."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return module
+
+
+@pytest.fixture(scope="module", params=list(STOCK))
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def folder(family, tmp_path_factory):
+    torch.manual_seed(7)
+    path = tmp_path_factory.mktemp(family)
+    spread(STOCK[family]()).save_pretrained(path)
+    return path
+
+
+def continued(folder, **options):
+    return build_encoder(ModelConfig(init_from=str(folder), **options), 60, LANGUAGES, 16, pad_id=1).eval()
+
+
+def test_a_continued_encoder_computes_what_the_stock_model_computes_of_ids_alone(family, folder):
+    stock, given = type(STOCK[family]()).from_pretrained(folder).eval(), batch()
+    expected = stock(input_ids=given["input_ids"], output_hidden_states=True)
+    encoder = continued(folder)
+    hidden = encoder.encode(given)
+    logits = encoder.predict(hidden.flatten(0, 1), given["language_ids"].flatten())
+    torch.testing.assert_close(logits, expected.logits.flatten(0, 1), atol=1e-5, rtol=0)
+    for layer in (1, 2, 3):
+        torch.testing.assert_close(encoder.encode(given, layer), expected.hidden_states[layer], atol=1e-5, rtol=0)
+    assert torch.equal(encoder.encode(given, 3), hidden), "the last layer is what predictions are made from"
+
+
+def test_an_encoder_of_bert_from_scratch_is_the_stock_model_to_the_bit():
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 60, "max_position_embeddings": 16, "attn_implementation": "sdpa", **SIZES}
+    stock = BertForMaskedLM(BertConfig(**sizes)).eval()
+    torch.manual_seed(0)
+    encoder = build_encoder(ModelConfig(**SHAPE), 60, LANGUAGES, 16, pad_id=0).eval()
+    ours = encoder.hf.state_dict()
+    assert all(torch.equal(value, ours[name]) for name, value in stock.state_dict().items())
+    given = batch() | {"example_ids": torch.tensor([[1] * 4 + [2] * 6] * 2), "segment_ids": torch.arange(10) // 5 + 0}
+    given["segment_ids"] = given["segment_ids"].expand(2, 10)
+    examples = given["example_ids"]
+    expected = stock(
+        inputs_embeds=stock.get_input_embeddings()(given["input_ids"]),
+        attention_mask=examples[:, None, :, None] == examples[:, None, None, :],
+        position_ids=given["position_ids"],
+        token_type_ids=given["segment_ids"],
+        output_hidden_states=True,
+    )
+    hidden = encoder.encode(given)
+    assert torch.equal(hidden, expected.hidden_states[-1])
+    assert torch.equal(encoder.encode(given, 1), expected.hidden_states[1])
+    assert torch.equal(encoder.predict(hidden, given["language_ids"]), expected.logits)
+
+
+def test_language_vectors_are_added_to_the_word_vectors(family, folder):
+    stock, given = type(STOCK[family]()).from_pretrained(folder).eval(), batch()
+    encoder = continued(folder, language_embeddings=True)
+    vectors = stock.get_input_embeddings()(given["input_ids"]) + encoder.languages(given["language_ids"])
+    expected = stock.base_model(inputs_embeds=vectors).last_hidden_state
+    torch.testing.assert_close(encoder.encode(given), expected, atol=1e-5, rtol=0)
+    assert (expected - stock.base_model(input_ids=given["input_ids"]).last_hidden_state).abs().max() > 1e-3
+
+
+def test_positions_that_start_again_reach_the_model(family, folder):
+    stock, given = type(STOCK[family]()).from_pretrained(folder).eval(), batch()
+    reset = torch.tensor([0, 1, 2, 3, 4, 1, 2, 3, 4, 5]).expand(2, 10)
+    first = 2 if family == "xlm-r" else 0  # behind the padding id
+    expected = stock.base_model(input_ids=given["input_ids"], position_ids=reset + first).last_hidden_state
+    found = continued(folder).encode(given | {"position_ids": reset})
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    assert (found - continued(folder).encode(given)).abs().max() > 1e-3
+
+
+def test_only_bert_is_told_the_segments(family, folder):
+    encoder, given = continued(folder), batch()
+    second = given | {"segment_ids": torch.ones_like(given["segment_ids"])}
+    assert torch.equal(encoder.encode(given), encoder.encode(second)) == (family in WITHOUT_SEGMENTS)
+
+
+def test_local_layers_of_modernbert_do_not_see_beyond_their_window(tmp_path):
+    torch.manual_seed(0)
+    config = ModernBertConfig(
+        vocab_size=60, max_position_embeddings=16, pad_token_id=1, local_attention=4, **SIZES | {"num_hidden_layers": 1}
+    )
+    config.layer_types = ["sliding_attention"]
+    spread(ModernBertForMaskedLM(config)).save_pretrained(tmp_path)
+    encoder, given = continued(tmp_path), batch()
+    changed = given["input_ids"].clone()
+    changed[:, 9] = changed[:, 9] % 50 + 3
+    moved = (encoder.encode(given) - encoder.encode(given | {"input_ids": changed})).abs().amax(dim=(0, 2)) > 1e-6
+    assert moved.tolist() == [False] * 7 + [True] * 3, "two tokens to either side"
+
+
+def test_a_copied_transform_predicts_as_the_head_and_is_its_own(folder):
+    encoder = continued(folder, language_embeddings=True, conditioned_head=True)
+    hidden, language = torch.randn(5, 16), torch.tensor([0, 1, 2, 0, 1])
+    transform = encoder.copy_transform()
+    expected = encoder.predict(hidden, language)
+    assert torch.equal(encoder.predict(hidden, language, transform), expected)
+    with torch.no_grad():
+        transform.dense.weight += 1
+    assert torch.equal(encoder.predict(hidden, language), expected)
+    assert not torch.equal(encoder.predict(hidden, language, transform), expected)
+
+
+def test_a_widened_head_keeps_the_folders_own_block(family, folder):
+    encoder = continued(folder, language_embeddings=True, conditioned_head=True)
+    wide = encoder.family.transform_of(encoder.hf).dense
+    own = encoder.family.transform_of(type(STOCK[family]()).from_pretrained(folder)).dense
+    assert wide.weight.shape == (16, 32)
+    assert torch.equal(wide.weight[:, :16], own.weight)
+    assert (wide.bias is None) == (own.bias is None) == (family == "modernbert")
+
+
+def test_the_decoder_is_tied_to_the_word_embeddings_and_the_recipes_dropout_holds(family, folder):
+    for model in (ModelConfig(family=family, **SHAPE), ModelConfig(init_from=str(folder), dropout=0.0)):
+        encoder = build_encoder(model, 60, LANGUAGES, 16, pad_id=1).train()
+        assert encoder.hf.get_output_embeddings().weight is encoder.hf.get_input_embeddings().weight
+        assert torch.equal(encoder.encode(batch()), encoder.encode(batch()))
+    noisy = build_encoder(ModelConfig(init_from=str(folder), dropout=0.3), 60, LANGUAGES, 16, pad_id=1).train()
+    assert not torch.equal(noisy.encode(batch()), noisy.encode(batch()))

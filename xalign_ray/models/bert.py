@@ -1,0 +1,82 @@
+"""The BERT family: learned positions from 0, two token types (Devlin et al. 2019)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xalign_ray.models.family import Classes, Counts, Family, Values
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class Bert(Family):
+    """BERT; its base sizes are those of section 3 of the paper."""
+
+    model_type: ClassVar[str] = "bert"
+    defaults: ClassVar[Values] = {
+        "model_type": "bert",
+        "vocab_size": 30522,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "hidden_act": "gelu",
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "pad_token_id": 0,
+        "tie_word_embeddings": True,
+        "is_decoder": False,
+    }
+    from_scratch: ClassVar[Values] = {}
+    dropouts: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    token_types: ClassVar[str] = "bert.embeddings.token_type_embeddings.weight"
+    transform: ClassVar[str] = "cls.predictions.transform."
+    output_bias: ClassVar[str] = "cls.predictions.bias"
+
+    def count(self, values: Values, read_by_head: int) -> Counts:
+        """Its parameters, also XLM-R's."""
+        d, f, vocabulary = values["hidden_size"], values["intermediate_size"], values["vocab_size"]
+        norm = 2 * d
+        attention = 4 * (d * d + d) + norm
+        feed_forward = (d * f + f) + (f * d + d) + norm
+        return Counts(
+            other_embeddings=(values["max_position_embeddings"] + values["type_vocab_size"]) * d + norm,
+            layers=values["num_hidden_layers"] * (attention + feed_forward),
+            head=(read_by_head * d + d) + norm + vocabulary,
+        )
+
+    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types as it is
+        """Stock classes."""
+        from transformers import BertConfig, BertForMaskedLM, BertModel
+
+        return Classes(BertConfig, BertForMaskedLM, partial(BertModel, add_pooling_layer=False))
+
+    def arguments(self, config: Any, batch: Mapping[str, Tensor], same_example: Tensor) -> dict[str, Any]:
+        """Positions as they are; segments that the model has no type for are the last that it has."""
+        return {
+            "attention_mask": same_example,
+            "position_ids": batch["position_ids"],
+            "token_type_ids": batch["segment_ids"].clamp(max=config.type_vocab_size - 1),
+        }
+
+    def predict(self, hf: Any, hidden: Tensor) -> Tensor:
+        """`cls` as a whole."""
+        return hf.cls(hidden)
+
+    def transform_of(self, hf: Any) -> nn.Module:
+        """A module of its own."""
+        return hf.cls.predictions.transform
+
+    def copy_transform(self, hf: Any) -> nn.Module:
+        """Its copy."""
+        return copy.deepcopy(hf.cls.predictions.transform)
+
+    def new_transform(self, config: Any) -> nn.Module:
+        """dense, activation, LayerNorm."""
+        from transformers.models.bert.modeling_bert import BertPredictionHeadTransform
+
+        return BertPredictionHeadTransform(config)

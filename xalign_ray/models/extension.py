@@ -1,0 +1,41 @@
+"""Gives an encoder rows for pieces that its vocabulary lacks, each the mean of rows that it has (METHODS 13.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def add_rows(hf: Any, new_rows: Mapping[int, Sequence[int]]) -> None:
+    """Grows the word embeddings, and the decoder's bias with them, in place; nothing is drawn at random.
+
+    The tie of decoder and words stays, as does every other row. A row that the table already has beyond the old
+    vocabulary (tables are padded to round sizes) is written over.
+
+    Args:
+        hf: a masked language model of transformers.
+        new_rows: for each new id the ids of old pieces, at least one, whose mean it starts as; the new ids leave no
+            gap behind the table's last row.
+    """
+    words, decoder = hf.get_input_embeddings(), hf.get_output_embeddings()
+    size = max(len(words.weight), max(new_rows) + 1)
+    assert all(number in new_rows for number in range(len(words.weight), size)), "a new id without a row to start as"
+    assert not new_rows.keys() & {old for olds in new_rows.values() for old in olds}, "a new row starts from old ones"
+    grown = {old: _grow(old, size, new_rows) for old in (words.weight, decoder.bias) if old is not None}
+    for module in hf.modules():  # whatever is tied to one of them
+        for name, parameter in list(module._parameters.items()):
+            if parameter in grown:
+                module.register_parameter(name, grown[parameter])
+    words.num_embeddings = decoder.out_features = hf.config.vocab_size = size
+
+
+def _grow(old: Tensor, size: int, new_rows: Mapping[int, Sequence[int]]) -> nn.Parameter:
+    table = old.new_zeros(size, *old.shape[1:])
+    with torch.no_grad():
+        table[: len(old)] = old
+        for number, olds in new_rows.items():
+            table[number] = old[list(olds)].mean(dim=0)
+    return nn.Parameter(table)

@@ -1,0 +1,114 @@
+"""What a family of encoders must say of itself: its config's values, its sizes, and how its model is called."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xalign_ray.config.schema import ModelConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Values = Mapping[str, Any]  # of a config.json
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Parameters by part, without the word embeddings."""
+
+    other_embeddings: int
+    layers: int
+    head: int
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of transformers that hold a family.
+
+    Attributes:
+        config: of both models. masked_lm: with a prediction head. bare: makes the encoder alone from a config.
+    """
+
+    config: Any
+    masked_lm: Any
+    bare: Callable[[Any], Any]
+
+
+class Family(ABC):
+    """A family of encoders of transformers. A module that defines one imports neither torch nor transformers at once.
+
+    Attributes:
+        model_type: its name in a config.json.
+        defaults: what its config class means by keys that a config.json leaves out, where we read them.
+        from_scratch: what stands in the config.json of an encoder from scratch beside the recipe's sizes.
+        dropouts: the keys that `model.dropout` sets.
+        token_types: in a state dict, the table that token types choose from.
+        transform: in a state dict, what the names of the head's layers before its decoder begin with.
+        output_bias: in a state dict, the bias of the decoder.
+    """
+
+    model_type: ClassVar[str]
+    defaults: ClassVar[Values]
+    from_scratch: ClassVar[Values]
+    dropouts: ClassVar[tuple[str, ...]]
+    token_types: ClassVar[str]
+    transform: ClassVar[str]
+    output_bias: ClassVar[str]
+
+    def values(self, model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> dict[str, Any]:
+        """The config.json of an encoder from scratch, for rows of at most `max_positions` tokens."""
+        return dict(self.defaults) | {
+            **self.from_scratch,
+            "model_type": self.model_type,
+            "vocab_size": vocab_size,
+            "hidden_size": model.width,
+            "num_hidden_layers": model.layers,
+            "num_attention_heads": model.heads,
+            "intermediate_size": model.feed_forward,
+            "max_position_embeddings": max_positions,
+            "pad_token_id": pad_id,
+        }
+
+    def room(self, values: Values) -> int:
+        """The most tokens of a row."""
+        return values["max_position_embeddings"]
+
+    def segments(self, values: Values) -> int:
+        """How many segments it tells apart."""
+        return values["type_vocab_size"]
+
+    @abstractmethod
+    def count(self, values: Values, read_by_head: int) -> Counts:
+        """Its parameters; `read_by_head` is the width of what the head reads."""
+
+    @abstractmethod
+    def classes(self, with_languages: bool = False) -> Classes:
+        """What holds it; `with_languages`, an export whose token types carry the language."""
+
+    @abstractmethod
+    def arguments(self, config: Any, batch: Mapping[str, Tensor], same_example: Tensor) -> dict[str, Any]:
+        """What its model is called with beside the word vectors.
+
+        Args:
+            batch: `position_ids` and `segment_ids` [B, L], of which the first token of an example has 0.
+            same_example: bool [B, 1, L, L], which tokens may see each other.
+        """
+
+    @abstractmethod
+    def predict(self, hf: Any, hidden: Tensor) -> Tensor:
+        """The head of its masked language model: hidden states [N, d], widened or not -> logits [N, V]."""
+
+    @abstractmethod
+    def transform_of(self, hf: Any) -> nn.Module:
+        """The part of the head that owns its first layer, as `dense`."""
+
+    @abstractmethod
+    def copy_transform(self, hf: Any) -> nn.Module:
+        """The head's layers before its decoder, as a module of their own with the same weights."""
+
+    @abstractmethod
+    def new_transform(self, config: Any) -> nn.Module:
+        """The same as a module with new weights, not widened."""

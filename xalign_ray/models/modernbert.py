@@ -1,0 +1,108 @@
+"""The ModernBERT family: rotary positions, no token types, local and global attention (Warner et al. 2024)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xalign_ray.models.family import Classes, Counts, Family, Values
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class ModernBert(Family):
+    """ModernBERT. It knows no segments; a pair's positions may start again all the same, as rotary positions are given.
+
+    Every third layer is global; the others see 64 tokens to either side, counted along the row as in the stock model.
+    """
+
+    model_type: ClassVar[str] = "modernbert"
+    defaults: ClassVar[Values] = {
+        "model_type": "modernbert",
+        "vocab_size": 50368,
+        "hidden_size": 768,
+        "num_hidden_layers": 22,
+        "num_attention_heads": 12,
+        "intermediate_size": 1152,
+        "max_position_embeddings": 8192,
+        "pad_token_id": 50283,
+        "tie_word_embeddings": True,
+        "is_decoder": False,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "norm_bias": False,
+        "classifier_bias": False,
+        "decoder_bias": True,
+    }
+    from_scratch: ClassVar[Values] = {  # the config class would name ids of ModernBERT's own vocabulary
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "cls_token_id": None,
+        "sep_token_id": None,
+    }
+    dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "attention_dropout", "mlp_dropout")
+    token_types: ClassVar[str] = "model.embeddings.token_type_embeddings.weight"  # of our class, the stock one has none
+    transform: ClassVar[str] = "head."
+    output_bias: ClassVar[str] = "decoder.bias"
+
+    def segments(self, values: Values) -> int:  # noqa: ARG002
+        """All text is of one."""
+        return 1
+
+    def count(self, values: Values, read_by_head: int) -> Counts:
+        """Its parameters; `intermediate_size` is half of what the gated layer makes, and layer 0 lacks a LayerNorm."""
+        d, f, depth = values["hidden_size"], values["intermediate_size"], values["num_hidden_layers"]
+
+        def linear(read: int, made: int, bias: str) -> int:
+            return read * made + (made if values[bias] else 0)
+
+        norm = linear(1, d, "norm_bias")
+        attention = linear(d, 3 * d, "attention_bias") + linear(d, d, "attention_bias")
+        feed_forward = linear(d, 2 * f, "mlp_bias") + linear(f, d, "mlp_bias")
+        decoder_bias = values["vocab_size"] if values["decoder_bias"] else 0
+        return Counts(
+            other_embeddings=norm,
+            layers=depth * (attention + feed_forward + 2 * norm),  # the last LayerNorm stands in for layer 0's
+            head=linear(read_by_head, d, "classifier_bias") + norm + decoder_bias,
+        )
+
+    def classes(self, with_languages: bool = False) -> Classes:
+        """Stock classes, or ours, which have token types."""
+        if with_languages:
+            from xalign_ray.models import language_modernbert as ours
+
+            return Classes(
+                ours.LanguageModernBertConfig, ours.LanguageModernBertForMaskedLM, ours.LanguageModernBertModel
+            )
+        from transformers import ModernBertConfig, ModernBertForMaskedLM, ModernBertModel
+
+        return Classes(ModernBertConfig, ModernBertForMaskedLM, ModernBertModel)
+
+    def arguments(self, config: Any, batch: Mapping[str, Tensor], same_example: Tensor) -> dict[str, Any]:
+        """A mask for each kind of layer: given one, the model would take it for both."""
+        import torch
+
+        places = torch.arange(same_example.shape[-1], device=same_example.device)
+        near = (places[:, None] - places[None, :]).abs() <= config.sliding_window
+        masks = {"full_attention": same_example, "sliding_attention": same_example & near}
+        return {"attention_mask": masks, "position_ids": batch["position_ids"]}
+
+    def predict(self, hf: Any, hidden: Tensor) -> Tensor:
+        """Head and decoder stand apart."""
+        return hf.decoder(hf.head(hidden))
+
+    def transform_of(self, hf: Any) -> nn.Module:
+        """A module of its own."""
+        return hf.head
+
+    def copy_transform(self, hf: Any) -> nn.Module:
+        """Its copy."""
+        return copy.deepcopy(hf.head)
+
+    def new_transform(self, config: Any) -> nn.Module:
+        """dense, activation, LayerNorm."""
+        from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
+
+        return ModernBertPredictionHead(config)
