@@ -81,15 +81,15 @@ def export(
 @app.command()
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, an exported folder or a hub id")],
-    task: Annotated[str, typer.Option(help="tatoeba, alignment, pos")],
+    task: Annotated[str, typer.Option(help="tatoeba, cloze, alignment, pos")],
     data: Annotated[Path | None, typer.Option(metavar="PATH", help="the task's files")] = None,
     out: Out = None,
     languages: Languages = "",
 ) -> None:
     """Score a model on a task in every language found. Never trains."""
-    from xalign_ray import pipeline
+    from xalign_ray import evaluation
 
-    _show_scores(pipeline.evaluate(model, task, data, out, _codes(languages)))
+    _show_scores(evaluation.evaluate(model, task, data, out, _codes(languages)))
 
 
 @app.command()
@@ -105,9 +105,9 @@ def tune(
     train_language: Annotated[str, typer.Option(help="another than English is scored on itself: supervised")] = "en",
 ) -> None:
     """Fine-tune on English, then score every language."""
-    from xalign_ray import pipeline
+    from xalign_ray import evaluation
 
-    _show_scores(pipeline.tune(model, task, data, out, dict(_pairs(options)), _codes(languages), train_language))
+    _show_scores(evaluation.tune(model, task, data, out, dict(_pairs(options)), _codes(languages), train_language))
 
 
 @app.command()
@@ -193,6 +193,21 @@ def data_fetch(
         typer.echo(describe())
         return
     typer.echo("\n".join(str(path) for path in fetch(name, out, _codes(languages), pipeline.say)))
+
+
+@data_app.command("align")
+def data_align(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...")],
+    languages: Annotated[str, typer.Option(help="codes of both sides, separated by a comma")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR")],
+    format_: Annotated[str, typer.Option("--format", help="moses, tsv, tmx or opus")] = "moses",
+    aligner: Annotated[str, typer.Option(help="hmm, ibm, or encoder:FOLDER")] = "hmm",
+    method: Annotated[str, typer.Option(help="how both directions are joined")] = "grow-diag-final-and",
+) -> None:
+    """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus."""
+    from xalign_ray import pipeline
+
+    typer.echo(str(pipeline.align(paths, format_, _codes(languages), out, aligner, method)))
 
 
 @data_app.command("stats")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from pydantic import ValidationError
 
 from xalign_ray.artifacts import read_manifest, write_atomic, write_manifest
 from xalign_ray.config.derive import run_fingerprint
-from xalign_ray.config.explain import suggest
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.errors import ConfigError, DataError, TrainingError
+from xalign_ray.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,16 +26,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from xalign_ray.data.prepared import Prepared
-    from xalign_ray.tasks.grid import Trial
-    from xalign_ray.tasks.scores import Score
 
-CONFIG, EXPORT, EVALUATION = "config.yaml", "export", "evaluation"
+CONFIG, EXPORT = "config.yaml", "export"
 JOB_MARK = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray sets in the process that `ray job submit` started, and only there
 
 
 def prepare(recipe: Recipe, verify: bool = True) -> Prepared:
     """The token shards of a recipe: made if they do not exist, checked and mended if they do."""
-    _check_lasting("output", recipe.config.output)
+    check_lasting("output", recipe.config.output)
     from xalign_ray.data.inputs import check_inputs
 
     check_inputs(recipe.config)  # before the imports that take seconds
@@ -48,6 +46,32 @@ def prepare(recipe: Recipe, verify: bool = True) -> Prepared:
     return prepare_data(settle(recipe, tokenizer).config, verify)
 
 
+def align(
+    paths: Sequence[str], form: str, languages: Sequence[str], out: Path, aligner: str = "hmm", method: str = ""
+) -> Path:
+    """The words of a parallel corpus aligned, as a job on the cluster: `out/alignment.txt` in Pharaoh's form.
+
+    Args:
+        aligner: a kind by name; `encoder:FOLDER` is a Hugging Face encoder.
+        method: how the two directions are joined, grow-diag-final-and if empty.
+    """
+    check_lasting("--out", out)
+    from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
+    from xalign_ray.data.word_alignment.corpus import align_corpus
+    from xalign_ray.data.word_alignment.kinds import choose_aligner
+    from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND
+    from xalign_ray.train.driver import connect
+
+    name, _, folder = aligner.partition(":")
+    kind = choose_aligner(name, **({"path": folder} if folder else {}))
+    try:
+        corpus = ParallelCorpus.model_validate({"format": form, "languages": languages, "paths": paths})
+    except ValidationError as error:
+        raise ConfigError(f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}.") from None
+    connect(ParallelConfig())
+    return align_corpus(corpus, out, kind=kind, method=method or GROW_DIAG_FINAL_AND)
+
+
 def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False) -> Path:
     """Trains a recipe to its last step, from its newest checkpoint if there is one, and exports it.
 
@@ -58,8 +82,8 @@ def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False) -> Pa
     Returns:
         The run folder. A finished one is returned as it is.
     """
-    _check_lasting("output", recipe.config.output)
-    _check_lasting("--out", out)
+    check_lasting("output", recipe.config.output)
+    check_lasting("--out", out)
     base = base_recipe(recipe)
     start = str((pretrain(base, local=local) / EXPORT).absolute()) if base else recipe.config.model.init_from
     recipe = settle(recipe, start)
@@ -79,7 +103,7 @@ def find_run(recipe: Recipe) -> Path | None:
     return run_folder(recipe, run_fingerprint(recipe.config, prepared.fingerprint)) if prepared else None
 
 
-def _check_lasting(key: str, path: str | Path | None) -> None:
+def check_lasting(key: str, path: str | Path | None) -> None:
     """Refuses a relative output in a Ray job: its working directory is an unpacked upload that goes with the job."""
     if JOB_MARK in os.environ and path is not None and not Path(path).is_absolute():
         raise ConfigError(
@@ -146,7 +170,7 @@ def _open_run(recipe: Recipe, prepared: Prepared, out: Path | None, write: bool 
         check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder)
     fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
     folder = (out or run_folder(recipe, fingerprint)).absolute()
-    if (before := _read_config(folder)) and before["fingerprint"] != fingerprint:
+    if (before := read_run_config(folder)) and before["fingerprint"] != fingerprint:
         raise ConfigError(
             f"{folder} holds a run of {before['recipe']} with fingerprint {before['fingerprint'][:8]}; this recipe's "
             f"is {fingerprint[:8]}. Give another --out, or remove the folder to start over."
@@ -170,7 +194,7 @@ def run_folder(recipe: Recipe, fingerprint: str) -> Path:
     return Path(recipe.config.output) / f"{recipe.name.replace('/', '-')}-{fingerprint[:8]}"
 
 
-def _read_config(folder: Path) -> dict[str, Any] | None:
+def read_run_config(folder: Path) -> dict[str, Any] | None:
     path = folder / CONFIG
     return parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else None
 
@@ -252,125 +276,13 @@ def export(run: Path, step: int | None = None, out: Path | None = None) -> Path:
     from xalign_ray.data.prepared import Prepared
     from xalign_ray.track.events import read_events
 
-    saved = _read_config(run)
+    saved = read_run_config(run)
     if saved is None:
         raise DataError(f"{run} is not a run folder: it has no {CONFIG}.")
     name, fingerprint = saved.pop("recipe"), saved.pop("fingerprint")
     recipe = Recipe(name, RunConfig.model_validate(saved), {})
     start = next(event for event in read_events(run / "events.jsonl") if event["event"] == "start")
     return export_run(recipe, Prepared.open(Path(start["data"])), run, {"fingerprint": fingerprint}, step, out)
-
-
-def evaluate(
-    model: str, task: str, data: Path | None, out: Path | None = None, languages: Sequence[str] | None = None
-) -> list[Score]:
-    """Scores an exported folder, a run folder or a hub model on a task. Never trains.
-
-    Writes `scores.json` into `out`, by default `<run>/evaluation/<task>` for a run's own export. Scores all languages
-    of the data if none are named.
-    """
-    from xalign_ray.tasks.registry import TASKS
-    from xalign_ray.tasks.scores import SCORES, write_scores
-
-    encoder, run = _find_encoder(model)
-    target = _target(out, run, task)
-    scores = TASKS[_known(task, TASKS)](encoder, data, languages)
-    write_scores(target / SCORES, scores)
-    _publish(run)
-    return scores
-
-
-def tune(
-    model: str,
-    task: str,
-    data: Sequence[Path],
-    out: Path | None = None,
-    options: dict[str, Any] | None = None,
-    languages: Sequence[str] | None = None,
-    train_language: str = "en",
-) -> list[Score]:
-    """Fine-tunes an encoder on English and scores it in every language: one trial of a grid, on Ray Tune.
-
-    Another `train_language` is fine-tuned on and scored itself: the supervised score beside the zero-shot one.
-    """
-    from xalign_ray.config.schema import ParallelConfig
-    from xalign_ray.tasks.fine_tune import FineTuning
-    from xalign_ray.tasks.grid import Trial, tune_grid
-    from xalign_ray.tasks.registry import TUNED_TASKS
-    from xalign_ray.tasks.scores import SCORES, write_scores
-    from xalign_ray.train.driver import connect
-
-    encoder, run = _find_encoder(model)
-    target = _target(out, run, _known(task, TUNED_TASKS))
-    settings = FineTuning(**_known_options(options or {}, FineTuning))
-    connect(ParallelConfig())
-    folders = tuple(str(folder.absolute()) for folder in data)
-    trial = Trial(task, encoder, folders, settings, tuple(languages) if languages else None, train_language)
-    with _trial_logged(run, target, trial):
-        outcome = tune_grid([trial], target.absolute(), max_concurrent_trials=1)
-        if trial.name in outcome.failures:
-            raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {outcome.failures[trial.name]}")
-    scores = outcome.scores[trial.name]
-    write_scores(target / SCORES, scores)
-    _publish(run)
-    return scores
-
-
-@contextmanager
-def _trial_logged(run: Path | None, target: Path, trial: Trial) -> Iterator[None]:
-    """Gives a fine-tuning a log and settings of its own, so that MLflow shows it as a child of its pretraining run."""
-    from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt, run_identity
-
-    parent = run_identity(run) if run else None
-    write_atomic(target / CONFIG, yaml.safe_dump({"task": trial.task} | asdict(trial), sort_keys=False))
-    with EventLog(target / EVENT_LOG, last_attempt(target / EVENT_LOG) + 1) as log:
-        log.write("start", 0, recipe=trial.task, fingerprint=trial.name, seed=trial.settings.seed, parent=parent)
-        yield
-        log.write("end", 0)
-
-
-def _known_options(options: dict[str, Any], settings: type) -> dict[str, Any]:
-    for name in options:
-        _known(name, [field.name for field in fields(settings)], "option")
-    return options
-
-
-def _find_encoder(model: str) -> tuple[str, Path | None]:
-    """The encoder to open, and the run folder it belongs to if it is one of ours."""
-    folder = Path(model)
-    if (folder / EXPORT / "config.json").is_file():
-        return str(folder / EXPORT), folder
-    run = folder.parent
-    return model, run if folder.name == EXPORT and (run / CONFIG).is_file() else None
-
-
-def _target(out: Path | None, run: Path | None, task: str) -> Path:
-    if out is None and run is None:
-        raise ConfigError("--out is needed: the model is not a run of ours, so there is no folder to write beside it.")
-    target = out or run / EVALUATION / task  # type: ignore[operator]
-    _check_lasting("--out", target)
-    return target
-
-
-def _known(word: str, known: Iterable[str], what: str = "task") -> str:
-    if word not in known:
-        raise ConfigError(f"unknown {what} '{word}'.{suggest(word, known)} Known: {', '.join(sorted(known))}.")
-    return word
-
-
-def _publish(run: Path | None) -> None:
-    """Brings a run's new scores to its model card and to where its config says it is tracked."""
-    saved = _read_config(run) if run else None
-    if run is None or saved is None:
-        return
-    from xalign_ray.report.card import write_model_card
-    from xalign_ray.track.follower import publish, resolve_uri
-
-    write_model_card(run)
-    if saved["track"]["mlflow"] == "off":
-        return
-    if said := publish(run, resolve_uri(saved["track"]["mlflow"], Path(saved["output"])), saved["track"]["experiment"]):
-        say(said)
 
 
 def say(text: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from xalign_ray import evaluation as scoring
 from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data.inputs import data_root
@@ -56,7 +57,7 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> Pat
         recipe = recipe_of(cell)
         folder = pipeline.pretrain(recipe)
         for evaluation in cell.evaluate:
-            if not (folder / pipeline.EVALUATION / evaluation.folder / SCORES).is_file():
+            if not (folder / scoring.EVALUATION / evaluation.folder / SCORES).is_file():
                 _evaluate(folder, evaluation, data_root(recipe.config))
         return folder
 
@@ -69,12 +70,12 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> Pat
 
 def _evaluate(folder: Path, evaluation: EvaluationConfig, root: Path) -> None:
     data = [root / path for path in evaluation.data]
-    out = folder / pipeline.EVALUATION / evaluation.folder
+    out = folder / scoring.EVALUATION / evaluation.folder
     if evaluation.task in TUNED_TASKS:
         language = evaluation.train_language
-        pipeline.tune(str(folder), evaluation.task, data, out, evaluation.options, evaluation.languages, language)
+        scoring.tune(str(folder), evaluation.task, data, out, evaluation.options, evaluation.languages, language)
     else:
-        pipeline.evaluate(str(folder), evaluation.task, data[0] if data else None, out, evaluation.languages or None)
+        scoring.evaluate(str(folder), evaluation.task, data[0] if data else None, out, evaluation.languages or None)
 
 
 def quickstart(out: Path | None = None) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from generated import Source, generate
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from tests.unit.text.tokenizer_zoo import hostile_lines
+from tests.parity.tokenizer_zoo import hostile_lines
 from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.part import Task, open_chunks, prepare_part

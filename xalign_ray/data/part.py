@@ -93,9 +93,11 @@ def prepare_part(task: Task) -> None:
     counts: Counter[str] = Counter()
     trained = _Split("trained", ShardWriter(folder / "shards" / f"{task.name}.parquet"))
     held_out = _Split("held_out", ShardWriter(folder / "held_out" / f"{task.name}.parquet"))
+    skipped: Counter[str] = Counter()
     with _rare_collections(), Quarantine(task.bad_rows_file) as quarantine, trained.writer, held_out.writer:
-        for number, window in enumerate(_windows(_read(task, quarantine))):
+        for number, window in enumerate(_windows(_read(task, quarantine, skipped))):
             _write_window(task, number, window, (trained, held_out), counts)
+    counts.update({f"skipped: {reason}": count for reason, count in skipped.items()})
     record = {
         "pool": task.pool,
         "trained": _describe(task, trained),
@@ -123,10 +125,12 @@ def hash_part(task: Task) -> None:
     write_hashes(task.hashes_file, hash_records(records))
 
 
-def _read(task: Task, quarantine: Quarantine) -> Iterator[tuple[Document | Pair, np.ndarray | None]]:
+def _read(
+    task: Task, quarantine: Quarantine, skipped: Counter[str]
+) -> Iterator[tuple[Document | Pair, np.ndarray | None]]:
     """The good records, each with the mask of its lines that are repeated if these are to be dropped."""
     repeats = Repeats(task.repeats_file) if task.filters.repeated else None
-    for record in read_part(task.part, task.languages):
+    for record in read_part(task.part, task.languages, skipped):
         if isinstance(record, BadRow):
             quarantine.add(record)
         elif isinstance(record, Document | Pair):

@@ -15,7 +15,7 @@ import numpy as np
 import tokenizers
 
 from xalign_ray.artifacts import hash_file, hash_value, read_manifest, write_atomic, write_manifest
-from xalign_ray.config.choices import BpeTokenizer
+from xalign_ray.config.choices import BpeTokenizer, FolderTokenizer, Tokenizer
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, RunConfig
 from xalign_ray.data.inputs import Input, content_hashes, data_root, find_inputs
@@ -90,7 +90,12 @@ def _folder(config: RunConfig, fingerprint: str) -> Path:
 def _tokenizer_identity(data: DataConfig) -> str:
     if isinstance(data.tokenizer, BpeTokenizer):
         return "trained"
-    return hash_value(json.loads(open_tokenizer(data.tokenizer.path).backend_tokenizer.to_str()))
+    return hash_value(json.loads(open_tokenizer(_given_folder(data.tokenizer)).backend_tokenizer.to_str()))
+
+
+def _given_folder(tokenizer: Tokenizer) -> str:
+    assert isinstance(tokenizer, FolderTokenizer), "the pipeline has settled where a run starts"
+    return tokenizer.path
 
 
 def _write_tokenizer(data: DataConfig, texts: Sequence[Input], folder: Path) -> None:
@@ -100,7 +105,7 @@ def _write_tokenizer(data: DataConfig, texts: Sequence[Input], folder: Path) -> 
     if isinstance(settings, BpeTokenizer):
         tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(texts, settings.sample_mib << 20)))
     else:
-        tokenizer = open_tokenizer(settings.path)
+        tokenizer = open_tokenizer(_given_folder(settings))
     save_tokenizer(tokenizer, folder / "tokenizer")
     temporary = folder / ".regular_pieces.npy"
     np.save(temporary, vocabulary(tokenizer).regular)

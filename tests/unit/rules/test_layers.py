@@ -20,6 +20,7 @@ LAYERS = [
     {"tasks"},
     {"report", "plan"},
     {"pipeline"},
+    {"evaluation"},
     {"studies"},
     {"cli"},
 ]

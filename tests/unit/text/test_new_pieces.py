@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer
 
-from tests.unit.text.tokenizer_zoo import LOCAL
+from tests.parity.tokenizer_zoo import LOCAL
 from xalign_ray.text.new_pieces import choose_rows, extend_tokenizer
 from xalign_ray.text.tokenizer import cut_lines
 

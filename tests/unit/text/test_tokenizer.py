@@ -7,7 +7,7 @@ import random
 import pytest
 from tokenizers import Tokenizer
 
-from tests.unit.text.slow_words import Word
+from tests.parity.slow_words import Word
 from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.text.tokenizer import ALPHABET_SHARE, LONGEST_WORD, SPECIALS, cut_lines, look_up_form, train_bpe
 

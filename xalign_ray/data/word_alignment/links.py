@@ -1,4 +1,4 @@
-"""Links between the words of two sides, and the ways to make one set of them out of one of each direction."""
+"""Links between the words of two sides, and the ways to join those of both directions."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_utf16_text_is_told_as_nul_characters(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("pack", [bytes, *PACK.values()])
 def test_utf16_with_its_mark_is_read_as_utf8(tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]) -> None:
-    lines = ["one", "\u4e2d\U0001f600", "", *noise_lines(20_000)]
+    lines = ["one", "\u4e2d\U0001f600", "", *noise_lines(4_000)]
     path = write(tmp_path / "a", pack(("\ufeff" + "\r\n".join(lines)).encode(encoding)))
     assert list(read_lines(path)) == [Line(number, text, "") for number, text in enumerate(lines, start=1)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer
 
-from tests.unit.text.slow_words import Word, cut_slowly
-from tests.unit.text.tokenizer_zoo import HOSTILE, LOCAL, NOT_LOCAL, hostile_lines
+from tests.parity.slow_words import Word, cut_slowly
+from tests.parity.tokenizer_zoo import HOSTILE, LOCAL, NOT_LOCAL, hostile_lines
 from xalign_ray.text.chunks import ChunkCutter, Cut
 from xalign_ray.text.locality import find_locality
 from xalign_ray.text.rows import NO_ENTRY

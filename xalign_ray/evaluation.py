@@ -1,0 +1,134 @@
+"""The verbs on finished encoders as plain functions: a model and a task in, scores out. No option is born here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from xalign_ray.artifacts import write_atomic
+from xalign_ray.config.explain import suggest
+from xalign_ray.errors import ConfigError, TrainingError
+from xalign_ray.pipeline import CONFIG, EXPORT, check_lasting, read_run_config, say
+
+if TYPE_CHECKING:
+    from xalign_ray.tasks.grid import Trial
+    from xalign_ray.tasks.scores import Score
+
+EVALUATION = "evaluation"
+
+
+def evaluate(
+    model: str, task: str, data: Path | None, out: Path | None = None, languages: Sequence[str] | None = None
+) -> list[Score]:
+    """Scores an exported folder, a run folder or a hub model on a task. Never trains.
+
+    Writes `scores.json` into `out`, by default `<run>/evaluation/<task>` for a run's own export. Scores all languages
+    of the data if none are named.
+    """
+    from xalign_ray.tasks.registry import TASKS
+    from xalign_ray.tasks.scores import SCORES, write_scores
+
+    encoder, run = _find_encoder(model)
+    target = _target(out, run, task)
+    scores = TASKS[_known(task, TASKS)](encoder, data, languages)
+    write_scores(target / SCORES, scores)
+    _publish(run)
+    return scores
+
+
+def tune(
+    model: str,
+    task: str,
+    data: Sequence[Path],
+    out: Path | None = None,
+    options: dict[str, Any] | None = None,
+    languages: Sequence[str] | None = None,
+    train_language: str = "en",
+) -> list[Score]:
+    """Fine-tunes an encoder on English and scores it in every language: one trial of a grid, on Ray Tune.
+
+    Another `train_language` is fine-tuned on and scored itself: the supervised score beside the zero-shot one.
+    """
+    from xalign_ray.config.schema import ParallelConfig
+    from xalign_ray.tasks.fine_tune import FineTuning
+    from xalign_ray.tasks.grid import Trial, tune_grid
+    from xalign_ray.tasks.registry import TUNED_TASKS
+    from xalign_ray.tasks.scores import SCORES, write_scores
+    from xalign_ray.train.driver import connect
+
+    encoder, run = _find_encoder(model)
+    target = _target(out, run, _known(task, TUNED_TASKS))
+    settings = FineTuning(**_known_options(options or {}, FineTuning))
+    connect(ParallelConfig())
+    folders = tuple(str(folder.absolute()) for folder in data)
+    trial = Trial(task, encoder, folders, settings, tuple(languages) if languages else None, train_language)
+    with _trial_logged(run, target, trial):
+        outcome = tune_grid([trial], target.absolute(), max_concurrent_trials=1)
+        if trial.name in outcome.failures:
+            raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {outcome.failures[trial.name]}")
+    scores = outcome.scores[trial.name]
+    write_scores(target / SCORES, scores)
+    _publish(run)
+    return scores
+
+
+@contextmanager
+def _trial_logged(run: Path | None, target: Path, trial: Trial) -> Iterator[None]:
+    """Gives a fine-tuning a log and settings of its own, so that MLflow shows it as a child of its pretraining run."""
+    from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt, run_identity
+
+    parent = run_identity(run) if run else None
+    write_atomic(target / CONFIG, yaml.safe_dump({"task": trial.task} | asdict(trial), sort_keys=False))
+    with EventLog(target / EVENT_LOG, last_attempt(target / EVENT_LOG) + 1) as log:
+        log.write("start", 0, recipe=trial.task, fingerprint=trial.name, seed=trial.settings.seed, parent=parent)
+        yield
+        log.write("end", 0)
+
+
+def _known_options(options: dict[str, Any], settings: type) -> dict[str, Any]:
+    for name in options:
+        _known(name, [field.name for field in fields(settings)], "option")
+    return options
+
+
+def _find_encoder(model: str) -> tuple[str, Path | None]:
+    """The encoder to open, and the run folder it belongs to if it is one of ours."""
+    folder = Path(model)
+    if (folder / EXPORT / "config.json").is_file():
+        return str(folder / EXPORT), folder
+    run = folder.parent
+    return model, run if folder.name == EXPORT and (run / CONFIG).is_file() else None
+
+
+def _target(out: Path | None, run: Path | None, task: str) -> Path:
+    if out is None and run is None:
+        raise ConfigError("--out is needed: the model is not a run of ours, so there is no folder to write beside it.")
+    target = out or run / EVALUATION / task  # type: ignore[operator]
+    check_lasting("--out", target)
+    return target
+
+
+def _known(word: str, known: Iterable[str], what: str = "task") -> str:
+    if word not in known:
+        raise ConfigError(f"unknown {what} '{word}'.{suggest(word, known)} Known: {', '.join(sorted(known))}.")
+    return word
+
+
+def _publish(run: Path | None) -> None:
+    """Brings a run's new scores to its model card and to where its config says it is tracked."""
+    saved = read_run_config(run) if run else None
+    if run is None or saved is None:
+        return
+    from xalign_ray.report.card import write_model_card
+    from xalign_ray.track.follower import publish, resolve_uri
+
+    write_model_card(run)
+    if saved["track"]["mlflow"] == "off":
+        return
+    if said := publish(run, resolve_uri(saved["track"]["mlflow"], Path(saved["output"])), saved["track"]["experiment"]):
+        say(said)
