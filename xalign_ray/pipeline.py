@@ -167,7 +167,7 @@ def _open_run(recipe: Recipe, prepared: Prepared, out: Path | None, write: bool 
     if recipe.config.model.init_from:
         from xalign_ray.models.backbone import check_tokenizer
 
-        check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder)
+        check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder, prepared.new_rows)
     fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
     folder = (out or run_folder(recipe, fingerprint)).absolute()
     if (before := read_run_config(folder)) and before["fingerprint"] != fingerprint:

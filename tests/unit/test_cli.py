@@ -80,6 +80,18 @@ def test_an_unknown_option_exits_2_on_stderr(run: Run) -> None:
     assert "--steps" in said.err
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--aligner", "hnm"], "unknown aligner 'hnm'. Did you mean 'hmm'? Known: hmm, ibm, encoder."),
+        (["--format", "mosses"], "format: Input should be 'moses', 'tsv', 'tmx' or 'opus'."),
+    ],
+)
+def test_a_mistake_in_align_is_said_before_anything_starts(run: Run, words: list[str], sentence: str) -> None:
+    said = run("data", "align", "a.en", "a.de", "--languages", "en,de", "--out", "nowhere", *words)
+    assert (said.code, said.out, said.err) == (2, "", f"xalign: {sentence}\n")
+
+
 def test_a_config_error_exits_2_with_a_sentence_and_no_traceback(run: Run) -> None:
     said = run("plan", "tiny/mml")
     assert (said.code, said.out) == (2, "")

@@ -30,17 +30,28 @@ class BpeTokenizer(Frozen):
     sample_mib: Annotated[int, Field(ge=1, description="text read per language for training, MiB")] = 16
 
 
+NewPieces = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="the commonest words of the corpora that it cuts become pieces; their rows start from translations",
+    ),
+]
+
+
 class FolderTokenizer(Frozen):
     """A given Hugging Face fast tokenizer: a local folder or a hub id."""
 
     kind: Literal["folder"] = "folder"
     path: str
+    new_pieces: NewPieces = 0
 
 
 class StartTokenizer(Frozen):
     """The tokenizer of the encoder that `model.init_from` names."""
 
     kind: Literal["start"] = "start"
+    new_pieces: NewPieces = 0
 
 
 Tokenizer = Annotated[BpeTokenizer | FolderTokenizer | StartTokenizer, Field(discriminator="kind")]

@@ -280,6 +280,8 @@ class RunConfig(Frozen):
             raise ValueError("; ".join(said) + "; the recipe names none")
         if self.data.tokenizer.kind == "start" and self.model.init_from is None:
             raise ValueError("data.tokenizer start is that of model.init_from, which names no encoder")
+        if self.model.init_from is None and getattr(self.data.tokenizer, "new_pieces", 0):
+            raise ValueError("data.tokenizer.new_pieces extends the vocabulary of model.init_from, which names none")
         if len(set(asked)) < len(asked):
             raise ValueError(f"objectives name {', '.join(asked)}: each kind may stand once")
         if self.train.precision == "bf16" and self.parallel.zero_stage == 0:

@@ -36,6 +36,7 @@ def settle(recipe: Recipe, start: str | None) -> Recipe:
         return recipe
     config = recipe.config
     update: dict[str, object] = {"model": config.model.model_copy(update={"init_from": start})}
-    if isinstance(config.data.tokenizer, StartTokenizer):
-        update["data"] = config.data.model_copy(update={"tokenizer": FolderTokenizer(path=start)})
+    if isinstance(tokenizer := config.data.tokenizer, StartTokenizer):
+        given = FolderTokenizer(path=start, new_pieces=tokenizer.new_pieces)
+        update["data"] = config.data.model_copy(update={"tokenizer": given})
     return replace(recipe, config=config.model_copy(update=update))

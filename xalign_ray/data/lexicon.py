@@ -23,21 +23,23 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
-def write_lexicon(
-    config: RunConfig, dictionaries: Sequence[Input], tokenizer: PreTrainedTokenizerFast, folder: Path
-) -> dict[str, int]:
-    """Writes lexicon.npz, entries.json, pairs_*.npz and pair_words.json into the data folder.
+def trained_translations(links: Links) -> dict[str, list[str]]:
+    """Each word form of the trained pairs and its translations; held-out pairs are no one's."""
+    translations: dict[str, list[str]] = {}
+    for left, right in links.trained:
+        translations.setdefault(left[1], []).append(right[1])
+        translations.setdefault(right[1], []).append(left[1])
+    return translations
 
-    Dictionaries with a held-out file of their own are not split by hash; all others hold out
-    `data.dictionary_held_out_share` of their concepts.
+
+def write_lexicon(config: RunConfig, links: Links, tokenizer: PreTrainedTokenizerFast, folder: Path) -> dict[str, int]:
+    """Writes lexicon.npz, entries.json, pairs_*.npz and pair_words.json into the data folder.
 
     Returns:
         Counts for the manifest; empty if the recipe names no dictionary.
     """
-    if not dictionaries:
+    if not config.data.dictionaries:
         return {}
-    links = _read_links(config, dictionaries, folder)
-    separate(links)
     pieces = _pieces(tokenizer, config.languages, [key for link in (*links.trained, *links.held_out) for key in link])
     entries, lexicon = build_lexicon(list(links.trained), pieces.get)
     np.savez(folder / "lexicon.npz", **asdict(lexicon))
@@ -57,8 +59,18 @@ def write_lexicon(
     return dict(links.counts)
 
 
-def _read_links(config: RunConfig, dictionaries: Sequence[Input], folder: Path) -> Links:
+def read_links(config: RunConfig, dictionaries: Sequence[Input], folder: Path) -> Links:
+    """The translations of the recipe's dictionaries; bad lines go to a quarantine file in the data folder.
+
+    Dictionaries with a held-out file of their own are not split by hash; all others hold out
+    `data.dictionary_held_out_share` of their concepts.
+
+    Raises:
+        DataError: a dictionary is empty, or worse than the tolerance.
+    """
     links = Links()
+    if not dictionaries:
+        return links
     languages = config.languages
     own_split = {frozenset(d.languages) for d in config.data.dictionaries if d.split == "held_out"}
     with Quarantine(folder / f"dictionary_{BAD_ROWS}") as quarantine:
@@ -78,6 +90,7 @@ def _read_links(config: RunConfig, dictionaries: Sequence[Input], folder: Path) 
             add_entries(links, found, pivot, share, held_out=asked.split == "held_out")
     total = links.counts["lines"] + sum(quarantine.counts.values())
     check_tolerance(quarantine.counts, total, config.data.tolerance, quarantine.path)
+    separate(links)
     return links
 
 

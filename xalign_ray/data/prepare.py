@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from xalign_ray.artifacts import hash_file, hash_value, read_manifest, write_atomic, write_manifest
+from xalign_ray.artifacts import hash_file, hash_value, read_manifest, write_atomic, write_json, write_manifest
 from xalign_ray.config.choices import BpeTokenizer, FolderTokenizer, Tokenizer
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, RunConfig
 from xalign_ray.data.inputs import Input, content_hashes, data_root, find_inputs
-from xalign_ray.data.lexicon import write_lexicon
+from xalign_ray.data.lexicon import read_links, trained_translations, write_lexicon
 from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
-from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.prepared import NEW_ROWS, Prepared
 from xalign_ray.data.quarantine import BAD_ROWS, check_tolerance, merge_counts, merge_files
 from xalign_ray.data.repeats import mark_repeats
 from xalign_ray.data.shards import remove_unfinished
@@ -29,8 +29,10 @@ from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.sources.registry import explain_empty, read_part
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.errors import DataError
+from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
 
+NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
 SHARDS_VERSION = 3  # raise it when the same input would give other shards
 
 log = logging.getLogger(__name__)
@@ -51,9 +53,10 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
     folder = _folder(config, fingerprint)
     if read_manifest(folder) is not None and not verify:
         return Prepared.open(folder)
-    _write_tokenizer(config.data, texts, folder)
+    links = read_links(config, dictionaries, folder)
+    _write_tokenizer(config.data, texts, trained_translations(links), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
-    dictionary_counts = write_lexicon(config, dictionaries, tokenizer, folder)
+    dictionary_counts = write_lexicon(config, links, tokenizer, folder)
     tasks = _tasks(config, texts, folder)
     todo = [task for task in tasks if read_record(task) is None]
     if todo:
@@ -94,11 +97,17 @@ def _tokenizer_identity(data: DataConfig) -> str:
 
 
 def _given_folder(tokenizer: Tokenizer) -> str:
+    return _given(tokenizer).path
+
+
+def _given(tokenizer: Tokenizer) -> FolderTokenizer:
     assert isinstance(tokenizer, FolderTokenizer), "the pipeline has settled where a run starts"
-    return tokenizer.path
+    return tokenizer
 
 
-def _write_tokenizer(data: DataConfig, texts: Sequence[Input], folder: Path) -> None:
+def _write_tokenizer(
+    data: DataConfig, texts: Sequence[Input], translations: Mapping[str, Sequence[str]], folder: Path
+) -> None:
     if (folder / "regular_pieces.npy").is_file():
         return
     settings = data.tokenizer
@@ -106,6 +115,12 @@ def _write_tokenizer(data: DataConfig, texts: Sequence[Input], folder: Path) -> 
         tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(texts, settings.sample_mib << 20)))
     else:
         tokenizer = open_tokenizer(_given_folder(settings))
+        if wanted := _given(settings).new_pieces:
+            lines = _sampler(texts, NEW_PIECES_SAMPLE)()
+            unknown = vocabulary(tokenizer).unknown
+            backend, rows = extend_tokenizer(tokenizer.backend_tokenizer, lines, wanted, translations, unknown)
+            tokenizer = wrap_tokenizer(backend, like=tokenizer)
+            write_json(folder / NEW_ROWS, rows)
     save_tokenizer(tokenizer, folder / "tokenizer")
     temporary = folder / ".regular_pieces.npy"
     np.save(temporary, vocabulary(tokenizer).regular)

@@ -26,6 +26,7 @@ from xalign_ray.text.rows import Rows, concatenate, take
 from xalign_ray.text.sampling import source_shares
 from xalign_ray.text.views import view_rows
 
+NEW_ROWS = "new_rows.json"
 HELD_OUT_ROWS = 64  # rows a language in the held-out loss: enough for a curve, cheap enough to repeat
 
 POOLS = {
@@ -72,6 +73,13 @@ class Prepared:
     def languages(self) -> list[str]:
         """The run's languages; the index is the language id."""
         return self.manifest["languages"]
+
+    @property
+    def new_rows(self) -> dict[int, list[int]]:
+        """For each piece that prepare added to a given vocabulary, the old pieces whose mean row it starts as."""
+        path = self.folder / NEW_ROWS
+        listed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return {int(number): olds for number, olds in listed.items()}
 
     @property
     def fingerprint(self) -> str:

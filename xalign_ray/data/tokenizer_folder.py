@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 NEEDED = ("pad", "unk", "cls", "sep", "mask")
 
 
-def wrap_tokenizer(trained: Tokenizer) -> PreTrainedTokenizerFast:
-    """A tokenizer that we trained, as transformers knows it."""
+def wrap_tokenizer(trained: Tokenizer, like: PreTrainedTokenizerFast | None = None) -> PreTrainedTokenizerFast:
+    """A tokenizer that we trained or extended, as transformers knows it; its special tokens are those of `like`."""
     from transformers import PreTrainedTokenizerFast
 
-    names = {f"{name}_token": f"[{name.upper()}]" for name in NEEDED}
+    names = {f"{name}_token": getattr(like, f"{name}_token") if like else f"[{name.upper()}]" for name in NEEDED}
     return PreTrainedTokenizerFast(tokenizer_object=trained, **names)
 
 

@@ -100,9 +100,15 @@ def _has_head(model: Mapping[str, Any]) -> bool:
     return any(name.endswith("ForMaskedLM") for name in model.get("architectures") or [])
 
 
+STOCK = ("bert", "xlm-roberta", "modernbert")  # families that transformers opens by itself
+
+
 def _loading(model: Mapping[str, Any]) -> str:
     auto = "AutoModelForMaskedLM" if _has_head(model) else "AutoModel"
+    ours = model.get("model_type") not in STOCK
     lines = [
+        *(["import torch"] if model.get("xalign_languages") else []),
+        *(["import xalign_ray.models.language_modernbert  # the class of this folder"] if ours else []),
         f"from transformers import {auto}, AutoTokenizer",
         "",
         'folder = "."  # where this file lies',
@@ -115,7 +121,8 @@ def _loading(model: Mapping[str, Any]) -> str:
     if languages:
         lines += [
             f"languages = {json.dumps(languages)}",
-            f'inputs["token_type_ids"][:] = {model["xalign_segments"]} * languages.index("{languages[0]}")',
+            f'kind = {model["xalign_segments"]} * languages.index("{languages[0]}")',
+            'inputs["token_type_ids"] = torch.full_like(inputs["input_ids"], kind)',
         ]
         said = "\n\nThe language of a sentence is its `token_type_ids`: segment + number of segments x language id."
     lines.append("outputs = model(**inputs)")

@@ -43,6 +43,8 @@ class PreparedRows(Protocol):
     def vocab_size(self) -> int: ...
     @property
     def special(self) -> Any: ...
+    @property
+    def new_rows(self) -> Mapping[int, Sequence[int]]: ...
     def pairs(self, split: Any) -> Any: ...
     def held_out(self, rank: int, workers: int, batch_rows: int) -> Sequence[tuple[str, Share]]: ...
 
@@ -81,7 +83,12 @@ def build_objectives(config: RunConfig, prepared: PreparedRows) -> Objectives:
     """The recipe's encoder with its losses; the weights are the same on every rank."""
     torch.manual_seed(config.seed % 2**63)
     encoder = build_encoder(
-        config.model, prepared.vocab_size, prepared.languages, config.data.row_tokens, prepared.special.pad
+        config.model,
+        prepared.vocab_size,
+        prepared.languages,
+        config.data.row_tokens,
+        prepared.special.pad,
+        prepared.new_rows,
     )
     return Objectives(encoder, config.objectives, prepared.pairs("trained"), config.seed, prepared.special)
 

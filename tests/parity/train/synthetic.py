@@ -112,6 +112,7 @@ class SyntheticRows:
         self.languages = ["en", "de"]
         self.vocab_size = VOCAB
         self.special = SimpleNamespace(pad=0, cls=1, sep=2)
+        self.new_rows: dict[int, list[int]] = {}
 
     def pairs(self, split: str) -> SimpleNamespace:
         assert split == "trained"

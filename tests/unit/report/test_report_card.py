@@ -58,7 +58,8 @@ def test_a_model_with_language_embeddings_is_loaded_with_the_language(tmp_path: 
     front, text = write_card(tmp_path, architectures=["BertModel"], xalign_languages=["en", "qgr"])
     assert front["pipeline_tag"] == "feature-extraction"
     assert "model = AutoModel.from_pretrained(folder)" in text
-    assert 'inputs["token_type_ids"][:] = 2 * languages.index("en")' in text
+    assert 'kind = 2 * languages.index("en")' in text
+    assert 'inputs["token_type_ids"] = torch.full_like(inputs["input_ids"], kind)' in text
 
 
 def test_a_model_without_them_is_loaded_without(tmp_path: Path) -> None:

@@ -1,0 +1,84 @@
+"""A vocabulary that grows: a run that continues an encoder on another language, with new pieces for its words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from tests.unit.data.conftest import make_config, prepare_here, write_inputs
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.local import open_local
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.errors import ConfigError
+from xalign_ray.models.export import export
+from xalign_ray.train.distributed import join
+from xalign_ray.train.loop import build_objectives, train
+
+NEW = 12
+SMALL = ["model.layers=1", "model.width=16", "model.heads=2", "model.feed_forward=32", "model.dropout=0.0"]
+SMALL += ["streams=[{kind: masked_text}]", "train.steps=3", "train.held_out_every_steps=0", "parallel.workers=1"]
+LETTERS = str.maketrans("0123456789", "abcdefghij")
+
+
+FACTS = {"recipe": "test", "fingerprint": "ab" * 32}
+
+
+@pytest.fixture(scope="module")
+def continued(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Prepared, Path]:
+    """An encoder of English pieces, and data of both languages whose tokenizer has new pieces on top of them."""
+    folder = tmp_path_factory.mktemp("grown")
+    write_inputs(folder)
+    for path in folder.glob("*.*"):
+        path.write_text(path.read_text().translate(LETTERS))
+    english = make_config(folder, "data.corpora=[{format: text, language: en, paths: [en.txt]}]", "data.parallel=[]",
+                          "data.dictionaries=[]", *SMALL)  # fmt: skip
+    prepared = prepare_here(english)
+    export(build_objectives(english, prepared).state_dict(), english, prepared, folder / "base", FACTS | {"step": 0})
+    tokenizer = f"data.tokenizer={{kind: folder, path: {folder / 'base'}, new_pieces: {NEW}}}"
+    config = make_config(folder, tokenizer, f"model.init_from={folder / 'base'}", *SMALL)
+    return config, prepare_here(config), folder / "base"
+
+
+def test_rows_of_new_pieces_are_the_means_of_the_old_ones_that_translate_them(
+    continued: tuple[RunConfig, Prepared, Path],
+) -> None:
+    config, prepared, base = continued
+    old = AutoModelForMaskedLM.from_pretrained(base).get_input_embeddings().weight.detach()
+    tokenizer, before = (AutoTokenizer.from_pretrained(folder) for folder in (prepared.tokenizer_folder, base))
+    table = build_objectives(config, prepared).encoder.embed(torch.arange(len(tokenizer)))  # type: ignore[union-attr]
+    assert len(prepared.new_rows) == NEW
+    assert torch.equal(table[: len(before)], old[: len(before)])
+    trained = {right: left for _, left, _, right in prepared.pair_words("trained")}
+    translated = 0
+    for number, olds in prepared.new_rows.items():
+        assert torch.equal(table[number], old[olds].mean(dim=0))
+        word = tokenizer.convert_ids_to_tokens(number)
+        assert tokenizer(word, add_special_tokens=False)["input_ids"] == [number]
+        assert len(before(word, add_special_tokens=False)["input_ids"]) > 1
+        if word in trained and len(own := before(trained[word], add_special_tokens=False)["input_ids"]) == 1:
+            assert olds == own
+            translated += 1
+    assert translated >= NEW // 2, "most German words of the sample have an English word that is one piece"
+
+
+def test_the_grown_encoder_trains_on_its_new_pieces_and_is_exported_whole(
+    continued: tuple[RunConfig, Prepared, Path], tmp_path: Path
+) -> None:
+    config, prepared, _ = continued
+    share = next(open_local(prepared, config, 0, 0))
+    assert np.isin(share["input_ids"], list(prepared.new_rows)).any()
+    train(config, tmp_path / "run", prepared, lambda first, rank, _: open_local(prepared, config, first, rank),
+          join(config.parallel), FACTS)  # fmt: skip
+    export(build_objectives(config, prepared).state_dict(), config, prepared, tmp_path / "export", FACTS | {"step": 0})  # type: ignore[arg-type]
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "export")
+    assert model.get_input_embeddings().weight.shape[0] > max(prepared.new_rows)
+    assert model.config.vocab_size == model.get_output_embeddings().weight.shape[0]
+
+
+def test_new_pieces_without_an_encoder_to_start_from_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"new_pieces extends the vocabulary of model.init_from, which names none"):
+        make_config(tmp_path, "data.tokenizer={kind: folder, path: there, new_pieces: 3}")
