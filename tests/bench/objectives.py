@@ -86,14 +86,14 @@ def _records(method: str, own: dict[str, float], mlm: dict[str, float]) -> list[
     )
     return [
         {
-            "name": f"step time of {method} / mlm",
+            "name": f"train/step_time_ratio/{method}",
             "value": round(own["train/step_ms"] / mlm["train/step_ms"], 3),
             "target": None,
             "better": "lower",
             "how": how,
         },
         {
-            "name": f"memory of {method}, MB",
+            "name": f"train/peak_memory_mb/{method}",
             "value": round(own["train/peak_memory_mb"]),
             "target": None,
             "better": "lower",

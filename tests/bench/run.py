@@ -21,6 +21,7 @@ os.environ |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from generated import REAL, Source, generate, read_sources
+from objectives import measure as measure_objectives
 from prepare import ROUNDS, share_equal, time_prepare, train_tokenizers
 from rich.console import Console
 from rich.table import Table
@@ -41,7 +42,7 @@ LINES_PER_MEGABYTE = 10_000  # whose ids are compared: a million at full size
 def main(megabytes: float) -> None:
     """Prints the table, and writes bench.json into the current folder."""
     with tempfile.TemporaryDirectory() as folder:
-        records = measure(Path(folder), megabytes)
+        records = measure(Path(folder), megabytes) + measure_objectives()
     Path("bench.json").write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
     table = Table("name", "value", "target", "better", "how")
     for one in records:
