@@ -132,7 +132,7 @@ def test_what_is_not_well_formed_is_told_after_what_could_be_read(tmp_path: Path
 def test_memory_does_not_grow_with_the_dump(tmp_path: Path) -> None:
     pages = page("Wort " * 200, ns="1") * 500
     peaks = []
-    for repeat in (2, 8):
+    for repeat in (4, 16):
         path = write(tmp_path / f"{repeat}.xml", dump(pages * repeat, page("Text.")).encode())
         tracemalloc.start()
         count = sum(1 for _ in read("wikipedia", [path], ["de"]))
