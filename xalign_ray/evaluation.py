@@ -66,7 +66,8 @@ def tune(
     settings = FineTuning(**_known_options(options or {}, FineTuning))
     connect(ParallelConfig())
     folders = tuple(str(folder.absolute()) for folder in data)
-    trial = Trial(task, encoder, folders, settings, tuple(languages) if languages else None, train_language)
+    tested = tuple(languages) if languages else None
+    trial = Trial(task, encoder, folders, settings, languages=tested, train_language=train_language)
     with _trial_logged(run, target, trial):
         outcome = tune_grid([trial], target.absolute(), max_concurrent_trials=1)
         if trial.name in outcome.failures:

@@ -19,7 +19,9 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.inputs import Inputs
 from xalign_ray.tasks.scores import Origin
 
-NEW_PARTS = frozenset({"pooler", "classifier"})  # what a pretrained folder may lack: unused here, or yet to be tuned
+NEW_PARTS = frozenset(
+    {"pooler", "classifier", "qa_outputs"}
+)  # what a pretrained folder may lack: unused here, or yet to be tuned
 POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean": lambda states, mask: (states * mask[:, :, None]).sum(dim=2) / mask.sum(dim=1)[:, None],
     "cls": lambda states, _: states[:, :, 0],
@@ -135,8 +137,8 @@ class Encoder:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         device = next(self.model.parameters()).device
         for start in range(0, len(rows), batch_size):
-            part = rows[start : start + batch_size]
-            batch = {key: value.to(device) for key, value in self.inputs.batch(part, [language] * len(part)).items()}
+            part = [self.inputs.single(ids, language) for ids in rows[start : start + batch_size]]
+            batch = {key: value.to(device) for key, value in self.inputs.batch(part).items()}
             output = self.model(**batch, output_hidden_states=True)
             yield torch.stack(output.hidden_states), batch["attention_mask"]
 

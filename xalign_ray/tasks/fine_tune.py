@@ -29,14 +29,18 @@ class FineTuning:
     Attributes:
         learning_rate: peak, reached after a tenth of the steps.
         epochs: passes over the training examples; the best by development score is kept.
-        batch_size: examples a step.
+        batch_size: inputs a step.
         seed: of the head's first weights, the order of examples, and dropout.
+        patience: epochs without a better development score after which training stops early; never if None.
+        train_examples: how many of the training file's examples are used, from the first; all if None.
     """
 
     learning_rate: float = 2e-5
     epochs: int = 10
     batch_size: int = 32
     seed: int = 0
+    patience: int | None = None
+    train_examples: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def repeatable(seed: int) -> Iterator[None]:
 def fine_tune(
     model: nn.Module,
     lengths: Sequence[int],
-    batch_of: Callable[[Sequence[int]], Mapping[str, Tensor]],
+    batch_of: Callable[[Sequence[int], int], Mapping[str, Tensor]],
     development: Callable[[], float],
     settings: FineTuning,
 ) -> Choice:
@@ -77,7 +81,7 @@ def fine_tune(
     Args:
         model: gives an output with `.loss` for a batch.
         lengths: of each example, at least one; only to put those of like length together.
-        batch_of: the model's arguments for examples given by index, on the model's device.
+        batch_of: the model's arguments for examples given by index, in an epoch (from 1), on the model's device.
         development: score of the model as it is now, higher is better; called after every epoch.
         settings: learning rate, epochs, batch size, seed.
 
@@ -93,15 +97,22 @@ def fine_tune(
     for epoch in range(1, settings.epochs + 1):
         model.train()
         for indices in _shuffled_batches(lengths, settings.batch_size, order):
-            _step(model, batch_of(indices), optimizer)
+            _step(model, batch_of(indices, epoch), optimizer)
             schedule.step()
         model.eval()
         scores.append(development())
         log.info("epoch %d of %d: development score %.4f", epoch, settings.epochs, scores[-1])
         if scores[-1] > max(scores[:-1], default=-math.inf):
             best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+        if settings.patience is not None and epoch - _best_epoch(scores) >= settings.patience:
+            log.info("no better score for %d epochs: stopped", settings.patience)
+            break
     model.load_state_dict(best)
-    return Choice(scores.index(max(scores)) + 1, tuple(scores))
+    return Choice(_best_epoch(scores), tuple(scores))
+
+
+def _best_epoch(scores: Sequence[float]) -> int:
+    return scores.index(max(scores)) + 1
 
 
 def _shuffled_batches(lengths: Sequence[int], batch_size: int, order: torch.Generator) -> list[list[int]]:

@@ -17,21 +17,24 @@ from xalign_ray.artifacts import hash_value, read_manifest
 from xalign_ray.tasks.fine_tune import FineTuning
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import SCORES, Score, read_scores
+from xalign_ray.tasks.training import Training
+from xalign_ray.tasks.tuning import tune_task
 
 TRIALS = "trials"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One fine-tuning: the arguments of a function in `TUNED_TASKS`, as plain values.
+    """One fine-tuning: the arguments of `tune_task`, as plain values.
 
     Attributes:
         task: name in `TUNED_TASKS`.
         encoder: folder or hub id.
         data: folders of the task's files.
         settings: learning rate, epochs, batch size, seed.
+        training: what is made of the training files.
         languages: those to test; all that are found if None.
-        train_language: see `tune_pos`.
+        train_language: see `tune_task`.
         device: a torch device.
     """
 
@@ -39,6 +42,7 @@ class Trial:
     encoder: str
     data: tuple[str, ...]
     settings: FineTuning = field(default_factory=FineTuning)
+    training: Training = field(default_factory=Training)
     languages: tuple[str, ...] | None = None
     train_language: str = "en"
     device: str = "cpu"
@@ -129,12 +133,14 @@ def _run_trial(config: dict[str, Any]) -> None:
     """What a Tune worker does: the plain fine-tuning function, then the development score for Tune."""
     trial = _trial_of(config)
     folder = _folder(Path(config["storage"]), trial)
-    TUNED_TASKS[trial.task](
+    tune_task(
+        TUNED_TASKS[trial.task],
         trial.encoder,
         [Path(path) for path in trial.data],
         folder,
         languages=trial.languages,
         settings=trial.settings,
+        training=trial.training,
         train_language=trial.train_language,
         device=trial.device,
     )
@@ -151,6 +157,9 @@ def _trial_of(config: Mapping[str, Any]) -> Trial:
         | {
             "data": tuple(values["data"]),
             "settings": FineTuning(**values["settings"]),
+            "training": Training(
+                **values["training"] | {key: tuple(values["training"][key]) for key in ("languages", "dictionaries")}
+            ),
             "languages": None if languages is None else tuple(languages),
         }
     )
@@ -166,6 +175,8 @@ def _with_whole_paths(trial: Trial) -> Trial:
             | {
                 "encoder": str(encoder.resolve()) if encoder.is_dir() else trial.encoder,
                 "data": [str(Path(path).resolve()) for path in trial.data],
+                "training": values["training"]
+                | {"dictionaries": [str(Path(path).resolve()) for path in trial.training.dictionaries]},
             }
         }
     )

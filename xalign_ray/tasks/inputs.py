@@ -16,12 +16,21 @@ LONGEST_INPUT = 512
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """One input of a model: piece ids with the tokenizer's own around them, and as many token types."""
+
+    ids: tuple[int, ...]
+    types: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """A tokenizer and what the model beside it needs to know about its inputs.
 
     Attributes:
         tokenizer: as `AutoTokenizer` opened it.
         prefix: ids that the tokenizer puts before a text, such as [CLS].
+        middle: ids that it puts between two texts, such as [SEP].
         suffix: ids that it puts after, such as [SEP].
         max_length: longest input in pieces, prefix and suffix included.
         languages: languages that the model has embeddings for, in the order of their ids; empty if it has none.
@@ -31,6 +40,7 @@ class Inputs:
 
     tokenizer: Any
     prefix: tuple[int, ...]
+    middle: tuple[int, ...]
     suffix: tuple[int, ...]
     max_length: int
     languages: tuple[str, ...]
@@ -45,6 +55,7 @@ class Inputs:
         return cls(
             tokenizer=tokenizer,
             prefix=prefix,
+            middle=_middle(tokenizer),
             suffix=suffix,
             max_length=min(LONGEST_INPUT, int(tokenizer.model_max_length), _positions(model)),
             languages=tuple(getattr(config, "xalign_languages", None) or ()),
@@ -68,10 +79,14 @@ class Inputs:
                 f"{', '.join(unknown)}; name the languages to score among the known ones."
             )
 
-    def token_type(self, language: str) -> int:
-        """The token type of a single text in this language; 0 for a model without language embeddings."""
+    def token_type(self, language: str, segment: int = 0) -> int:
+        """The token type of a text in this language; without language embeddings it is the segment alone.
+
+        A model with one segment gives the second text of a pair that one as well.
+        """
         self.check_languages([language])
-        return self.segments * self.languages.index(language) if self.languages else 0
+        segment = min(segment, self.segments - 1)
+        return segment + (self.segments * self.languages.index(language) if self.languages else 0)
 
     def piece_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         """Piece ids of running text, with prefix and suffix, cut at `max_length`."""
@@ -86,25 +101,32 @@ class Inputs:
         """Prefix and suffix put around piece ids."""
         return [*self.prefix, *ids, *self.suffix]
 
-    def batch(self, rows: Sequence[Sequence[int]], languages: Sequence[str]) -> dict[str, Tensor]:
-        """Pads rows of ids to the longest of them.
+    def single(self, ids: Sequence[int], language: str) -> Row:
+        """A row of one text, given as pieces with the tokenizer's own around them."""
+        return Row(tuple(ids), (self.token_type(language),) * len(ids))
 
-        Args:
-            rows: `B` rows of piece ids.
-            languages: the language of each row.
+    def pair(self, first: Sequence[int], second: Sequence[int], languages: tuple[str, str]) -> Row:
+        """A row of two texts, given as pieces without the tokenizer's own, each with the language of its side."""
+        begin = [*self.prefix, *first, *self.middle]
+        end = [*second, *self.suffix]
+        types = [self.token_type(languages[0])] * len(begin) + [self.token_type(languages[1], 1)] * len(end)
+        return Row((*begin, *end), tuple(types))
+
+    def batch(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        """Pads rows to the longest of them.
 
         Returns:
-            `input_ids` and `attention_mask` `[B, L]`; also `token_type_ids` if the model has language embeddings. Other
-            models give every token their segment 0 by themselves, those without a token-type table as well.
+            `input_ids` and `attention_mask` `[B, L]`; also `token_type_ids` if the model can tell types apart.
         """
-        length = max(len(row) for row in rows)
+        length = max(len(row.ids) for row in rows)
         padding = self.tokenizer.pad_token_id or 0
-        ids = torch.tensor([[*row, *[padding] * (length - len(row))] for row in rows])
-        sizes = torch.tensor([len(row) for row in rows])
-        batch = {"input_ids": ids, "attention_mask": (torch.arange(length) < sizes[:, None]).long()}
-        if self.languages:
-            types = torch.tensor([self.token_type(language) for language in languages])
-            batch["token_type_ids"] = types[:, None].expand(-1, length).contiguous()
+        sizes = torch.tensor([len(row.ids) for row in rows])
+        batch = {
+            "input_ids": torch.tensor([[*row.ids, *[padding] * (length - len(row.ids))] for row in rows]),
+            "attention_mask": (torch.arange(length) < sizes[:, None]).long(),
+        }
+        if self.languages or self.segments > 1:
+            batch["token_type_ids"] = torch.tensor([[*row.types, *[0] * (length - len(row.types))] for row in rows])
         return batch
 
     def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
@@ -122,6 +144,15 @@ def _ends(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     leading = special.index(0) if 0 in special else (len(special) + 1) // 2
     body = special.count(0)
     return tuple(ids[:leading]), tuple(ids[leading + body :])
+
+
+def _middle(tokenizer: Any) -> tuple[int, ...]:
+    """What the tokenizer's own template puts between two texts; its suffix where the template knows of one only."""
+    encoding = tokenizer("a", "a", return_special_tokens_mask=True)
+    special = encoding["special_tokens_mask"]
+    text = [place for place, is_special in enumerate(special) if not is_special]
+    between = [place for place in range(text[0], text[-1]) if special[place]] if text else []
+    return tuple(encoding["input_ids"][place] for place in between) or _ends(tokenizer)[1]
 
 
 def _positions(model: nn.Module) -> int:

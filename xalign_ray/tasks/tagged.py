@@ -28,10 +28,19 @@ _SKIPPED_ID = re.compile(r"[1-9][0-9]*-[1-9][0-9]*|[0-9]+\.[1-9][0-9]*")  # mult
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Words and their universal parts of speech, equally many."""
+    """Words and a tag for each.
 
+    Attributes:
+        key: its place in the file, from 0.
+        words: as they are written.
+        tags: equally many.
+        language: of the words.
+    """
+
+    key: str
     words: tuple[str, ...]
     tags: tuple[str, ...]
+    language: str
 
 
 def find_tagged_files(folders: tuple[Path, ...]) -> dict[str, dict[str, Path]]:
@@ -60,7 +69,7 @@ def find_tagged_files(folders: tuple[Path, ...]) -> dict[str, dict[str, Path]]:
     return found
 
 
-def read_tagged(path: Path) -> list[Sentence]:
+def read_tagged(path: Path, language: str) -> list[Sentence]:
     """The sentences of a `.conllu` or `.tsv` file.
 
     Raises:
@@ -74,7 +83,7 @@ def read_tagged(path: Path) -> list[Sentence]:
             rows.extend(read_row(line, path, number, len(rows)))
         elif rows:
             words, tags = zip(*rows, strict=True)
-            sentences.append(Sentence(words, tags))
+            sentences.append(Sentence(str(len(sentences)), words, tags, language))
             rows = []
     if not sentences:
         raise DataError(f"{path} holds no sentence.")

@@ -35,9 +35,7 @@ class TaggedRow:
     language: str
 
 
-def make_rows(
-    inputs: Inputs, sentences: Sequence[Sentence], language: str, label_ids: Mapping[str, int]
-) -> list[TaggedRow]:
+def make_rows(inputs: Inputs, sentences: Sequence[Sentence], label_ids: Mapping[str, int]) -> list[list[TaggedRow]]:
     """Rows of at most 128 pieces that hold every word once: a longer sentence becomes several rows, nothing is cut off.
 
     A word that the tokenizer makes nothing of becomes the unknown piece, so that it is scored; a single word longer
@@ -50,17 +48,17 @@ def make_rows(
     for sentence in sentences:
         parts = [(next(pieces) or [inputs.tokenizer.unk_token_id])[:room] for _ in sentence.words]
         labels = [label_ids[tag] for tag in sentence.tags]
-        rows.extend(_make_row(inputs, parts[span], labels[span], language) for span in _spans(parts, room))
+        rows.append([_make_row(inputs, parts[at], labels[at], sentence.language) for at in _spans(parts, room)])
     return rows
 
 
-def batch_rows(inputs: Inputs, rows: Sequence[TaggedRow], device: torch.device) -> dict[str, Tensor]:
+def batch_rows(inputs: Inputs, rows: Sequence[TaggedRow]) -> dict[str, Tensor]:
     """A model's inputs, with `labels` `[B, L]`: the word's class at its first piece, ignored elsewhere."""
-    batch = inputs.batch([row.ids for row in rows], [row.language for row in rows])
+    batch = inputs.batch([inputs.single(row.ids, row.language) for row in rows])
     labels = torch.full_like(batch["input_ids"], IGNORED)
     for index, row in enumerate(rows):
         labels[index, list(row.first)] = torch.tensor(row.labels)
-    return {key: value.to(device) for key, value in (batch | {"labels": labels}).items()}
+    return batch | {"labels": labels}
 
 
 @torch.inference_mode()
@@ -70,7 +68,8 @@ def predict_labels(model: Any, inputs: Inputs, rows: Sequence[TaggedRow], batch_
     found: dict[int, NDArray[np.int64]] = {}
     for start in range(0, len(rows), batch_size):
         part = order[start : start + batch_size]
-        logits = model(**batch_rows(inputs, [rows[index] for index in part], model.device)).logits
+        batch = batch_rows(inputs, [rows[index] for index in part])
+        logits = model(**{key: value.to(model.device) for key, value in batch.items()}).logits
         best = logits.argmax(dim=-1).cpu().numpy()
         found |= {index: best[place, list(rows[index].first)] for place, index in enumerate(part)}
     return np.concatenate([found[index] for index in range(len(rows))])

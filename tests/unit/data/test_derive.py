@@ -73,7 +73,7 @@ def test_tags_move_with_their_words_in_both_formats(text: Path, tmp_path: Path) 
     assert {split: sorted(files) for split, files in found.items()} == {
         "train": ["en", "en-x-inv"], "dev": ["en", "en-x-inv"], "test": [],
     }  # fmt: skip
-    (first, second), (third,) = (read_tagged(found[split]["en-x-inv"]) for split in ("train", "dev"))
+    (first, second), (third,) = (read_tagged(found[split]["en-x-inv"], "en-x-inv") for split in ("train", "dev"))
     assert first.words == tuple(map(transliterate, ("cat", "The", ".")))
     assert first.tags == ("NOUN", "DET", "PUNCT")
     assert second.words == (transliterate("go"),)

@@ -29,7 +29,7 @@ class Line(nn.Module):
         return SimpleNamespace(loss=((self.layer(seen) - 3 * x) ** 2).mean())
 
 
-def batch_of(indices: Sequence[int]) -> dict[str, Tensor]:
+def batch_of(indices: Sequence[int], _: int) -> dict[str, Tensor]:
     return {"x": torch.tensor([[0.1 * index] for index in indices])}
 
 
@@ -59,12 +59,20 @@ def test_the_first_of_the_best_epochs_is_kept():
     assert len({tuple(values) for values in seen}) == 3
 
 
+def test_training_stops_when_no_better_epoch_came_for_as_long_as_patience():
+    scores = iter([0.2, 0.7, 0.6, 0.7, 0.9])
+    patient = FineTuning(learning_rate=0.05, epochs=5, batch_size=4, seed=1, patience=2)
+    assert run(patient, lambda _: next(scores))[0] == Choice(2, (0.2, 0.7, 0.6, 0.7))
+    assert next(scores) == 0.9
+
+
 def test_every_example_is_seen_once_an_epoch_in_a_new_order_and_like_lengths_together():
     epochs: list[list[list[int]]] = [[]]
 
-    def recording(indices: Sequence[int]) -> dict[str, Tensor]:
+    def recording(indices: Sequence[int], epoch: int) -> dict[str, Tensor]:
+        assert epoch == len(epochs)
         epochs[-1].append(list(indices))
-        return batch_of(indices)
+        return batch_of(indices, epoch)
 
     with repeatable(0):
         fine_tune(Line(), LENGTHS, recording, lambda: float(bool(epochs.append([]))), SETTINGS)
@@ -102,7 +110,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_cure():
         repeatable(0),
         pytest.raises(TrainingError, match=r"The fine-tuning loss became nan; lower the learning rate\."),
     ):
-        fine_tune(Line(), [1], lambda _: {"x": torch.tensor([[float("nan")]])}, lambda: 0.0, SETTINGS)
+        fine_tune(Line(), [1], lambda *_: {"x": torch.tensor([[float("nan")]])}, lambda: 0.0, SETTINGS)
 
 
 def test_randomness_and_threads_outside_stay_as_they_were():

@@ -12,8 +12,9 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.fine_tune import FineTuning
-from xalign_ray.tasks.pos import evaluate_pos, fit_pos, tune_pos
+from xalign_ray.tasks.pos import POS
 from xalign_ray.tasks.scores import Score, read_scores
+from xalign_ray.tasks.tuning import evaluate_task, fit_task, tune_task
 
 ENGLISH = {"the": "DET", "cat": "NOUN", "dog": "NOUN", "sees": "VERB", "hears": "VERB", ".": "PUNCT"}
 GERMAN = {"die": "DET", "katze": "NOUN", "hund": "NOUN", "sieht": "VERB", "hört": "VERB", ".": "PUNCT"}
@@ -59,7 +60,7 @@ def test_english_is_learnt_and_words_with_equal_rows_carry_it_to_german(
     rows = {word: [float(place == at) * 3 for place in range(6)] for at, pair in enumerate(pairs) for word in pair}
     folder = make_bert(PIECES, vectors=rows, xalign_objective="align-mlm", xalign_seed=9, xalign_step=50)
     add_tests(data)
-    scores = tune_pos(str(folder), [data], tmp_path / "out", settings=SETTINGS)
+    scores = tune_task(POS, str(folder), [data], tmp_path / "out", settings=SETTINGS)
     found = by_language(scores)
     assert (found["en"].value, found["en"].n, found["en"].chance) == (1.0, 30, pytest.approx(1 / 3))
     assert (found["de"].value, found["de"].n) == (1.0, 24)
@@ -68,7 +69,7 @@ def test_english_is_learnt_and_words_with_equal_rows_carry_it_to_german(
         ("pos", "test", "pos_accuracy", str(folder), "align-mlm", 1, 50)
     }
     assert read_scores(tmp_path / "out" / "scores.json") == scores
-    assert evaluate_pos(str(tmp_path / "out"), data) == scores
+    assert evaluate_task(POS, str(tmp_path / "out"), (data,)) == scores
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert (manifest["languages"], manifest["development"]) == (["de", "en"], 1.0)
 
@@ -77,7 +78,7 @@ def test_the_same_seed_gives_the_same_model_to_the_bit(tmp_path: Path, data: Pat
     folder = make_bert(PIECES)
     weights = []
     for name in ("first", "second"):
-        fit_pos(str(folder), (data,), tmp_path / name, SETTINGS)
+        fit_task(POS, str(folder), (data,), tmp_path / name, SETTINGS)
         weights.append((tmp_path / name / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
 
@@ -86,7 +87,7 @@ def test_the_choice_is_on_disk_while_the_test_files_do_not_exist(
     tmp_path: Path, data: Path, make_bert: Callable[..., Path]
 ):
     folder, out = make_bert(PIECES), tmp_path / "out"
-    choice = fit_pos(str(folder), (data,), out, SETTINGS)
+    choice = fit_task(POS, str(folder), (data,), out, SETTINGS)
     written = json.loads((out / "choice.json").read_text())
     assert written == {
         "epoch": choice.epoch,
@@ -96,8 +97,8 @@ def test_the_choice_is_on_disk_while_the_test_files_do_not_exist(
     }
     assert len(choice.development) == 6
     add_tests(data)
-    alone = evaluate_pos(str(out), data)
-    assert tune_pos(str(folder), [data], tmp_path / "together", settings=SETTINGS) == alone
+    alone = evaluate_task(POS, str(out), (data,))
+    assert tune_task(POS, str(folder), [data], tmp_path / "together", settings=SETTINGS) == alone
     assert json.loads((tmp_path / "together" / "choice.json").read_text()) == written
 
 
@@ -105,7 +106,7 @@ def test_test_files_are_opened_after_the_choice_only(tmp_path: Path, data: Path,
     (data / "de.test.conllu").write_text("1\tkaputt\n")
     out = tmp_path / "out"
     with pytest.raises(DataError, match=r"de.test.conllu, line 1: 2 columns"):
-        tune_pos(str(make_bert(PIECES)), [data], out, settings=SETTINGS)
+        tune_task(POS, str(make_bert(PIECES)), [data], out, settings=SETTINGS)
     assert (out / "choice.json").is_file()
     assert not (out / "scores.json").exists()
     assert not (out / "manifest.json").exists()
@@ -114,15 +115,15 @@ def test_test_files_are_opened_after_the_choice_only(tmp_path: Path, data: Path,
 def test_a_rerun_that_dies_leaves_no_finished_folder_behind(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
     add_tests(data)
     folder, out = make_bert(PIECES), tmp_path / "out"
-    tune_pos(str(folder), [data], out, settings=SETTINGS)
+    tune_task(POS, str(folder), [data], out, settings=SETTINGS)
     (data / "en.train.conllu").write_text("1\tbroken\n")
     with pytest.raises(DataError, match=r"en.train.conllu, line 1"):
-        tune_pos(str(folder), [data], out, settings=SETTINGS)
+        tune_task(POS, str(folder), [data], out, settings=SETTINGS)
     assert not (out / "manifest.json").exists()
 
 
 def test_the_tuned_folder_is_plain_hugging_face(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
-    fit_pos(str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS)
+    fit_task(POS, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS)
     model = AutoModelForTokenClassification.from_pretrained(tmp_path / "out").eval()
     inputs = AutoTokenizer.from_pretrained(tmp_path / "out")("the cat sees the dog .", return_tensors="pt")
     labels = [model.config.id2label[label] for label in model(**inputs).logits[0].argmax(dim=-1).tolist()]
@@ -133,7 +134,7 @@ def test_dev_files_are_scored_where_there_are_no_test_files_and_say_so(
     tmp_path: Path, data: Path, make_bert: Callable[..., Path]
 ):
     (data / "de.dev.conllu").write_text(conllu(GERMAN, 3), encoding="utf-8")
-    scores = tune_pos(str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS)
+    scores = tune_task(POS, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS)
     assert {(score.language, score.split) for score in scores} == {("de", "dev"), ("en", "dev"), ("all", "dev")}
 
 
@@ -144,14 +145,14 @@ def test_tuning_on_another_language_is_scored_on_itself_under_another_name(
     for split in ("train", "dev"):
         (data / f"de.{split}.conllu").write_text(conllu(GERMAN, 12), encoding="utf-8")
     folder, out = str(make_bert(PIECES)), tmp_path / "out"
-    scores = tune_pos(folder, [data], out, settings=SETTINGS, train_language="de")
+    scores = tune_task(POS, folder, [data], out, settings=SETTINGS, train_language="de")
     assert {(score.language, score.metric) for score in scores} == {
         ("de", "pos_accuracy_supervised"),
         ("all", "pos_accuracy_supervised"),
     }
     assert by_language(scores)["de"].value == 1.0
     with pytest.raises(DataError, match="A model fine-tuned on de is scored on de only, not on en; zero-shot scores"):
-        evaluate_pos(str(out), data, languages=["en"])
+        evaluate_task(POS, str(out), (data,), languages=["en"])
 
 
 def test_each_language_is_told_to_a_model_that_has_embeddings_for_it(
@@ -160,12 +161,12 @@ def test_each_language_is_told_to_a_model_that_has_embeddings_for_it(
     add_tests(data)
     (data / "de.test.conllu").write_text((data / "en.test.conllu").read_text())
     out = tmp_path / "out"
-    found = by_language(tune_pos(str(make_bert(PIECES, languages=["en", "de"])), [data], out, settings=SETTINGS))
+    found = by_language(tune_task(POS, str(make_bert(PIECES, languages=["en", "de"])), [data], out, settings=SETTINGS))
     assert found["en"].value == 1.0
     weights = load_file(out / "model.safetensors")
     weights["bert.embeddings.token_type_embeddings.weight"][2] = float("nan")
     save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
-    broken = by_language(evaluate_pos(str(out), data))
+    broken = by_language(evaluate_task(POS, str(out), (data,)))
     assert (broken["en"].value, broken["de"].value) == (1.0, 0.0)
 
 
@@ -174,7 +175,7 @@ def test_an_unknown_language_is_refused_before_anything_is_trained(
 ):
     add_tests(data)
     with pytest.raises(DataError, match="has language embeddings for en, fr, none for de"):
-        tune_pos(str(make_bert(PIECES, languages=["en", "fr"])), [data], tmp_path / "out", settings=SETTINGS)
+        tune_task(POS, str(make_bert(PIECES, languages=["en", "fr"])), [data], tmp_path / "out", settings=SETTINGS)
     assert not (tmp_path / "out").exists()
 
 
@@ -185,7 +186,7 @@ def test_a_missing_training_file_is_named(tmp_path: Path, data: Path, make_bert:
     with pytest.raises(
         DataError, match=rf"pos: no {split} file in en, such as en.{split}.conllu; fine-tuning needs one"
     ):
-        tune_pos(str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS)
+        tune_task(POS, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS)
 
 
 def test_a_folder_that_was_not_tuned_is_not_scored(data: Path, make_bert: Callable[..., Path]):
@@ -194,4 +195,4 @@ def test_a_folder_that_was_not_tuned_is_not_scored(data: Path, make_bert: Callab
     with pytest.raises(
         DataError, match=rf"{folder} has no head for parts of speech; fine-tune it first \(xalign tune\)"
     ):
-        evaluate_pos(str(folder), data)
+        evaluate_task(POS, str(folder), (data,))

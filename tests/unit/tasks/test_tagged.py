@@ -25,8 +25,8 @@ CONLLU = """# sent_id = 1
 1\t10 000\t10 000\tNUM\t_\t_\t0\troot\t_\t_
 """
 EXPECTED = [
-    Sentence(("Vamos", "nos", "a", "el", "mar"), ("VERB", "PRON", "ADP", "DET", "NOUN")),
-    Sentence(("10 000",), ("NUM",)),
+    Sentence("0", ("Vamos", "nos", "a", "el", "mar"), ("VERB", "PRON", "ADP", "DET", "NOUN"), "es"),
+    Sentence("1", ("10 000",), ("NUM",), "es"),
 ]
 
 
@@ -35,13 +35,16 @@ EXPECTED = [
 def test_words_are_read_but_not_multiword_ranges_or_empty_nodes(tmp_path: Path, mark: str, end: str, last: str):
     path = tmp_path / "es.test.conllu"
     path.write_text((mark + CONLLU.rstrip("\n") + last).replace("\n", end), encoding="utf-8", newline="")
-    assert read_tagged(path) == EXPECTED
+    assert read_tagged(path, "es") == EXPECTED
 
 
 def test_two_columns_are_read_and_a_hash_is_a_word_there(tmp_path: Path):
     path = tmp_path / "dev-en.tsv"
     path.write_bytes("\ufeff#\tSYM\r\none\tNUM\r\n\r\n\r\na\u2028b\tX\r\n".encode())
-    assert read_tagged(path) == [Sentence(("#", "one"), ("SYM", "NUM")), Sentence(("a\u2028b",), ("X",))]
+    assert read_tagged(path, "es") == [
+        Sentence("0", ("#", "one"), ("SYM", "NUM"), "es"),
+        Sentence("1", ("a\u2028b",), ("X",), "es"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +61,7 @@ def test_a_malformed_conllu_row_is_named_by_file_and_line(tmp_path: Path, row: s
     path = tmp_path / "es.test.conllu"
     path.write_text(f"# sent_id = 1\n1\tVamos\tir\tVERB\t_\t_\t0\troot\t_\t_\n{row}\n", encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(f"{path}, {message}")):
-        read_tagged(path)
+        read_tagged(path, "es")
 
 
 @pytest.mark.parametrize(
@@ -74,14 +77,14 @@ def test_a_malformed_row_of_two_columns_is_named_by_file_and_line(tmp_path: Path
     path = tmp_path / "dev-en.tsv"
     path.write_text(f"one\tNUM\n{row}\n", encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(f"{path}, {message}")):
-        read_tagged(path)
+        read_tagged(path, "es")
 
 
 def test_a_file_without_sentences_is_refused(tmp_path: Path):
     path = tmp_path / "es.test.conllu"
     path.write_text("# nothing\n\n")
     with pytest.raises(DataError, match=re.escape(f"{path} holds no sentence.")):
-        read_tagged(path)
+        read_tagged(path, "es")
 
 
 def test_files_are_found_by_all_three_names_and_over_several_folders(tmp_path: Path):

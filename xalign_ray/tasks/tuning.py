@@ -1,0 +1,293 @@
+"""From an encoder to scores: fine-tuned in one language, the epoch chosen in it, then tested in every language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from xalign_ray.artifacts import MANIFEST, hash_file, write_json, write_manifest
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.encoder import open_model, origin_of, quiet_transformers
+from xalign_ray.tasks.fine_tune import Choice, FineTuning, fine_tune, repeatable
+from xalign_ray.tasks.inputs import Inputs
+from xalign_ray.tasks.scores import SCORES, Score, average_languages, score_by, write_scores
+from xalign_ray.tasks.task import Files, TunedTask
+from xalign_ray.tasks.training import Training, TrainingSet, load_training
+
+CHOICE = "choice.json"
+ENGLISH = "en"
+SCORING_BATCH = 64
+
+Task = TunedTask[Any, Any]
+
+
+def tune_task(
+    task: Task,
+    encoder_folder: str,
+    data_folders: Sequence[Path],
+    out_folder: Path,
+    languages: Sequence[str] | None = None,
+    settings: FineTuning | None = None,
+    training: Training | None = None,
+    train_language: str = ENGLISH,
+    device: str = "cpu",
+) -> list[Score]:
+    """Fine-tunes on one language, then tests on every language found. Test files are read after the choice is on disk.
+
+    Writes into `out_folder`: the fine-tuned model (plain Hugging Face), `choice.json`, `scores.json`, and the manifest,
+    last.
+
+    Args:
+        task: from the registry.
+        encoder_folder: folder or hub id.
+        data_folders: where the task's files are. Several folders count as one.
+        out_folder: is made if it does not exist.
+        languages: those to test; all that are found if None.
+        settings: learning rate, epochs, batch size, seed; the defaults of `FineTuning` if None.
+        training: what is made of the training files; English as it is if None.
+        train_language: English for zero-shot scores; another one to be scored on itself (`<metric>_supervised`).
+        device: a torch device.
+
+    Raises:
+        DataError: files missing or malformed, or a language that the encoder has no embedding for.
+        TrainingError: the loss is not finite.
+    """
+    folders = tuple(data_folders)
+    found = task.find(folders)
+    _, chosen = _tested(task, found, languages, train_language, folders)
+    settings, training = settings or FineTuning(), training or Training()
+    (out_folder / MANIFEST).unlink(missing_ok=True)
+    choice = fit_task(task, encoder_folder, folders, out_folder, settings, training, train_language, device, chosen)
+    scores = evaluate_task(task, str(out_folder), folders, chosen, SCORING_BATCH, device)
+    write_scores(out_folder / SCORES, scores)
+    used = [found[split][train_language] for split in ("train", "dev")]
+    write_manifest(
+        out_folder,
+        {
+            "kind": "tuned",
+            "task": task.name,
+            "encoder": str(encoder_folder),
+            "train_language": train_language,
+            "languages": chosen,
+            "settings": asdict(settings),
+            "training": asdict(training),
+            "development": max(choice.development),
+            "data": {str(path): hash_file(path) for path in used},
+        },
+    )
+    return scores
+
+
+def fit_task(
+    task: Task,
+    encoder_folder: str,
+    data_folders: tuple[Path, ...],
+    out_folder: Path,
+    settings: FineTuning,
+    training: Training | None = None,
+    train_language: str = ENGLISH,
+    device: str = "cpu",
+    test_languages: Collection[str] = (),
+) -> Choice:
+    """The part of `tune_task` before the test: trains, chooses by one language's dev file, writes model and choice.
+
+    Args:
+        task: as for `tune_task`, like the other arguments.
+        encoder_folder: folder or hub id.
+        data_folders: test files need not be there.
+        out_folder: gets the model and, after it, `choice.json`.
+        settings: learning rate, epochs, batch size, seed.
+        training: what is made of the training files; English as it is if None.
+        train_language: whose dev file decides.
+        device: a torch device.
+        test_languages: checked against the encoder's before anything long begins.
+    """
+    found = task.find(data_folders)
+    for split in ("train", "dev"):
+        if train_language not in found[split]:
+            example = task.example.format(split=split, language=train_language)
+            raise DataError(f"{_join(data_folders)}: no {split} file in {train_language}, such as {example}; "
+                            "fine-tuning needs one.")  # fmt: skip
+    training = training or Training()
+    with repeatable(settings.seed):
+        examples = load_training(task, found["train"], train_language, training, settings.train_examples, settings.seed)
+        classes = task.classes_of([example for unit in examples.units for example in unit])
+        model, tokenizer = open_model(encoder_folder, task.model_class, **_head(classes))
+        model.to(device)
+        inputs = Inputs.of_model(tokenizer, model, str(encoder_folder))
+        spoken = {name for language in test_languages for name in task.speaks(language)}
+        inputs.check_languages({train_language, *training.languages, *spoken})
+        dev = task.read(found["dev"][train_language], train_language)
+        batches = _Batches.of(task, inputs, classes, examples)
+        choice = fine_tune(
+            model,
+            batches.lengths,
+            lambda numbers, epoch: {
+                key: value.to(model.device) for key, value in batches.of_units(numbers, epoch).items()
+            },
+            lambda: task.score(model, inputs, dev, classes, SCORING_BATCH)[task.metric].value,
+            replace(settings, batch_size=max(1, settings.batch_size // examples.unit_size)),
+        )
+    _save(model, tokenizer, out_folder, task, encoder_folder, settings.seed, train_language)
+    write_json(out_folder / CHOICE, asdict(choice) | {"split": "dev", "language": train_language})
+    return choice
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """The model's arguments for units of examples that are given by number."""
+
+    task: Task
+    inputs: Inputs
+    classes: Sequence[str]
+    examples: TrainingSet
+    rows: Sequence[Sequence[Any]]  # of each unit
+
+    @classmethod
+    def of(cls, task: Task, inputs: Inputs, classes: Sequence[str], examples: TrainingSet) -> _Batches:
+        """Makes the rows. Those of a lone example may part; those of examples that belong together stay together."""
+        made = iter(task.rows(inputs, [example for unit in examples.units for example in unit], classes))
+        units = [[row for _ in unit for row in next(made)] for unit in examples.units]
+        if examples.switcher is None:
+            units = [
+                part
+                for unit, rows in zip(examples.units, units, strict=True)
+                for part in ([rows] if len(unit) > 1 else [[row] for row in rows])
+            ]
+        if not any(units):
+            raise DataError(f"{task.name}: no training example fits into {inputs.max_length} pieces.")
+        return cls(task, inputs, classes, examples, units)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Pieces of each unit's longest row."""
+        return [max((len(row.ids) for row in unit), default=0) for unit in self.rows]
+
+    def of_units(self, numbers: Sequence[int], epoch: int) -> Mapping[str, Tensor]:
+        """The batch of these units; where words are switched, their rows are made anew."""
+        rows = [row for number in numbers for row in self.rows[number]]
+        if self.examples.switcher is not None:
+            switched = [
+                self.task.replace_words(example, self.examples.switcher(epoch, number))
+                for number in numbers
+                for example in self.examples.units[number]
+            ]
+            rows = [row for part in self.task.rows(self.inputs, switched, self.classes) for row in part]
+        return self.task.batch(self.inputs, rows)
+
+
+def evaluate_task(
+    task: Task,
+    folder: str,
+    data_folders: tuple[Path, ...],
+    languages: Sequence[str] | None = None,
+    batch_size: int = SCORING_BATCH,
+    device: str = "cpu",
+) -> list[Score]:
+    """The metrics of a fine-tuned folder in every language found, and their mean over languages.
+
+    Test files are scored; dev files only where the data has no test file at all, as `split` in the score says.
+
+    Raises:
+        DataError: the folder was not fine-tuned for the task, or files are missing or malformed.
+    """
+    model, tokenizer = open_model(folder, task.model_class)
+    classes = _tuned_classes(task, model.config, folder)
+    model.to(device).eval()
+    inputs = Inputs.of_model(tokenizer, model, folder)
+    tuned_on = getattr(model.config, "xalign_tune_language", ENGLISH)
+    found = task.find(data_folders)
+    split, chosen = _tested(task, found, languages, tuned_on, data_folders)
+    inputs.check_languages({name for language in chosen for name in task.speaks(language)})
+    origin = origin_of(model.config, folder)
+    scores = []
+    for language in chosen:
+        measures = task.score(model, inputs, task.read(found[split][language], language), classes, batch_size)
+        scores += [
+            score_by(
+                origin,
+                task=task.name,
+                split=split,
+                language=language,
+                layer=None,
+                pooling=None,
+                metric=metric if tuned_on == ENGLISH else f"{metric}_supervised",
+                **asdict(measure),
+            )
+            for metric, measure in measures.items()
+        ]
+    return scores + average_languages(scores)
+
+
+def as_evaluation(task: Task) -> Callable[..., list[Score]]:
+    """The task as `xalign evaluate` calls one: a fine-tuned folder, one folder of data, languages."""
+
+    def evaluate(
+        encoder_folder: str,
+        data: Path,
+        languages: Sequence[str] | None = None,
+        batch_size: int = SCORING_BATCH,
+        device: str = "cpu",
+    ) -> list[Score]:
+        return evaluate_task(task, encoder_folder, (data,), languages, batch_size, device)
+
+    return evaluate
+
+
+def _tested(
+    task: Task, found: Files, asked: Sequence[str] | None, tuned_on: str, data: tuple[Path, ...]
+) -> tuple[str, list[str]]:
+    """The split and the languages that are scored: all from English, else only the language tuned on itself."""
+    split = "test" if found["test"] else "dev"
+    if tuned_on == ENGLISH:
+        return split, task.choose(found[split], asked, _join(data))
+    if others := sorted(set(asked or ()) - {tuned_on}):
+        raise DataError(
+            f"A model fine-tuned on {tuned_on} is scored on {tuned_on} only, not on {', '.join(others)}; zero-shot "
+            "scores are those of a model fine-tuned on English."
+        )
+    return split, task.choose(found[split], [tuned_on], _join(data))
+
+
+def _head(classes: Sequence[str]) -> dict[str, Any]:
+    """What the config of a model with classes says about them."""
+    if not classes:
+        return {}
+    return {
+        "id2label": dict(enumerate(classes)),
+        "label2id": {name: index for index, name in enumerate(classes)},
+        "num_labels": len(classes),
+    }
+
+
+def _tuned_classes(task: Task, config: Any, folder: str) -> tuple[str, ...]:
+    """The classes of a fine-tuned folder's head, in the order of their ids.
+
+    A stranger's folder will do where its head has exactly the task's classes.
+    """
+    named = tuple(config.id2label[index] for index in range(len(config.id2label)))
+    ours = getattr(config, "xalign_task", None) == task.name
+    if not ours and (not task.classes or set(named) != set(task.classes)):
+        raise DataError(f"{folder} has no head for {task.title}; fine-tune it first (xalign tune).")
+    return named if task.classes or ours else ()
+
+
+def _save(
+    model: Any, tokenizer: Any, out_folder: Path, task: Task, encoder_folder: str, seed: int, train_language: str
+) -> None:
+    out_folder.mkdir(parents=True, exist_ok=True)
+    model.config.xalign_task = task.name
+    model.config.xalign_encoder = str(encoder_folder)
+    model.config.xalign_tune_seed = seed
+    model.config.xalign_tune_language = train_language
+    with quiet_transformers():
+        model.save_pretrained(out_folder)
+        tokenizer.save_pretrained(out_folder)
+
+
+def _join(folders: Sequence[Path]) -> str:
+    return ", ".join(map(str, folders))
