@@ -6,12 +6,33 @@ import pytest
 import torch
 from transformers import ModernBertConfig, ModernBertForMaskedLM
 
-from tests.parity.test_packing_invariance import FIRST, LENGTH, SECOND, example, packed
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
 
+FIRST, SECOND, LENGTH = 5, 7, 16
 LANGUAGES = ["en", "de", "hi"]
 SHAPE = {"layers": 4, "width": 32, "heads": 4, "feed_forward": 64}
+
+
+def example(length, seed):
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(high):
+        return torch.randint(1, high, (1, length), generator=generator, dtype=torch.int32)
+
+    return {
+        "input_ids": draw(50),
+        "position_ids": torch.arange(length, dtype=torch.int32)[None],
+        "segment_ids": draw(3) - 1,
+        "language_ids": draw(4) - 1,
+        "example_ids": torch.ones(1, length, dtype=torch.int32),
+    }
+
+
+def packed(one, two):
+    two = two | {"example_ids": two["example_ids"] * 2}
+    padding = torch.zeros(1, LENGTH - FIRST - SECOND, dtype=torch.int32)
+    return {key: torch.cat([one[key], two[key], padding], dim=1) for key in one}
 
 
 def narrow_modernbert(path):

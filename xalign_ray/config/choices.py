@@ -233,26 +233,27 @@ Objective = Annotated[
 
 
 # --- optimizers -----------------------------------------------------------------------------------------------------
-class AdamW(Frozen):
-    """Decoupled weight decay, none on biases and LayerNorm (METHODS 1.5)."""
+class _Adam(Frozen):
+    """Averages of the gradient and its square, and decoupled weight decay, none on biases and LayerNorm."""
 
-    kind: Literal["adamw"] = "adamw"
-    peak_lr: Annotated[float, Field(gt=0)] = 1e-4
     beta1: Share = 0.9
     beta2: Share = 0.999
     epsilon: Annotated[float, Field(gt=0)] = 1e-6
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
 
 
-class Lamb(Frozen):
+class AdamW(_Adam):
+    """Adam with decoupled weight decay (METHODS 1.5)."""
+
+    kind: Literal["adamw"] = "adamw"
+    peak_lr: Annotated[float, Field(gt=0)] = 1e-4
+
+
+class Lamb(_Adam):
     """LAMB: Adam's direction with decay, scaled to each tensor's own norm; ZeRO stage 0 only (METHODS 1.5)."""
 
     kind: Literal["lamb"] = "lamb"
     peak_lr: Annotated[float, Field(gt=0)] = 1.6e-3
-    beta1: Share = 0.9
-    beta2: Share = 0.999
-    epsilon: Annotated[float, Field(gt=0)] = 1e-6
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
 
 
 def _optimizer_kind(given: Any) -> Any:

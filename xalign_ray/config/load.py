@@ -31,7 +31,7 @@ class Recipe:
 def list_recipes() -> list[str]:
     """Names of the recipes in the package that can be run as they are (`base/` ones are only extended)."""
     names = (path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml"))
-    return sorted(name for name in names if not name.startswith(("base/", "sweeps/")))
+    return sorted(name for name in names if not name.startswith(("base/", "sweeps/", "tuning/")))
 
 
 def load_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
@@ -46,7 +46,7 @@ def load_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     path = find_recipe(name)
     tree, origins = _read(path, seen=())
     for setting in settings:
-        _apply_setting(tree, origins, setting)
+        apply_setting(tree, origins, setting)
     try:
         config = RunConfig.model_validate(tree)
     except ValidationError as error:
@@ -121,7 +121,8 @@ def _dotted(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from _dotted(value, f"{prefix}{key}.")
 
 
-def _apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str) -> None:
+def apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str) -> None:
+    """Puts the value of a `key=value` of the command line into a tree, and notes where it came from."""
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise ConfigError(f"--set {setting}: write it as key=value, for example --set train.steps=100.")

@@ -53,6 +53,25 @@ class ParallelCorpus(Frozen):
     format: PairFormat
     languages: tuple[str, str]
     paths: Annotated[tuple[str, ...], Field(min_length=1)]
+    align: Annotated[
+        str,
+        Field(
+            pattern=r"^(hmm|ibm|encoder:.+)?$",
+            description="aligner of its words, run by prepare on the tokenizer's own: hmm, ibm or encoder:FOLDER; none "
+            "if empty",
+        ),
+    ] = ""
+
+    @model_validator(mode="after")
+    def _is_aligned_once(self) -> ParallelCorpus:
+        if self.align and self.brings_alignment:
+            raise ValueError("align, and a third path that holds an alignment: keep one")
+        return self
+
+    @property
+    def brings_alignment(self) -> bool:
+        """Whether its files hold one."""
+        return self.format == "moses" and len(self.paths) == 3
 
 
 class Dictionary(Frozen):
@@ -89,6 +108,9 @@ class DataConfig(Frozen):
     parallel: tuple[ParallelCorpus, ...] = ()
     dictionaries: tuple[Dictionary, ...] = ()
     filters: FiltersConfig = FiltersConfig()
+    most_pairs: Annotated[
+        int, Field(ge=0, description="pairs kept of each parallel file, the first that pass the filters; 0 is all")
+    ] = 0
     tokenizer: Tokenizer = BpeTokenizer()
     row_tokens: Annotated[int, Field(ge=8, le=8192, description="length of a packed row, special tokens included")] = (
         128
@@ -215,6 +237,14 @@ class ParallelConfig(Frozen):
     cpus_per_worker: Annotated[float, Field(gt=0)] = 1
     gpus_per_worker: Annotated[float, Field(ge=0)] = 0
     data_cpus: Annotated[float, Field(gt=0, description="CPUs of one streaming task")] = 0.5
+    data_resource: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="custom Ray resource of the nodes that run data tasks, on CPUs that no worker takes; null is "
+            "any node",
+        ),
+    ] = None
     max_failures: Annotated[int, Field(ge=0, description="restarts from the newest checkpoint before giving up")] = 3
     deepspeed_overrides: dict[str, Any] = Field(
         default_factory=dict, description="deep-merged over the derived DeepSpeed dict"
@@ -278,6 +308,12 @@ class RunConfig(Frozen):
         ]
         if said := [text for absent, text in missing if absent]:
             raise ValueError("; ".join(said) + "; the recipe names none")
+        bare = [str(n) for n, one in enumerate(self.data.parallel) if not one.align and not one.brings_alignment]
+        if bare and "aligned_pairs" in kinds:
+            raise ValueError(
+                f"stream aligned_pairs needs word alignments, which data.parallel {', '.join(bare)} lacks; set its "
+                "align to hmm, or give a moses corpus its alignment as third path"
+            )
         if self.data.tokenizer.kind == "start" and self.model.init_from is None:
             raise ValueError("data.tokenizer start is that of model.init_from, which names no encoder")
         if self.model.init_from is None and getattr(self.data.tokenizer, "new_pieces", 0):

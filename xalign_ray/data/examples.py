@@ -6,20 +6,24 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.data.filters import Filters, keep_lines, keep_pairs
-from xalign_ray.data.links import find_links, no_links
+from xalign_ray.data.links import find_links, no_links, number_words
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.text.chunks import ChunkCutter, Cut
 from xalign_ray.text.collate import specials
 from xalign_ray.text.packing import pack_rows
-from xalign_ray.text.rows import NO_ENTRY, Index, Rows, spans, starts, sum_runs, take
+from xalign_ray.text.rows import NO_ENTRY, Index, Rows, spans, starts, sum_runs, take_sides
 from xalign_ray.text.tokenizer import LONGEST_WORD
 
 Kept = NDArray[np.bool_]
+
+_HELD_OUT = hashlib.blake2b(digest_size=8, person=b"held out")  # to be copied: half the price of a new one
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,15 @@ class Cutter:
     whole_documents: bool
     held_out_share: float
     filters: Filters
+    aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Examples, each as a row of its own; held_out [N] those that are kept for the held-out loss."""
+    """Examples, each as a row of its own; held_out [N] those that are kept for the held-out loss.
+
+    The sides of a text's example are its lines, until `pack` joins them.
+    """
 
     rows: Rows
     held_out: Kept
@@ -67,10 +75,9 @@ def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept 
     room = cutter.capacity - specials(1)
     words, of_line = _fit(cut, room)
     of_document = line_document[of_line]
+    first = np.arange(len(words))
     if cutter.whole_documents:
         first = _fill(sum_runs(cut.word_length, words), of_document, room)
-        words = np.add.reduceat(words, first) if len(first) else words
-        of_document = of_document[first]
     held_out = np.asarray([_is_held_out(document, cutter.held_out_share) for document in documents], bool)
     rows = Rows(
         pieces=cut.pieces,
@@ -78,55 +85,76 @@ def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept 
         entry=cut.entry,
         side_words=words.astype(np.int32),
         side_language=np.full(len(words), cutter.languages.index(language), np.int32),
-        row_sides=np.ones(len(words), np.int32),
+        row_sides=np.diff(first, append=len(words)).astype(np.int32),
         **vars(no_links(len(words))),
     )
     counts.update(_count(rows))
-    return Examples(rows, held_out[of_document], counts)
+    return Examples(rows, held_out[of_document[first]], counts)
 
 
-def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = None) -> Examples:
+def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = None, most: int = 0) -> Examples:
     """Both sides of translations; a pair too long for a row loses words at the end of its longer side (counted).
 
     Args:
         pairs: of one pair of languages, in the same order.
         repeated: for each pair whether it is to be dropped, because it stood somewhere before.
+        most: how many pairs are kept, the first that pass the filters; 0 is all.
     """
     (languages,) = {pair.languages for pair in pairs}
     tongues = [cutter.languages.index(language) for language in languages]
     aligned = any(pair.alignment for pair in pairs)
     texts = [[pair.sides[side] for pair in pairs] for side in (0, 1)]
-    cuts = [cutter.chunks.cut(lines, tongue, place=aligned) for lines, tongue in zip(texts, tongues, strict=True)]
+    place = aligned and cutter.aligned_words == "blanks"
+    cuts = [cutter.chunks.cut(lines, tongue, place=place) for lines, tongue in zip(texts, tongues, strict=True)]
     counts = Counter(pairs=len(pairs))
     side_words = np.stack([cut.line_words for cut in cuts], axis=1).astype(np.int64)
     empty = side_words.min(axis=1) == 0
     counts["pairs_without_words"] = int(empty.sum())
     keep = ~empty & keep_pairs(cutter.filters, languages, texts, side_words, repeated, ~empty, counts)
+    if most:
+        keep &= np.cumsum(keep) <= most
     counts["pairs_truncated"] = _trim(cuts, side_words, np.flatnonzero(keep), cutter.capacity - specials(2))
     rows = _interleave(cuts, side_words, np.flatnonzero(keep), tongues)
     if aligned:
         alignments = [pair.alignment or "" for pair, kept in zip(pairs, keep, strict=True) if kept]
-        links = find_links(alignments, np.flatnonzero(keep), cuts, side_words)
+        numbered = cuts if place else [number_words(cut) for cut in cuts]
+        links = find_links(alignments, np.flatnonzero(keep), numbered, side_words)
         counts["links"] = len(links.link_from)
         rows = replace(rows, **vars(links))
     counts.update(_count(rows))
     return Examples(rows, np.zeros(len(rows), bool), counts)
 
 
-def pack(examples: Rows, capacity: int, seed_text: str) -> Rows:
+def pack(examples: Rows, capacity: int, seed_text: str, sides: int = 1) -> Rows:
     """Packs examples, each a row of its own, into full rows and shuffles these.
 
     The same way for the same examples and `seed_text`.
+
+    Args:
+        sides: of an example: 1 of a text, whose lines are joined, and parted only where that fills rows; 2 of a pair.
     """
-    row_words = sum_runs(examples.side_words, examples.row_sides)
-    lengths = sum_runs(examples.word_length, row_words) + examples.row_sides + 1  # as `specials` counts them
-    packed = pack_rows(lengths.tolist(), capacity)
+    example_lines = examples.row_sides // sides
+    lines = sum_runs(examples.word_length, examples.side_words).reshape(-1, sides).sum(axis=1).tolist()
+    bounds = zip(starts(example_lines).tolist(), example_lines.tolist(), strict=True)
+    packed = pack_rows([lines[begin : begin + count] for begin, count in bounds], specials(sides), capacity)
     digest = int.from_bytes(hashlib.blake2b(seed_text.encode(), digest_size=8).digest(), "big")
     packed = [packed[i] for i in np.random.default_rng(digest).permutation(len(packed))]
-    order = np.asarray([example for row in packed for example in row], np.int64)
-    row_examples = np.asarray([len(row) for row in packed], np.int64)
-    taken = take(examples, order)
-    return replace(taken, row_sides=sum_runs(taken.row_sides, row_examples).astype(np.int32))
+    runs = np.fromiter(chain.from_iterable(chain.from_iterable(packed)), np.int64).reshape(-1, 3)
+    first_side = starts(examples.row_sides)[runs[:, 0]] + runs[:, 1] * sides
+    run_lines = runs[:, 2] - runs[:, 1]
+    row_sides = np.asarray([len(row) * sides for row in packed], np.int32)
+    taken = take_sides(examples, spans(first_side, run_lines * sides), row_sides)
+    return _join(taken, run_lines) if sides == 1 else taken
+
+
+def _join(rows: Rows, lines: Index) -> Rows:
+    """Makes one side of each so many sides, which own no links."""
+    return replace(
+        rows,
+        side_words=sum_runs(rows.side_words, lines).astype(np.int32),
+        side_language=rows.side_language[starts(lines)],
+        **vars(no_links(len(lines))),
+    )
 
 
 def _keep(cut: Cut, keep: Kept) -> Cut:
@@ -179,8 +207,9 @@ def _fill(lengths: Index, of_document: Index, room: int) -> Index:
 
 
 def _is_held_out(document: Document, share: float) -> bool:
-    digest = hashlib.blake2b("\n".join(document.paragraphs).encode(), digest_size=8, person=b"held out").digest()
-    return int.from_bytes(digest, "big") / 2**64 < share
+    digest = _HELD_OUT.copy()
+    digest.update("\n".join(document.paragraphs).encode())
+    return int.from_bytes(digest.digest(), "big") / 2**64 < share
 
 
 def _trim(cuts: Sequence[Cut], side_words: Index, pairs: Index, room: int) -> int:

@@ -18,6 +18,7 @@ from ray.data.block import BlockAccessor
 
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.placement import placement, wait_for_place
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stream import Transform, split_steps
 from xalign_ray.text.collate import Columns
@@ -70,7 +71,7 @@ class BlockServer:
         context.enable_progress_bars = context.print_on_execution_start = False
         make_block: Any = partial(_make_block, folder=self.folder, config=self.config)
         blocks = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-            make_block, batch_size=1, num_cpus=self.run.parallel.data_cpus
+            make_block, batch_size=1, num_cpus=self.run.parallel.data_cpus, **placement(self.run.parallel)
         )
         blocks.context.execution_options = ExecutionOptions(
             preserve_order=True,
@@ -93,9 +94,13 @@ def open_feed(prepared: Prepared, config: RunConfig, first_step: int, rank: int,
 
     Args:
         share: gives every rank what rank 0 passed in (a broadcast of Ray Train's collective).
+
+    Raises:
+        ConfigError: no node may run data tasks.
     """
     own: Any = None
     if rank == 0:
+        wait_for_place(config.parallel)
         environment = {"RAY_DATA_AUTOSCALING_REQUEST_EXPIRE_TIME_S": str(EXPIRE_S)}
         own = (
             ray.remote(BlockServer)
@@ -103,6 +108,7 @@ def open_feed(prepared: Prepared, config: RunConfig, first_step: int, rank: int,
                 num_cpus=0,
                 max_concurrency=2 * WINDOW * config.parallel.workers,
                 runtime_env={"env_vars": environment},
+                **placement(config.parallel),
             )
             .remote(str(prepared.folder), config.model_dump_json(), first_step)
         )

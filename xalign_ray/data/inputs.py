@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.schema import Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
 from xalign_ray.data.sources.files import is_url, join, open_bytes
+from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.registry import check_languages, find_files, parts
-from xalign_ray.demo.writer import write_demo
+from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
 
 WHOLE_HASH_BYTES = 64 << 20  # larger files are known by their size and samples: hashing terabytes would take hours
@@ -30,11 +30,16 @@ class Input:
 
 
 def data_root(config: RunConfig) -> Path:
-    """The folder that relative paths of `data` start from; the embedded world is written when it is not there yet."""
-    if config.data.root != "demo":
-        return Path(config.data.root)
-    folder = Path(config.output) / "demo"
-    if read_manifest(folder) is None:
+    """The folder that relative paths of `data` start from; the embedded world is written if it is not there."""
+    return open_root(config.data.root, Path(config.output))
+
+
+def open_root(root: str, output: Path) -> Path:
+    """The folder that `root` names, which is `output/demo` for the embedded world, written at first use."""
+    if root != "demo":
+        return Path(root)
+    folder = output / "demo"
+    if not is_written(folder):
         write_demo(folder)
     return folder
 
@@ -64,7 +69,14 @@ def find_inputs(data: DataConfig, root: Path) -> tuple[list[Input], list[Input]]
 
     texts = [one(f"text/{corpus.language}", corpus, (corpus.language,)) for corpus in data.corpora]
     pairs = [one(f"pairs/{'-'.join(sorted(corpus.languages))}", corpus, corpus.languages) for corpus in data.parallel]
+    if data.most_pairs:
+        pairs = [replace(pair, parts=_undivided(pair.parts)) for pair in pairs]
     return texts + pairs, [one("", dictionary, dictionary.languages) for dictionary in data.dictionaries]
+
+
+def _undivided(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts of each file as one: which pairs are its first is known only to who reads it from its beginning."""
+    return tuple(replace(part, spans=(WHOLE,) * len(part.spans)) for part in parts if part.first_line == 1)
 
 
 def _paths(source: Corpus | ParallelCorpus | Dictionary, data: DataConfig, root: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,12 @@ class Links:
 def no_links(sides: int) -> Links:
     """Sides without a link."""
     return Links(np.zeros(sides, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
+
+
+def number_words(cut: Cut) -> Cut:
+    """The cut with each word as a word by white space of its own, for alignments that count the tokenizer's words."""
+    within = np.arange(len(cut.word_length)) - np.repeat(starts(cut.line_words), cut.line_words)
+    return replace(cut, blank_word=within.astype(np.int32))
 
 
 def find_links(alignments: Sequence[str], pairs: Index, cuts: Sequence[Cut], side_words: Index) -> Links:

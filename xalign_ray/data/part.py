@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from xalign_ray.data.quarantine import Quarantine
 from xalign_ray.data.repeats import Repeats, hash_records, write_hashes
 from xalign_ray.data.shards import ShardWriter
 from xalign_ray.data.sources.parts import Part
-from xalign_ray.data.sources.records import BadRow, Document, Pair
+from xalign_ray.data.sources.records import BadRow, Document, Pair, Record
 from xalign_ray.data.sources.registry import read_part
+from xalign_ray.data.word_alignment.corpus import read_alignments
 from xalign_ray.text.chunks import ChunkCutter
 from xalign_ray.text.rows import take
 
@@ -45,6 +46,8 @@ class Task:
     whole_documents: bool
     held_out_share: float
     filters: Filters
+    most_pairs: int = 0
+    alignment: tuple[str, int] | None = None  # folder of a word alignment, and the part's number in it
 
     @property
     def record_file(self) -> Path:
@@ -97,6 +100,8 @@ def prepare_part(task: Task) -> None:
     with _rare_collections(), Quarantine(task.bad_rows_file) as quarantine, trained.writer, held_out.writer:
         for number, window in enumerate(_windows(_read(task, quarantine, skipped))):
             _write_window(task, number, window, (trained, held_out), counts)
+            if task.most_pairs and trained.examples == task.most_pairs:
+                break
     counts.update({f"skipped: {reason}": count for reason, count in skipped.items()})
     record = {
         "pool": task.pool,
@@ -130,12 +135,20 @@ def _read(
 ) -> Iterator[tuple[Document | Pair, np.ndarray | None]]:
     """The good records, each with the mask of its lines that are repeated if these are to be dropped."""
     repeats = Repeats(task.repeats_file) if task.filters.repeated else None
-    for record in read_part(task.part, task.languages, skipped):
+    records = read_part(task.part, task.languages, skipped)
+    if task.alignment:
+        folder, number = task.alignment
+        records = map(_with_alignment, records, read_alignments(Path(folder), number))
+    for record in records:
         if isinstance(record, BadRow):
             quarantine.add(record)
         elif isinstance(record, Document | Pair):
             lines = len(record.paragraphs) if isinstance(record, Document) else 1
             yield record, repeats.next(lines) if repeats else None
+
+
+def _with_alignment(record: Record, alignment: str) -> Record:
+    return replace(record, alignment=alignment) if isinstance(record, Pair) else record
 
 
 def _windows(
@@ -160,15 +173,19 @@ def _write_window(task: Task, number: int, window: list, splits: tuple[_Split, .
     cutter = _open_cutter(task)
     records = [record for record, _ in window]
     repeated = np.concatenate([mask for _, mask in window]) if task.filters.repeated else None
-    found = (cut_documents if _is_text(task) else cut_pairs)(cutter, records, repeated)
+    if _is_text(task):
+        found = cut_documents(cutter, records, repeated)
+    else:
+        found = cut_pairs(cutter, records, repeated, task.most_pairs and task.most_pairs - splits[0].examples)
     counts.update(found.counts)
     for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
         numbers = np.flatnonzero(chosen)
         seed = f"{split.name} {task.name}" + (f" {number}" if number else "")
-        rows = pack(take(found.rows, numbers) if len(numbers) < len(chosen) else found.rows, task.capacity, seed)
+        mine = take(found.rows, numbers) if len(numbers) < len(chosen) else found.rows
+        rows = pack(mine, task.capacity, seed, _sides(task))
         split.writer.append(rows)
         split.tokens += len(rows.pieces)
-        split.examples += len(numbers)
+        split.examples += len(rows.side_words) // _sides(task)
 
 
 def _describe(task: Task, split: _Split) -> dict[str, Any] | None:
@@ -188,14 +205,20 @@ def _is_text(task: Task) -> bool:
     return task.pool.startswith("text/")
 
 
+def _sides(task: Task) -> int:
+    """Of an example."""
+    return 1 if _is_text(task) else 2
+
+
 def _open_cutter(task: Task) -> Cutter:
     return Cutter(
-        chunks=open_chunks(task.folder, longest_word(task.capacity, 1 if _is_text(task) else 2)),
+        chunks=open_chunks(task.folder, longest_word(task.capacity, _sides(task))),
         languages=task.all_languages,
         capacity=task.capacity,
         whole_documents=task.whole_documents,
         held_out_share=task.held_out_share,
         filters=task.filters,
+        aligned_words="tokenizer" if task.alignment else "blanks",
     )
 
 

@@ -17,7 +17,8 @@ import tokenizers
 from xalign_ray.artifacts import hash_file, hash_value, read_manifest, write_atomic, write_json, write_manifest
 from xalign_ray.config.choices import BpeTokenizer, FolderTokenizer, Tokenizer
 from xalign_ray.config.derive import data_settings
-from xalign_ray.config.schema import DataConfig, RunConfig
+from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
+from xalign_ray.data.examples import longest_word
 from xalign_ray.data.inputs import Input, content_hashes, data_root, find_inputs
 from xalign_ray.data.lexicon import read_links, trained_translations, write_lexicon
 from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
@@ -28,12 +29,15 @@ from xalign_ray.data.shards import remove_unfinished
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.sources.registry import explain_empty, read_part
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
+from xalign_ray.data.word_alignment.corpus import align_parts
+from xalign_ray.data.word_alignment.kinds import choose_aligner
+from xalign_ray.data.word_alignment.words import TokenizerWords
 from xalign_ray.errors import DataError
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
 
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
-SHARDS_VERSION = 3  # raise it when the same input would give other shards
+SHARDS_VERSION = 4  # raise it when the same input would give other shards
 
 log = logging.getLogger(__name__)
 
@@ -57,13 +61,13 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
     _write_tokenizer(config.data, texts, trained_translations(links), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
     dictionary_counts = write_lexicon(config, links, tokenizer, folder)
-    tasks = _tasks(config, texts, folder)
+    tasks = _tasks(config, texts, folder, _align(config, texts, folder))
     todo = [task for task in tasks if read_record(task) is None]
     if todo:
         if config.data.filters.repeated:
-            _mark_repeats(tasks)
+            _mark_repeats(tasks, config.parallel)
         log.info("prepare: %d of %d parts to do in %s", len(todo), len(tasks), folder)
-        _run_tasks(todo)
+        _run_tasks(todo, prepare_part, config.parallel)
     _finish(config, texts, tasks, folder, fingerprint, dictionary_counts)
     return Prepared.open(folder)
 
@@ -146,11 +150,24 @@ def _sampler(texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:
     return lines
 
 
-def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task]:
+def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> dict[int, Path]:
+    """Aligns the corpora that ask for it, on the words that `prepare_part` will cut: a folder by number in `texts`."""
+    words = TokenizerWords(str(folder / "tokenizer"), longest_word(config.data.capacity, 2))
+    folders = {}
+    for number, corpus in enumerate(config.data.parallel):
+        if corpus.align:
+            name, _, encoder = corpus.align.partition(":")
+            kind = choose_aligner(name, **({"path": encoder} if encoder else {}))
+            place = len(config.data.corpora) + number
+            folders[place] = align_parts(texts[place], folder / "word_alignment" / str(number), words, kind)
+    return folders
+
+
+def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path, alignments: Mapping[int, Path]) -> list[Task]:
     numbers: dict[str, int] = {}
     tasks = []
-    for one in texts:
-        for part in one.parts:
+    for place, one in enumerate(texts):
+        for part_number, part in enumerate(one.parts):
             number = numbers[one.pool] = numbers.get(one.pool, -1) + 1
             tasks.append(
                 Task(
@@ -164,29 +181,35 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task
                     whole_documents=config.data.example == "document",
                     held_out_share=config.data.held_out_share,
                     filters=config.data.filters,
+                    most_pairs=0 if one.pool.startswith("text/") else config.data.most_pairs,
+                    alignment=(str(alignments[place]), part_number) if place in alignments else None,
                 )
             )
     return tasks
 
 
-def _mark_repeats(tasks: Sequence[Task]) -> None:
+def _mark_repeats(tasks: Sequence[Task], parallel: ParallelConfig) -> None:
     """Reads every source once for hashes, before it is read to be cut; done once, whatever is interrupted after."""
     missing = [task for task in tasks if not task.repeats_file.is_file()]
     for pool in dict.fromkeys(task.pool for task in missing):
         members = [task for task in tasks if task.pool == pool]
-        _run_tasks([task for task in members if not task.hashes_file.is_file()], hash_part)
+        _run_tasks([task for task in members if not task.hashes_file.is_file()], hash_part, parallel)
         mark_repeats([task.hashes_file for task in members], [task.repeats_file for task in members])
 
 
-def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None] = prepare_part) -> None:
+def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None], parallel: ParallelConfig) -> None:
     import ray.data
+
+    from xalign_ray.data.placement import check_placement, placement
 
     if not tasks:
         return
+    check_placement(parallel)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     numbers = ray.data.from_items([{"number": number} for number in range(len(tasks))], override_num_blocks=len(tasks))
-    done = numbers.map(partial(_do_numbered, tasks=list(tasks), work=work), num_cpus=1).take_all()
+    do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
+    done = numbers.map(do_one, num_cpus=1, **placement(parallel)).take_all()
     if faults := [row["fault"] for row in done if row["fault"]]:
         raise DataError(faults[0])
 

@@ -89,6 +89,11 @@ def _word(meaning: str, key: str, head: str, relation: str, language: Language) 
     return Token(language.words[meaning], _UPOS[meaning], key, head, relation)
 
 
+def write_text(tokens: list[Token]) -> str:
+    """A sentence as people write it: the final mark joins the last word."""
+    return " ".join(token.form for token in tokens[:-1]) + tokens[-1].form
+
+
 def align(source: list[Token], target: list[Token]) -> list[tuple[int, int]]:
     """Gold word alignment of two sentences that say one fact: pairs of positions with equal keys."""
     positions = {token.key: position for position, token in enumerate(target)}

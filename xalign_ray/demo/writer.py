@@ -8,14 +8,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import MANIFEST, hash_file, write_atomic, write_manifest
+from xalign_ray.artifacts import MANIFEST, hash_file, read_manifest, write_atomic, write_manifest
+from xalign_ray.demo.answers import ANSWER_ROWS, answer_files
 from xalign_ray.demo.corpus import draw_articles, draw_distinct
 from xalign_ray.demo.dictionaries import list_entries, shuffle_targets
 from xalign_ray.demo.facts import Fact, FactTable, build_facts
-from xalign_ray.demo.grammar import ROOT, Token, align, say
+from xalign_ray.demo.grammar import ROOT, Token, align, say, write_text
+from xalign_ray.demo.labelled import LABELLED_ROWS, labelled_files
 from xalign_ray.demo.languages import PIVOT, Language, load_languages
 from xalign_ray.demo.lexicon import load_concepts
 
+WORLD_VERSION = 2  # raise it when the same arguments would write other files
 TAGGED_SENTENCES = {"train": 1000, "dev": 200, "test": 300}
 
 
@@ -72,13 +75,17 @@ def write_demo(
     for language in (english, *others):
         _write_documents(world, language, sentences)
         _write_tagged(world, language)
+    for files in (labelled_files, answer_files):
+        for name, lines in files(world.table, seed, world.allowed, (english, *others)):
+            world.write(name, lines)
     sizes = {"sentences": sentences, "parallel_sentences": parallel_sentences, "retrieval_pairs": retrieval_pairs}
     write_manifest(folder, _describe(world, sizes))
 
 
-def write_text(tokens: list[Token]) -> str:
-    """A sentence as people write it: the final mark joins the last word."""
-    return " ".join(token.form for token in tokens[:-1]) + tokens[-1].form
+def is_written(folder: Path) -> bool:
+    """Whether a folder holds the whole world, as this version of the package writes it."""
+    manifest = read_manifest(folder)
+    return manifest is not None and manifest.get("version") == WORLD_VERSION
 
 
 def _write_retrieval(world: _World, english: Language, language: Language, count: int) -> None:
@@ -163,8 +170,11 @@ def _describe(world: _World, sizes: dict[str, int]) -> dict[str, Any]:
     }
     return {
         "kind": "demo",
+        "version": WORLD_VERSION,
         "seed": world.seed,
         **sizes,
+        "labelled_rows": LABELLED_ROWS,
+        "answer_rows": ANSWER_ROWS,
         "concepts": len(concepts),
         "cognates": [concept.word for concept in concepts if concept.cognate],
         "languages": languages,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +25,11 @@ _INNER_FORMAT = str.maketrans(
     "", "", "\u00ad\u200c\u200d"
 )  # soft hyphen and joiners: part of words, though not at ends
 # What BertNormalizer takes for Chinese and puts blanks around: each is then a chunk.
-_HAN = re.compile(
+_HAN = (
     "([\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f\U0002b920-\U0002ceaf"
     "\U0002f800-\U0002fa1f])"
 )
+_HAN_LEAD = 0xE3  # the least byte that one of them begins with in UTF-8
 _BLANK_MARK = "\u2581"  # what Metaspace writes for a blank; in a text it means nothing, but stops the other
 _PREPENDED = "\u0d4e\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a"  # letters that join what follows, even a blank
 
@@ -102,9 +102,10 @@ class ChunkCutter:
             self._forget()
             rows = self._add(cut_lines(self._backend, lines, self._longest, place=place), language)
             return self._gather(rows, np.ones(len(lines), np.int64), place)
+        texts = pa.array(lines, pa.string())
         if self._locality.isolates_han and not place:
-            lines = _space_han(lines)
-        split = pc.split_pattern(pa.array(lines, pa.string()), " ")  # type: ignore[attr-defined]
+            texts = _space_han(texts)
+        split = pc.split_pattern(texts, " ")  # type: ignore[attr-defined]
         chunks = split.flatten().dictionary_encode()
         line_chunks = np.diff(split.offsets.to_numpy())
         rows = self._rows_of(chunks, starts(line_chunks), language)
@@ -270,12 +271,16 @@ class ChunkCutter:
         )
 
 
-def _space_han(lines: Sequence[str]) -> Sequence[str]:
-    """The lines with blanks around Chinese characters, by RE2 (Python's own is slow where much is replaced)."""
-    chosen = [number for number, line in enumerate(lines) if not line.isascii() and _HAN.search(line)]
-    texts = pa.array([lines[number] for number in chosen], pa.string())
-    spaced = pc.replace_substring_regex(texts, _HAN.pattern, r" \1 ").to_pylist()  # type: ignore[attr-defined]
-    result = list(lines)
-    for number, text in zip(chosen, spaced, strict=True):
-        result[number] = text
-    return result
+def _space_han(texts: pa.Array) -> pa.Array:
+    """The lines with blanks around Chinese characters, by RE2, which is given only lines that may hold any."""
+    _, offsets, data = texts.buffers()
+    if data is None:
+        return texts
+    bounds = np.frombuffer(offsets, np.int32)[: len(texts) + 1]
+    may = np.flatnonzero(np.frombuffer(data, np.uint8)[: bounds[-1]] >= _HAN_LEAD)
+    if not len(may):
+        return texts
+    chosen = np.zeros(len(texts), bool)
+    chosen[np.searchsorted(bounds, may, side="right") - 1] = True
+    spaced = pc.replace_substring_regex(texts.filter(pa.array(chosen)), _HAN, r" \1 ")  # type: ignore[attr-defined]
+    return pc.replace_with_mask(texts, pa.array(chosen), spaced)  # type: ignore[attr-defined]

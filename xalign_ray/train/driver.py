@@ -23,6 +23,7 @@ from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 
 from xalign_ray.config import schema
 from xalign_ray.data.feed import open_feed
+from xalign_ray.data.placement import check_placement
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import CheckpointError, ConfigError, TrainingError, XalignError
 from xalign_ray.track.events import EVENT_LOG, EventReader
@@ -35,10 +36,11 @@ SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else R
 POLL_S = 0.5  # how often the controller looks at its workers; Ray's 2 s lose work after a death
 
 
-def connect(parallel: schema.ParallelConfig) -> None:
+def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
     """Joins the cluster that RAY_ADDRESS names, or starts one on this machine that is large enough for the recipe.
 
-    CPUs are logical: a machine with fewer cores runs the same job, slower.
+    CPUs are logical: a machine with fewer cores runs the same job, slower. `cpus` is how many a cluster started here
+    has, where it is not for a recipe.
     """
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     if ray.is_initialized():
@@ -49,7 +51,8 @@ def connect(parallel: schema.ParallelConfig) -> None:
         return
     ray.init(
         address="local",
-        num_cpus=int(parallel.workers * parallel.cpus_per_worker + 0.999) + SPARE_CPUS,
+        num_cpus=cpus or int(parallel.workers * parallel.cpus_per_worker + 0.999) + SPARE_CPUS,
+        resources={parallel.data_resource: 1} if parallel.data_resource else None,
         include_dashboard=False,
         **quiet,
     )
@@ -59,7 +62,7 @@ def check_cluster(parallel: schema.ParallelConfig) -> None:
     """Finds out before anything is reserved whether the joined cluster can hold the workers and their feed.
 
     Raises:
-        ConfigError: it cannot; says what is asked for and what is there.
+        ConfigError: it cannot, or no node may run data tasks; says what is asked for and what is there.
     """
     there = ray.cluster_resources()
     asked = parallel.workers * parallel.cpus_per_worker + FEED_CPUS
@@ -75,6 +78,7 @@ def check_cluster(parallel: schema.ParallelConfig) -> None:
             f"parallel.workers {parallel.workers} x parallel.gpus_per_worker {parallel.gpus_per_worker:g} are "
             f"{asked:g} GPUs; the cluster has {gpus:g}."
         )
+    check_placement(parallel)
 
 
 def run_on_ray(config: schema.RunConfig, run_folder: Path, prepared_folder: Path, facts: Mapping[str, Any]) -> None:

@@ -23,6 +23,11 @@ DICT = "[{languages: [en, de], paths: [x]}]"
          "stream masked_pairs needs data.parallel; stream code_switched_labels needs data.dictionaries; "
          "the recipe names none."),
         (["streams=[{kind: aligned_pairs}]"], "stream aligned_pairs needs data.parallel; the recipe names none."),
+        (["streams=[{kind: aligned_pairs}]", "data.parallel=[{format: tsv, languages: [en, de], paths: [x]}]"],
+         "stream aligned_pairs needs word alignments, which data.parallel 0 lacks; set its align to hmm, or give a "
+         "moses corpus its alignment as third path."),
+        (["data.parallel=[{format: moses, languages: [en, de], paths: [x, y, z], align: hmm}]"],
+         "'data.parallel.0': align, and a third path that holds an alignment: keep one."),
         (["streams=[{kind: contrasted_pairs}]"], "stream contrasted_pairs needs data.parallel; the recipe names none."),
         (["streams=[{kind: code_switched_copy}]", "data.dictionaries=[]", "data.slack_share=0.5"],
          "stream code_switched_copy needs data.dictionaries; the recipe names none."),

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from xalign_ray.config.load import load_recipe
-from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.schema import ParallelConfig, RunConfig
 from xalign_ray.data import prepare as preparation
-from xalign_ray.data.part import Task, prepare_part
+from xalign_ray.data.part import Task
 from xalign_ray.data.prepared import Prepared
 
 WORDS = 120
@@ -56,7 +56,7 @@ def make_config(folder: Path, *settings: str) -> RunConfig:
     return load_recipe(str(recipe), [STREAMS, *settings]).config
 
 
-def _one_after_the_other(tasks: Sequence[Task], work: Callable[[Task], None] = prepare_part) -> None:
+def _one_after_the_other(tasks: Sequence[Task], work: Callable[[Task], None], _: ParallelConfig) -> None:
     for task in tasks:
         work(task)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,8 +68,13 @@ def word_counts(examples: Examples) -> list[list[int]]:
 
 
 def text(backend: Tokenizer, examples: Examples) -> list[str]:
+    """What the sides say that are not held out."""
+    return read(backend, trained(examples))
+
+
+def read(backend: Tokenizer, rows: Rows) -> list[str]:
     """What the sides say."""
-    tokens = [[backend.id_to_token(piece) for piece in side] for side in side_pieces(trained(examples))]
+    tokens = [[backend.id_to_token(piece) for piece in side] for side in side_pieces(rows)]
     return ["".join(pieces).replace("\u2581", " ").strip() for pieces in tokens]
 
 
@@ -94,7 +101,20 @@ def test_entries_are_found_by_language(cutter) -> None:
 def test_a_document_fills_rows_with_whole_lines(backend: Tokenizer, cutter) -> None:
     lines = ["the cat sat", "on the mat", "the cat", "sat on", "the mat"]
     found = cut_documents(cutter(10, whole_documents=True), [document(*lines), document("the cat")])
-    assert text(backend, found) == ["the cat sat on the mat the cat", "sat on the mat", "the cat"]
+    assert text(backend, found) == [*lines, "the cat"]
+    assert found.rows.row_sides.tolist() == [3, 2, 1], "what goes together is a row"
+    rows = pack(found.rows, 10, "x")
+    assert sorted(read(backend, rows)) == ["sat on the mat", "the cat", "the cat sat on the mat the cat"]
+    assert len(rows.side_words) == 3, "and then one side"
+
+
+def test_an_example_is_parted_between_lines_to_fill_what_other_rows_leave(backend: Tokenizer, cutter) -> None:
+    documents = [document("the cat sat on the mat"), document("on the mat sat the cat"), document("the mat", "cat sat")]
+    found = cut_documents(cutter(12, whole_documents=True), documents)
+    assert found.rows.row_sides.tolist() == [1, 1, 2]
+    rows = pack(found.rows, 12, "x")
+    assert rows.row_sides.tolist() == [2, 2]
+    assert sorted(read(backend, rows)) == ["cat sat", "on the mat sat the cat", "the cat sat on the mat", "the mat"]
 
 
 def test_a_long_line_is_cut_at_words(backend: Tokenizer, cutter) -> None:
@@ -115,7 +135,7 @@ def test_no_example_is_longer_than_a_row(backend: Tokenizer, cutter, capacity: i
     assert pack(found.rows, capacity, "x").pieces.size == found.rows.pieces.size
     pairs = cut_pairs(cutter(capacity, sides=2), [pair(a, b) for a in lines for b in lines])
     assert (pairs.rows.side_words > 0).all(), "no side is trimmed away"
-    pack(pairs.rows, capacity, "x")
+    pack(pairs.rows, capacity, "x", sides=2)
 
 
 def test_pairs_keep_both_sides(cutter) -> None:
@@ -173,7 +193,7 @@ def test_packing_keeps_every_example_whole_and_shuffles_rows(cutter) -> None:
 
 def test_pairs_are_never_parted(cutter) -> None:
     found = cut_pairs(cutter(24), [pair(f"the cat {n}", f"die katze {n}") for n in range(50)])
-    rows = pack(found.rows, 24, "x")
+    rows = pack(found.rows, 24, "x", sides=2)
     assert rows.side_language.tolist() == [0, 1] * 50
     assert (rows.row_sides % 2 == 0).all()
 
@@ -193,6 +213,13 @@ def test_links_between_words_by_white_space_become_links_between_our_words(cutte
         [],
     ]
     assert found.counts["links"] == 12
+
+
+def test_links_between_the_tokenizers_own_words_stay_as_they_are(cutter) -> None:
+    blanks = cutter(64, sides=2)
+    pairs = [pair("it's the-cat", "die katze, die", "0-0 3-1 5-3"), pair("the cat", "die", "1-0")]
+    found = cut_pairs(replace(blanks, aligned_words="tokenizer"), pairs)
+    assert links(found.rows) == [[(0, 0), (3, 1), (5, 3)], [], [(1, 0)], []]
 
 
 def test_links_stand_with_their_pair_and_each_once(cutter) -> None:
@@ -224,7 +251,7 @@ def test_a_word_cut_into_pieces_is_linked_by_each(cutter) -> None:
 def test_packing_moves_links_with_their_sides(cutter) -> None:
     pairs = [pair("the cat sat"[: 7 + 4 * (n % 2)], "die katze", f"{n % 2}-1 0-0") for n in range(60)]
     rows = cut_pairs(cutter(24, sides=2), pairs).rows
-    packed = pack(rows, 24, "x")
+    packed = pack(rows, 24, "x", sides=2)
     assert sorted(map(str, links(packed))) == sorted(map(str, links(rows)))
     wanted = {(tuple(p), str(q)) for p, q in zip(side_pieces(rows), links(rows), strict=True)}
     assert {(tuple(p), str(q)) for p, q in zip(side_pieces(packed), links(packed), strict=True)} == wanted

@@ -13,6 +13,7 @@ from tests.unit.data.conftest import WORDS, make_config, prepare_here, write_inp
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import HELD_OUT_ROWS, Prepared
 from xalign_ray.data.shards import CURE, read_group
+from xalign_ray.data.word_alignment import corpus
 from xalign_ray.errors import DataError
 from xalign_ray.text.collate import IGNORED
 
@@ -202,6 +203,52 @@ def test_repeated_lines_and_pairs_are_dropped_across_parts(tmp_path: Path) -> No
     (once.folder / "parts" / "text" / "en" / "part-00001.json").unlink()
     (once.folder / "parts" / "text" / "en" / "part-00001.hashes").unlink()
     assert shards(prepare_here(config)) == wanted
+
+
+def test_the_first_pairs_that_pass_are_kept_however_large_a_part_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_inputs(tmp_path)
+    english, german = ((tmp_path / f"pairs.{code}").read_text().split("\n")[:-1] for code in ("en", "de"))
+    passing = [number for number, line in enumerate(english) if len(line.split()) >= 5][:100]
+    kept = "data.filters={least_words: 5}"
+    monkeypatch.setattr("xalign_ray.data.sources.parts.PART_BYTES", 1000)
+    monkeypatch.setattr("xalign_ray.data.part.WINDOW_CHARACTERS", 700)
+    few = prepare_here(make_config(tmp_path, kept, "data.most_pairs=100"))
+    assert len(prepare_here(make_config(tmp_path, kept)).manifest["pools"]["pairs/de-en"]["shards"]) > 3
+    pool = few.manifest["pools"]["pairs/de-en"]
+    assert (len(pool["shards"]), pool["examples"]) == (1, 100)
+    assert few.manifest["counts"]["documents"] == 1800, "text is not limited"
+    assert few.manifest["counts"]["pairs"] < 250, "the rest of the file is not read"
+    monkeypatch.undo()
+    for code, lines in (("en", english), ("de", german)):
+        (tmp_path / f"pairs.{code}").write_text("".join(f"{lines[number]}\n" for number in passing))
+    tokenizer = f"data.tokenizer={{kind: folder, path: {few.folder / 'tokenizer'}}}"
+    only = prepare_here(make_config(tmp_path, tokenizer))
+    assert pieces_of(few, "pairs/de-en") == pieces_of(only, "pairs/de-en")
+
+
+def test_a_corpus_that_asks_for_it_is_aligned_on_the_tokenizers_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_inputs(tmp_path)
+    for code in ("en", "de"):  # no blanks between words: the tokenizer parts them at the stops
+        path = tmp_path / f"pairs.{code}"
+        path.write_text(path.read_text().replace(" ", "."))
+    monkeypatch.setattr(corpus, "_run", lambda step, job, numbers: [step(job, number) for number in numbers])
+    aligned = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: hmm}]"
+    config = make_config(tmp_path, aligned, "streams=[{kind: aligned_pairs}]", "data.row_tokens=48")
+    prepared = prepare_here(config)
+    (shard,) = prepared.manifest["pools"]["pairs/de-en"]["shards"]
+    rows = [read_group(str(prepared.folder / shard["file"]), shard["sha256"], g) for g in range(len(shard["groups"]))]
+    owned = sum(int(one.side_words[::2].sum()) for one in rows)
+    exact = sum(int((one.link_from == one.link_to).sum()) for one in rows)
+    assert exact > 0.9 * owned, "word k of a line translates word k, stops included"
+    assert prepared.manifest["counts"]["links"] == sum(len(one.link_from) for one in rows)
+    assert (
+        json.loads((prepared.folder / "word_alignment" / "0" / "manifest.json").read_text())["counts"]["pairs"] == 250
+    )
+    assert prepared.fingerprint != prepare_here(make_config(tmp_path, "data.row_tokens=48")).fingerprint
 
 
 def test_alignments_reach_the_shards_and_bad_ones_the_quarantine(tmp_path: Path) -> None:

@@ -203,13 +203,8 @@ def test_tagged_sentences_are_trees_in_conllu(world: Path) -> None:
             assert spelled == text
 
 
-def test_default_world_is_written_in_five_seconds_of_processor_time(tmp_path: Path) -> None:
-    program = (
-        "import sys, time; from pathlib import Path; from xalign_ray.demo import write_demo;"
-        "write_demo(Path(sys.argv[1])); assert time.process_time() < 5, time.process_time()"
-    )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, env=environment, timeout=60)
+def test_the_default_sizes_are_those_of_the_recipes(tmp_path: Path) -> None:
+    write_demo(tmp_path)
     assert len(read_sentences(tmp_path, "en")) == 6000
     assert len(read_lines(tmp_path / "tatoeba/tatoeba.qhy-en.en")) == 500
     assert len(read_lines(tmp_path / "parallel/train.en-qhy.align")) == 2000

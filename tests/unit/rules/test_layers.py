@@ -21,7 +21,7 @@ LAYERS = [
     {"report", "plan"},
     {"pipeline"},
     {"evaluation"},
-    {"studies"},
+    {"studies", "sweeps"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -43,16 +43,9 @@ def _second_or_first(values: Sequence[str]) -> str:
     return values[1] if len(values) > 1 and values[1] else values[0]
 
 
-def _low_quoted(values: Sequence[str]) -> str:
-    return f"\u201e{values[0]}\u201c"
-
-
-def _guillemets(values: Sequence[str]) -> str:
-    return f"\u00ab {values[0]} \u00bb"
-
-
-def _dashed(values: Sequence[str]) -> str:
-    return f"\u2013 {values[0]} \u2013"
+def _around(pattern: str) -> Callable[[Sequence[str]], str]:
+    """The first argument in its place in a pattern."""
+    return lambda values: pattern.format(values[0])
 
 
 def _unit(values: Sequence[str]) -> str:
@@ -71,18 +64,6 @@ def _hour(values: Sequence[str]) -> str:
 def _century(values: Sequence[str]) -> str:
     """French `s|XIX` is XIXe siecle; elsewhere `s` is a style."""
     return f"{values[0]}e si\u00e8cle" if _ROMAN.fullmatch(values[0]) else values[0]
-
-
-def _siglo(values: Sequence[str]) -> str:
-    return f"siglo {values[0]}"
-
-
-def _metres(values: Sequence[str]) -> str:
-    return f"{values[0]} m"
-
-
-def _euros(values: Sequence[str]) -> str:
-    return f"{values[0]} \u20ac"
 
 
 def _as_of(values: Sequence[str]) -> str:
@@ -112,13 +93,13 @@ _WORDS: dict[str, Callable[[Sequence[str]], str]] = {
     **dict.fromkeys(["convert", "cvt"], _measure),
     "unit\u00e9": _unit,
     "as of": _as_of,
-    '"': _low_quoted,
-    "citation": _guillemets,
-    "incise": _dashed,
+    '"': _around("\u201e{}\u201c"),
+    "citation": _around("\u00ab {} \u00bb"),
+    "incise": _around("\u2013 {} \u2013"),
     "heure": _hour,
-    "siglo": _siglo,
-    "h\u00f6he": _metres,
-    "euro": _euros,
+    "siglo": _around("siglo {}"),
+    "h\u00f6he": _around("{} m"),
+    "euro": _around("{} \u20ac"),
 }
 # What stands in the text where no argument is given.
 _SIGNS: dict[str, str] = {

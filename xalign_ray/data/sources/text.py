@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from xalign_ray.data.sources.open import ARCHIVE_FAULTS, Line, read_lines
+from xalign_ray.data.sources.open import ARCHIVE_FAULTS, read_lines
 from xalign_ray.data.sources.parts import Part, cut_at_blank_lines
 from xalign_ray.data.sources.records import BadRow, Document, Record
 
@@ -19,21 +19,23 @@ def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """
     (path,), (language,) = part.paths, languages
     limit = MAX_DOCUMENT_LINES if has_borders(path) else 1
-    pending: list[Line] = []
+    pending: list[str] = []
+    first = 0  # number of its first line
     for line in read_lines(path, part.spans[0], part.first_line):
         if line.fault:
             if line.fault in ARCHIVE_FAULTS and pending:
-                yield _document(pending, language, path)
+                yield Document(language, tuple(pending), path, first)
                 pending = []
             yield BadRow(path, line.number, line.fault)
             continue
         if text := line.text.strip():
-            pending.append(line._replace(text=text))
+            first = first if pending else line.number
+            pending.append(text)
         if pending and (not text or len(pending) == limit):
-            yield _document(pending, language, path)
+            yield Document(language, tuple(pending), path, first)
             pending = []
     if pending:
-        yield _document(pending, language, path)
+        yield Document(language, tuple(pending), path, first)
 
 
 def has_borders(path: str) -> bool:
@@ -46,7 +48,3 @@ def has_borders(path: str) -> bool:
 def split_text(format_: str, paths: Sequence[str]) -> list[Part]:
     """Parts that never cut a document."""
     return cut_at_blank_lines(format_, paths, has_borders)
-
-
-def _document(lines: Sequence[Line], language: str, path: str) -> Document:
-    return Document(language, tuple(line.text for line in lines), path, lines[0].number)

@@ -81,13 +81,27 @@ def align_corpus(
         DataError: sources that are missing or hold no pair; `out` holds the alignment of something else.
         ConfigError: a method that the kind of aligner does not have.
     """
-    check_method(kind, method)
     languages = check_languages(corpus.format, corpus.languages)
     paths = corpus.paths[:2] if corpus.format == "moses" else corpus.paths
     cut = tuple(parts(corpus.format, [str(root / path) for path in paths]))
+    return align_parts(Input("", languages, cut), out, words, kind, method, sample_pairs, seed)
+
+
+def align_parts(
+    corpus: Input,
+    out: Path,
+    words: Words,
+    kind: AlignerKind,
+    method: str = GROW_DIAG_FINAL_AND,
+    sample_pairs: int = SAMPLE_PAIRS,
+    seed: int = 0,
+) -> Path:
+    """As `align_corpus`, of a corpus that is cut into parts already; `read_alignments` takes their numbers."""
+    check_method(kind, method)
+    languages, cut = corpus.languages, corpus.parts
     identity = {
         "version": FILES_VERSION,
-        "inputs": content_hashes([Input("", languages, cut)]),
+        "inputs": content_hashes([corpus]),
         "languages": languages,
         "words": words.identity(),
         "aligner": kind.identity(),

@@ -1,0 +1,112 @@
+"""Preparing on a real local Ray cluster: the same bytes in one process, on one CPU and on two."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from xalign_ray.artifacts import hash_file, read_manifest
+
+pytestmark = pytest.mark.ray
+
+PARTS, DOCUMENTS, WORDS = 3, 60, 400
+PROGRAM = """
+import os, sys
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+from xalign_ray.config.load import load_recipe
+from xalign_ray.data import part, prepare
+recipe, out, cpus = sys.argv[1], sys.argv[2], int(sys.argv[3])
+if cpus:
+    import ray
+    ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False)
+else:
+    prepare._run_tasks = lambda tasks, work, parallel: [work(task) for task in tasks]
+prepare.prepare(load_recipe(recipe, ["output=" + out]).config)
+"""
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Text in three parts a language, some lines repeated across them; pairs in two parts; a dictionary."""
+    folder = tmp_path_factory.mktemp("inputs")
+    source = random.Random(5)
+
+    def sentence(code: str) -> str:
+        words = (min(int(source.expovariate(0.02)), WORDS - 1) for _ in range(source.randint(2, 30)))
+        return " ".join(f"{code}{word}" for word in words)
+
+    for code in ("en", "de"):
+        known = [sentence(code) for _ in range(50)]
+        for part in range(PARTS):
+            documents = [[sentence(code) for _ in range(source.randint(1, 8))] for _ in range(DOCUMENTS)]
+            documents += [[source.choice(known)] for _ in range(20)]
+            text = "\n\n".join("\n".join(lines) for lines in documents)
+            (folder / f"{code}-{part}.txt").write_text(text + "\n")
+    for part in range(2):
+        pairs = [sentence("en") for _ in range(200)]
+        rows = ["en\tde", *(f"{line}\t{line.replace('en', 'de')}" for line in pairs)]
+        (folder / f"pairs-{part}.tsv").write_text("\n".join(rows) + "\n")
+    (folder / "words.txt").write_text("".join(f"en{n} de{n}\n" for n in range(WORDS)))
+    data = {
+        "root": str(folder),
+        "corpora": [{"format": "text", "language": code, "paths": [f"{code}-*.txt"]} for code in ("en", "de")],
+        "parallel": [{"format": "tsv", "languages": ["en", "de"], "paths": ["pairs-*.tsv"]}],
+        "dictionaries": [{"languages": ["en", "de"], "paths": ["words.txt"]}],
+        "filters": {"repeated": True},
+        "tokenizer": {"kind": "bpe", "vocab_size": 600},
+        "row_tokens": 48,
+    }
+    streams = [{"kind": kind} for kind in ("masked_text", "masked_pairs", "code_switched_labels")]
+    train = {"steps": 10, "global_batch_rows": 8}
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump({"data": data, "streams": streams, "train": train}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def prepared(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """The data folder made with so many CPUs, each in a process and a cluster of its own; 0 is without Ray."""
+    folders: dict[int, Path] = {}
+
+    def make(cpus: int) -> Path:
+        if cpus not in folders:
+            out = tmp_path_factory.mktemp(f"cpus-{cpus}")
+            environment = os.environ | {"RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+            command = [sys.executable, "-c", PROGRAM, str(recipe), str(out), str(cpus)]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+            assert done.returncode == 0, done.stderr
+            (folders[cpus],) = (out / "data").iterdir()
+        return folders[cpus]
+
+    return make
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_ray_prepares_the_bytes_that_one_process_does(prepared: Callable[[int], Path], cpus: int) -> None:
+    assert prepared(cpus).name == prepared(0).name, "the fingerprint"
+    assert hashes(prepared(cpus)) == hashes(prepared(0))
+
+
+def test_what_is_compared_has_parts_and_repeats(prepared: Callable[[int], Path]) -> None:
+    manifest = read_manifest(prepared(0))
+    assert manifest is not None
+    assert {name: len(pool["shards"]) for name, pool in manifest["pools"].items()} == {
+        "pairs/de-en": 2,
+        "text/de": PARTS,
+        "text/en": PARTS,
+    }
+    assert manifest["counts"]["dropped: line repeated"] > 0
+    assert manifest["held_out"]
+    assert manifest["dictionary"]["pairs_trained"] > 0

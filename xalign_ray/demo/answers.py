@@ -1,0 +1,165 @@
+"""Names and questions of the embedded world, told of its facts, in the files of PAN-X, SQuAD and MLQA.
+
+The world has no proper names. What counts as one here is a noun with its adjective, without the article: who does
+something is PER, where it is done is LOC, and things of four topics are ORG; other things are none.
+
+A context of questions is an article; a question is one of its facts without object, place and year, and the object
+answers it. Contexts and questions translate each other by id. Of the translated training file every twentieth answer
+is lost, as in real ones.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from xalign_ray.demo.corpus import draw_distinct, draw_facts
+from xalign_ray.demo.facts import Fact, FactTable
+from xalign_ray.demo.grammar import Token, say, write_text
+from xalign_ray.demo.languages import PIVOT, Language
+from xalign_ray.demo.lexicon import load_concepts
+
+ANSWER_ROWS = {"train": 600, "dev": 150, "test": 200}
+ORGANISED = frozenset({"trade", "school", "court", "music"})
+CONTEXT_FACTS = 5
+LOST = 20
+QUESTION_MARK = "?"
+Allowed = Callable[[Fact], bool]
+
+
+def answer_files(
+    table: FactTable, seed: int, allowed: Allowed, languages: Sequence[Language]
+) -> Iterator[tuple[str, list[str]]]:
+    """All these files and their lines.
+
+    Args:
+        table: what the world tells.
+        seed: of the facts that are drawn.
+        allowed: whether a fact may be told.
+        languages: English first.
+    """
+    for language in languages:
+        yield from _list_names(table, language, seed, allowed)
+    yield from _list_questions(table, languages, seed, allowed)
+
+
+def _list_names(table: FactTable, language: Language, seed: int, allowed: Allowed) -> Iterator[tuple[str, list[str]]]:
+    """A word, a tab and its tag a line; an empty line between sentences."""
+    facts = draw_distinct(table, random.Random(f"names/{language.code}/{seed}"), allowed, sum(ANSWER_ROWS.values()))
+    start = 0
+    for split, count in ANSWER_ROWS.items():
+        lines = []
+        for fact in facts[start : start + count]:
+            tokens = say(fact, language)
+            lines += [f"{token.form}\t{tag}" for token, tag in zip(tokens, tag_names(fact, tokens), strict=True)]
+            lines.append("")
+        yield f"ner/{split}-{language.code}.tsv", lines
+        start += count
+
+
+def tag_names(fact: Fact, tokens: Sequence[Token]) -> list[str]:
+    """IOB2 tags of a fact's sentence."""
+    nouns = {"subject": fact.subject, "place": fact.place, "object": None, "object2": None}
+    nouns |= dict(zip(("object", "object2"), fact.objects, strict=False))
+    kinds = {key: _KINDS.get(noun.word) for key, noun in nouns.items() if noun}
+    tags = []
+    before = None
+    for token in tokens:
+        key, _, part = token.key.partition(".")
+        named = key if kinds.get(key) and part in ("", "adjective") else None
+        tags.append(f"{'I' if named == before else 'B'}-{kinds[named]}" if named else "O")
+        before = named
+    return tags
+
+
+def _list_questions(
+    table: FactTable, languages: Sequence[Language], seed: int, allowed: Allowed
+) -> Iterator[tuple[str, list[str]]]:
+    """SQuAD's file for training and its translations; MLQA's, with English on either side."""
+    english, *others = languages
+    for split, count in ANSWER_ROWS.items():
+        articles = _draw_articles(table, random.Random(f"questions/{split}/{seed}"), allowed, count)
+        if split == "train":
+            yield "mlqa/train-v1.1.json", _tell(articles, split, english, english)
+            for language in others:
+                name = f"mlqa/squad.translate.train.{PIVOT}-{language.code}.json"
+                yield name, _tell(articles, split, language, language, LOST)
+            continue
+        pairs = [(language, language) for language in languages]
+        if split == "test":
+            pairs += [pair for language in others for pair in ((english, language), (language, english))]
+        for context, question in pairs:
+            name = f"mlqa/{split}-context-{context.code}-question-{question.code}.json"
+            yield name, _tell(articles, split, context, question)
+
+
+@dataclass(frozen=True, slots=True)
+class _Article:
+    """The facts of a context, and which of them is asked for."""
+
+    facts: tuple[Fact, ...]
+    asked: int
+
+
+def _draw_articles(table: FactTable, dice: random.Random, allowed: Allowed, count: int) -> list[_Article]:
+    """Articles in each of which one fact at least can be asked for: no other has its subject and verb."""
+    articles = []
+    while len(articles) < count:
+        facts = draw_facts(table, dice, allowed, table.topics.draw(dice))
+        told = tuple(next(facts) for _ in range(CONTEXT_FACTS))
+        news = Counter((fact.subject.word, fact.verb) for fact in told)
+        clear = [place for place, fact in enumerate(told) if fact.verb and news[fact.subject.word, fact.verb] == 1]
+        if clear:
+            articles.append(_Article(told, dice.choice(clear)))
+    return articles
+
+
+def _tell(articles: Sequence[_Article], split: str, context: Language, question: Language, lost: int = 0) -> list[str]:
+    """The one line of a file: a title, a context and its question for each article."""
+    paragraphs = []
+    for number, article in enumerate(articles):
+        text, answer, start = _say_article(article, context)
+        kept = not lost or number % lost != lost - 1
+        answers = [{"text": answer, "answer_start": start}] if kept else [{"text": "", "answer_start": 0}]
+        asked = _ask(article.facts[article.asked], question)
+        paragraphs.append(
+            {"context": text, "qas": [{"id": f"{split}-{number}", "question": asked, "answers": answers}]}
+        )
+    articles_of = [{"title": f"{split}-{number}", "paragraphs": [one]} for number, one in enumerate(paragraphs)]
+    return [json.dumps({"version": "1.1", "data": articles_of}, ensure_ascii=False)]
+
+
+def _say_article(article: _Article, language: Language) -> tuple[str, str, int]:
+    """The context, the answer in it, and where the answer begins."""
+    text, answer, start = "", "", 0
+    for place, fact in enumerate(article.facts):
+        text += " " if text else ""
+        tokens = say(fact, language)
+        if place == article.asked:
+            said = [number for number, token in enumerate(tokens) if token.key in ("object", "object.adjective")]
+            answer = _write(tokens[said[0] : said[-1] + 1])
+            start = len(text) + len(_write(tokens[: said[0]])) + bool(said[0])
+        text += write_text(tokens)
+    return text, answer, start
+
+
+def _ask(fact: Fact, language: Language) -> str:
+    tokens = say(replace(fact, place=None, preposition=None, year=None), language)
+    kept = [token for token in tokens[:-1] if token.key.partition(".")[0] not in ("object", "object2")]
+    return f"{_write(kept)} {QUESTION_MARK}"
+
+
+def _write(tokens: Sequence[Token]) -> str:
+    return " ".join(token.form for token in tokens)
+
+
+def _kind(role: str, topic: str) -> str | None:
+    if role == "thing":
+        return "ORG" if topic in ORGANISED else None
+    return {"agent": "PER", "place": "LOC"}.get(role)
+
+
+_KINDS: Mapping[str, str | None] = {concept.word: _kind(concept.role, concept.topic) for concept in load_concepts()}
