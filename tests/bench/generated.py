@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 REAL = Path(os.environ.get("XALIGN_REAL_TEXT", "../shared/data/wiki_text"))
+BYTES_A_CHARACTER = 1.4  # of UTF-8 in the pack's languages together
 EXCHANGED = 0.5  # share of words drawn anew from the language's own word frequencies
 
 
@@ -74,3 +75,8 @@ def generate(sources: Sequence[Source], characters: int, invented_share: float, 
     """The lines of each source in turn, together about so many characters."""
     for number, source in enumerate(sources):
         yield source.lines(characters // len(sources), invented_share, np.random.default_rng([seed, number]))
+
+
+def generate_lines(sources: Sequence[Source], characters: int, invented_share: float, seed: int) -> list[str]:
+    """The lines of all sources, one source after the other."""
+    return [line for lines in generate(sources, characters, invented_share, seed) for line in lines]

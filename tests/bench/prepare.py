@@ -12,39 +12,55 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from generated import Source, generate
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from corpus import TARGET_RATE, TRIED_CHARACTERS, Material
+from generated import BYTES_A_CHARACTER, Source, generate_lines
+from records import record
+from tokenizers import Tokenizer
+from vocabularies import KINDS, train_tokenizer
 
 from tests.parity.tokenizer_zoo import hostile_lines
-from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.part import Task, open_chunks, prepare_part
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.text.chunks import ChunkCutter
-from xalign_ray.text.tokenizer import LONGEST_WORD, SPECIALS, train_bpe
+from xalign_ray.text.tokenizer import LONGEST_WORD
 
 ROUNDS = 5
-VOCABULARY = 30_000
+RATES = (0.5, TARGET_RATE, 3.0, 5.0)  # new chunks per 100 tokens
+OTHERS_SHARE = 0.4  # of the text, where the rate is not the aimed one
+RAW_TAKES = 4  # the raw tokenizer is timed on every so manyth line: its cost is by the token
+LINES_PER_MEGABYTE = 10_000  # whose ids are compared: a million at full size
 HOSTILE_SHARE = 0.02  # of the lines whose ids are compared
+COMPARED_WORDS = 12  # of a line that is compared, at most: what can differ is where chunks meet and where lines end
 
 
-def train_tokenizers(sources: Sequence[Source], megabytes: float) -> dict[str, Tokenizer]:
-    """WordPiece as BERT's, BPE as a recipe trains it, and Unigram as SentencePiece's, all of VOCABULARY pieces."""
-    lines = _lines(sources, int(min(megabytes, 4) * 1e6), 0.02, 1)
-    word_piece = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    word_piece.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
-    word_piece.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    options: dict[str, Any] = {"vocab_size": VOCABULARY, "special_tokens": list(SPECIALS), "show_progress": False}
-    word_piece.train_from_iterator(lines, trainers.WordPieceTrainer(**options))
-    unigram = Tokenizer(models.Unigram())
-    unigram.normalizer, unigram.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
-    unigram.train_from_iterator(lines[::2], trainers.UnigramTrainer(unk_token="[UNK]", **options))
-    bpe = train_bpe(BpeTokenizer(vocab_size=VOCABULARY), lambda: lines)
-    return {"wordpiece": word_piece, "bpe": bpe, "unigram": unigram}
+def measure(material: Material) -> list[dict[str, Any]]:
+    """Speed by kind of tokenizer and rate of new chunks, and whether ids are the tokenizer's own."""
+    records = []
+    for kind in KINDS:
+        backend = train_tokenizer(kind, material.sources, material.megabytes)
+        for rate in RATES if kind == "wordpiece" else (TARGET_RATE,):
+            aimed = rate == TARGET_RATE
+            megabytes = material.megabytes if aimed else material.megabytes * OTHERS_SHARE
+            folder = material.folder / f"{kind}-{rate}"
+            found = _time_prepare(folder, backend, material.sources, megabytes, rate)
+            said = f"text file -> token shards / encode_batch_fast, CPU, {found['new']:.2f} new chunks per 100 tokens"
+            target = 1.0 if kind == "wordpiece" and aimed else None
+            how = f"{said}, {megabytes:g} MB made of {material.origin}"
+            records.append(record(f"data/prepare_ratio/{kind}/{rate:g}", found["ratio"], target, how))
+            if aimed:
+                records.append(
+                    record(f"data/raw_tokens_per_s/{kind}", found["raw"], None, "encode_batch_fast, one core")
+                )
+                how = f"real text, nothing learnt before: {found['cold_new']:.1f} new chunks per 100 tokens"
+                records.append(record(f"data/prepare_ratio_cold/{kind}", found["cold_ratio"], None, how))
+        equal, lines = _share_equal(backend, material.sources, int(material.megabytes * LINES_PER_MEGABYTE))
+        records.append(record(f"data/ids_equal/{kind}", equal, 1.0, f"share of {lines:,} lines, hostile ones included"))
+    return records
 
 
-def time_prepare(
+def _time_prepare(
     folder: Path, backend: Tokenizer, sources: Sequence[Source], megabytes: float, new: float
 ) -> dict[str, float]:
     """Medians over interleaved rounds, by CPU time, each on text of its own, after the real text, which is cold.
@@ -56,15 +72,18 @@ def time_prepare(
     (folder / "tokenizer").mkdir(parents=True)
     backend.save(str(folder / "tokenizer" / "tokenizer.json"))
     (folder / "entries.json").write_text(json.dumps([[0, word] for source in sources for word in source.vocabulary]))
-    size = int(megabytes * 1e6 / ROUNDS / 1.4)  # characters: the pack's languages have 1.4 bytes a character
+    size = int(megabytes * 1e6 / ROUNDS / BYTES_A_CHARACTER)
     real = [line for source in sources for line in source.sentences()]
     cold = _time_round(folder, "cold", backend, real)
     share = new / 100
-    tried = _time_round(folder, "tried", backend, _lines(sources, size, share, 100))
+    tried = _time_round(folder, "tried", backend, generate_lines(sources, min(size, TRIED_CHARACTERS), share, 100))
     share *= new / tried.new  # invented words per word, for the wanted rate per token
-    rounds = [_time_round(folder, str(n), backend, _lines(sources, size, share, 101 + n)) for n in range(ROUNDS)]
+    rounds = [
+        _time_round(folder, str(n), backend, generate_lines(sources, size, share, 101 + n)) for n in range(ROUNDS)
+    ]
     return {
         "ratio": statistics.median(one.prepared / one.raw for one in rounds),
+        "raw": statistics.median(one.raw for one in rounds),
         "new": statistics.mean(one.new for one in rounds),
         "cold_ratio": cold.prepared / cold.raw,
         "cold_new": cold.new,
@@ -86,25 +105,23 @@ def _time_round(folder: Path, name: str, backend: Tokenizer, lines: list[str]) -
     task = Task(str(folder), f"text/en/{name}", "text/en", ("en",), Part("text", (str(path),), (WHOLE,)),
                 ("en",), 128, False, 0.02, Filters())  # fmt: skip
     learnt = open_chunks(str(folder), LONGEST_WORD).learnt
+    chosen = lines[::RAW_TAKES]
     began = time.process_time()
-    tokens = sum(len(one.ids) for one in backend.encode_batch_fast(lines, add_special_tokens=False))
+    raw = sum(len(one.ids) for one in backend.encode_batch_fast(chosen, add_special_tokens=False))
     between = time.process_time()
     prepare_part(task)
     ended = time.process_time()
     new = open_chunks(str(folder), LONGEST_WORD).learnt - learnt
+    tokens = json.loads(task.record_file.read_text(encoding="utf-8"))["counts"]["tokens"]
     path.unlink()
-    return Round(tokens / (between - began), tokens / (ended - between), new / tokens * 100)
+    return Round(raw / (between - began), tokens / (ended - between), new / tokens * 100)
 
 
-def _lines(sources: Sequence[Source], characters: int, share: float, seed: int) -> list[str]:
-    return [line for part in generate(sources, characters, share, seed) for line in part]
-
-
-def share_equal(backend: Tokenizer, sources: Sequence[Source], count: int) -> tuple[float, int]:
+def _share_equal(backend: Tokenizer, sources: Sequence[Source], count: int) -> tuple[float, int]:
     """Share of lines, generated and hostile, whose ids are the tokenizer's own; and how many were compared."""
     cutter, equal, compared, seed = ChunkCutter(backend, {}), 0, 0, 500
     while compared < count:
-        lines = _lines(sources, 8_000_000, 0.02, seed)[: count - compared]
+        lines = _shorten(generate_lines(sources, 4_000_000, 0.02, seed))[: count - compared]
         lines += hostile_lines(int(len(lines) * HOSTILE_SHARE) + 1, seed)
         plain = [unicodedata.normalize("NFC", line) for line in lines]
         wanted = [one.ids for one in backend.encode_batch_fast(plain, add_special_tokens=False)]
@@ -114,3 +131,8 @@ def share_equal(backend: Tokenizer, sources: Sequence[Source], count: int) -> tu
         equal += sum(ours.tolist() == theirs for ours, theirs in zip(found, wanted, strict=True))
         compared, seed = compared + len(lines), seed + 1
     return equal / compared, compared
+
+
+def _shorten(lines: Sequence[str]) -> list[str]:
+    words = (line.split(" ") for line in lines)
+    return [" ".join(some[at : at + COMPARED_WORDS]) for some in words for at in range(0, len(some), COMPARED_WORDS)]

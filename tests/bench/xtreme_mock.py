@@ -1,0 +1,136 @@
+"""Scores XTREME's mock labels and predictions with our metrics and with the slow reference; exits 1 if they disagree.
+
+`python tests/bench/xtreme_mock.py [FOLDER]`; the folder holds `labels` and `predictions` as google-research/xtreme
+ships them under mock_test_data. Default: $XALIGN_XTREME_MOCK, else ../shared/data/xtreme_mock beside the repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from itertools import groupby
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.parity import slow_scores as slow
+from xalign_ray.tasks.mlqa import measure_answers
+from xalign_ray.tasks.pos import token_accuracy
+from xalign_ray.tasks.spans import Cut, lenient_spans, runs, span_f1, strict_spans
+from xalign_ray.tasks.squad import read_squad
+
+TOLERANCE = 1e-9
+DEFAULT = Path(__file__).parents[3] / "shared" / "data" / "xtreme_mock"
+Figures = dict[str, tuple[float, float]]  # metric: ours, and the reference's
+
+
+def read_tags(path: Path) -> list[list[str]]:
+    """A tag a line, a blank line between sentences."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [list(group) for filled, group in groupby(map(str.strip, lines), bool) if filled]
+
+
+def score_labels(gold: Path, said: Path) -> Figures:
+    """Accuracy of one label a line: ours is the share of equal labels that every accuracy of the package is."""
+    right, predicted = (path.read_text(encoding="utf-8").splitlines() for path in (gold, said))
+    return {"accuracy": (token_accuracy(right, predicted), slow.accuracy(right, predicted))}
+
+
+def score_names(gold: Path, said: Path) -> Figures:
+    """Names: lenient, as XTREME has it, and strict."""
+    return _score_tags(
+        read_tags(gold),
+        read_tags(said),
+        {"ner_f1": (lenient_spans, slow.conlleval_spans), "ner_f1_strict": (strict_spans, slow.strict_spans)},
+    )
+
+
+def score_parts_of_speech(gold: Path, said: Path) -> Figures:
+    """Accuracy and F1 of runs. The last line is no parity: XTREME's own tool cuts runs of SCONJ and SYM into words."""
+    right, predicted = read_tags(gold), read_tags(said)
+    words = [[tag for tags in sentences for tag in tags] for sentences in (right, predicted)]
+    return {
+        "pos_accuracy": (token_accuracy(*words), slow.accuracy(*words)),
+        **_score_tags(right, predicted, {"pos_f1_runs": (runs, slow.run_spans)}),
+        "(pos_f1_runs, seqeval 0)": (
+            span_f1(right, predicted, runs),
+            slow.micro_f1(right, predicted, slow.conlleval_spans),
+        ),
+    }
+
+
+def score_answers(gold: Path, said: Path) -> Figures:
+    """Answers by MLQA's rules, of which languages that MLQA lacks have white space only."""
+    language = gold.stem.split("-")[1]
+    questions = read_squad(gold, language, language)
+    predicted = json.loads(said.read_text(encoding="utf-8"))
+    answers = [predicted.get(question.key, "") for question in questions]
+    right = [[answer.text for answer in question.answers] for question in questions]
+    ours = measure_answers(questions, answers)
+    f1, exact = slow.answer_scores(answers, right, lambda text: slow.normalise(text, language))
+    return {"mlqa_f1": (ours["mlqa_f1"].value, f1), "mlqa_em": (ours["mlqa_em"].value, exact)}
+
+
+def score_xquad(gold: Path, said: Path) -> Figures:
+    """As MLQA. The last lines are no parity: XTREME scores XQuAD by the rules of SQuAD, English in every language."""
+    figures = score_answers(gold, said)
+    language = gold.stem.split("-")[1]
+    questions = read_squad(gold, language, language)
+    predicted = json.loads(said.read_text(encoding="utf-8"))
+    f1, exact = slow.answer_scores(
+        [predicted.get(question.key, "") for question in questions],
+        [[answer.text for answer in question.answers] for question in questions],
+        slow.squad_normalise,
+    )
+    return figures | {
+        "(F1, SQuAD's rules)": (figures["mlqa_f1"][0], f1),
+        "(EM, SQuAD's rules)": (figures["mlqa_em"][0], exact),
+    }
+
+
+TASKS: Mapping[str, Callable[[Path, Path], Figures]] = {
+    "xnli": score_labels,
+    "pawsx": score_labels,
+    "tatoeba": score_labels,
+    "panx": score_names,
+    "udpos": score_parts_of_speech,
+    "mlqa": score_answers,
+    "xquad": score_xquad,
+}
+
+
+def _score_tags(
+    right: list[list[str]], said: list[list[str]], readings: Mapping[str, tuple[Cut, slow.Spans]]
+) -> Figures:
+    return {
+        metric: (span_f1(right, said, ours), slow.micro_f1(right, said, theirs))
+        for metric, (ours, theirs) in readings.items()
+    }
+
+
+def main(folder: Path) -> int:
+    """Prints a row a task and metric, means over the files in percent; the exit status."""
+    table = Table("task", "metric", "files", "ours", "reference", "greatest difference of a file")
+    worst = 0.0
+    for task, score in TASKS.items():
+        files = sorted((folder / "labels" / task).iterdir())
+        figures = [score(path, folder / "predictions" / task / path.name) for path in files]
+        for metric in figures[0]:
+            pairs = [figure[metric] for figure in figures]
+            difference = max(abs(ours - theirs) for ours, theirs in pairs)
+            worst = worst if metric.startswith("(") else max(worst, difference)
+            means = (f"{100 * sum(side) / len(pairs):.4f}" for side in zip(*pairs, strict=True))
+            table.add_row(task, metric, str(len(pairs)), *means, f"{difference:.1e}")
+    Console().print(table)
+    Console().print(f"Greatest difference: {worst:.1e}. Rows in brackets compare other rules and do not count.")
+    return int(worst > TOLERANCE)
+
+
+if __name__ == "__main__":
+    argument = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("XALIGN_XTREME_MOCK", DEFAULT)
+    sys.exit(main(Path(argument)))
