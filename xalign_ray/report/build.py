@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import rich.table
 
 from xalign_ray.artifacts import write_atomic
-from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError
 from xalign_ray.report.columns import Column, group_runs
-from xalign_ray.report.curves import loss_points
-from xalign_ray.report.numbers import is_at_chance
+from xalign_ray.report.compare import Comparison, compare
+from xalign_ray.report.comparison_files import ComparisonFiles, csv_text, write_comparison
+from xalign_ray.report.curves import LossPoint, loss_points
+from xalign_ray.report.groups import Background, known_groupings
+from xalign_ray.report.numbers import is_at_chance, scores_of, seeds_of
 from xalign_ray.report.page import write_page
-from xalign_ray.report.run import Run, read_run
-from xalign_ray.report.score_tables import narrow_table
-from xalign_ray.report.table import as_rich
+from xalign_ray.report.run import Run
+from xalign_ray.report.score_tables import as_terminal_table
+from xalign_ray.report.trials import join_trials
 from xalign_ray.tasks.scores import Score
 
-_SCORE_FIELDS = [field.name for field in fields(Score)]
+_SCORE_FIELDS = [known.name for known in fields(Score)]
+_POINT_FIELDS = [known.name for known in fields(LossPoint)]
+_ALWAYS = ("task", "language")
 
 
 @dataclass(frozen=True)
@@ -34,59 +36,83 @@ class ReportFiles:
     scores: Path
     losses: Path
     layers: Path
+    comparison: ComparisonFiles
 
 
-def report(
-    runs: Sequence[Path], out: Path, labels: Sequence[str] | None = None, baseline: str | None = None
-) -> ReportFiles:
-    """Writes index.html, scores.csv, losses.csv and layers.csv.
+@dataclass(frozen=True)
+class Chosen:
+    """What a report is asked to show of its runs.
+
+    Attributes:
+        labels: a label for each run, instead of the recipes' names; runs of one label are one column.
+        baseline: label of the column that the others are compared with, the first one's if None.
+        by: groupings of languages, see `compare`; all that are possible if there are none.
+        sizes: of Wikipedias in megabytes, for the grouping by size.
+    """
+
+    labels: Sequence[str] | None = None
+    baseline: str | None = None
+    by: Sequence[str] = ()
+    sizes: Mapping[str, float] = field(default_factory=dict)
+
+
+def report(runs: Sequence[Run], out: Path, chosen: Chosen = Chosen()) -> tuple[ReportFiles, rich.table.Table]:
+    """Writes index.html, scores.csv, losses.csv, layers.csv, comparison.csv and comparison.md.
 
     Runs of one recipe that differ only in their seed are one column: mean and spread. The page is whole in itself: no
     network, no file beside it is needed to read it.
 
     Args:
-        runs: run folders, finished or not, or folders that hold only scores.json of some other encoder.
+        runs: finished or not, or only scores of some other encoder.
         out: folder of the report; created if needed.
-        labels: a label for each run, instead of the recipes' names; runs of one label are one column.
-        baseline: label of the column that the others are compared with, the first one's if None.
+        chosen: labels, baseline and groupings.
+
+    Returns:
+        The files, and the first grouping of the comparison for the terminal.
 
     Raises:
-        DataError: a folder is no run, or a file of it is damaged.
-        ConfigError: no run is given, or the baseline is none of the labels.
+        ConfigError: no run is given, the baseline is none of the labels, or a grouping cannot be made.
     """
-    columns = open_columns(runs, labels)
-    page = write_page(columns, _find(columns, baseline), _title(columns))
-    files = ReportFiles(out / "index.html", out / "scores.csv", out / "losses.csv", out / "layers.csv")
-    write_atomic(files.scores, _csv(["label", *_SCORE_FIELDS, "at_chance"], _score_rows(columns)))
-    write_atomic(files.losses, _csv(["label", "run", "seed", "series", "language", "step", "value"], _losses(columns)))
+    columns = open_columns(runs, chosen.labels)
+    comparison = compare_columns(columns, chosen)
+    page = write_page(columns, comparison, _title(columns))
+    compared = write_comparison(comparison, out)
+    files = ReportFiles(out / "index.html", out / "scores.csv", out / "losses.csv", out / "layers.csv", compared)
+    write_atomic(files.scores, csv_text(["label", *_SCORE_FIELDS, "at_chance"], _score_rows(columns)))
+    write_atomic(files.losses, csv_text(["label", "run", "seed", *_POINT_FIELDS], _losses(columns)))
     layers = (row for row in _score_rows(columns) if isinstance(row["layer"], int))
-    write_atomic(files.layers, _csv(["label", *_SCORE_FIELDS, "at_chance"], layers))
+    write_atomic(files.layers, csv_text(["label", *_SCORE_FIELDS, "at_chance"], layers))
     write_atomic(files.page, page)
-    return files
+    return files, as_terminal_table(comparison)
 
 
-def summary_table(runs: Sequence[Path], labels: Sequence[str] | None = None) -> rich.table.Table:
-    """The headline scores for the terminal, one row a metric and recipe."""
-    return as_rich(narrow_table(open_columns(runs, labels)))
-
-
-def open_columns(runs: Sequence[Path], labels: Sequence[str] | None = None) -> list[Column]:
-    """Reads runs and groups them into columns."""
+def open_columns(runs: Sequence[Run], labels: Sequence[str] | None = None) -> list[Column]:
+    """Groups runs into columns, fine-tuned trials with the runs that they began from."""
     if not runs:
-        raise ConfigError("A report needs at least one run folder.")
-    return group_runs([read_run(run) for run in runs], labels)
+        raise ConfigError("A report needs at least one run.")
+    return group_runs(runs if labels else join_trials(runs), labels)
 
 
-def _find(columns: Sequence[Column], baseline: str | None) -> Column:
-    by_label = {column.label: column for column in columns}
-    if baseline is None:
-        return columns[0]
-    if baseline not in by_label:
-        raise ConfigError(
-            f"The baseline '{baseline}' is none of the compared recipes.{suggest(baseline, by_label)} "
-            f"They are {', '.join(by_label)}."
-        )
-    return by_label[baseline]
+def compare_columns(columns: Sequence[Column], chosen: Chosen = Chosen()) -> Comparison:
+    """The columns' scores compared, by all groupings that are possible if none are asked for."""
+    dictionaries = {
+        column.label: frozenset[str]().union(*(run.dictionary_languages for run in column.runs)) for column in columns
+    }
+    background = Background(chosen.sizes, dictionaries, seeds_of(columns))
+    scores = {column.label: scores_of(column) for column in columns}
+    if chosen.by:
+        return compare(scores, chosen.baseline, chosen.by, background)
+    return _without_single_groups(compare(scores, chosen.baseline, known_groupings(background), background))
+
+
+def _without_single_groups(comparison: Comparison) -> Comparison:
+    """Leaves out what nobody asked for: groupings whose one group says what the mean over all languages says."""
+    kept = {
+        by: rows
+        for by, rows in comparison.groupings.items()
+        if by in _ALWAYS or len({row.key for row in rows}) < len(rows)
+    }
+    return replace(comparison, groupings=kept)
 
 
 def _title(columns: Sequence[Column]) -> str:
@@ -99,23 +125,11 @@ def _score_rows(columns: Sequence[Column]) -> Iterable[dict[str, Any]]:
             for score in run.scores:
                 known = score.chance is not None
                 at_chance = is_at_chance(score.value, score.chance, score.n) if known else None  # type: ignore[arg-type]
-                yield {"label": column.label, **asdict(score), "run": _name(run), "at_chance": at_chance}
+                yield {"label": column.label, **asdict(score), "run": run.name, "at_chance": at_chance}
 
 
 def _losses(columns: Sequence[Column]) -> Iterable[dict[str, Any]]:
     for column in columns:
         for run in column.runs:
             for point in loss_points(run):
-                yield {"label": column.label, "run": _name(run), "seed": run.seed, **asdict(point)}
-
-
-def _name(run: Run) -> str:
-    return run.folder.resolve().name
-
-
-def _csv(header: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=header, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+                yield {"label": column.label, "run": run.name, "seed": run.seed, **asdict(point)}

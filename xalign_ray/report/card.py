@@ -12,13 +12,15 @@ import yaml
 from xalign_ray.artifacts import write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.report.columns import Column
+from xalign_ray.report.compare import compare
 from xalign_ray.report.page import how_to_read
 from xalign_ray.report.run import Run, read_run
 from xalign_ray.report.run_tables import data_tables, run_table
-from xalign_ray.report.score_tables import headline_table, language_table
+from xalign_ray.report.score_tables import score_table
 from xalign_ray.report.table import as_markdown
 
 _EXPORT = "export"
+_GROUPINGS = ("task", "language")
 
 
 def write_model_card(run: Path) -> None:
@@ -37,7 +39,8 @@ def write_model_card(run: Path) -> None:
 def _write(run: Run, model: Mapping[str, Any]) -> str:
     column = Column(run.recipe, (run,))
     languages = _languages(run)
-    tables = [headline_table([column]), language_table([column]), *data_tables([column]), run_table([column])]
+    scores = compare({column.label: run.scores}, None, _GROUPINGS)
+    tables = [*(score_table(scores, by) for by in _GROUPINGS), *data_tables([column]), run_table([column])]
     parts = [
         f"---\n{_front_matter(run, model, languages)}---",
         f"# {run.recipe}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +11,14 @@ from typing import Any
 from xalign_ray.artifacts import hash_value
 from xalign_ray.config.explain import flatten
 from xalign_ray.config.load import load_recipe
+from xalign_ray.config.schema import RUN_OF
 from xalign_ray.errors import ConfigError
 from xalign_ray.report.run import Run
 
 # Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
 _ASIDE = ("recipe", "fingerprint", "notes", "seed", "output", "parallel", "checkpoint", "track")
 _MOST_IN_LABEL = 3
+_RUN_EXPORT = re.compile(r"([^/]+)-[0-9a-f]{8}/export/?$")  # as a run folder is named
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,19 @@ def recipe_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a resolved recipe that make its result what it is, the seed apart, as dotted keys."""
     settings = flatten({key: value for key, value in config.items() if key not in _ASIDE})
     settings.pop("train.micro_batch_rows", None)
-    return settings
+    return settings | _start(settings)
+
+
+def _start(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a recipe starts from as it said it, not as it was settled: every seed continues a folder of its own."""
+    start = str(settings.get("model.init_from") or "")
+    if start.startswith(RUN_OF):
+        return {"model.init_from": start.replace("/", "-")}
+    if not (found := _RUN_EXPORT.search(start)):
+        return {}
+    own = settings.get("data.tokenizer.kind") == "folder" and settings.get("data.tokenizer.path") == start
+    tokenizer = {"data.tokenizer.kind": "start", "data.tokenizer.path": None} if own else {}
+    return {"model.init_from": f"{RUN_OF}{found[1]}"} | tokenizer
 
 
 def group_runs(runs: Sequence[Run], labels: Sequence[str] | None = None) -> list[Column]:
@@ -79,7 +94,7 @@ def _label(groups: Sequence[Sequence[Run]]) -> list[str]:
     ]
     repeated = {label for label, count in Counter(labels).items() if count > 1}
     return [
-        f"{group[0].recipe} ({group[0].folder.resolve().name})" if label in repeated else label
+        f"{group[0].recipe} ({group[0].name})" if label in repeated else label
         for label, group in zip(labels, groups, strict=True)
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -24,13 +24,18 @@ Points = dict[int, float]
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean of a column's runs over what is on the horizontal axis, with the lowest and highest run."""
+    """Mean of a column's runs over what is on the horizontal axis, with the lowest and highest run.
+
+    Attributes:
+        restarts: steps after which one of the runs went on from a checkpoint.
+    """
 
     label: str
     x: NDArray[np.float64]
     mean: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    restarts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,9 +70,15 @@ def loss_curves(columns: Sequence[Column]) -> dict[tuple[str, str], list[Curve]]
                 own.setdefault((point.series, point.language), {})[point.step] = point.value
             for name, points in own.items():
                 runs.setdefault(name, []).append(points)
+        restarts = _restarts(column)
         for name, several in runs.items():
-            curves.setdefault(name, []).append(_thin(_combine(column.label, several)))
+            curves.setdefault(name, []).append(replace(_thin(_combine(column.label, several)), restarts=restarts))
     return curves
+
+
+def _restarts(column: Column) -> tuple[int, ...]:
+    begun = {event["step"] for run in column.runs for event in run.events if event["event"] == "start"}
+    return tuple(sorted(begun - {0}))
 
 
 def layer_curves(columns: Sequence[Column], metric: str) -> dict[str, list[Curve]]:

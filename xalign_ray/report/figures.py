@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -20,6 +21,8 @@ from xalign_ray.report.curves import Curve
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 _INK, _PALE = "#333333", "#dddddd"
+RESTARTED = "went on from a checkpoint"
+_RESTART: dict[str, Any] = {"ls": "", "marker": "o", "ms": 4.5, "mfc": "white", "mew": 1.2}
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "xalign",
@@ -89,8 +92,11 @@ def draw(chart: Chart) -> str:
                 axes.set_axis_off()
         for axes in grid.flat[max(0, len(chart.panels) - columns) : len(chart.panels)]:
             axes.set_xlabel(chart.axis)
-        if len(chart.labels) > 1:
-            _draw_legend(figure, chart.labels, styles)
+        handles = [Line2D([], [], lw=1.6, label=label, **styles[label]) for label in chart.labels]
+        if any(curve.restarts for panel in chart.panels for curve in panel.curves):
+            handles.append(Line2D([], [], label=RESTARTED, **_RESTART, color=_INK))
+        if len(handles) > 1:
+            _draw_legend(figure, handles)
         return _embed(figure, chart)
 
 
@@ -99,6 +105,9 @@ def _draw_panel(axes, panel: Panel, chart: Chart, styles: Mapping[str, dict[str,
         style = styles[curve.label]
         few = len(curve.x) <= 14
         axes.plot(curve.x, chart.scale * curve.mean, lw=1.6, marker="o" if few else None, ms=3, **style)
+        if curve.restarts and len(curve.x):
+            at = np.interp(curve.restarts, curve.x, curve.mean)
+            axes.plot(curve.restarts, chart.scale * at, color=style["color"], zorder=3, **_RESTART)
         if (curve.high > curve.low).any():
             band = {"color": style["color"], "alpha": 0.15, "lw": 0}
             axes.fill_between(curve.x, chart.scale * curve.low, chart.scale * curve.high, **band)
@@ -120,10 +129,9 @@ def _styles(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _draw_legend(figure: Figure, labels: Sequence[str], styles: Mapping[str, dict[str, Any]]) -> None:
-    handles = [Line2D([], [], lw=1.6, label=label, **styles[label]) for label in labels]
-    longest = max(map(len, labels))
-    columns = max(1, min(len(labels), int(110 / (longest + 8))))
+def _draw_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    columns = max(1, min(len(handles), int(110 / (longest + 8))))
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False, handlelength=3)
 
 

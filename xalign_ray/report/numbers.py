@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xalign_ray.report.columns import Column
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
@@ -83,16 +83,34 @@ def is_at_chance(value: float, chance: float, n: int) -> bool:
 
 
 def measure(column: Column) -> dict[Key, Cell]:
-    """All measurements of a column.
+    """All measurements of a column, replicated by its pretraining seeds."""
+    return measure_scores(scores_of(column), seeds_of([column]))
+
+
+def scores_of(column: Column) -> list[Score]:
+    """The scores of all its runs, each with the name of the folder that it was found in as its run."""
+    return [replace(score, run=run.name) for run in column.runs for score in run.scores]
+
+
+def seeds_of(columns: Sequence[Column]) -> dict[str, int]:
+    """The pretraining seed of each run that has one, by the run's name."""
+    return {run.name: run.seed for column in columns for run in column.runs if run.seed is not None}
+
+
+def measure_scores(scores: Iterable[Score], seeds: Mapping[str, int]) -> dict[Key, Cell]:
+    """All measurements among the scores of one column.
 
     Where a run has a score more than once, the newest pretraining step counts, and scores that differ in their
     fine-tuning seed only are averaged before runs are.
+
+    Args:
+        scores: of any number of runs; a stranger's encoder is its own run.
+        seeds: the pretraining seed of a run, where it is known.
     """
     found: dict[Key, dict[Seed, list[Score]]] = {}
-    for run in column.runs:
-        for score in run.scores:
-            by_run = found.setdefault(key_of(score), {})
-            by_run.setdefault(run.folder.name if run.seed is None else run.seed, []).append(score)
+    for score in scores:
+        run = score.run or score.encoder
+        found.setdefault(key_of(score), {}).setdefault(seeds.get(run, run), []).append(score)
     return {key: _cell(by_run) for key, by_run in found.items()}
 
 
@@ -115,15 +133,15 @@ def sort_keys(keys: Iterable[Key]) -> list[Key]:
     )
 
 
-def find_gaps(columns: Sequence[Column], baseline: Column) -> list[Gap]:
+def find_gaps(columns: Sequence[Column], baseline: str) -> list[Gap]:
     """The headline gaps of all other columns to the baseline, for scores that have a chance level."""
     measured = {column.label: measure(column) for column in columns}
-    base = measured[baseline.label]
+    base = measured[baseline]
     return [
         _gap(key, column.label, measured[column.label][key], base[key])
         for key in headline_keys([base])
         for column in columns
-        if base[key].chance is not None and column.label != baseline.label and key in measured[column.label]
+        if base[key].chance is not None and column.label != baseline and key in measured[column.label]
     ]
 
 
@@ -132,14 +150,22 @@ def _cell(by_run: Mapping[Seed, Sequence[Score]]) -> Cell:
     values: dict[Seed, float] = {
         seed: statistics.fmean(score.value for score in scores) for seed, scores in newest.items()
     }
-    tuned: dict[Seed, float] = {
-        score.seed: score.value for scores in newest.values() for score in scores if score.seed is not None
-    }
-    if len(values) == 1 and len(tuned) > 1:
-        values = tuned
     every = [score for scores in newest.values() for score in scores]
+    own = [{score.seed for score in scores} for scores in newest.values()]
+    single = all(len(seeds) == 1 for seeds in own)
+    told_apart = single and len(set().union(*own)) == len(own)
+    unknown = all(isinstance(seed, str) for seed in newest)
+    if (len(own) == 1 and not single) or (unknown and told_apart):
+        values = _by_seed(every)
     chances = [score.chance for score in every if score.chance is not None]
     return Cell(values, statistics.fmean(chances) if chances else None, min(score.n for score in every))
+
+
+def _by_seed(scores: Sequence[Score]) -> dict[Seed, float]:
+    by_seed: dict[Seed, list[float]] = {}
+    for score in scores:
+        by_seed.setdefault((score.run or score.encoder) if score.seed is None else score.seed, []).append(score.value)
+    return {seed: statistics.fmean(values) for seed, values in by_seed.items()}
 
 
 def _newest(scores: Sequence[Score]) -> list[Score]:

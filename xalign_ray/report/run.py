@@ -40,15 +40,25 @@ class Run:
 
     @property
     def recipe(self) -> str:
-        """The recipe's name, or the encoder's where there was no recipe."""
-        if name := self.config.get("recipe"):
-            return name
-        return Path(self.scores[0].encoder).name if self.scores else self.folder.name
+        """The recipe's name, or the folder's where there was no recipe."""
+        return self.config.get("recipe") or self.name
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        return self.folder.resolve().name
 
     @property
     def seed(self) -> int | None:
         """Seed of pretraining."""
         return self.config.get("seed")
+
+    @property
+    def dictionary_languages(self) -> frozenset[str]:
+        """The languages that the recipe's dictionaries cover; none for a stranger."""
+        return frozenset(
+            code for source in self.config.get("data", {}).get("dictionaries", []) for code in source["languages"]
+        )
 
     @cached_property
     def start(self) -> Event:
@@ -78,7 +88,7 @@ def read_run(folder: Path) -> Run:
     Raises:
         DataError: there is neither an event log nor a score in it, or a file of it is damaged.
     """
-    log, config = folder / EVENT_LOG, folder / CONFIG
+    log = folder / EVENT_LOG
     scores = tuple(score for path in score_files(folder) for score in read_scores(path))
     if not log.is_file() and not scores:
         raise DataError(
@@ -89,9 +99,15 @@ def read_run(folder: Path) -> Run:
     data = next((event["data"] for event in reversed(every) if event["event"] == "start" and "data" in event), None)
     return Run(
         folder=folder,
-        config=parse_yaml(config.read_text(encoding="utf-8")) or {} if config.is_file() else {},
+        config=read_config(folder),
         events=tuple(read_events(log)) if log.is_file() else (),
         every_event=every,
         scores=scores,
         data=read_manifest(Path(data)) if data else None,
     )
+
+
+def read_config(folder: Path) -> Mapping[str, Any]:
+    """The resolved recipe of a run folder, empty where there is none."""
+    path = folder / CONFIG
+    return parse_yaml(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}

@@ -57,7 +57,7 @@ def run_table(columns: Sequence[Column]) -> Table:
     )
     names = ("recipe", "folder", "started (UTC)")
     numbers = ("seed", "steps", "workers", "ZeRO", "seconds", "tokens", "tokens/s", "waiting", "memory", "attempts")
-    return Table("How it was run", (*names, *numbers), tuple(rows), note, names=3)
+    return Table("How it was run", (*names, *numbers), tuple(rows), note if rows else "", names=3)
 
 
 def training_seconds(run: Run) -> float:
@@ -119,7 +119,7 @@ def _run_row(column: Column, run: Run) -> tuple[Entry | str, ...]:
     memory = max((metrics.get("train/peak_memory_mb") or 0 for metrics in steps), default=0)
     return (
         column.label,
-        run.folder.resolve().name,
+        run.name,
         f"{datetime.fromtimestamp(run.every_event[0]['time'], UTC):%Y-%m-%d %H:%M}",
         str(run.seed),
         f"{planned:,}" if run.finished else Entry(f"{run.last_step:,} of {planned:,}", "not finished"),

@@ -1,12 +1,14 @@
-"""The tables of scores: headline, gaps to the baseline, one row a language."""
+"""The tables of scores: a comparison, wide for a page and narrow for a terminal, and gaps seed by seed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from xalign_ray.report.columns import Column
-from xalign_ray.report.numbers import Cell, Gap, Key, headline_keys, measure, sort_keys
-from xalign_ray.report.table import Entry, Table
+import rich.table
+
+from xalign_ray.report.compare import Comparison, Difference, GroupCell, Row, is_share
+from xalign_ray.report.numbers import Cell, Gap, Key
+from xalign_ray.report.table import Entry, Table, as_rich
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 TITLES = {
@@ -22,63 +24,89 @@ TITLES = {
     "mean_cosine_random": "Mean cosine of random words",
     "pos_accuracy": "Parts of speech, zero-shot from English",
     "pos_accuracy_supervised": "Parts of speech, fine-tuned on the language itself",
+    "pos_f1_runs": "Parts of speech, F1 over runs (XTREME)",
+    "ner_f1": "Names (NER)",
+    "ner_f1_strict": "Names (NER), strict IOB2",
+    "xnli_accuracy": "Inference (XNLI)",
+    "pawsx_accuracy": "Paraphrases (PAWS-X)",
+    "mldoc_accuracy": "Topics of news (MLDoc)",
+    "mldoc_h_accuracy": "Topics of headlines (MLDoc)",
+    "sib_accuracy": "Topics of sentences (SIB-200)",
+    "mlqa_f1": "Questions (MLQA), F1",
+    "mlqa_em": "Questions (MLQA), exact match",
+    "mlqa_f1_gxlt": "Questions in another language (MLQA), F1",
+    "mlqa_em_gxlt": "Questions in another language (MLQA), exact match",
 }
-_NOT_A_SHARE = frozenset({"mean_cosine_random", "pair_cosine", "pair_cosine_random"})
 _UNIT = "Percent; cosines as they are."
 _ABSENT = Entry("-", quiet=True)
 AT_CHANCE = "at chance"
 PLUS_MINUS = "\u00b1"
+_MOST_NAMED = 12  # languages that a group is followed by
+_GROUPS = {
+    "task": "Scores, mean over languages",
+    "language": "Scores by language",
+    "family": "Scores by language family",
+    "size": "Scores by size of the language's Wikipedia",
+    "dictionary": "Scores of languages with and without a dictionary",
+}
+_NOTES = {
+    "size": "Groups are round(log2(size in MB)).",
+    "dictionary": "A language has a dictionary where the recipe names one that it is a side of.",
+}
 
-Measured = Sequence[dict[Key, Cell]]
 
-
-def headline_table(columns: Sequence[Column]) -> Table:
-    """One row a metric, mean over languages; one column a recipe; chance, n, languages and seeds beside."""
-    measured = [measure(column) for column in columns]
-    keys = headline_keys(measured)
-    rows = [
+def score_table(comparison: Comparison, by: str) -> Table:
+    """One row a metric and group of languages, one column an encoder, with the difference below each score."""
+    rows = comparison.groupings[by]
+    keys = list(dict.fromkeys(row.key for row in rows))
+    grouped = by != "task"
+    lines = [
         (
-            Entry(title_of(key, keys), key.metric),
-            *_score_entries(key, measured),
-            *_chance_and_n(key, measured),
-            _span((str(len(cells[key].values)) for cells in measured if key in cells), ", "),
+            *_names(row, keys, by, first=number == 0 or rows[number - 1].key != row.key),
+            *(_score_entry(row.key, row.cells.get(label)) for label in comparison.labels),
+            _chances(row) or "-",
+            Entry(_sizes(row), "" if grouped else _count_languages(row)),
+            _span((str(len(cell.cell.values)) for cell in row.cells.values()), ", "),
         )
-        for key in keys
+        for number, row in enumerate(rows)
     ]
-    several = any(cell.spread is not None for cells in measured for cell in cells.values())
-    spread = f" {PLUS_MINUS} is the sample standard deviation over seeds." if several else ""
-    unfinished = [column.label for column in columns if not all(run.finished for run in column.runs)]
-    warning = f" Not finished yet: {', '.join(unfinished)}." if unfinished else ""
-    header = ("", *_headings(columns), "chance", "n", "seeds")
-    return Table("Scores, mean over languages", header, tuple(rows), f"{_UNIT}{spread}{warning}")
+    header = ("", *([by] if grouped else []), *comparison.labels, "chance", "n", "seeds")
+    note = " ".join([_UNIT, *_explain(comparison, rows), *([_NOTES[by]] if by in _NOTES else [])])
+    return Table(_GROUPS[by], header, tuple(lines), note if lines else "", names=1 + grouped)
 
 
-def narrow_table(columns: Sequence[Column]) -> Table:
-    """The headline scores with a row a recipe below each metric: fits a terminal, however many recipes there are."""
-    measured = [measure(column) for column in columns]
-    rows = []
-    for key in (keys := headline_keys(measured)):
-        rows.append((title_of(key, keys, short=True), "", "", "", ""))
-        for column, cells in zip(columns, measured, strict=True):
-            if key in cells:
-                seeds = str(len(cells[key].values))
-                rows.append((f"  {column.label}", _score_entry(key, cells[key]), *_chance_and_n(key, [cells]), seeds))
-    header = ("mean over languages", "score, %", "chance", "n", "seeds")
-    return Table("Scores", header, tuple(rows))
+def as_terminal_table(comparison: Comparison) -> rich.table.Table:
+    """The first grouping, with a row an encoder below each metric and group: fits however many encoders there are."""
+    return as_rich(narrow_table(comparison, next(iter(comparison.groupings))))
 
 
-def language_table(columns: Sequence[Column]) -> Table:
-    """One row a metric and language."""
-    measured = [measure(column) for column in columns]
-    found = {key for cells in measured for key in cells}
-    keys = sort_keys(key for key in found if key.language != ALL_LANGUAGES and not isinstance(key.layer, int))
-    rows = []
-    for number, key in enumerate(keys):
-        first = number == 0 or title_of(keys[number - 1], keys) != title_of(key, keys)
-        name = Entry(title_of(key, keys), key.metric) if first else ""
-        rows.append((name, key.language, *_score_entries(key, measured), *_chance_and_n(key, measured)))
-    header = ("", "language", *_headings(columns), "chance", "n")
-    return Table("Scores by language", header, tuple(rows), names=2)
+def narrow_table(comparison: Comparison, by: str) -> Table:
+    """What `score_table` says, in few columns; chance and n stand above the scores that they belong to."""
+    rows = comparison.groupings[by]
+    keys = list(dict.fromkeys(row.key for row in rows))
+    lines = []
+    for number, row in enumerate(rows):
+        chance = _chances(row)
+        facts = (f"chance {chance}" if chance else "", f"n {_sizes(row)}", "")
+        title = title_of(row.key, keys, short=True)
+        if by == "task":
+            lines.append((title, *facts))
+        else:
+            lines += [(title, "", "", "")] if number == 0 or rows[number - 1].key != row.key else []
+            lines.append((f"  {row.group}", *facts))
+        indent = " " * (2 if by == "task" else 4)
+        lines += [(indent + label, *_narrow_entries(row.key, found)) for label, found in row.cells.items()]
+    compared = len(comparison.labels) > 1
+    said = f"; difference: points above {comparison.baseline}" if compared else ""
+    said += ", with 95 % intervals" if _any_interval(rows) else ""
+    header = ("", "percent", "difference" if compared else "", "seeds")
+    return Table(f"{_GROUPS[by]}{said}", header, tuple(lines))
+
+
+def _narrow_entries(key: Key, found: GroupCell) -> tuple[Entry | str, ...]:
+    cell = found.cell
+    mean = Entry(_number(key, cell.mean), AT_CHANCE, quiet=True) if cell.at_chance else _score_text(key, cell)
+    return mean, _points_and_interval(found.difference) if found.difference else "", str(len(cell.values))
 
 
 def gap_table(gaps: Sequence[Gap], baseline: str) -> Table:
@@ -111,39 +139,67 @@ def title_of(key: Key, among: Iterable[Key], short: bool = False) -> str:
     return f"{title} ({', '.join(own)})"
 
 
-def _headings(columns: Sequence[Column]) -> list[str]:
-    return [column.label for column in columns]
+def _names(row: Row, keys: Sequence[Key], by: str, first: bool) -> tuple[Entry | str, ...]:
+    title = Entry(title_of(row.key, keys), row.key.metric) if first else ""
+    if by == "task":
+        return (title,)
+    named = [] if by == "language" else row.languages
+    return title, Entry(row.group, ", ".join(named) if len(named) <= _MOST_NAMED else f"{len(named)} languages")
 
 
-def _score_entries(key: Key, measured: Measured) -> list[Entry]:
-    return [_score_entry(key, cells[key]) if key in cells else _ABSENT for cells in measured]
+def _score_entry(key: Key, found: GroupCell | None) -> Entry:
+    if found is None:
+        return _ABSENT
+    text = _score_text(key, found.cell)
+    if found.cell.at_chance:
+        return Entry(text, AT_CHANCE, quiet=True)
+    return Entry(text, below=_points_and_interval(found.difference)) if found.difference else Entry(text)
 
 
-def _score_entry(key: Key, cell: Cell) -> Entry:
-    text = _number(key, cell.mean)
-    if cell.spread is not None:
-        text += f" {PLUS_MINUS} {_number(key, cell.spread)}"
-    return Entry(text, AT_CHANCE, quiet=True) if cell.at_chance else Entry(text)
+def _score_text(key: Key, cell: Cell) -> str:
+    spread = "" if cell.spread is None else f" {PLUS_MINUS} {_number(key, cell.spread)}"
+    return f"{_number(key, cell.mean)}{spread}"
 
 
-def _chance_and_n(key: Key, measured: Measured) -> tuple[str, Entry]:
-    cells = [cells[key] for cells in measured if key in cells]
-    chances = sorted({_chance(cell.chance) for cell in cells if cell.chance is not None}, key=float)
-    sizes = [f"{n:,}" for n in sorted({cell.n for cell in cells})]
-    return " to ".join(_ends(chances)) or "-", Entry(
-        " to ".join(_ends(sizes)), _languages(key, measured) if key.language == ALL_LANGUAGES else ""
+def _points_and_interval(difference: Difference) -> str:
+    if difference.low is None or difference.high is None:
+        return _points(difference.mean)
+    return f"{_points(difference.mean)} [{_end(difference.low)}, {_end(difference.high)}]"
+
+
+def _explain(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
+    """What the notation means, as far as the table uses it."""
+    cells = [cell for row in rows for cell in row.cells.values()]
+    lines = []
+    if any(cell.cell.spread is not None for cell in cells):
+        lines.append(f"{PLUS_MINUS} is the sample standard deviation over seeds.")
+    if any(cell.difference for cell in cells):
+        interval = ", with its 95 % interval" if _any_interval(rows) else ""
+        lines.append(f"Below: the difference from {comparison.baseline} in points{interval}.")
+    if any(set(cell.languages) != set(row.languages) for row in rows for cell in row.cells.values()):
+        lines.append("Not every score of a row is a mean over the same languages; differences are over common ones.")
+    return lines
+
+
+def _any_interval(rows: Sequence[Row]) -> bool:
+    differences = (cell.difference for row in rows for cell in row.cells.values())
+    return any(difference is not None and difference.low is not None for difference in differences)
+
+
+def _chances(row: Row) -> str:
+    chances = sorted(
+        {_chance(cell.cell.chance) for cell in row.cells.values() if cell.cell.chance is not None}, key=float
     )
+    return " to ".join(_ends(chances))
 
 
-def _languages(key: Key, measured: Measured) -> str:
+def _sizes(row: Row) -> str:
+    return " to ".join(_ends([f"{n:,}" for n in sorted({cell.cell.n for cell in row.cells.values()})]))
+
+
+def _count_languages(row: Row) -> str:
     """Over how many languages or pairs the mean is, and whether English itself is one of them."""
-    same = {
-        other.language
-        for cells in measured
-        if key in cells
-        for other in cells
-        if (other.metric, other.split, other.layer, other.pooling) == (key.metric, key.split, key.layer, key.pooling)
-    } - {ALL_LANGUAGES}
+    same = set(row.languages) - {ALL_LANGUAGES}
     return f"{len(same)} language{'s' * (len(same) > 1)}" + (", with en" if "en" in same else "") if same else ""
 
 
@@ -157,11 +213,15 @@ def _ends(values: Sequence[str]) -> list[str]:
 
 
 def _number(key: Key, value: float) -> str:
-    return f"{value:.2f}" if key.metric in _NOT_A_SHARE else f"{100 * value:.1f}"
+    return f"{100 * value:.1f}" if is_share(key.metric) else f"{value:.2f}"
 
 
 def _points(gap: float) -> str:
     return f"{round(100 * gap, 1) + 0.0:+.1f}"  # adding zero makes -0.0 a plain zero
+
+
+def _end(gap: float) -> str:
+    return _points(gap).removeprefix("+")
 
 
 def _chance(value: float) -> str:

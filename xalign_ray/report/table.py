@@ -19,11 +19,13 @@ class Entry:
         text: what is read first.
         note: a small remark on it.
         quiet: printed pale, because the number says nothing.
+        below: a second number that belongs to the first, small, in a line of its own where there are lines.
     """
 
     text: str
     note: str = ""
     quiet: bool = False
+    below: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ def as_rich(table: Table) -> rich.table.Table:
     )
     drawn.caption_justify = "left"
     for number, heading in enumerate(table.header):
-        drawn.add_column(Text(heading), justify="left" if number < table.names else "right", overflow="fold")
+        side = "left" if number < table.names else "right"
+        drawn.add_column(Text(heading), justify=side, overflow="fold", no_wrap=number >= table.names)
     for row in table.rows:
         drawn.add_row(*(_rich_entry(_entry(cell)) for cell in row))
     return drawn
@@ -89,7 +92,8 @@ def _rich_entry(entry: Entry) -> Text:
 
 
 def _plain(entry: Entry) -> str:
-    return f"{entry.text} ({entry.note})" if entry.note else entry.text
+    text = f"{entry.text} ({entry.note})" if entry.note else entry.text
+    return f"{text}; {entry.below}" if entry.below else text
 
 
 def _pipes(cells: Sequence[str]) -> str:
@@ -112,6 +116,7 @@ def _html_row(row: Sequence[Entry | str], table: Table) -> str:
         names = [*(["name"] if number < table.names else []), *(["quiet"] if entry.quiet else [])]
         attribute = f' class="{" ".join(names)}"' if names else ""
         text, note = escape(entry.text), f" <small>{escape(entry.note)}</small>" if entry.note else ""
+        text += f" <small>{escape(entry.below)}</small>" if entry.below else ""
         # A pale number has its remark in front, where it does not push the number out of its column.
         cells.append(
             f"<{tag}{attribute}>{note.strip()} {text}</{tag}>"

@@ -19,6 +19,7 @@ _QUIET = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # seconds; MLflow's default of 120 would hold the closing of a run
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the follower tries again itself, and can be told to stop
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",  # a bar for every small file
 }
 
 
@@ -101,16 +102,16 @@ class Follower:
         if self._trouble is None:
             _log.warning(
                 "MLflow at %s does not answer for %s (%s). The run goes on, its numbers are in %s; trying again.",
-                _shown(self._uri),
+                shown_uri(self._uri),
                 self._folder,
-                _reason(error),
+                reason_of(error),
                 EVENT_LOG,
             )
         self._trouble = error
 
     def _clear(self) -> None:
         if self._trouble is not None:
-            _log.warning("MLflow at %s has caught up with %s.", _shown(self._uri), self._folder)
+            _log.warning("MLflow at %s has caught up with %s.", shown_uri(self._uri), self._folder)
         self._trouble = None
 
 
@@ -160,11 +161,28 @@ def publish(folder: Path, tracking_uri: str, experiment: str) -> str | None:
     return None
 
 
-def _connect(folder: Path, tracking_uri: str, experiment: str):
-    # Read by MLflow when it is imported and at each request; what the user has set stays.
+def quiet_mlflow() -> None:
+    """Before MLflow is imported: short time-outs, few words; what the user has set stays."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+
+
+def shown_uri(tracking_uri: str) -> str:
+    """The address without a password, for logs and messages."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", tracking_uri)
+
+
+def reason_of(error: BaseException) -> str:
+    """The innermost cause: MLflow and requests wrap "connection refused" in several layers of text."""
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _REASON_LENGTH else text[:_REASON_LENGTH] + "..."
+
+
+def _connect(folder: Path, tracking_uri: str, experiment: str):
+    quiet_mlflow()
     # MLflow takes 2-3 s to import: only where it is used, and in the follower's thread.
     from xalign_ray.track.mlflow_run import MlflowRun
 
@@ -183,21 +201,8 @@ def _catch_up(run, finish: bool) -> None:
 
 
 def _sentence(folder: Path, tracking_uri: str, trouble: Exception | None) -> str:
-    reason = _reason(trouble) if trouble else "it did not answer in time"
+    reason = reason_of(trouble) if trouble else "it did not answer in time"
     return (
-        f"MLflow at {_shown(tracking_uri)} does not hold all of {folder} ({reason}); nothing is lost, "
-        f"`xalign track replay {folder} --to {_shown(tracking_uri)}` brings it up to date."
+        f"MLflow at {shown_uri(tracking_uri)} does not hold all of {folder} ({reason}); nothing is lost, "
+        f"`xalign track replay {folder} --to {shown_uri(tracking_uri)}` brings it up to date."
     )
-
-
-def _shown(tracking_uri: str) -> str:
-    """The address without a password, for logs and messages."""
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", tracking_uri)
-
-
-def _reason(error: BaseException) -> str:
-    """The innermost cause: MLflow and requests wrap "connection refused" in several layers of text."""
-    while inner := error.__cause__ or error.__context__:
-        error = inner
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= _REASON_LENGTH else text[:_REASON_LENGTH] + "..."

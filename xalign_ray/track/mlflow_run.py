@@ -26,6 +26,8 @@ MOST_KEYS = 100  # metric keys a run: each is a chart of its own
 _MOST_PER_BATCH = 1000  # metrics a call, MLflow's own limit
 _MOST_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
+_STATUS = {"stopped": "KILLED"}  # of a run by how its last event says that it ended
+_FILES = ("config.yaml", MANIFEST, "choices.json", "comparison.md", "comparison.csv", "comparison.html", "trials.json")
 
 
 class MlflowRun:
@@ -73,10 +75,13 @@ class MlflowRun:
         return len(events) == _EVENTS_A_PIECE
 
     def finish(self) -> None:
-        """Logs scores and files of the folder, and ends the run: FINISHED if its last step was reached, else FAILED."""
+        """Logs scores and files of the folder, and ends the run: FINISHED if its last step was reached, else FAILED.
+
+        A fine-tuning that was stopped early for better ones is KILLED.
+        """
         self._log_scores()
         self._log_files()
-        status = "FINISHED" if self._ended else "FAILED"
+        status = _STATUS.get(self._last.get("state", ""), "FINISHED") if self._ended else "FAILED"
         self._client.set_terminated(self.run_id, status, end_time=milliseconds(self._last))
 
     def _points(self, event: Event) -> Iterator[Metric]:
@@ -93,9 +98,20 @@ class MlflowRun:
                 self._marks[key] = place
                 yield Metric(key, value, milliseconds(event), event["step"])
 
-    def _find(self, tags: dict[str, str]) -> Run | None:
+    def _link(self, pretraining: dict[str, str]) -> None:
+        """Names the run that made the encoder, which is mostly in another experiment, and its id if it is here."""
+        every = [one.experiment_id for one in self._client.search_experiments()]
+        tags = {"name": pretraining["run"]}
+        if found := self._find(_tags(pretraining), every):
+            tags["id"] = found.info.run_id
+        for name, value in tags.items():
+            self._client.set_tag(self.run_id, f"xalign.pretraining_run_{name}", value)
+
+    def _find(self, tags: dict[str, str], experiments: list[str] | None = None) -> Run | None:
         query = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
-        found = self._client.search_runs([self._experiment], query, max_results=1, order_by=["attributes.start_time"])
+        found = self._client.search_runs(
+            experiments or [self._experiment], query, max_results=1, order_by=["attributes.start_time"]
+        )
         if not found:
             return None
         # A search may lag behind on large servers; the run itself does not.
@@ -105,7 +121,7 @@ class MlflowRun:
         tags = {**_identity_tags(self.folder), "xalign.run": self.folder.resolve().name}
         shown = ("recipe", "workers", "zero_stage")
         tags |= {f"xalign.{name}": str(self._start[name]) for name in shown if name in self._start}
-        name, started = self.folder.resolve().name, milliseconds(self._start)
+        name, started = self._start.get("title") or self.folder.resolve().name, milliseconds(self._start)
         return self._client.create_run(self._experiment, start_time=started, tags=tags, run_name=name)
 
     def _describe(self, run: Run) -> None:
@@ -114,8 +130,10 @@ class MlflowRun:
             self._client.update_run(self.run_id, status="RUNNING")
         if (parent := self._start.get("parent")) and (found := self._find(_tags(parent))):
             self._client.set_tag(self.run_id, "mlflow.parentRunId", found.info.run_id)
+        if pretraining := self._start.get("pretraining"):
+            self._link(pretraining)
         # A resume may have another number of workers; MLflow refuses a second value for a parameter.
-        recipe = flatten(read_recipe(self.folder))
+        recipe = flatten(read_recipe(self.folder)) | flatten(self._start.get("params", {}))
         new = [Param(key, value) for key, value in recipe.items() if key not in run.data.params]
         for first in range(0, len(new), _MOST_PARAMS):
             self._client.log_batch(self.run_id, params=new[first : first + _MOST_PARAMS], synchronous=True)
@@ -137,7 +155,7 @@ class MlflowRun:
         self._client.log_text(self.run_id, table(records), "scores.csv")
 
     def _log_files(self) -> None:
-        for name in ("config.yaml", MANIFEST):
+        for name in _FILES:
             if (path := self.folder / name).is_file():
                 self._client.log_artifact(self.run_id, str(path))
         for path in score_files(self.folder):

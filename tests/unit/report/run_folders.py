@@ -11,6 +11,9 @@ import yaml
 
 from xalign_ray.artifacts import write_manifest
 from xalign_ray.config.load import load_recipe
+from xalign_ray.report.build import Chosen, ReportFiles, open_columns, report
+from xalign_ray.report.columns import Column
+from xalign_ray.report.run import read_run
 from xalign_ray.tasks.scores import Score, write_scores
 
 LANGUAGES = ("en", "qgr", "qdv")
@@ -70,6 +73,16 @@ def write_run(
         write_scores(folder / "evaluation" / task / "scores.json", records)
     write_manifest(folder, {"recipe": recipe, "steps": 4})
     return folder
+
+
+def open_folders(folders: Sequence[Path], labels: Sequence[str] | None = None) -> list[Column]:
+    """The columns that these run folders make."""
+    return open_columns([read_run(folder) for folder in folders], labels)
+
+
+def report_on(folders: Sequence[Path], out: Path, **chosen: Any) -> ReportFiles:
+    """The report on run folders; `chosen` are the fields of `Chosen`."""
+    return report([read_run(folder) for folder in folders], out, Chosen(**chosen))[0]
 
 
 def start(step: int = 0, attempt: int = 1, time: float = 1000.0, data: Path | None = None) -> dict[str, Any]:

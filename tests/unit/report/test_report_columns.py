@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.report.run_folders import score, write_run
-from xalign_ray.report.build import open_columns
+from tests.unit.report.run_folders import open_folders, score, write_run
 from xalign_ray.report.run_tables import difference_table
 from xalign_ray.report.table import Entry
 from xalign_ray.tasks.scores import write_scores
@@ -14,7 +13,7 @@ from xalign_ray.tasks.scores import write_scores
 def test_a_setting_of_ones_own_makes_a_column_that_names_it(tmp_path: Path) -> None:
     plain = write_run(tmp_path / "plain", "tiny/align-mlm")
     control = write_run(tmp_path / "control", "tiny/align-mlm", ["objectives.1.shuffled=true"])
-    assert [column.label for column in open_columns([control, plain])] == [
+    assert [column.label for column in open_folders([control, plain])] == [
         "tiny/align-mlm (shuffled=True)",
         "tiny/align-mlm",
     ]
@@ -27,30 +26,30 @@ def test_workers_zero_stage_and_paths_make_no_column(tmp_path: Path) -> None:
         seed=1,
         settings=["parallel.workers=4", "parallel.zero_stage=3", "output=elsewhere", "train.micro_batch_rows=8"],
     )
-    (column,) = open_columns([one, other])
+    (column,) = open_folders([one, other])
     assert [run.seed for run in column.runs] == [0, 1]
 
 
 def test_a_repetition_of_one_seed_is_not_a_second_seed(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, seed=7) for name in ("first", "again")]
-    assert [column.label for column in open_columns(runs)] == ["tiny/mlm (first)", "tiny/mlm (again)"]
+    assert [column.label for column in open_folders(runs)] == ["tiny/mlm (first)", "tiny/mlm (again)"]
 
 
 def test_given_labels_group_runs_and_name_columns(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, seed=seed) for seed, name in enumerate("abc")]
-    columns = open_columns(runs, ["x", "y", "x"])
+    columns = open_folders(runs, ["x", "y", "x"])
     assert [(column.label, len(column.runs)) for column in columns] == [("x", 2), ("y", 1)]
 
 
 def test_a_strangers_encoder_is_a_column_named_after_it(tmp_path: Path) -> None:
     write_scores(tmp_path / "scores.json", [score(run=None, encoder="org/other-encoder", seed=None)])
-    (column,) = open_columns([tmp_path])
+    (column,) = open_folders([tmp_path])
     assert (column.label, column.runs[0].finished) == ("other-encoder", True)
 
 
 def test_what_differs_is_shown_with_every_recipes_value(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, f"tiny/{name}") for name in ("mlm", "align-mlm")]
-    table = difference_table(open_columns(runs))
+    table = difference_table(open_folders(runs))
     assert table is not None
     absent = Entry("-", quiet=True)
     assert table.header == ("setting", "tiny/mlm", "tiny/align-mlm")
@@ -61,7 +60,7 @@ def test_what_differs_is_shown_with_every_recipes_value(tmp_path: Path) -> None:
 
 def test_more_sources_are_one_row_that_names_their_languages(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, f"tiny/{name}") for name in ("mlm", "xlm")]
-    table = difference_table(open_columns(runs))
+    table = difference_table(open_folders(runs))
     assert table is not None
     parallel = [row for row in table.rows if str(row[0]).startswith("data.")]
     languages = "en-qgr, en-qdv, en-qge, en-qhy"
@@ -69,4 +68,20 @@ def test_more_sources_are_one_row_that_names_their_languages(tmp_path: Path) -> 
 
 
 def test_one_recipe_has_nothing_to_differ_from(tmp_path: Path) -> None:
-    assert difference_table(open_columns([write_run(tmp_path / "run")])) is None
+    assert difference_table(open_folders([write_run(tmp_path / "run")])) is None
+
+
+def continued(folder: Path, base: str, seed: int, recipe: str = "tiny/ppa") -> Path:
+    """A run that began from another run's export, as `pretrain` resolves its recipe: paths in place of run:NAME."""
+    start = f"{folder.parent}/{base}/export"
+    settings = [f"model.init_from={start}", f"data.tokenizer={{kind: folder, path: {start}}}"]
+    return write_run(folder, recipe, settings, seed)
+
+
+def test_seeds_that_continue_one_recipes_runs_are_one_column(tmp_path: Path) -> None:
+    runs = [continued(tmp_path / f"ppa{seed}", f"tiny-mlm-6f107dc{seed}", seed) for seed in (0, 1)]
+    other = continued(tmp_path / "other", "tiny-align-mlm-6f107dc2", 0)
+    assert [(column.label, len(column.runs)) for column in open_folders([*runs, other])] == [
+        ("tiny/ppa", 2),
+        ("tiny/ppa (init_from=run:tiny-align-mlm)", 1),
+    ]

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.unit.report.run_folders import held_out, score, start, step, write_run
+from tests.unit.report.run_folders import held_out, open_folders, report_on, score, start, step, write_run
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.report.build import ReportFiles, open_columns, report, summary_table
+from xalign_ray.report.build import ReportFiles, compare_columns, report
 from xalign_ray.report.curves import MOST_POINTS, loss_curves
 from xalign_ray.report.page import how_to_read
 from xalign_ray.report.run_tables import run_table, training_seconds
+from xalign_ray.report.score_tables import as_terminal_table
 from xalign_ray.report.table import Entry, Table, as_html, as_markdown
 
 LAYERS = [
@@ -71,7 +72,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def files(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> ReportFiles:
-    return report(runs, tmp_path_factory.mktemp("report"))
+    return report_on(runs, tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,7 @@ def test_every_reference_inside_the_page_has_one_target(page: str) -> None:
 
 def test_the_page_shows_the_numbers_of_the_scores(page: str) -> None:
     (row,) = [row for row in Reader(page).rows if row[0].endswith("tatoeba_accuracy") and len(row) == 6]
-    assert row[1:] == ["at chance 0.2", "12.3", "0.2", "1,000", "1"]
+    assert row[1:] == ["at chance 0.2", "12.3 +12.1", "0.2", "1,000", "1"]
 
 
 def test_the_page_draws_losses_and_layers_as_text_that_can_be_read(page: str) -> None:
@@ -116,7 +117,7 @@ def test_the_page_draws_losses_and_layers_as_text_that_can_be_read(page: str) ->
 
 
 def test_two_reports_of_the_same_runs_are_the_same_bytes(runs: list[Path], page: str, tmp_path: Path) -> None:
-    assert report(runs, tmp_path).page.read_text(encoding="utf-8") == page
+    assert report_on(runs, tmp_path).page.read_text(encoding="utf-8") == page
 
 
 def test_scores_csv_has_every_record_with_its_mark(files: ReportFiles) -> None:
@@ -154,7 +155,7 @@ def test_losses_csv_has_every_loss_at_every_step(files: ReportFiles) -> None:
 
 def test_text_of_users_cannot_become_markup(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", settings=["notes=<script>alert(1)</script> & more"])
-    page = report([run], tmp_path / "out", labels=["<b>&"]).page.read_text(encoding="utf-8")
+    page = report_on([run], tmp_path / "out", labels=["<b>&"]).page.read_text(encoding="utf-8")
     assert "<script>" not in page
     assert "<b>" not in page
     assert "&lt;b&gt;&amp;" in page
@@ -163,15 +164,15 @@ def test_text_of_users_cannot_become_markup(tmp_path: Path) -> None:
 def test_the_embedded_world_is_named_where_it_was_used_and_only_there(tmp_path: Path) -> None:
     demo = write_run(tmp_path / "demo")
     real = write_run(tmp_path / "real", settings=["data.root=/somewhere/real"])
-    said = [any("embedded world" in line for line in how_to_read(open_columns([run]))) for run in (demo, real)]
+    said = [any("embedded world" in line for line in how_to_read(open_folders([run]))) for run in (demo, real)]
     assert said == [True, False]
 
 
 def test_one_seed_is_said_to_be_one_seed(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, f"tiny/{name}") for name in ("mlm", "align-mlm")]
-    assert any(line.startswith("One seed of each recipe was run") for line in how_to_read(open_columns(runs)))
+    assert any(line.startswith("One seed of each recipe was run") for line in how_to_read(open_folders(runs)))
     runs.append(write_run(tmp_path / "mlm1", "tiny/mlm", seed=1))
-    assert any(line.endswith("One seed only: tiny/align-mlm.") for line in how_to_read(open_columns(runs)))
+    assert any(line.endswith("One seed only: tiny/align-mlm.") for line in how_to_read(open_folders(runs)))
 
 
 def test_a_restarted_run_shows_attempts_their_cost_and_only_the_surviving_curve(tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ def test_a_restarted_run_shows_attempts_their_cost_and_only_the_surviving_curve(
         start(step=2, attempt=2, time=1100.0),
         step(3, 4.0, attempt=2, time=1101.0),
     ]
-    columns = open_columns([write_run(tmp_path / "run", events=events)])
+    columns = open_folders([write_run(tmp_path / "run", events=events)])
     assert training_seconds(columns[0].runs[0]) == 5.0
     (row,) = run_table(columns).rows
     assert row[4] == Entry("3 of 4", "not finished")
@@ -195,14 +196,14 @@ def test_a_restarted_run_shows_attempts_their_cost_and_only_the_surviving_curve(
 def test_a_curve_over_seeds_has_mean_and_range_at_the_steps_that_all_have(tmp_path: Path) -> None:
     first = write_run(tmp_path / "a", seed=0, events=[start(), step(1, 6.0), step(2, 4.0), step(3, 3.0)])
     second = write_run(tmp_path / "b", seed=1, events=[start(), step(1, 8.0), step(2, 5.0)])
-    (curve,) = loss_curves(open_columns([first, second]))["train/loss_masked_lm", ""]
+    (curve,) = loss_curves(open_folders([first, second]))["train/loss_masked_lm", ""]
     assert (curve.x.tolist(), curve.mean.tolist()) == ([1, 2], [7.0, 4.5])
     assert (curve.low.tolist(), curve.high.tolist()) == ([6.0, 4.0], [8.0, 5.0])
 
 
 def test_a_long_curve_is_thinned_by_means(tmp_path: Path) -> None:
     events = [start(), *(step(n, float(n % 2)) for n in range(1, 2 * MOST_POINTS + 1))]
-    (curve,) = loss_curves(open_columns([write_run(tmp_path / "run", events=events)]))["train/loss", ""]
+    (curve,) = loss_curves(open_folders([write_run(tmp_path / "run", events=events)]))["train/loss", ""]
     assert len(curve.x) == MOST_POINTS
     assert set(curve.mean.tolist()) == {0.5}
 
@@ -211,22 +212,23 @@ def test_a_loss_that_was_not_finite_is_left_out(tmp_path: Path) -> None:
     broken = step(2, 5.0)
     broken["metrics"]["train/loss"] = None
     run = write_run(tmp_path / "run", events=[start(), step(1, 6.0), broken])
-    rows = read_csv(report([run], tmp_path / "out").losses)
+    rows = read_csv(report_on([run], tmp_path / "out").losses)
     assert [row["step"] for row in rows if row["series"] == "train/loss"] == ["1"]
 
 
 def test_a_run_without_scores_still_has_a_page(tmp_path: Path) -> None:
-    files = report([write_run(tmp_path / "run")], tmp_path / "out")
+    files = report_on([write_run(tmp_path / "run")], tmp_path / "out")
     assert read_csv(files.scores) == []
     assert "How it was run" in files.page.read_text(encoding="utf-8")
 
 
 def test_the_terminal_table_fits_eighty_columns(runs: list[Path]) -> None:
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(runs))
+    console.print(as_terminal_table(compare_columns(open_folders(runs))))
     lines = [line.split() for line in console.export_text().splitlines()]
-    assert ["tiny/mlm", "0.2", "(at", "chance)", "0.2", "1,000", "1"] in lines
-    assert ["tiny/align-mlm", "12.3", "0.2", "1,000", "1"] in lines
+    assert ["tatoeba_accuracy", "chance", "0.2", "n", "1,000"] in lines
+    assert ["tiny/mlm", "0.2", "(at", "chance)", "1"] in lines
+    assert ["tiny/align-mlm", "12.3", "+12.1", "1"] in lines
 
 
 def test_a_table_has_the_same_text_in_markdown_and_html() -> None:
@@ -237,20 +239,20 @@ def test_a_table_has_the_same_text_in_markdown_and_html() -> None:
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"{tmp_path} is not a run: it holds neither events.jsonl nor a scores.json"):
-        report([tmp_path], tmp_path / "out")
+        report_on([tmp_path], tmp_path / "out")
 
 
 def test_no_run_at_all_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="A report needs at least one run folder"):
+    with pytest.raises(ConfigError, match="A report needs at least one run"):
         report([], tmp_path)
 
 
 def test_an_unknown_baseline_gets_the_nearest_label(runs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'tiny/mln' is none of the compared recipes\. Did you mean 'tiny/mlm'\?"):
-        report(runs, tmp_path, baseline="tiny/mln")
+        report_on(runs, tmp_path, baseline="tiny/mln")
 
 
 def test_scores_of_an_unfinished_run_come_with_a_warning(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", scores={"tatoeba": [score()]}, events=[start(), step(1, 6.0)])
-    page = report([run], tmp_path / "out").page.read_text(encoding="utf-8")
+    page = report_on([run], tmp_path / "out").page.read_text(encoding="utf-8")
     assert "Not finished yet: tiny/mlm." in page

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.report.run_folders import score, write_run
-from xalign_ray.report.build import open_columns
+from tests.unit.report.run_folders import open_folders, score, write_run
+from xalign_ray.report.build import compare_columns
 from xalign_ray.report.numbers import find_gaps, is_at_chance, measure
-from xalign_ray.report.score_tables import gap_table, headline_table, language_table
-from xalign_ray.report.table import Entry
+from xalign_ray.report.score_tables import gap_table, score_table
+from xalign_ray.report.table import Entry, Table
 from xalign_ray.tasks.scores import Score
 
 
@@ -50,14 +50,18 @@ def runs_with(tmp_path: Path, values: dict[str, list[float]], **fields: object) 
     ]
 
 
+def table_of(runs: list[Path], by: str = "task") -> Table:
+    return score_table(compare_columns(open_folders(runs)), by)
+
+
 def only_row(runs: list[Path]) -> tuple[Entry | str, ...]:
-    (row,) = headline_table(open_columns(runs)).rows
+    (row,) = table_of(runs).rows
     return row
 
 
 def test_seeds_of_one_recipe_are_one_column_with_mean_and_sample_deviation(tmp_path: Path) -> None:
     runs = runs_with(tmp_path, {"tiny/mlm": [0.1, 0.2, 0.6]})
-    (column,) = open_columns(runs)
+    (column,) = open_folders(runs)
     (cell,) = measure(column).values()
     assert cell.values == {0: 0.1, 1: 0.2, 2: 0.6}
     assert cell.mean == pytest.approx(0.3)
@@ -93,13 +97,16 @@ def test_the_headline_leaves_single_layers_and_languages_out(tmp_path: Path) -> 
     row = only_row([run])
     assert row[0] == Entry("Sentence retrieval (Tatoeba)", "tatoeba_accuracy")
     assert row[1:] == (Entry("30.0"), "0.2", Entry("1,000", "2 languages, with en"), "1")
-    by_language = [row[1:] for row in language_table(open_columns([run])).rows]
-    assert by_language == [("de", Entry("20.0"), "0.2", Entry("500")), ("en", Entry("40.0"), "0.2", Entry("500"))]
+    by_language = [row[1:] for row in table_of([run], "language").rows]
+    assert by_language == [
+        (Entry("de"), Entry("20.0"), "0.2", Entry("500"), "1"),
+        (Entry("en"), Entry("40.0"), "0.2", Entry("500"), "1"),
+    ]
 
 
 def test_one_metric_on_two_splits_is_two_rows_that_name_the_split(tmp_path: Path) -> None:
     records = [score(value=0.3, split="pud"), score(value=0.4, split="dev")]
-    table = headline_table(open_columns([write_run(tmp_path / "run", scores={"tatoeba": records})]))
+    table = table_of([write_run(tmp_path / "run", scores={"tatoeba": records})])
     assert [(row[0], row[1]) for row in table.rows] == [
         (Entry("Sentence retrieval (Tatoeba) (dev)", "tatoeba_accuracy"), Entry("40.0")),
         (Entry("Sentence retrieval (Tatoeba) (pud)", "tatoeba_accuracy"), Entry("30.0")),
@@ -130,8 +137,8 @@ def test_fine_tuning_seeds_are_averaged_before_pretraining_seeds_are(tmp_path: P
 
 def test_gaps_compare_a_seed_with_the_same_seed_of_the_baseline(tmp_path: Path) -> None:
     runs = runs_with(tmp_path, {"tiny/mlm": [0.1, 0.3], "tiny/align-mlm": [0.2, 0.25, 0.9]})
-    columns = open_columns(runs)
-    (gap,) = find_gaps(columns, columns[0])
+    columns = open_folders(runs)
+    (gap,) = find_gaps(columns, "tiny/mlm")
     assert (gap.label, gap.both_at_chance) == ("tiny/align-mlm", False)
     assert gap.by_seed == {0: pytest.approx(0.1), 1: pytest.approx(-0.05)}
     assert gap.mean == pytest.approx(0.025)
@@ -140,8 +147,8 @@ def test_gaps_compare_a_seed_with_the_same_seed_of_the_baseline(tmp_path: Path) 
 
 
 def test_a_gap_between_two_guesses_says_so(tmp_path: Path) -> None:
-    columns = open_columns(runs_with(tmp_path, {"tiny/mlm": [0.001], "tiny/align-mlm": [0.003]}))
-    (row,) = gap_table(find_gaps(columns, columns[0]), "tiny/mlm").rows
+    columns = open_folders(runs_with(tmp_path, {"tiny/mlm": [0.001], "tiny/align-mlm": [0.003]}))
+    (row,) = gap_table(find_gaps(columns, "tiny/mlm"), "tiny/mlm").rows
     assert row[2] == Entry("+0.2", "both at chance", quiet=True)
 
 
@@ -150,5 +157,5 @@ def test_gaps_are_not_made_of_numbers_without_chance(tmp_path: Path) -> None:
         write_run(tmp_path / name, recipe, scores={"alignment": [score("mean_cosine_random", 0.1, chance=None)]})
         for name, recipe in (("a", "tiny/mlm"), ("b", "tiny/align-mlm"))
     ]
-    columns = open_columns(runs)
-    assert find_gaps(columns, columns[0]) == []
+    columns = open_folders(runs)
+    assert find_gaps(columns, "tiny/mlm") == []

@@ -14,7 +14,7 @@ def test_training_and_data_keys_are_area_and_name() -> None:
 
 
 def test_evaluation_names_cannot_be_taken_for_training_keys() -> None:
-    assert [name for name in EVALUATIONS if not re.fullmatch(r"[a-z_]+", name)] == []
+    assert [name for name in EVALUATIONS if not re.fullmatch(r"[a-z0-9_]+", name)] == []
 
 
 def test_every_name_has_a_description() -> None:

@@ -1,0 +1,138 @@
+"""The groups of languages that scores are averaged over: all, each, by family, by Wikipedia's size, by dictionary."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xalign_ray.config.explain import suggest
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.text.language_families import INVENTED, OTHER, family_of, sides_of
+from xalign_ray.text.languages import check_language
+
+EVERY = "all languages"
+UNKNOWN_SIZE = "size not known"
+WITH, SOME, WITHOUT, PIVOT = "dictionary", "dictionary in some runs only", "no dictionary", "English itself"
+_PIVOT = "en"
+
+
+@dataclass(frozen=True)
+class Background:
+    """What is known beside the scores.
+
+    Attributes:
+        sizes: of each language's Wikipedia, in megabytes.
+        dictionaries: by label, the languages that its training had a dictionary for; none where it had none.
+        seeds: the pretraining seed of each run, by the run's name: which runs of two labels belong together.
+    """
+
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    dictionaries: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    seeds: Mapping[str, int] = field(default_factory=dict)
+
+
+def known_groupings(background: Background) -> list[str]:
+    """The groupings that what is known allows."""
+    return [name for name, missing in _MISSING.items() if not missing(background)]
+
+
+def check_groupings(by: Sequence[str], background: Background) -> None:
+    """Refuses groupings that do not exist, or that nothing is known for.
+
+    Raises:
+        ConfigError: names the grouping, and the nearest one or what it needs.
+    """
+    for name in by:
+        if name not in _MISSING:
+            raise ConfigError(f"There is no grouping '{name}'.{suggest(name, _MISSING)} Known: {', '.join(_MISSING)}.")
+        if missing := _MISSING[name](background):
+            raise ConfigError(f"Scores cannot be grouped by {name}: {missing}")
+
+
+def group_languages(by: str, languages: Iterable[str], background: Background) -> dict[str, list[str]]:
+    """Languages and pairs by group, the groups in the order of a table.
+
+    A pair with English belongs to its other language; any other pair to both.
+    """
+    place_of = _PLACES[by]
+    groups: dict[tuple[float, str], list[str]] = {}
+    for language in sorted(languages):
+        groups.setdefault(place_of(language, background), []).append(language)
+    return {name: groups[order, name] for order, name in sorted(groups)}
+
+
+def read_sizes(path: Path) -> dict[str, float]:
+    """Sizes of Wikipedias from a CSV file with the columns `language` and `megabytes`.
+
+    Raises:
+        DataError: the file is missing, or a row of it is not a language and a number above 0; names the line.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            if not {"language", "megabytes"} <= set(rows.fieldnames or ()):
+                raise DataError(f"{path} must begin with the header language,megabytes.")
+            return dict(_size(path, rows.line_num, row) for row in rows)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read ({error}); give a CSV file with language,megabytes.") from None
+
+
+def _size(path: Path, line: int, row: Mapping[str, str | None]) -> tuple[str, float]:
+    try:
+        megabytes = float(row["megabytes"] or "")
+        language = check_language((row["language"] or "").strip())
+    except (ValueError, ConfigError) as error:
+        raise DataError(f"{path} line {line}: {error}") from None
+    if not 0 < megabytes < math.inf:
+        raise DataError(f"{path} line {line}: a size must be above 0 MB, it is {row['megabytes']}.")
+    return language, megabytes
+
+
+Place = tuple[float, str]  # where a group stands in a table, and its name
+
+
+def _family(sides: Sequence[str]) -> Place:
+    families = sorted({family_of(side) for side in sides})
+    return float(bool({INVENTED, OTHER} & set(families))), " and ".join(families)
+
+
+def _size_group(sides: Sequence[str], sizes: Mapping[str, float]) -> Place:
+    """Wu and Dredze 2020, Table 1: round(log2(size in MB)); of two languages the smaller one decides."""
+    known = [sizes.get(side) or sizes.get(side.split("-")[0]) for side in sides]
+    if None in known:
+        return math.inf, UNKNOWN_SIZE
+    power = round(math.log2(min(size for size in known if size is not None)))
+    return power, f"{power} ({2 ** (power - 0.5):,.3g} to {2 ** (power + 0.5):,.3g} MB)"
+
+
+def _coverage(sides: Sequence[str], dictionaries: Iterable[frozenset[str]]) -> Place:
+    if sides == (_PIVOT,):
+        return 3, PIVOT  # the side that dictionaries have in common says nothing about what they are worth
+    covered = [set(sides) <= known for known in dictionaries if known]
+    return (0, WITH) if all(covered) else (1, SOME) if any(covered) else (2, WITHOUT)
+
+
+_PLACES: dict[str, Callable[[str, Background], Place]] = {
+    "task": lambda *_: (0, EVERY),
+    "language": lambda language, _: (0, language),
+    "family": lambda language, _: _family(_other_sides(language)),
+    "size": lambda language, known: _size_group(_other_sides(language), known.sizes),
+    "dictionary": lambda language, known: _coverage(_other_sides(language), known.dictionaries.values()),
+}
+
+# What a grouping lacks, in words; empty where it lacks nothing.
+_MISSING: dict[str, Callable[[Background], str]] = {
+    "task": lambda _: "",
+    "language": lambda _: "",
+    "family": lambda _: "",
+    "size": lambda known: "" if known.sizes else "give --sizes, a CSV file with language,megabytes.",
+    "dictionary": lambda known: "" if any(known.dictionaries.values()) else "no compared run had a dictionary.",
+}
+
+
+def _other_sides(language: str) -> tuple[str, ...]:
+    sides = sides_of(language)
+    return tuple(side for side in sides if side != _PIVOT) or sides
