@@ -37,7 +37,7 @@ def files(tmp_path: Path) -> Path:
 def prepare(files: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
     """`prepare` on a recipe over these files; keys of `data` may be replaced."""
 
-    def one_after_the_other(tasks: list[preparation.Task]) -> None:
+    def one_after_the_other(tasks: list[preparation.Task], *_: object) -> None:
         for task in tasks:
             preparation.prepare_part(task)
 
@@ -211,7 +211,7 @@ def test_a_finished_folder_whose_shard_was_damaged_says_so_when_it_is_verified(
     shard = next(prepared.folder.rglob("*.parquet"))
     shard.write_bytes(shard.read_bytes()[:-7])
     done: list[str] = []
-    monkeypatch.setattr(preparation, "_run_tasks", lambda tasks: done.extend(task.name for task in tasks))
+    monkeypatch.setattr(preparation, "_run_tasks", lambda tasks, *_: done.extend(task.name for task in tasks))
     config = load_recipe(str(prepared.folder.parents[2] / "recipe.yaml")).config
     with pytest.raises(DataError, match=r"1 of 2 parts were not prepared. Run `xalign prepare` again."):
         preparation.prepare(config, verify=True)

@@ -1,13 +1,16 @@
-"""What the files of every task share: how lines end, which language a name means, which languages are scored."""
+"""What the files of every task share: how they are found, how lines end, which language a name means."""
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Collection
+import re
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.languages import check_language
+
+_SPLITS = {"train": "train", "dev": "dev", "val": "dev", "test": "test", "": "test"}
 
 
 def read_lines(path: Path) -> list[str]:
@@ -36,6 +39,45 @@ def name_language(code: str, path: Path) -> str:
         raise DataError(f"{path}: {error}") from None
 
 
+def find_split_files(
+    folders: Sequence[Path],
+    patterns: Sequence[re.Pattern[str]],
+    what: str,
+    examples: Sequence[str],
+    languages_of: Callable[[str, Path], Collection[str]] = lambda name, path: (name_language(name, path),),
+) -> dict[str, dict[str, Path]]:
+    """The files whose names say a split and a language, by split, then language. Names are looked at, contents are not.
+
+    Args:
+        folders: count as one.
+        patterns: of whole names with groups `split` (train, dev or val, test; empty for sets that are for testing only)
+            and `language`; a pattern with a slash is of folder and file.
+        what: the files in one word, for messages, such as "XNLI".
+        examples: names of such files, for messages.
+        languages_of: the languages that a name's `language` means; by default the one of that code.
+
+    Raises:
+        DataError: a folder is missing, there is nothing in any, or two files are the same split of one language.
+    """
+    found: dict[str, dict[str, Path]] = {"train": {}, "dev": {}, "test": {}}
+    depths = sorted({pattern.pattern.count("/") for pattern in patterns})
+    for folder in folders:
+        if not folder.is_dir():
+            raise DataError(f"{folder} is not a folder; give the folder of {what} files such as {examples[0]}.")
+        for path in sorted(path for depth in depths for path in folder.glob("/".join("*" * (depth + 1)))):
+            name = _match(patterns, path.relative_to(folder).as_posix())
+            if name is None:
+                continue
+            for language in languages_of(name["language"], path):
+                split = _SPLITS[name["split"]]
+                known = found[split].setdefault(language, path)
+                if known != path:
+                    raise DataError(f"{path} and {known} are both {split} of {language}; keep one.")
+    if not any(found.values()):
+        raise DataError(f"{', '.join(map(str, folders))}: no {what} files; they are called {_either(examples)}.")
+    return found
+
+
 def choose_languages(found: Collection[str], asked: Collection[str] | None, where: object) -> list[str]:
     """The languages to score, in alphabetical order: those asked for, or all that were found.
 
@@ -54,3 +96,11 @@ def _decode(row: bytes, path: Path, number: int) -> str:
         return row.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file to UTF-8.") from None
+
+
+def _match(patterns: Sequence[re.Pattern[str]], name: str) -> re.Match[str] | None:
+    return next((match for pattern in patterns if (match := pattern.fullmatch(name))), None)
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

@@ -75,6 +75,7 @@ def fine_tune(
     batch_of: Callable[[Sequence[int], int], Mapping[str, Tensor]],
     development: Callable[[], float],
     settings: FineTuning,
+    on_epoch: Callable[[int, float], None] = lambda _epoch, _score: None,
 ) -> Choice:
     """Trains the model in place and leaves it at its best epoch, in evaluation mode. Call it inside `repeatable`.
 
@@ -84,6 +85,7 @@ def fine_tune(
         batch_of: the model's arguments for examples given by index, in an epoch (from 1), on the model's device.
         development: score of the model as it is now, higher is better; called after every epoch.
         settings: learning rate, epochs, batch size, seed.
+        on_epoch: told the epoch (from 1) and its development score; it may end everything by raising.
 
     Raises:
         TrainingError: the loss is not finite.
@@ -102,6 +104,7 @@ def fine_tune(
         model.eval()
         scores.append(development())
         log.info("epoch %d of %d: development score %.4f", epoch, settings.epochs, scores[-1])
+        on_epoch(epoch, scores[-1])
         if scores[-1] > max(scores[:-1], default=-math.inf):
             best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
         if settings.patience is not None and epoch - _best_epoch(scores) >= settings.patience:

@@ -93,6 +93,10 @@ class Inputs:
         room = self.max_length - len(self.prefix) - len(self.suffix)
         return [self.wrap(ids[:room]) for ids in self._pieces(sentences)]
 
+    def piece_texts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Piece ids of running text, without prefix and suffix, however long."""
+        return self._pieces(texts)
+
     def piece_words(self, words: Sequence[str]) -> list[list[int]]:
         """Piece ids of each word as it is written inside a sentence, without prefix and suffix."""
         return self._pieces([f" {word}" for word in words])

@@ -12,7 +12,10 @@ from xalign_ray.errors import DataError
 
 SCORES = "scores.json"
 ALL_LANGUAGES = "all"
-TUNED_METRICS = frozenset({"pos_accuracy"})  # of fine-tuned heads; `<metric>_supervised` where not tuned on English
+TUNED_METRICS = frozenset(  # of fine-tuned heads; `<metric>_supervised` where not tuned on English
+    {"pos_accuracy", "xnli_accuracy", "pawsx_accuracy", "mldoc_accuracy", "mldoc_h_accuracy", "sib_accuracy"}
+    | {"pos_f1_runs", "ner_f1", "ner_f1_strict", "mlqa_f1", "mlqa_em", "mlqa_f1_gxlt", "mlqa_em_gxlt"}
+)
 METRICS = (
     frozenset(
         {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.files import name_language, read_lines
+from xalign_ray.tasks.files import find_split_files, read_lines
 
 UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",
@@ -22,6 +22,7 @@ _NAMES = (
     re.compile(rf"{_LANGUAGE}_\w+-ud-{_SPLIT}\.conllu"),  # Universal Dependencies: de_pud-ud-test.conllu
     re.compile(rf"{_SPLIT}-{_LANGUAGE}\.tsv"),  # XTREME: dev-de.tsv
 )
+_EXAMPLES = ("en.train.conllu", "en_ewt-ud-train.conllu", "train-en.tsv")
 _WORD_ID = re.compile(r"[1-9][0-9]*")
 _SKIPPED_ID = re.compile(r"[1-9][0-9]*-[1-9][0-9]*|[0-9]+\.[1-9][0-9]*")  # multiword ranges 1-2, empty nodes 1.1
 
@@ -49,24 +50,7 @@ def find_tagged_files(folders: tuple[Path, ...]) -> dict[str, dict[str, Path]]:
     Raises:
         DataError: a folder is missing, there is nothing in any, or two files are the same split of one language.
     """
-    found: dict[str, dict[str, Path]] = {"train": {}, "dev": {}, "test": {}}
-    for folder in folders:
-        if not folder.is_dir():
-            raise DataError(f"{folder} is not a folder; give the folder of tagged files such as en.train.conllu.")
-        for path in sorted(folder.iterdir()):
-            name = next((match for pattern in _NAMES if (match := pattern.fullmatch(path.name))), None)
-            if name is None:
-                continue
-            files, language = found[name["split"]], name_language(name["language"], path)
-            if language in files:
-                raise DataError(f"{path} and {files[language]} are both {name['split']} of {language}; keep one.")
-            files[language] = path
-    if not any(found.values()):
-        raise DataError(
-            f"{', '.join(map(str, folders))}: no tagged files; they are called en.train.conllu, "
-            "en_ewt-ud-train.conllu or train-en.tsv."
-        )
-    return found
+    return find_split_files(folders, _NAMES, "tagged", _EXAMPLES)
 
 
 def read_tagged(path: Path, language: str) -> list[Sentence]:

@@ -75,21 +75,6 @@ def predict_labels(model: Any, inputs: Inputs, rows: Sequence[TaggedRow], batch_
     return np.concatenate([found[index] for index in range(len(rows))])
 
 
-def gold_labels(rows: Sequence[TaggedRow]) -> NDArray[np.int64]:
-    """The class of every word, in the order of the rows."""
-    return np.array([label for row in rows for label in row.labels], dtype=np.int64)
-
-
-def token_accuracy(gold: NDArray[np.int64], predicted: NDArray[np.int64]) -> float:
-    """Share of words whose class was predicted."""
-    return float((gold == predicted).mean())
-
-
-def majority_share(gold: NDArray[np.int64]) -> float:
-    """Accuracy of saying the most frequent class of this very set for every word: the chance level."""
-    return float(np.bincount(gold).max() / len(gold))
-
-
 def _spans(parts: Sequence[Sequence[int]], room: int) -> Iterator[slice]:
     """Cuts between words, as late as room allows."""
     start, used = 0, 0

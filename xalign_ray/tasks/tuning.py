@@ -35,6 +35,7 @@ def tune_task(
     training: Training | None = None,
     train_language: str = ENGLISH,
     device: str = "cpu",
+    on_epoch: Callable[[int, float], None] = lambda _epoch, _score: None,
 ) -> list[Score]:
     """Fine-tunes on one language, then tests on every language found. Test files are read after the choice is on disk.
 
@@ -51,6 +52,7 @@ def tune_task(
         training: what is made of the training files; English as it is if None.
         train_language: English for zero-shot scores; another one to be scored on itself (`<metric>_supervised`).
         device: a torch device.
+        on_epoch: told each epoch and its development score, as by `fine_tune`.
 
     Raises:
         DataError: files missing or malformed, or a language that the encoder has no embedding for.
@@ -61,7 +63,9 @@ def tune_task(
     _, chosen = _tested(task, found, languages, train_language, folders)
     settings, training = settings or FineTuning(), training or Training()
     (out_folder / MANIFEST).unlink(missing_ok=True)
-    choice = fit_task(task, encoder_folder, folders, out_folder, settings, training, train_language, device, chosen)
+    choice = fit_task(
+        task, encoder_folder, folders, out_folder, settings, training, train_language, device, chosen, on_epoch
+    )
     scores = evaluate_task(task, str(out_folder), folders, chosen, SCORING_BATCH, device)
     write_scores(out_folder / SCORES, scores)
     used = [found[split][train_language] for split in ("train", "dev")]
@@ -92,6 +96,7 @@ def fit_task(
     train_language: str = ENGLISH,
     device: str = "cpu",
     test_languages: Collection[str] = (),
+    on_epoch: Callable[[int, float], None] = lambda _epoch, _score: None,
 ) -> Choice:
     """The part of `tune_task` before the test: trains, chooses by one language's dev file, writes model and choice.
 
@@ -105,6 +110,7 @@ def fit_task(
         train_language: whose dev file decides.
         device: a torch device.
         test_languages: checked against the encoder's before anything long begins.
+        on_epoch: told each epoch and its development score.
     """
     found = task.find(data_folders)
     for split in ("train", "dev"):
@@ -131,6 +137,7 @@ def fit_task(
             },
             lambda: task.score(model, inputs, dev, classes, SCORING_BATCH)[task.metric].value,
             replace(settings, batch_size=max(1, settings.batch_size // examples.unit_size)),
+            on_epoch,
         )
     _save(model, tokenizer, out_folder, task, encoder_folder, settings.seed, train_language)
     write_json(out_folder / CHOICE, asdict(choice) | {"split": "dev", "language": train_language})

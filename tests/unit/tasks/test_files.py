@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.tasks.files import choose_languages, name_language, read_lines
+from xalign_ray.tasks.files import choose_languages, find_split_files, name_language, read_lines
 
 
 def test_a_byte_order_mark_and_crlf_are_no_text(tmp_path: Path):
@@ -52,3 +53,18 @@ def test_a_language_that_does_not_exist_is_a_usage_error():
 def test_a_file_name_without_a_language_names_the_file():
     with pytest.raises(DataError, match=r"tatoeba.q-eng: 'q' is not a language code"):
         name_language("q", Path("tatoeba.q-eng"))
+
+
+def test_a_file_of_a_split_is_found_by_its_name_in_any_of_the_folders(tmp_path: Path):
+    pattern = re.compile(r"(?P<language>\w+)/(?P<split>train|dev|test)\.txt")
+    for name in ("a/deu/dev.txt", "a/deu/deeper/test.txt", "a/dev.txt", "b/en/train.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = find_split_files([tmp_path / "a", tmp_path / "b"], [pattern], "such", ["en/dev.txt"])
+    assert found == {
+        "train": {"en": tmp_path / "b/en/train.txt"},
+        "dev": {"de": tmp_path / "a/deu/dev.txt"},
+        "test": {},
+    }
+    with pytest.raises(DataError, match=r"deeper: no such files; they are called en/dev.txt\."):
+        find_split_files([tmp_path / "a/deu/deeper"], [pattern], "such", ["en/dev.txt"])

@@ -59,6 +59,17 @@ def test_the_first_of_the_best_epochs_is_kept():
     assert len({tuple(values) for values in seen}) == 3
 
 
+def test_each_epoch_is_told_with_its_development_score_before_the_next_begins():
+    told: list[tuple[int, float]] = []
+
+    def development() -> float:
+        return [0.2, 0.7, 0.4][len(told)]
+
+    with repeatable(SETTINGS.seed):
+        fine_tune(Line(), LENGTHS, batch_of, development, SETTINGS, lambda *epoch: told.append(epoch))
+    assert told == [(1, 0.2), (2, 0.7), (3, 0.4)]
+
+
 def test_training_stops_when_no_better_epoch_came_for_as_long_as_patience():
     scores = iter([0.2, 0.7, 0.6, 0.7, 0.9])
     patient = FineTuning(learning_rate=0.05, epochs=5, batch_size=4, seed=1, patience=2)

@@ -1,0 +1,140 @@
+"""No test file has a say in the choice, of any task: it is on disk while there are none, and is the same with them.
+
+A task joins by a line in `WRITERS`: what writes a split of a language in the format of the task's own files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.artifacts import hash_file
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.tuning import evaluate_task, fit_task, tune_task
+
+SETTINGS = FineTuning(learning_rate=1e-2, epochs=3, batch_size=4, seed=1)
+WORDS = ("cats", "dogs", "see", "hear", "old", "Rome")
+PIECES = [*map(str.lower, WORDS), "."]
+SIZES = {"train": 12, "dev": 7, "test": 5}
+FOLDERS = {"en": "eng_Latn", "de": "deu_Latn"}
+NAMES = {"en": "english", "de": "german"}
+
+Write = Callable[[Path, str, str, Sequence[Sequence[str]]], None]  # folder, split, language, sentences of words
+
+
+def put(path: Path, *rows: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(f"{row}\n" for row in rows))
+
+
+def write_tagged(tags: dict[str, str], other: str) -> Write:
+    def write(folder: Path, split: str, language: str, sentences: Sequence[Sequence[str]]) -> None:
+        rows = ["".join(f"{word}\t{tags.get(word, other)}\n" for word in words) for words in sentences]
+        put(folder / f"{split}-{language}.tsv", *rows)
+
+    return write
+
+
+def write_pairs(labels: Sequence[str]) -> Write:
+    def write(folder: Path, split: str, language: str, sentences: Sequence[Sequence[str]]) -> None:
+        rows = (
+            f"{' '.join(words[:2])}\t{' '.join(words[2:])}\t{labels[number % len(labels)]}"
+            for number, words in enumerate(sentences)
+        )
+        put(folder / f"{split}-{language}.tsv", *rows)
+
+    return write
+
+
+def write_sib(folder: Path, split: str, language: str, sentences: Sequence[Sequence[str]]) -> None:
+    rows = (
+        f"{number}\t{('travel', 'sports')[number % 2]}\t{' '.join(words)}" for number, words in enumerate(sentences)
+    )
+    put(folder / FOLDERS[language] / f"{split}.tsv", "index_id\tcategory\ttext", *rows)
+
+
+def write_mldoc(folder: Path, split: str, language: str, sentences: Sequence[Sequence[str]]) -> None:
+    rows = (f"{('CCAT', 'GCAT')[number % 2]}\t{' '.join(words)}" for number, words in enumerate(sentences))
+    put(folder / f"{NAMES[language]}.{split}{'.1000' if split == 'train' else ''}", *rows)
+
+
+def write_squad(folder: Path, split: str, language: str, sentences: Sequence[Sequence[str]]) -> None:
+    asked = [
+        {
+            "context": " ".join(words),
+            "qas": [{"id": str(number), "question": words[0], "answers": [{"text": words[0], "answer_start": 0}]}],
+        }
+        for number, words in enumerate(sentences)
+    ]
+    put(
+        folder / f"{split}-{language}.json",
+        json.dumps({"version": "1.1", "data": [{"title": "", "paragraphs": asked}]}),
+    )
+
+
+WRITERS: dict[str, Write] = {
+    "pos": write_tagged({"cats": "NOUN", "dogs": "NOUN", "old": "ADJ"}, "VERB"),
+    "ner": write_tagged({"Rome": "B-LOC", "cats": "B-ORG"}, "O"),
+    "xnli": write_pairs(("entailment", "neutral", "contradiction")),
+    "pawsx": write_pairs(("0", "1")),
+    "sib": write_sib,
+    "mldoc": write_mldoc,
+    "mldoc_h": write_mldoc,
+    "mlqa": write_squad,
+}
+every_task = pytest.mark.parametrize("name", sorted(TUNED_TASKS))
+
+
+def write_splits(name: str, folder: Path, languages: Sequence[str], *splits: str) -> None:
+    folder.mkdir(exist_ok=True)
+    for split in splits:
+        for language in languages:
+            turn = len(split) + len(language)
+            sentences = [
+                [WORDS[(number * step + turn) % len(WORDS)] for step in range(1, 6)] for number in range(SIZES[split])
+            ]
+            WRITERS[name](folder, split, language, sentences)
+
+
+def test_every_task_is_here() -> None:
+    assert set(WRITERS) == set(TUNED_TASKS)
+
+
+@every_task
+def test_the_choice_is_on_disk_while_no_test_file_exists_and_is_the_same_with_them(
+    tmp_path: Path, make_bert: Callable[..., Path], name: str
+):
+    task, data, encoder = TUNED_TASKS[name], tmp_path / "data", str(make_bert(PIECES))
+    write_splits(name, data, ["en"], "train", "dev")
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    choice = fit_task(task, encoder, (data,), alone, SETTINGS)
+    chosen = {"epoch": choice.epoch, "development": list(choice.development), "split": "dev", "language": "en"}
+    assert json.loads((alone / "choice.json").read_text()) == chosen
+    assert len(choice.development) == 3
+
+    write_splits(name, data, ["en", "de"], "test")
+    scores = evaluate_task(task, str(alone), (data,))
+    assert {score.split for score in scores} == {"test"}
+    assert {"en", "de", "all"} <= {score.language for score in scores}
+    assert tune_task(task, encoder, [data], together, settings=SETTINGS) == scores
+    for file in ("choice.json", "model.safetensors"):
+        assert hash_file(together / file) == hash_file(alone / file)
+
+
+@every_task
+def test_test_files_are_opened_after_the_choice_only(tmp_path: Path, make_bert: Callable[..., Path], name: str):
+    task, data, out = TUNED_TASKS[name], tmp_path / "data", tmp_path / "out"
+    write_splits(name, data, ["en"], "train", "dev")
+    write_splits(name, data, ["de"], "test")
+    broken = task.find([data])["test"]["de"]
+    broken.write_bytes(b"\xff\xfe\n")
+    with pytest.raises(DataError, match=broken.name):
+        tune_task(task, str(make_bert(PIECES)), [data], out, settings=SETTINGS)
+    assert (out / "choice.json").is_file()
+    assert not (out / "scores.json").exists()
+    assert not (out / "manifest.json").exists()

@@ -1,0 +1,166 @@
+"""MLQA from tuning to scores in one language and across two, code-switching, and words replaced around answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.tasks.mlqa import MLQA, measure_answers
+from xalign_ray.tasks.scores import Score
+from xalign_ray.tasks.squad import Answer, Question
+from xalign_ray.tasks.training import Training
+from xalign_ray.tasks.tuning import evaluate_task, fit_task, tune_task
+
+NAMES = ["anna", "bob", "carl", "dora"]
+ENGLISH = ["who", "runs", "sits", "today", "here", ".", "?"]
+GERMAN = ["wer", "rennt", "sitzt", "heute", "hier", ".", "?"]
+PIECES = list(dict.fromkeys([*NAMES, *ENGLISH, *GERMAN]))
+SETTINGS = FineTuning(learning_rate=1e-2, epochs=10, batch_size=8, seed=1)
+
+ONE = Question("1", "Who runs?", "Anna runs.", (Answer("Anna", 0),), "en", "en")
+OTHER = Question("1", "Wer rennt?", "Heute rennt Anna.", (Answer("Anna", 12),), "de", "de")
+
+
+def write(folder: Path, name: str, count: int, words: Sequence[str] = ENGLISH, asked: Sequence[str] = ENGLISH) -> None:
+    """`runs anna today .`: who runs? The name, wherever it stands."""
+    rows = []
+    for number in range(count):
+        answer, place = NAMES[number % 4], number // 4 % 4
+        said = list(words[1:4])
+        said.insert(place, answer)
+        context = " ".join([*said, words[5]])
+        answers = [{"text": answer, "answer_start": context.index(answer)}]
+        question = {"id": str(number), "question": f"{asked[0]} {asked[1]} ?", "answers": answers}
+        rows.append({"context": context, "qas": [question]})
+    content = {"version": "1.1", "data": [{"title": "t", "paragraphs": rows}]}
+    (folder / name).write_text(json.dumps(content))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "qa"
+    folder.mkdir()
+    write(folder, "train-v1.1.json", 24)
+    write(folder, "dev-context-en-question-en.json", 8)
+    return folder
+
+
+@pytest.fixture
+def encoder(make_bert: Callable[..., Path]) -> str:
+    """A model to which a German word is its English one."""
+    rows = {
+        word: [float(place == at) * 3 for place in range(7)]
+        for at, pair in enumerate(zip(ENGLISH, GERMAN, strict=True))
+        for word in pair
+    }
+    return str(make_bert(PIECES, vectors=rows))
+
+
+def by_name(scores: Sequence[Score]) -> dict[tuple[str, str], Score]:
+    return {(score.metric, score.language): score for score in scores}
+
+
+def test_answers_are_learnt_and_scored_in_one_language_and_across_two(tmp_path: Path, data: Path, encoder: str):
+    write(data, "test-context-en-question-en.json", 12)
+    write(data, "test-context-de-question-de.json", 8, GERMAN, GERMAN)
+    write(data, "test-context-de-question-en.json", 6, GERMAN, ENGLISH)
+    scores = tune_task(MLQA, encoder, [data], tmp_path / "out", settings=SETTINGS)
+    found = by_name(scores)
+    assert {key: (score.value, score.n) for key, score in found.items()} == {
+        (f"mlqa_{metric}{suffix}", language): (1.0, n)
+        for metric in ("f1", "em")
+        for suffix, language, n in [
+            ("", "en", 12), ("", "de", 8), ("", "all", 20), ("_gxlt", "de-en", 6), ("_gxlt", "all", 6)
+        ]
+    }  # fmt: skip
+    assert 0 < (found["mlqa_f1", "en"].chance or 0) < 0.5
+    assert evaluate_task(MLQA, str(tmp_path / "out"), (data,)) == scores
+    only = evaluate_task(MLQA, str(tmp_path / "out"), (data,), ["de-en"])
+    assert {(score.metric, score.language) for score in only} == {
+        (metric, language) for metric in ("mlqa_f1_gxlt", "mlqa_em_gxlt") for language in ("de-en", "all")
+    }
+
+
+def test_languages_that_are_not_there_are_named(tmp_path: Path):
+    found = {"de": tmp_path, "de-en": tmp_path}
+    assert MLQA.choose(found, None, "here") == ["de", "de-en"]
+    assert MLQA.choose(found, ["deu"], "here") == ["de"]
+    with pytest.raises(DataError, match=r"here has no en-de, fr; it has de, de-en\."):
+        MLQA.choose(found, ["fr", "de", "en-de"], "here")
+
+
+def test_a_pair_speaks_two_languages_and_a_model_must_know_both(
+    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
+):
+    assert (MLQA.speaks("de-en"), MLQA.speaks("de")) == (("de", "en"), ("de",))
+    write(data, "test-context-de-question-en.json", 2, GERMAN, ENGLISH)
+    with pytest.raises(DataError, match="has language embeddings for en, fr, none for de"):
+        tune_task(MLQA, str(make_bert(PIECES, languages=["en", "fr"])), [data], tmp_path / "out", settings=SETTINGS)
+
+
+def test_what_is_scored_needs_answers(tmp_path: Path, data: Path, encoder: str):
+    fit_task(MLQA, encoder, (data,), tmp_path / "out", FineTuning(epochs=1, batch_size=8))
+    write(data, "test-context-de-question-de.json", 3, GERMAN, GERMAN)
+    path = data / "test-context-de-question-de.json"
+    content = json.loads(path.read_text())
+    content["data"][0]["paragraphs"][1]["qas"][0]["answers"] = []
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="1 of 3 de questions have no answer, such as 1; what is scored needs one each"):
+        evaluate_task(MLQA, str(tmp_path / "out"), (data,))
+
+
+def test_a_context_s_language_decides_how_answers_are_compared():
+    german = Question("1", "Who?", "Der Hund rennt.", (Answer("Der Hund", 0),), "en", "de")
+    assert measure_answers([german], ["Hund"])["mlqa_em_gxlt"].value == 1.0
+    english = Question("1", "Wer?", "Der Hund rennt.", (Answer("Der Hund", 0),), "de", "en")
+    assert measure_answers([english], ["Hund"])["mlqa_em_gxlt"].value == 0.0
+
+
+def test_sentence_switch_crosses_question_and_context_and_each_answer_stays_with_its_context():
+    assert MLQA.switch(ONE, OTHER) == [
+        Question("1", "Wer rennt?", "Anna runs.", (Answer("Anna", 0),), "de", "en"),
+        Question("1", "Who runs?", "Heute rennt Anna.", (Answer("Anna", 12),), "en", "de"),
+    ]
+
+
+def test_a_translation_without_its_answer_is_left_out_on_its_own_side_only():
+    lost = Question("1", "Wer rennt?", "Heute rennt sie.", (), "de", "de")
+    assert MLQA.switch(ONE, lost) == [Question("1", "Wer rennt?", "Anna runs.", (Answer("Anna", 0),), "de", "en")]
+
+
+@pytest.mark.parametrize("kind", ["translate_train", "sentence_switch"])
+def test_translations_join_by_id_and_lost_answers_do_no_harm(tmp_path: Path, data: Path, encoder: str, kind: str):
+    write(data, "squad.translate.train.en-de.json", 6, GERMAN, GERMAN)
+    path = data / "squad.translate.train.en-de.json"
+    content = json.loads(path.read_text())
+    content["data"][0]["paragraphs"][0]["qas"][0]["answers"] = [{"text": "", "answer_start": 0}]
+    path.write_text(json.dumps(content))
+    choice = fit_task(MLQA, encoder, (data,), tmp_path / "out", SETTINGS, Training(kind))
+    assert max(choice.development) > 0.9
+
+
+def test_replaced_words_leave_the_answer_and_move_it():
+    context = "The cat's (big) dog, Anna-Lena Bo, ran; the dog ran."
+    answers = (Answer("Lena Bo", context.index("Lena")), Answer("dog", context.rindex("dog")))
+    example = Question("1", "Who ran, the dog?", context, answers, "en", "en")
+    words = {"dog": "der Hund", "ran": "lief", "big": "gro\u00df", "Anna": "X", "the": "", "Bo": "Y"}
+    replaced = MLQA.replace_words(example, lambda word: words.get(word, word))
+    assert replaced.question == "Who lief,  der Hund?"
+    assert replaced.context == "The cat's (gro\u00df) der Hund, Anna-Lena Bo, lief;  dog lief."
+    assert [replaced.context[answer.start :][: len(answer.text)] for answer in replaced.answers] == ["Lena Bo", "dog"]
+    assert replaced.answers[1].start == replaced.context.rindex("dog")
+
+
+def test_words_are_switched_anew_in_every_epoch_and_training_still_learns(tmp_path: Path, data: Path, encoder: str):
+    dictionary = tmp_path / "en-de.txt"
+    dictionary.write_text("".join(f"{one} {other}\n" for one, other in zip(ENGLISH[:5], GERMAN[:5], strict=True)))
+    training = Training("word_switch", dictionaries=(str(dictionary),))
+    settings = replace(SETTINGS, epochs=6, train_examples=16)
+    choice = fit_task(MLQA, encoder, (data,), tmp_path / "out", settings, training)
+    assert max(choice.development) > 0.9

@@ -1,0 +1,172 @@
+"""NER: every form that names are published in, traps and malformed rows, and scores from tuning to test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.tasks.named import find_named_files, name_classes, read_named
+from xalign_ray.tasks.ner import NER
+from xalign_ray.tasks.scores import Score
+from xalign_ray.tasks.tagged import Sentence
+from xalign_ray.tasks.tuning import evaluate_task, fit_task, tune_task
+
+ROWS = [(("Karl", "B-PER"), ("Ove", "I-PER"), ("#", "O")), (("Oslo", "B-LOC"),)]
+EXPECTED = [
+    Sentence("0", ("Karl", "Ove", "#"), ("B-PER", "I-PER", "O"), "de"),
+    Sentence("1", ("Oslo",), ("B-LOC",), "de"),
+]
+FORMS = {
+    "de/val.conllu": lambda place, word, tag: f"{place}\t{word}\t{tag}",
+    "de/dev": lambda _, word, tag: f"de:{word}\t{tag}",
+    "de-dev": lambda _, word, tag: f"de:{word}\t{tag}",
+    "dev-de.tsv": lambda _, word, tag: f"{word}\t{tag}",
+    "deu/dev.txt": lambda _, word, tag: f"{word} {tag}",
+    "masakhaner2_deu/dev.txt": lambda _, word, tag: f"{word} {tag}",
+    "de_pud-ud-dev.iob2": lambda place, word, tag: f"{place + 1}\t{word}\t{tag}\t-\tstefan",
+}
+
+
+def write(folder: Path, name: str, end: str = "\n", head: str = "") -> Path:
+    row = FORMS[name]
+    blocks = ["\n".join(row(place, *pair) for place, pair in enumerate(rows)) for rows in ROWS]
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text((head + "\n\n".join(blocks) + "\n").replace("\n", end), encoding="utf-8", newline="")
+    return path
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_every_published_form_is_found_and_read(tmp_path: Path, name: str, end: str):
+    path = write(tmp_path, name, end, "\ufeff")
+    assert NER.find([tmp_path]) == {"train": {}, "dev": {"de": path}, "test": {}}
+    assert NER.read(path, "de") == EXPECTED
+
+
+def test_comments_are_left_out_of_universal_ner_and_a_hash_is_a_word_elsewhere(tmp_path: Path):
+    path = write(tmp_path, "de_pud-ud-dev.iob2", head="# newdoc id = n01\n# text = Karl Ove #\n")
+    assert read_named(path, "de") == EXPECTED
+    (tmp_path / "dev-de.tsv").write_text("# 1\tO\n")
+    assert read_named(tmp_path / "dev-de.tsv", "de")[0].words == ("# 1",)
+
+
+def test_a_prefix_is_stripped_only_if_all_words_have_it(tmp_path: Path):
+    path = tmp_path / "dev-en.tsv"
+    path.write_text("en:12:30\tO\nen:\tO\n\nen:Oslo\tB-LOC\n")
+    assert [sentence.words for sentence in read_named(path, "en")] == [("12:30", ""), ("Oslo",)]
+    path.write_text("en:12\tO\nOslo\tB-LOC\n")
+    assert read_named(path, "en")[0].words == ("en:12", "Oslo")
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "message"),
+    [
+        ("dev-de.tsv", "Oslo", r"line 2: not a word, a tab and its tag \(XTREME's own test files lack the tag: take"),
+        ("dev-de.tsv", "Oslo B-LOC", "line 2: not a word, a tab and its tag"),
+        ("dev-de.tsv", "\tB-LOC", "line 2: not a word, a tab and its tag"),
+        ("dev-de.tsv", "Oslo\tNOUN", "line 2: 'NOUN' is no IOB tag, such as O, B-PER or I-PER."),
+        ("dev-de.tsv", "Oslo\tE-LOC", "line 2: 'E-LOC' is no IOB tag"),
+        ("de/val.conllu", "Oslo\tB-LOC", "line 2: not an index, a word and its tag, parted by tabs: 'Oslo"),
+        ("deu/dev.txt", "Oslo", "line 2: not a word, a space and its tag: 'Oslo'"),
+        ("de_pud-ud-dev.iob2", "1\tOslo\tB-LOC", "line 2: not the five columns of Universal NER, parted by tabs"),
+    ],
+)
+def test_a_malformed_row_is_named_by_file_and_line(tmp_path: Path, name: str, row: str, message: str):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"{FORMS[name](0, 'in', 'O')}\n{row}\n")
+    with pytest.raises(DataError, match=re.escape(str(path)) + ", " + message):
+        read_named(path, "de")
+
+
+def test_an_empty_file_and_a_folder_without_files_are_refused(tmp_path: Path):
+    with pytest.raises(
+        DataError, match=rf"{tmp_path}: no NER files; they are called train-en.tsv, en/train.conllu, en_"
+    ):
+        find_named_files([tmp_path])
+    (tmp_path / "dev-de.tsv").write_text("\n\n")
+    with pytest.raises(DataError, match=re.escape("dev-de.tsv holds no sentence.")):
+        read_named(tmp_path / "dev-de.tsv", "de")
+
+
+def test_two_files_of_one_split_are_ambiguous(tmp_path: Path):
+    write(tmp_path, "dev-de.tsv")
+    write(tmp_path, "de/val.conllu")
+    with pytest.raises(DataError, match=r"are both dev of de; keep one"):
+        find_named_files([tmp_path])
+
+
+def test_a_head_has_both_tags_of_a_kind_that_occurs_with_one():
+    assert name_classes(EXPECTED) == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+
+
+SETTINGS = FineTuning(learning_rate=1e-2, epochs=8, batch_size=4, seed=1)
+PIECES = ["the", "anna", "bo", "cy", "oslo", "sees", ".", "monday"]
+
+
+def names(sentences: int) -> str:
+    """`anna`, `bo cy` and `oslo` are names wherever they stand."""
+    tagged = {"anna": ["anna\tB-PER"], "bo": ["bo\tB-PER", "cy\tI-PER"], "oslo": ["oslo\tB-LOC"]}
+    known = list(tagged)
+    blocks = []
+    for number in range(sentences):
+        left, right = known[number % 3], known[(number // 3 + 1) % 3]
+        blocks.append("\n".join(["the\tO", *tagged[left], "sees\tO", *tagged[right], ".\tO"]))
+    return "\n\n".join(blocks) + "\n"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "ner"
+    folder.mkdir()
+    for split, sentences in {"train": 24, "dev": 6}.items():
+        (folder / f"{split}-en.tsv").write_text(names(sentences))
+    return folder
+
+
+def scores_of(scores: list[Score], metric: str) -> dict[str, Score]:
+    return {score.language: score for score in scores if score.metric == metric}
+
+
+def test_names_are_learnt_and_scored_leniently_and_strictly(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
+    (data / "test-en.tsv").write_text(names(6))
+    (data / "test-de.tsv").write_text(names(3))
+    scores = tune_task(NER, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS)
+    for metric in ("ner_f1", "ner_f1_strict"):
+        found = scores_of(scores, metric)
+        assert [(code, found[code].value, found[code].n) for code in ("de", "en", "all")] == [
+            ("de", 1.0, 6), ("en", 1.0, 12), ("all", 1.0, 18)
+        ]  # fmt: skip
+        assert 0 < (found["en"].chance or 0) < 0.7
+    assert evaluate_task(NER, str(tmp_path / "out"), (data,)) == scores
+
+
+def test_a_kind_of_name_that_the_head_lacks_is_refused_with_the_fix(
+    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
+):
+    fit_task(NER, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS)
+    (data / "sw").mkdir()
+    (data / "sw/test.txt").write_text("monday B-DATE\nsees O\n")
+    with pytest.raises(
+        DataError,
+        match=r"ner: sw has the tag B-DATE, which the head does not know; its classes are O, B-LOC, I-LOC, B-PER, "
+        "I-PER. Leave that language out, or give a copy of its file with O for that tag.",
+    ):
+        evaluate_task(NER, str(tmp_path / "out"), (data,))
+
+
+def test_a_file_without_names_is_not_scored(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
+    fit_task(NER, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS)
+    (data / "test-de.tsv").write_text("the\tO\nsees\tO\n")
+    with pytest.raises(DataError, match="The de file has no span at all: there is nothing to score"):
+        evaluate_task(NER, str(tmp_path / "out"), (data,))
+
+
+def test_words_are_replaced_under_their_tags():
+    assert NER.replace_words(EXPECTED[0], str.upper) == Sentence("0", ("KARL", "OVE", "#"), EXPECTED[0].tags, "de")

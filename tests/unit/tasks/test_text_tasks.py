@@ -1,0 +1,194 @@
+"""XNLI, PAWS-X, SIB-200 and MLDoc as their files are: names, columns, languages, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.labelled import LabelledText
+from xalign_ray.tasks.mldoc import MLDOC, MLDOC_H
+from xalign_ray.tasks.pawsx import PAWSX
+from xalign_ray.tasks.sib import SIB
+from xalign_ray.tasks.xnli import OFFICIAL_LANGUAGES, XNLI
+
+OFFICIAL_XNLI = """\
+language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpromptID\tmatch
+de\tneutral\t\tUnd er sagte, Mama.\tEr rief an.\t1\tTrue
+en\tneutral\t\tAnd he said, Mama.\tHe called.\t1\tTrue
+de\tcontradiction\t\tUnd er sagte, Mama.\tEr schwieg.\t1\tTrue
+en\tcontradiction\t\tAnd he said, Mama.\tHe was silent.\t1\tTrue
+"""
+
+
+def touch(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
+def write(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8", newline="")
+    return path
+
+
+def texts(examples: Sequence[LabelledText]) -> list[tuple[str, ...]]:
+    return [example.texts for example in examples]
+
+
+def test_xnli_files_are_found_under_the_names_of_xtreme_and_of_the_translations(tmp_path: Path):
+    folder = touch(
+        tmp_path, "multinli.train.en.tsv", "multinli.train.zh.tsv", "dev-en.tsv", "test-deu.tsv", "notes.tsv"
+    )
+    assert XNLI.find([folder]) == {
+        "train": {"en": folder / "multinli.train.en.tsv", "zh": folder / "multinli.train.zh.tsv"},
+        "dev": {"en": folder / "dev-en.tsv"},
+        "test": {"de": folder / "test-deu.tsv"},
+    }
+
+
+def test_the_official_xnli_file_holds_fifteen_languages_and_is_read_one_at_a_time(tmp_path: Path):
+    path = write(tmp_path / "xnli.test.tsv", OFFICIAL_XNLI)
+    found = XNLI.find([tmp_path])
+    assert found["test"] == dict.fromkeys(OFFICIAL_LANGUAGES, path)
+    german, english = XNLI.read(path, "de"), XNLI.read(path, "en")
+    assert texts(german) == [("Und er sagte, Mama.", "Er rief an."), ("Und er sagte, Mama.", "Er schwieg.")]
+    assert [(one.key, one.label) for one in german] == [(one.key, one.label) for one in english]
+    with pytest.raises(DataError, match=r"xnli.test.tsv holds no example"):
+        XNLI.read(path, "fr")
+
+
+def test_the_training_file_of_xnli_has_a_header_and_another_word_for_contradiction(tmp_path: Path):
+    path = write(tmp_path / "multinli.train.en.tsv", "premise\thypo\tlabel\nIt is .\tIt is not .\tcontradictory\n")
+    assert XNLI.read(path, "en") == [LabelledText("0", ("It is .", "It is not ."), ("en", "en"), "contradiction")]
+
+
+def test_xnli_dev_files_have_crlf_and_no_header(tmp_path: Path):
+    path = write(tmp_path / "dev-de.tsv", "Er geht.\tEr bleibt.\tcontradiction\r\nEr geht.\tJa.\tneutral\r\n")
+    assert [one.label for one in XNLI.read(path, "de")] == ["contradiction", "neutral"]
+
+
+def test_two_files_of_one_split_and_language_are_named(tmp_path: Path):
+    touch(tmp_path, "multinli.train.en.tsv", "train-en.tsv")
+    with pytest.raises(DataError, match=r"train-en.tsv and .*multinli.train.en.tsv are both train of en; keep one\."):
+        XNLI.find([tmp_path])
+
+
+def test_a_folder_with_nothing_in_it_says_how_files_are_called(tmp_path: Path):
+    message = f"{tmp_path}: no XNLI files; they are called train-en.tsv, multinli.train.en.tsv or xnli.test.tsv."
+    with pytest.raises(DataError, match=re.escape(message)):
+        XNLI.find([tmp_path])
+    with pytest.raises(
+        DataError, match="nowhere is not a folder; give the folder of SIB-200 files such as eng_Latn/tr"
+    ):
+        SIB.find([tmp_path / "nowhere"])
+
+
+def test_pawsx_files_are_found_flat_and_in_folders_of_languages(tmp_path: Path):
+    flat, nested = touch(tmp_path / "flat", "dev-de.tsv"), tmp_path / "x-final"
+    touch(nested, "en/train.tsv", "en/dev_2k.tsv", "zh/translated_train.tsv", "zh/test_2k.tsv")
+    assert PAWSX.find([flat, nested]) == {
+        "train": {"en": nested / "en/train.tsv", "zh": nested / "zh/translated_train.tsv"},
+        "dev": {"de": flat / "dev-de.tsv", "en": nested / "en/dev_2k.tsv"},
+        "test": {"zh": nested / "zh/test_2k.tsv"},
+    }
+
+
+def test_pawsx_is_read_with_ids_and_without(tmp_path: Path):
+    own = write(tmp_path / "dev_2k.tsv", "id\tsentence1\tsentence2\tlabel\n7\tA B\tB A\t1\n9\tC\tD\t0\n")
+    assert [(one.key, one.texts, one.label) for one in PAWSX.read(own, "en")] == [
+        ("7", ("A B", "B A"), "1"),
+        ("9", ("C", "D"), "0"),
+    ]
+    xtreme = write(tmp_path / "dev-en.tsv", "A B\tB A\t1\r\nC\tD\t0\r\n")
+    assert texts(PAWSX.read(xtreme, "en")) == [("A B", "B A"), ("C", "D")]
+
+
+def test_pairs_without_a_sentence_are_kept_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
+    path = write(tmp_path / "dev-de.tsv", "NS\tB\t1\r\nC\tNS\t0\r\nE\tF\t0\r\n")
+    assert len(PAWSX.read(path, "de")) == 3
+    assert caplog.messages == [f"{path}: 2 of 3 pairs lack a sentence (NS); kept, as XTREME does"]
+
+
+def test_sib_folders_are_languages_and_a_script_is_said_where_it_is_not_the_usual_one(tmp_path: Path):
+    names = {
+        "eng_Latn": "en", "arb_Arab": "ar", "arb_Latn": "ar-Latn", "zho_Hans": "zh", "zho_Hant": "zh-Hant",
+        "swh_Latn": "sw", "kas_Deva": "ks-Deva", "prs_Arab": "fa-AF", "pes_Arab": "fa", "twi_Latn": "ak",
+    }  # fmt: skip
+    folder = touch(tmp_path, *(f"{name}/test.tsv" for name in [*names, "aka_Latn"]), "README/test.tsv")
+    assert SIB.find([folder])["test"] == {code: folder / f"{name}/test.tsv" for name, code in names.items()}
+
+
+def test_sib_is_joined_by_its_ids(tmp_path: Path):
+    path = write(tmp_path / "dev.tsv", "index_id\tcategory\ttext\n548\tsports\tSpeed matters.\n824\ttravel\tLook.\n")
+    assert SIB.read(path, "en") == [
+        LabelledText("548", ("Speed matters.",), ("en",), "sports"),
+        LabelledText("824", ("Look.",), ("en",), "travel"),
+    ]
+    with pytest.raises(DataError, match=r"wrong.tsv, line 2: the label 'weather' is none of entertainment, geography,"):
+        SIB.read(write(tmp_path / "wrong.tsv", "index_id\tcategory\ttext\n1\tweather\tRain.\n"), "en")
+
+
+def test_mldoc_files_are_found_under_the_names_of_its_script_and_of_laser(tmp_path: Path):
+    touch(tmp_path, "english.train.1000", "english.train.10000", "spanish.dev", "spanish-latam.dev", "mldoc.test.de")
+    assert MLDOC.find([tmp_path]) == {
+        "train": {"en": tmp_path / "english.train.1000"},
+        "dev": {"es": tmp_path / "spanish.dev", "es-419": tmp_path / "spanish-latam.dev"},
+        "test": {"de": tmp_path / "mldoc.test.de"},
+    }
+
+
+def test_mldoc_texts_are_read_as_python_2_and_python_3_wrote_them(tmp_path: Path):
+    path = write(
+        tmp_path / "french.dev",
+        "CCAT\tL'été est là.\nECAT\tb'L\\'\\xc3\\xa9t\\xc3\\xa9\\nest  l\\xc3\\xa0.'\nGCAT\tb\"l'an\"\nMCAT\tbon\n",
+    )
+    assert MLDOC.read(path, "fr") == [
+        LabelledText("fr/1", ("L'été est là.",), ("fr",), "CCAT"),
+        LabelledText("fr/2", ("L'été est là.",), ("fr",), "ECAT"),
+        LabelledText("fr/3", ("l'an",), ("fr",), "GCAT"),
+        LabelledText("fr/4", ("bon",), ("fr",), "MCAT"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "FDG54-397782",
+            "a document's id without its text; the texts are Reuters' (RCV1, RCV2), so write this file with",
+        ),
+        ("19970308-428849newsML", "a document's id without its text"),
+        ("CCAT no tab here", "not a label, a tab and a text: 'CCAT no tab here'."),
+        ("C15\tText.", "the label 'C15' is none of CCAT, ECAT, GCAT, MCAT."),
+        ("CCAT\t ", "there is no text."),
+        ("CCAT\tb'\\xc3'", "the text's escapes cannot be read ('utf-8' codec can't decode"),
+    ],
+)
+def test_rows_of_mldoc_that_cannot_be_read_are_named(tmp_path: Path, line: str, message: str):
+    path = write(tmp_path / "german.dev", f"GCAT\tGut.\n{line}\n")
+    with pytest.raises(DataError, match=re.escape(f"{path}, line 2: {message}")):
+        MLDOC.read(path, "de")
+
+
+@pytest.mark.parametrize(
+    ("text", "headline"),
+    [
+        ("Acme Inc. fell in U.S. trade on Friday. Analysts said so.", "Acme Inc. fell in U.S. trade on Friday."),
+        ('"Prices will rise." That is what he said.', '"Prices will rise."'),
+        ("Gold up 3.5 pct", "Gold up 3.5 pct"),
+        ("gold rises. silver falls.", "gold rises."),
+        ("Цены растут. Рынок закрыт.", "Цены растут."),
+        ("股市上涨。投资者乐观。", "股市上涨。"),
+    ],
+)  # fmt: skip
+def test_the_headline_is_the_first_sentence(tmp_path: Path, text: str, headline: str):
+    path = write(tmp_path / "english.dev", f"MCAT\t{text}\n")
+    assert texts(MLDOC_H.read(path, "en")) == [(headline,)]
+    assert texts(MLDOC.read(path, "en")) == [(text,)]

@@ -1,0 +1,294 @@
+"""What is fine-tuned on, seen in the batches that the model gets: English, translations, code-switched text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification
+
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.tasks.mldoc import MLDOC
+from xalign_ray.tasks.pos import POS
+from xalign_ray.tasks.sib import SIB
+from xalign_ray.tasks.tagged import Sentence
+from xalign_ray.tasks.training import Training, load_training
+from xalign_ray.tasks.tuning import tune_task
+from xalign_ray.tasks.xnli import XNLI, XnliTask
+
+PAIRS, EPOCHS = 10, 2
+LANGUAGES = ("en", "de", "sw")
+LABELS = ("contradiction", "entailment", "neutral")
+LONE = "lonely"  # an English word that no dictionary has
+PIECES = [f"{code}{side}{number}" for code in LANGUAGES for side in "ph" for number in range(PAIRS)] + [LONE, "."]
+Batch = list[tuple[str, ...]]  # rows, each the pieces of both sides
+
+
+class Recorded:
+    """An Auto class whose models keep the batches that they are trained on, an epoch after the other."""
+
+    def __init__(self) -> None:
+        self.batches: list[dict[str, Tensor]] = []
+
+    def from_pretrained(self, *arguments: Any, **settings: Any) -> Any:
+        opened = AutoModelForSequenceClassification.from_pretrained(*arguments, **settings)
+        opened[0].register_forward_pre_hook(self.keep, with_kwargs=True)
+        return opened
+
+    def keep(self, model: Any, _: Any, batch: dict[str, Tensor]) -> None:
+        if model.training:
+            self.batches.append({name: value.clone() for name, value in batch.items()})
+
+
+def sides(code: str, number: int) -> tuple[str, str]:
+    return f"{code}p{number}", f"{code}h{number}"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Row-parallel training files in three languages, an English dev file and a German test file."""
+    folder = tmp_path / "xnli"
+    folder.mkdir()
+    for code in LANGUAGES:
+        rows = [
+            "\t".join((f"{first} {LONE} .", second, LABELS[number % 3]))
+            for number, (first, second) in enumerate(sides(code, number) for number in range(PAIRS))
+        ]
+        table = "\n".join(["premise\thypo\tlabel", *rows]).replace("contradiction", "contradictory")
+        (folder / f"multinli.train.{code}.tsv").write_text(f"{table}\n")
+        if code != "sw":
+            (folder / f"{'dev' if code == 'en' else 'test'}-{code}.tsv").write_text("\n".join(rows[:6]) + "\n")
+    return folder
+
+
+@pytest.fixture
+def dictionary(tmp_path: Path) -> Path:
+    """Every English word but one, with two German synonyms."""
+    path = tmp_path / "en-de.txt"
+    entries = [
+        f"{english} {german}"
+        for number in range(PAIRS)
+        for english, own in zip(sides("en", number), sides("de", number), strict=True)
+        for german in (own, "dep0")
+    ]
+    path.write_text("\n".join(entries) + "\n")
+    return path
+
+
+@pytest.fixture
+def train(
+    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
+) -> Callable[..., tuple[list[dict[str, Tensor]], list[Batch]]]:
+    """`train(training, batch_size=, seed=, ...)`: the batches that the model got, as tensors and as pieces of sides."""
+
+    def train_on(training: Training, seed: int = 1, batch_size: int = 4, **settings: Any):
+        recorded = Recorded()
+        task = type("RecordedXnli", (XnliTask,), {"model_class": recorded})(
+            name="xnli", title="", example="{split}-{language}.tsv", metric="xnli_accuracy", classes=LABELS
+        )
+        encoder = make_bert(PIECES, languages=LANGUAGES)
+        fine_tuning = FineTuning(learning_rate=1e-3, epochs=EPOCHS, batch_size=batch_size, seed=seed, **settings)
+        tune_task(task, str(encoder), [data], tmp_path / f"out-{seed}", settings=fine_tuning, training=training)
+        return recorded.batches, [read_sides(batch) for batch in recorded.batches]
+
+    return train_on
+
+
+def read_sides(batch: dict[str, Tensor]) -> Batch:
+    """The pieces of each row without the special ones, which stand first in the vocabulary."""
+    specials = 5
+    return [
+        tuple(PIECES[piece - specials] for piece in row if piece >= specials) for row in batch["input_ids"].tolist()
+    ]
+
+
+def written(first: str, second: str) -> tuple[str, ...]:
+    return first, LONE, ".", second
+
+
+def epochs_of(batches: Sequence[Batch]) -> list[list[Batch]]:
+    size = len(batches) // EPOCHS
+    return [list(batches[start : start + size]) for start in range(0, len(batches), size)]
+
+
+def rows_of(batches: Sequence[Batch]) -> Counter[tuple[str, ...]]:
+    return Counter(row for batch in batches for row in batch)
+
+
+def test_english_alone_is_trained_on_as_it_is(train: Callable[..., Any]):
+    _, batches = train(Training())
+    for epoch in epochs_of(batches):
+        assert rows_of(epoch) == {written(*sides("en", number)): 1 for number in range(PAIRS)}
+
+
+def test_translations_are_trained_on_beside_english(train: Callable[..., Any]):
+    _, batches = train(Training("translate_train"))
+    everything = {written(*sides(code, number)): 1 for code in LANGUAGES for number in range(PAIRS)}
+    for epoch in epochs_of(batches):
+        assert rows_of(epoch) == everything
+
+
+def test_named_languages_and_a_number_of_examples_are_kept_to(train: Callable[..., Any]):
+    _, batches = train(Training("translate_train", languages=("sw",)), train_examples=3)
+    expected = {written(*sides(code, number)): 1 for code in ("en", "sw") for number in range(3)}
+    assert rows_of(epochs_of(batches)[0]) == expected
+
+
+def test_both_mixed_pairs_of_an_original_share_a_batch_and_its_plain_translation_is_in_none(
+    train: Callable[..., Any],
+):
+    _, batches = train(Training("sentence_switch"))
+    for epoch in epochs_of(batches):
+        mixed = []
+        for code in ("de", "sw"):
+            for number in range(PAIRS):
+                english, other = sides("en", number), sides(code, number)
+                both = {written(other[0], english[1]), written(english[0], other[1])}
+                assert [both & set(batch) for batch in epoch if both & set(batch)] == [both]
+                assert not any(written(*other) in batch for batch in epoch)
+                mixed += both
+        assert rows_of(epoch) == dict.fromkeys(mixed, 1)
+        assert {len(batch) for batch in epoch} == {4}  # two originals, as many rows as the batch size says
+
+
+def test_each_side_of_a_mixed_pair_is_said_to_be_in_its_own_language(train: Callable[..., Any]):
+    tensors, _ = train(Training("sentence_switch"))
+    for batch in tensors:
+        for pieces, types in zip(batch["input_ids"].tolist(), batch["token_type_ids"].tolist(), strict=True):
+            for piece, token_type in zip(pieces, types, strict=True):
+                name = PIECES[piece - 5] if piece >= 5 else LONE
+                if name[:2] in LANGUAGES and name != LONE:
+                    assert token_type == (name[2] == "h") + 2 * LANGUAGES.index(name[:2])
+
+
+def test_labels_go_with_their_rows(train: Callable[..., Any]):
+    for training in (Training("translate_train"), Training("sentence_switch")):
+        tensors, batches = train(training)
+        for batch, rows in zip(tensors, batches, strict=True):
+            assert batch["labels"].tolist() == [int(row[0][3:]) % 3 for row in rows]
+
+
+def test_words_of_the_dictionary_are_replaced_and_others_stay(train: Callable[..., Any], dictionary: Path):
+    _, batches = train(Training("word_switch", dictionaries=(str(dictionary),), share=1.0))
+    for row in rows_of(batches):
+        assert row[1:3] == (LONE, ".")
+        assert row[0].startswith("de")
+        assert row[3].startswith("de")
+    found = {row[0] for row in rows_of(batches)}
+    assert "dep0" in found  # the synonym that all words share
+    assert len(found) > 2
+
+
+def test_words_are_replaced_anew_in_every_epoch_and_at_the_share_asked_for(data: Path, dictionary: Path):
+    training = Training("word_switch", dictionaries=(str(dictionary),), share=0.5)
+    switch = load_training(XNLI, XNLI.find([data])["train"], "en", training, None, 1).switcher
+    assert switch is not None
+    drawn = [[switch(epoch, number)("enp3") for number in range(400)] for epoch in (1, 2)]
+    assert drawn[0] != drawn[1]
+    assert sum(word != "enp3" for word in drawn[0]) == pytest.approx(200, abs=40)
+    assert {"dep3", "dep0"} < set(drawn[0])
+
+
+def test_which_words_are_replaced_depends_on_seed_epoch_and_example_only(train: Callable[..., Any], dictionary: Path):
+    training = Training("word_switch", dictionaries=(str(dictionary),))
+    runs = {
+        (seed, batch_size): [rows_of(epoch) for epoch in epochs_of(train(training, seed, batch_size)[1])]
+        for seed, batch_size in ((1, 4), (1, 2), (2, 4))
+    }
+    assert runs[1, 4] == runs[1, 2]
+    assert runs[1, 4] != runs[2, 4]
+    assert runs[1, 4][0] != runs[1, 4][1]
+
+
+def test_a_capital_at_the_beginning_of_a_sentence_does_not_hide_a_word(data: Path, dictionary: Path):
+    training = Training("word_switch", dictionaries=(str(dictionary),), share=1.0)
+    switch = load_training(XNLI, XNLI.find([data])["train"], "en", training, None, 1).switcher
+    assert switch is not None
+    assert switch(1, 0)("Enh4") in ("deh4", "dep0")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"kind": "both"},
+            "training.kind is 'both'; it must be one of english, translate_train, sentence_switch, word_",
+        ),
+        (
+            {"kind": "word_switch", "dictionaries": ("en-de.txt",), "share": 0.0},
+            "training.share is 0.0; it must be above",
+        ),
+        ({"share": 1.5}, "training.share is 1.5; it must be above 0 and at most 1"),
+        (
+            {"kind": "word_switch"},
+            "training.dictionaries is for word_switch, which needs at least one, and for nothing",
+        ),
+        ({"dictionaries": ("en-de.txt",)}, "training.dictionaries is for word_switch, which needs at least one"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(settings: dict[str, Any], message: str):
+    with pytest.raises(ConfigError, match=message):
+        Training(**settings)
+
+
+def test_a_language_without_a_training_file_is_named(train: Callable[..., Any]):
+    with pytest.raises(DataError, match=r"xnli: no training file in fr, hi; there are files in de, en, sw\."):
+        train(Training("translate_train", languages=("fr", "de", "hi")))
+
+
+@pytest.mark.parametrize("kind", ["translate_train", "sentence_switch"])
+def test_there_must_be_a_translation(train: Callable[..., Any], data: Path, kind: str):
+    for code in ("de", "sw"):
+        (data / f"multinli.train.{code}.tsv").unlink()
+    with pytest.raises(DataError, match=f"xnli: {kind} needs training files in languages beside en"):
+        train(Training(kind))
+
+
+def test_a_file_that_translates_nothing_is_named(tmp_path: Path):
+    for folder, ids in (("eng_Latn", (1, 2)), ("deu_Latn", (3, 4))):
+        (tmp_path / folder).mkdir()
+        rows = "".join(f"{number}\ttravel\tText.\n" for number in ids)
+        (tmp_path / folder / "train.tsv").write_text(f"index_id\tcategory\ttext\n{rows}")
+    with pytest.raises(
+        DataError, match=r"deu_Latn/train.tsv shares no example with .*eng_Latn/train.tsv; is it its tr"
+    ):
+        load_training(SIB, SIB.find([tmp_path])["train"], "en", Training("translate_train"), None, 1)
+
+
+def test_news_in_two_languages_do_not_translate_each_other(tmp_path: Path):
+    for name in ("english", "german"):
+        (tmp_path / f"{name}.train.1000").write_text("CCAT\tText.\n")
+    with pytest.raises(DataError, match=r"german.train.1000 shares no example with .*english.train.1000"):
+        load_training(MLDOC, MLDOC.find([tmp_path])["train"], "en", Training("translate_train"), None, 1)
+
+
+def test_a_dictionary_of_another_source_language_is_refused(train: Callable[..., Any], tmp_path: Path):
+    for name in ("de-en.txt", "words.txt"):
+        with pytest.raises(
+            DataError, match=rf"{name}: word_switch takes dictionaries called en-TARGET.txt, as en-de.txt"
+        ):
+            train(Training("word_switch", dictionaries=(str(tmp_path / name),)))
+
+
+def test_sentences_of_one_text_cannot_be_switched(tmp_path: Path):
+    for code in ("en", "de"):
+        (tmp_path / f"train-{code}.tsv").write_text("word\tNOUN\n")
+    with pytest.raises(
+        DataError, match="pos has examples of one text, so no sentence of them can be switched; train on"
+    ):
+        load_training(POS, POS.find([tmp_path])["train"], "en", Training("sentence_switch"), None, 1)
+
+
+def test_tagged_words_are_replaced_one_by_one_and_keep_their_tags(tmp_path: Path):
+    (tmp_path / "train-en.tsv").write_text("cats\tNOUN\nsee\tVERB\n")
+    (tmp_path / "en-de.txt").write_text("cats Katzen\n")
+    training = Training("word_switch", dictionaries=(str(tmp_path / "en-de.txt"),), share=1.0)
+    made = load_training(POS, POS.find([tmp_path])["train"], "en", training, None, 1)
+    assert made.switcher is not None
+    [(example,)] = made.units
+    assert POS.replace_words(example, made.switcher(1, 0)) == Sentence("0", ("Katzen", "see"), ("NOUN", "VERB"), "en")

@@ -1,0 +1,136 @@
+"""Windows over long contexts: where the answer is in them, which window speaks for a piece, and back to the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from xalign_ray.tasks.encoder import Encoder
+from xalign_ray.tasks.inputs import Inputs, Row
+from xalign_ray.tasks.squad import Answer, Question
+from xalign_ray.tasks.windows import Context, Window, batch_windows, best_span, make_windows, piece_contexts
+
+LETTERS = list("abcdefghij")
+WORDS = [*LETTERS, "who", "un", "##do", "##ing"]
+
+
+def ask(context: str, answer: str, question: str = "who", languages: tuple[str, str] = ("en", "en")) -> Question:
+    answers = (Answer(answer, context.index(answer)),) if answer else ()
+    return Question("q", question, context, answers, *languages)
+
+
+def open_inputs(folder: Path) -> Inputs:
+    return Encoder.open(folder).inputs
+
+
+def texts(inputs: Inputs, windows: Sequence[Window]) -> list[str]:
+    return [" ".join(inputs.tokenizer.convert_ids_to_tokens(list(window.ids))) for window in windows]
+
+
+def test_a_window_holds_question_and_context_and_points_at_the_answer(make_bert: Callable[..., Path]):
+    inputs = open_inputs(make_bert(WORDS))
+    ((window,),) = make_windows(inputs, [ask("a b undoing d", "undoing")])
+    assert texts(inputs, [window]) == ["[CLS] who [SEP] a b un ##do ##ing d [SEP]"]
+    assert (window.shift, window.first, window.last) == (3, 5, 7)
+    batch = batch_windows(inputs, [window])
+    assert (batch["start_positions"].tolist(), batch["end_positions"].tolist()) == ([5], [7])
+    assert batch["token_type_ids"].tolist() == [[0] * 3 + [1] * 7]
+
+
+def test_windows_overlap_by_half_in_a_short_model_and_those_without_the_answer_point_at_the_first_token(
+    make_bert: Callable[..., Path],
+):
+    inputs = open_inputs(make_bert(WORDS, positions=8))  # room for 5: a piece of question, 4 of context
+    (windows,) = make_windows(inputs, [ask("a b c d e f g", "e f")])
+    assert texts(inputs, windows) == [
+        "[CLS] who [SEP] a b c d [SEP]", "[CLS] who [SEP] c d e f [SEP]", "[CLS] who [SEP] e f g [SEP]"
+    ]  # fmt: skip
+    assert [(window.first, window.last) for window in windows] == [(0, 0), (5, 6), (3, 4)]
+
+
+def test_an_answer_that_is_cut_by_a_window_is_not_in_it(make_bert: Callable[..., Path]):
+    inputs = open_inputs(make_bert(WORDS, positions=8))
+    (windows,) = make_windows(inputs, [ask("a b c d e f g", "b c d e f")])
+    assert {(window.first, window.last) for window in windows} == {(0, 0)}
+
+
+def test_a_full_model_takes_384_pieces_a_stride_of_128_and_64_of_the_question(make_bert: Callable[..., Path]):
+    inputs = open_inputs(make_bert(WORDS, positions=512))
+    context = " ".join(LETTERS[number % 10] for number in range(700))
+    (windows,) = make_windows(inputs, [ask(context, "a", " ".join(["who"] * 90))])
+    assert [(window.begin, window.size) for window in windows] == [(0, 317), (128, 317), (256, 317), (384, 316)]
+    assert [len(window.ids) for window in windows] == [384, 384, 384, 383]
+    assert windows[0].shift == 66
+
+
+@pytest.mark.parametrize(("pieces", "begins"), [(4, [0]), (5, [0, 2]), (6, [0, 2]), (7, [0, 2, 4]), (0, [0])])
+def test_no_window_begins_behind_one_that_reaches_the_end(
+    make_bert: Callable[..., Path], pieces: int, begins: list[int]
+):
+    inputs = open_inputs(make_bert(WORDS, positions=8))
+    (windows,) = make_windows(inputs, [ask(" ".join(LETTERS[:pieces]), "")])
+    assert [window.begin for window in windows] == begins
+
+
+def test_each_side_has_its_language_and_an_answer_may_be_lost(make_bert: Callable[..., Path]):
+    inputs = open_inputs(make_bert(WORDS, languages=["en", "de"]))
+    ((window,),) = make_windows(inputs, [ask("a b", "", languages=("en", "de"))])
+    assert window.row.types == (0, 0, 0, 3, 3, 3)
+    assert (window.first, window.last) == (0, 0)
+
+
+def test_places_are_those_of_the_text_as_it_is(make_bert: Callable[..., Path]):
+    inputs = open_inputs(make_bert(["\u00e4b", "##c", "?"]))
+    text = "  \u00c4Bc?\u3000\u00e4b"  # the tokenizer makes small letters
+    context = piece_contexts(inputs, [text, text])[text]
+    spans = zip(context.starts, context.ends, strict=True)
+    assert [text[start:end] for start, end in spans] == ["\u00c4B", "c", "?", "\u00e4b"]
+
+
+def test_white_space_that_a_tokenizer_counts_to_a_word_is_no_part_of_an_answer():
+    backend = Tokenizer(models.BPE({"\u0120a": 0, "b": 1, "a": 2, "\u0120": 3}, [("\u0120", "a")]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False)
+    inputs = Inputs(PreTrainedTokenizerFast(tokenizer_object=backend), (), (), (), 32, (), 1, "spaced")
+    assert inputs.tokenizer("b a", return_offsets_mapping=True)["offset_mapping"] == [(0, 1), (1, 3)]
+    context = piece_contexts(inputs, ["b a"])["b a"]
+    assert (context.starts, context.ends) == ((0, 2), (1, 3))
+
+
+def window(begin: int, size: int) -> Window:
+    return Window(Row((), ()), Context((), (), ()), 0, begin, size, 0, 0)
+
+
+def logits(size: int, **places: float) -> tuple[np.ndarray, np.ndarray]:
+    sides = np.zeros(size, np.float32), np.zeros(size, np.float32)
+    for name, value in places.items():
+        sides[name[0] == "e"][int(name[1:])] = value
+    return sides
+
+
+def test_the_best_pair_is_in_order_and_at_most_30_pieces():
+    assert best_span([window(0, 50)], [logits(50, s5=9.0, e7=9.0, s8=10.0, e2=11.0)]) == (5, 7)
+    assert best_span([window(0, 50)], [logits(50, s5=9.0, e34=1.0, e35=9.0, s35=0.5)]) == (5, 34)
+
+
+def test_only_the_20_best_of_each_side_are_paired():
+    firsts = np.concatenate([np.full(20, 5.0), [4.0], np.zeros(29)]).astype(np.float32)  # the first 20 are best
+    lasts = np.zeros(50, np.float32)
+    lasts[20:40] = 1.0  # with each of them only 30 pieces away or less
+    assert best_span([window(0, 50)], [(firsts, lasts)]) == (0, 20)
+
+
+def test_a_first_piece_counts_where_it_has_most_context():
+    windows = [window(0, 8), window(4, 8)]
+    edge = logits(8, s7=50.0)  # piece 7 of the text: the edge of the first window, inside the second
+    inside = logits(8, s4=1.0, e5=1.0)
+    assert best_span(windows, [edge, inside]) == (8, 9)
+    assert best_span(windows, [logits(8), logits(8, s3=1.0, e4=1.0)]) == (7, 8)
+
+
+def test_a_context_of_nothing_has_no_answer():
+    assert best_span([window(0, 0)], [logits(0)]) is None
