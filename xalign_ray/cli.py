@@ -16,7 +16,7 @@ from xalign_ray.config.explain import differences
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.errors import XalignError
+from xalign_ray.errors import ConfigError, XalignError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -94,20 +94,35 @@ def evaluate(
 
 @app.command()
 def tune(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, an exported folder or a hub id")],
-    task: Annotated[str, typer.Option(help="pos")],
-    data: Annotated[list[Path], typer.Option(metavar="PATH", help="the task's files; may be given more than once")],
+    what: Annotated[
+        str, typer.Argument(metavar="SWEEP|MODEL", help="a name in recipes/tuning or a YAML file; a model with --task")
+    ],
+    task: Annotated[str, typer.Option(help="for one trial of a run, an exported folder or a hub id")] = "",
+    data: Annotated[
+        list[Path], typer.Option(metavar="PATH", help="the files of --task; may be given more than once")
+    ] = [],  # noqa: B006
     out: Out = None,
     options: Annotated[
-        list[str], typer.Option("--set", metavar="KEY=VALUE", help="learning_rate, epochs, batch_size, seed")
+        list[str],
+        typer.Option("--set", metavar="KEY=VALUE", help="a key of the sweep; learning_rate, epochs, seed of a trial"),
     ] = [],  # noqa: B006
+    resume: Annotated[
+        bool, typer.Option("--resume", help="finish a sweep as it was begun, even if its file has changed")
+    ] = False,
     languages: Languages = "",
     train_language: Annotated[str, typer.Option(help="another than English is scored on itself: supervised")] = "en",
 ) -> None:
-    """Fine-tune on English, then score every language."""
-    from xalign_ray import evaluation
+    """Fine-tune on English, then score every language: a sweep over encoders, tasks and settings, or one trial."""
+    if task:
+        from xalign_ray import evaluation
 
-    _show_scores(evaluation.tune(model, task, data, out, dict(_pairs(options)), _codes(languages), train_language))
+        _show_scores(evaluation.tune(what, task, data, out, dict(_pairs(options)), _codes(languages), train_language))
+        return
+    if data or languages:
+        raise ConfigError("--data and --languages are for one trial, which needs --task; a sweep's file says its own.")
+    from xalign_ray import sweeps
+
+    typer.echo(str(sweeps.run(what, out, options, resume)))
 
 
 @app.command()
@@ -123,11 +138,25 @@ def study(
 
 
 @app.command()
-def report(runs: Annotated[list[Path], typer.Argument(metavar="RUN...")], out: Out = None) -> None:
+def report(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="folders of runs or sweeps, mlflow:EXPERIMENT or mlflow:RUN_ID"),
+    ],
+    out: Out = None,
+    by: Annotated[
+        str, typer.Option(metavar="NAMES", help="task,language,family,size,dictionary: the first in the terminal")
+    ] = "",
+    sizes: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CSV of each Wikipedia's size: language,megabytes")
+    ] = None,
+    baseline: Annotated[str | None, typer.Option(metavar="LABEL", help="compared with, instead of the first")] = None,
+    tracking: Annotated[str, typer.Option(metavar="URI", help="where MLflow is; sqlite: runs/mlflow.db")] = "sqlite",
+) -> None:
     """One page on a run, or on several compared."""
     from xalign_ray import studies
 
-    typer.echo(str(studies.report(runs, out)))
+    typer.echo(str(studies.report(runs, out, _codes(by), sizes, baseline, tracking)))
 
 
 @app.command()

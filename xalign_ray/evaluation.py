@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from xalign_ray.artifacts import write_atomic
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.pipeline import CONFIG, EXPORT, check_lasting, read_run_config, say
 
 if TYPE_CHECKING:
-    from xalign_ray.tasks.grid import Trial
     from xalign_ray.tasks.scores import Score
 
 EVALUATION = "evaluation"
@@ -33,7 +28,7 @@ def evaluate(
     from xalign_ray.tasks.registry import TASKS
     from xalign_ray.tasks.scores import SCORES, write_scores
 
-    encoder, run = _find_encoder(model)
+    encoder, run = find_encoder(model)
     target = _target(out, run, task)
     scores = TASKS[_known(task, TASKS)](encoder, data, languages)
     write_scores(target / SCORES, scores)
@@ -59,36 +54,27 @@ def tune(
     from xalign_ray.tasks.grid import Trial, tune_grid
     from xalign_ray.tasks.registry import TUNED_TASKS
     from xalign_ray.tasks.scores import SCORES, write_scores
+    from xalign_ray.tasks.trial_log import TrialNotes
+    from xalign_ray.track.events import run_identity
     from xalign_ray.train.driver import connect
 
-    encoder, run = _find_encoder(model)
+    if not data:
+        raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
+    encoder, run = find_encoder(model)
     target = _target(out, run, _known(task, TUNED_TASKS))
     settings = FineTuning(**_known_options(options or {}, FineTuning))
     connect(ParallelConfig())
     folders = tuple(str(folder.absolute()) for folder in data)
     tested = tuple(languages) if languages else None
     trial = Trial(task, encoder, folders, settings, languages=tested, train_language=train_language)
-    with _trial_logged(run, target, trial):
-        outcome = tune_grid([trial], target.absolute(), max_concurrent_trials=1)
-        if trial.name in outcome.failures:
-            raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {outcome.failures[trial.name]}")
+    notes = TrialNotes(f"{run.name if run else encoder} {task}", parent=run_identity(run) if run else None)
+    outcome = tune_grid([trial], target.absolute(), max_concurrent_trials=1, notes={trial: notes})
+    if trial.name in outcome.failures:
+        raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {outcome.failures[trial.name]}")
     scores = outcome.scores[trial.name]
     write_scores(target / SCORES, scores)
     _publish(run)
     return scores
-
-
-@contextmanager
-def _trial_logged(run: Path | None, target: Path, trial: Trial) -> Iterator[None]:
-    """Gives a fine-tuning a log and settings of its own, so that MLflow shows it as a child of its pretraining run."""
-    from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt, run_identity
-
-    parent = run_identity(run) if run else None
-    write_atomic(target / CONFIG, yaml.safe_dump({"task": trial.task} | asdict(trial), sort_keys=False))
-    with EventLog(target / EVENT_LOG, last_attempt(target / EVENT_LOG) + 1) as log:
-        log.write("start", 0, recipe=trial.task, fingerprint=trial.name, seed=trial.settings.seed, parent=parent)
-        yield
-        log.write("end", 0)
 
 
 def _known_options(options: dict[str, Any], settings: type) -> dict[str, Any]:
@@ -97,7 +83,7 @@ def _known_options(options: dict[str, Any], settings: type) -> dict[str, Any]:
     return options
 
 
-def _find_encoder(model: str) -> tuple[str, Path | None]:
+def find_encoder(model: str) -> tuple[str, Path | None]:
     """The encoder to open, and the run folder it belongs to if it is one of ours."""
     folder = Path(model)
     if (folder / EXPORT / "config.json").is_file():

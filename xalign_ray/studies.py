@@ -11,21 +11,47 @@ from xalign_ray import evaluation as scoring
 from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data.inputs import data_root
+from xalign_ray.report.build import Chosen
 from xalign_ray.report.build import report as write_report
-from xalign_ray.report.build import summary_table
+from xalign_ray.report.groups import read_sizes
+from xalign_ray.report.run import read_run
+from xalign_ray.report.sources import MLFLOW, find_runs
 from xalign_ray.report.study import Cell, EvaluationConfig, load_study, plan_cells, run_study
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import SCORES
 from xalign_ray.track.follower import open_command, resolve_uri
 
 QUICKSTART = "quickstart"
+RUNS = Path("runs")
 
 
-def report(runs: Sequence[Path], out: Path | None = None) -> Path:
-    """One page on a run (inside its folder) or on several compared. Returns the page."""
-    target = out or (runs[0] / "report" if len(runs) == 1 else Path("report"))
-    files = write_report(runs, target)
-    Console(stderr=True).print(summary_table(runs))
+def report(
+    runs: Sequence[str],
+    out: Path | None = None,
+    by: Sequence[str] = (),
+    sizes: Path | None = None,
+    baseline: str | None = None,
+    tracking: str = "sqlite",
+) -> Path:
+    """One page on a run (inside its folder) or on several compared.
+
+    Args:
+        runs: folders of runs or sweeps, `mlflow:EXPERIMENT`, `mlflow:RUN_ID`.
+        out: folder of the report.
+        by: groupings, the first one for the terminal; all that are possible if none are given.
+        sizes: a CSV file with the size of each language's Wikipedia.
+        baseline: label of the column that the others are compared with, the first if None.
+        tracking: where MLflow is, as `track.mlflow` in a recipe; `sqlite` is runs/mlflow.db.
+
+    Returns:
+        The page.
+    """
+    alone = len(runs) == 1 and not runs[0].startswith(MLFLOW)
+    target = out or (Path(runs[0]) / "report" if alone else Path("report"))
+    found = find_runs(runs, resolve_uri(tracking, RUNS))
+    chosen = Chosen(baseline=baseline, by=by, sizes=read_sizes(sizes) if sizes else {})
+    files, table = write_report(found, target, chosen)
+    Console(stderr=True).print(table)
     return files.page
 
 
@@ -41,7 +67,7 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> Pat
         The report's page.
     """
     study = load_study(name)
-    output = (out or Path("runs")).absolute()
+    output = (out or RUNS).absolute()
     common = (f"output={output}", *settings)
     cells = plan_cells(study)
     names = {(cell.label, cell.seed): number for number, cell in enumerate(cells, start=1)}
@@ -63,8 +89,9 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> Pat
 
     folders = run_study(study, run_cell, find_folder)
     labels = [cell.label for cell in cells]
-    files = write_report(folders, output / "reports" / study.name, labels, study.baseline)
-    Console(stderr=True).print(summary_table(folders, labels))
+    chosen = Chosen(labels, study.baseline)
+    files, table = write_report([read_run(folder) for folder in folders], output / "reports" / study.name, chosen)
+    Console(stderr=True).print(table)
     return files.page
 
 
@@ -80,7 +107,7 @@ def _evaluate(folder: Path, evaluation: EvaluationConfig, root: Path) -> None:
 
 def quickstart(out: Path | None = None) -> None:
     """MLM against ALIGN-MLM on the embedded world: prepare, pretrain, export, evaluate, track, report."""
-    output = out or Path("runs")
+    output = out or RUNS
     page = run(QUICKSTART, output)
     pipeline.say(f"Report:  {page}")
     pipeline.say(f"MLflow:  {open_command(resolve_uri('sqlite', output.absolute()))}")

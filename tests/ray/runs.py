@@ -1,30 +1,37 @@
-"""Runs that tests start, watch and kill: on Ray and without it, and what their logs say of each step."""
+"""Runs that tests start, watch and disturb: on Ray and without it, and what their logs say of each step."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from tests.parity.train.pool import Pool
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepare import prepare
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.track.events import read_events
+from xalign_ray.track.events import EVENT_LOG, Event, read_events
 from xalign_ray.train.driver import run_on_ray
 from xalign_ray.train.loop import train
+
+Curve = list[tuple[int, float]]
+TRAIN_WORKER, BLOCK_SERVER, DATA_TASK = "ray::RayTrainWorker", "ray::BlockServer", "ray::MapBatches"
+PATIENCE_S = 240  # after which what a test waits for will not come
 
 
 def facts(config: RunConfig, prepared: Prepared) -> dict[str, Any]:
     return {"recipe": "test", "fingerprint": run_fingerprint(config, prepared.fingerprint)}
 
 
-def on_ray(config: RunConfig, folder: Path) -> list[tuple[int, float]]:
+def on_ray(config: RunConfig, folder: Path) -> Curve:
     prepared = prepare(config)
     run_on_ray(config, folder, prepared.folder, facts(config, prepared))
     return curve(folder, config.train.steps)
@@ -36,43 +43,88 @@ def without_ray(workers, config: RunConfig, folder: Path, prepared_folder: Path)
     train(config, folder, prepared, lambda at, rank, _: open_local(prepared, config, at, rank), workers, given)
 
 
-def curve(folder: Path, total: int) -> list[tuple[int, float]]:
+def calm(pool: Pool, config: RunConfig, folder: Path) -> Curve:
+    """The run that nothing disturbs; made once for all tests that name the same folder."""
+    pool.call(without_ray, config, folder, prepare(config).folder)
+    return curve(folder, config.train.steps)
+
+
+def curve(folder: Path, total: int) -> Curve:
     """(batch_hash, loss) of each of `total` steps along the surviving lineage."""
-    steps = [event for event in read_events(folder / "events.jsonl") if event["event"] == "step"]
+    steps = [event for event in read_events(folder / EVENT_LOG) if event["event"] == "step"]
     assert [event["step"] for event in steps] == list(range(1, total + 1))
     return [(event["batch_hash"], event["metrics"]["train/loss"]) for event in steps]
 
 
-def worker_pids() -> list[int]:
-    """Train workers below this process, in order of age."""
-    shown = subprocess.run(
-        ["ps", "-eo", "pid,ppid,args", "--sort=start_time"], capture_output=True, text=True, check=True
-    )
-    rows = [line.split(maxsplit=2) for line in shown.stdout.splitlines()[1:]]
-    parents = {int(pid): int(parent) for pid, parent, *_ in rows}
+def starts(folder: Path) -> list[int]:
+    """The steps that the attempts at a run began after."""
+    return [event["step"] for event in events(folder) if event["event"] == "start"]
 
-    def ours(pid: int) -> bool:
-        while pid > 1:
-            pid = parents.get(pid, 0)
-            if pid == os.getpid():
-                return True
+
+def events(folder: Path) -> list[Event]:
+    """Every event that was written, superseded or not."""
+    return read_events(folder / EVENT_LOG, surviving=False) if (folder / EVENT_LOG).is_file() else []
+
+
+def check_rows(folder: Path, expected: Curve) -> None:
+    """Each step, whenever it was done or redone, had the rows of the calm run's, and no two steps had the same."""
+    seen: dict[int, set[int]] = {}
+    for event in events(folder):
+        if event["event"] == "step":
+            seen.setdefault(event["step"], set()).add(event["batch_hash"])
+    assert seen == {step: {given} for step, (given, _) in enumerate(expected, start=1)}
+    assert len({given for given, _ in expected}) == len(expected)
+
+
+def pids(title: str, below: int | None = None) -> list[int]:
+    """Living processes with this title below one (this one), in order of age."""
+    found = []
+    for process in psutil.Process(below or os.getpid()).children(recursive=True):
+        try:
+            if title in " ".join(process.cmdline()) and is_alive(process):
+                found.append((process.create_time(), process.pid))
+        except psutil.NoSuchProcess:
+            continue
+    return [pid for _, pid in sorted(found)]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it can still do anything; one whose parent has not asked how it ended can not."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
 
-    return [int(pid) for pid, _, command in rows if "RayTrainWorker" in command and ours(int(pid))]
+
+def reached(folder: Path, step: int, attempt: int = 1) -> Callable[[], bool]:
+    """Whether an attempt has finished a step."""
+    return lambda: any(e["event"] == "step" and e["attempt"] == attempt and e["step"] >= step for e in events(folder))
 
 
-def kill_after(log: Path, deaths: list[tuple[int, int]]) -> threading.Thread:
-    """A thread that kills one of the two workers as soon as the log shows a step, for each (step, which worker)."""
+def when(*turns: tuple[Callable[[], Any], Callable[[], None]]) -> threading.Thread:
+    """A thread that waits for each condition in turn and then acts on it."""
 
     def watch() -> None:
-        for attempt, (step, which) in enumerate(deaths, start=1):
-            while not any(
-                event["event"] == "step" and event["attempt"] == attempt and event["step"] >= step
-                for event in (read_events(log, surviving=False) if log.is_file() else [])
-            ):
+        for condition, act in turns:
+            until = time.monotonic() + PATIENCE_S
+            while not condition():
+                if time.monotonic() > until:
+                    return
                 time.sleep(0.02)
-            os.kill(worker_pids()[which], signal.SIGKILL)
+            act()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     return thread
+
+
+def kill_worker(which: int) -> Callable[[], None]:
+    """Kills a train worker as the system does when memory is gone."""
+    return lambda: os.kill(pids(TRAIN_WORKER)[which], signal.SIGKILL)
+
+
+def kill_after(folder: Path, deaths: list[tuple[int, int]]) -> threading.Thread:
+    """A thread that kills one of the two workers as soon as the log shows a step, for each (step, which worker)."""
+    return when(
+        *((reached(folder, step, attempt), kill_worker(which)) for attempt, (step, which) in enumerate(deaths, start=1))
+    )

@@ -12,16 +12,13 @@ from pathlib import Path
 
 import pytest
 import ray
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
+from tests.ray.tagging_world import write_encoder, write_tags
 from xalign_ray.tasks.fine_tune import FineTuning
-from xalign_ray.tasks.grid import TRIALS, GridOutcome, Trial, tune_grid
+from xalign_ray.tasks.grid import STOP_MARK, TRIALS, Ended, GridOutcome, Halving, Trial, tune_grid
+from xalign_ray.track.events import EVENT_LOG, read_events
 
 pytestmark = pytest.mark.ray
-
-TAGS = {"the": "DET", "cat": "NOUN", "dog": "NOUN", "sees": "VERB", ".": "PUNCT"}
-SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 @pytest.fixture(scope="module")
@@ -34,35 +31,12 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture
 def encoder(tmp_path: Path) -> str:
-    vocabulary = {piece: index for index, piece in enumerate([*SPECIALS, *TAGS])}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
-    )
-    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(tmp_path / "encoder")
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=16,
-    )
-    BertForMaskedLM(config).save_pretrained(tmp_path / "encoder")
-    return str(tmp_path / "encoder")
+    return write_encoder(tmp_path / "encoder")
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> str:
-    row = "{}\t{}\t_\t{}\t_\t_\t_\t_\t_\t_\n"
-    words = ["the", "cat", "sees", "the", "dog", "."]
-    sentence = "".join(row.format(place, word, TAGS[word]) for place, word in enumerate(words, 1))
-    (tmp_path / "pos").mkdir()
-    for split, sentences in (("train", 40), ("dev", 4), ("test", 6)):
-        (tmp_path / "pos" / f"en.{split}.conllu").write_text("\n".join([sentence] * sentences))
-    return str(tmp_path / "pos")
+    return write_tags(tmp_path / "pos", "en")
 
 
 def settings(seed: int, epochs: int = 3) -> FineTuning:
@@ -100,7 +74,8 @@ def test_a_grid_yields_the_scores_of_each_trial_and_repeats_none(tmp_path: Path,
     outcome = tune_grid(trials, tmp_path / "grid", max_concurrent_trials=2)
     assert list(outcome.scores) == [trial.name for trial in trials]
     assert outcome.failures == {}
-    assert [score.seed for trial in trials for score in outcome.scores[trial.name]] == [1, 1, 2, 2]
+    seeds = {trial.name: {score.seed for score in outcome.scores[trial.name]} for trial in trials}
+    assert seeds == {trials[0].name: {1}, trials[1].name: {2}}
     assert {score.value for scores in outcome.scores.values() for score in scores} == {1.0}
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "grid" / TRIALS).rglob("manifest.json")}
     assert len(times) == 2
@@ -143,3 +118,24 @@ def test_a_trial_that_cannot_run_is_reported_and_the_others_go_on(tmp_path: Path
     assert list(outcome.scores) == [good.name]
     assert list(outcome.failures) == [bad.name]
     assert outcome.failures[bad.name].endswith(f"DataError: {data} has no sw; it has en.")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_halving_stops_a_poor_trial_for_good_and_looks_at_each_encoder_for_itself(
+    tmp_path: Path, encoder: str, data: str
+):
+    alone = Trial("pos", write_encoder(tmp_path / "other"), (data,), FineTuning(1e-9, epochs=4, batch_size=8))
+    good, poor = (Trial("pos", encoder, (data,), FineTuning(rate, epochs=4, batch_size=8)) for rate in (1e-2, 1e-9))
+    told: list[Ended] = []
+    halving = Halving(grace_epochs=1, factor=2, most_epochs=4)
+    outcome = tune_grid([good, poor, alone], tmp_path / "grid", 1, halving=halving, told=told.append)
+    assert set(outcome.scores) == {good.name, alone.name}
+    assert (outcome.failures, list(outcome.stopped)) == ({}, [poor.name])
+    assert [(one.trial, one.state) for one in told] == [(good, "finished"), (poor, "stopped"), (alone, "finished")]
+    folder = tmp_path / "grid" / TRIALS / poor.name
+    events = read_events(folder / EVENT_LOG)
+    assert [(event["event"], event["step"]) for event in events] == [("start", 0), ("held_out", 1), ("end", 1)]
+    assert events[-1]["state"] == "stopped"
+    before = (folder / STOP_MARK).stat().st_mtime_ns
+    assert tune_grid([good, poor, alone], tmp_path / "grid", 1, halving=halving) == outcome
+    assert (folder / STOP_MARK).stat().st_mtime_ns == before

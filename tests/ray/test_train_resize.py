@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +12,6 @@ from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_checkpoint import starts, stop_after, train
 from xalign_ray.artifacts import read_manifest, write_manifest
 from xalign_ray.errors import CheckpointError
-
-
-@pytest.fixture(scope="module")
-def one() -> Iterator[Pool]:
-    pool = Pool(1)
-    yield pool
-    pool.close()
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Pool]:
-    pool = Pool(2)
-    yield pool
-    pool.close()
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])

@@ -1,0 +1,26 @@
+"""What tests on real clusters share: a small world, and a cluster of one node for the tests of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import ray
+
+from tests.ray.small import write_world
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.train.driver import connect
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Settings that point a tiny recipe to a small world; its shards are made by the first test that needs them."""
+    return write_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """A running local cluster for two workers and their feed."""
+    connect(ParallelConfig(workers=2, cpus_per_worker=0.5))
+    yield
+    ray.shutdown()

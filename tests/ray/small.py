@@ -1,0 +1,33 @@
+"""A small world and the smallest model over it: what recipes of tests that train for real begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xalign_ray.config.load import load_recipe
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.demo.writer import write_demo
+
+MODEL = ("data.tokenizer.vocab_size=1000", "model.width=32", "model.feed_forward=64")
+
+
+def write_world(folder: Path, sentences: int = 600, parallel: int = 100) -> list[str]:
+    """Writes the embedded world in small; gives the settings that point a tiny recipe to it, with runs beside it."""
+    write_demo(folder / "demo", sentences=sentences, parallel_sentences=parallel, retrieval_pairs=20)
+    return [f"data.root={folder / 'demo'}", f"output={folder / 'runs'}", 'track.mlflow="off"', *MODEL]
+
+
+def batches(rows: int, micro: int, steps: int, saved_every: int, held_out_every: int = 0) -> list[str]:
+    """Settings of how long and how wide a run is, and when it is saved."""
+    return [
+        f"train.steps={steps}",
+        f"train.global_batch_rows={rows}",
+        f"train.micro_batch_rows={micro}",
+        f"checkpoint.every_steps={saved_every}",
+        f"train.held_out_every_steps={held_out_every}",
+    ]
+
+
+def recipe(settings: list[str], *more: str, name: str = "tiny/align-mlm") -> RunConfig:
+    """A recipe with these settings, resolved."""
+    return load_recipe(name, [*settings, *more]).config

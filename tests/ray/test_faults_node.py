@@ -1,0 +1,181 @@
+"""A cluster of two nodes that loses one, and data tasks that stay on the nodes they were given."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from tests.parity.train.pool import Pool
+from tests.ray.runs import (
+    BLOCK_SERVER,
+    TRAIN_WORKER,
+    Curve,
+    calm,
+    check_rows,
+    on_ray,
+    pids,
+    reached,
+    starts,
+    when,
+)
+from tests.ray.small import batches, recipe
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.data import placement
+from xalign_ray.data.prepare import prepare
+from xalign_ray.errors import ConfigError
+from xalign_ray.train.driver import check_cluster, connect
+
+pytestmark = pytest.mark.ray
+STEPS, SAVED_EVERY, DEATH_AT = 60, 10, 25
+SIZES = batches(24, 12, STEPS, SAVED_EVERY)
+SECOND = {"num_cpus": 2, "resources": {"reader": 1}}
+STORE = 100 << 20
+NOTICED_SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+
+
+class TwoNodes:
+    """A head with three CPUs and a second node with two and the resource `reader`, which a test may remove."""
+
+    def __init__(self) -> None:
+        head = {"num_cpus": 3, "object_store_memory": STORE, "include_dashboard": False}
+        head |= {"_system_config": NOTICED_SOON}
+        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self.address = self._cluster.address
+        self._cluster._shutdown_at_exit = False  # its signal handler cannot be set in the thread that replaces a node
+        self.add()
+
+    def add(self) -> None:
+        self.second = self._cluster.add_node(**SECOND, object_store_memory=STORE)
+
+    def replace(self) -> None:
+        """The second node dies; another one joins."""
+        self.remove()
+        self.add()
+
+    def remove(self) -> None:
+        """Kills every process of the second node at once, so that none can say goodbye."""
+        working = self.on_second("")
+        self._cluster.remove_node(self.second, allow_graceful=False)
+        for pid in working:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def on_second(self, title: str) -> list[int]:
+        """Living processes with this title on the second node."""
+        raylet = self.second.all_processes["raylet"][0].process.pid
+        return pids(title, below=raylet)
+
+    def close(self) -> None:
+        self._cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[TwoNodes]:
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tempfile.mkdtemp(prefix="xa-")  # short: a socket's path has at most 107 characters
+        patch.setenv("RAY_TMPDIR", folder)  # or another session on this machine would find this cluster as its own
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        both = TwoNodes()
+        patch.setenv("RAY_ADDRESS", both.address)
+        connect(ParallelConfig())
+        yield both
+        ray.shutdown()
+        both.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def expected(world: list[str], two: Pool, tmp_path_factory: pytest.TempPathFactory) -> Curve:
+    return calm(two, recipe([*world, *SIZES]), tmp_path_factory.mktemp("calm"))
+
+
+def recorded() -> dict[bytes, tuple[str, str]]:
+    """Each data task, and call of the feed's actor, that Ray has recorded so far: its name and its node."""
+    events = [(event.task_id, event.task_info.name, event.state_updates.node_id.hex()) for event in all_events()]
+    return {task: (name, node) for task, name, node in events if node and name.startswith(("Map", "BlockServer.get"))}
+
+
+def all_events() -> list[Any]:
+    return ray._private.state.state._get_all_task_events()
+
+
+def test_data_tasks_run_where_the_recipe_says(nodes: TwoNodes, world: list[str], tmp_path: Path) -> None:
+    """Preparing, too: its shards go to a folder of their own, so that they are made here."""
+    config = recipe([*world, *SIZES], f"output={tmp_path}", "train.steps=8", "parallel.data_resource=reader")
+    on_ray(config, tmp_path / "run")
+    kinds = {"Map(_do_numbered)", "MapBatches(_make_block)", "BlockServer.get"}
+    until = time.monotonic() + 20  # nodes tell of their tasks once a second
+    while {name for name, _ in recorded().values()} < kinds and time.monotonic() < until:
+        time.sleep(0.2)
+    assert set(recorded().values()) == {(kind, nodes.second.node_id) for kind in kinds}
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_resource_that_no_node_has_is_refused_before_anything_waits(
+    world: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence = re.escape(
+        "parallel.data_resource is 'raeder', but no node of the cluster has a custom resource of that name (there is "
+        "reader). Start the nodes that are to run data tasks with ray start --resources='{\"raeder\": 1}', or set it "
+        "to null to run them on any node."
+    )
+    settings = [*world, *SIZES, "parallel.data_resource=raeder"]
+    with pytest.raises(ConfigError, match=sentence):
+        prepare(recipe(settings, f"output={tmp_path}"))
+    with pytest.raises(ConfigError, match=sentence):
+        check_cluster(recipe(settings).parallel)
+    monkeypatch.setattr(placement, "PATIENCE_S", 1)
+    with pytest.raises(ConfigError, match=sentence):
+        placement.wait_for_place(recipe(settings).parallel)
+
+
+def test_a_node_with_a_worker_and_the_feed_dies_and_is_replaced(
+    nodes: TwoNodes, world: list[str], expected: Curve, tmp_path: Path
+) -> None:
+    one_on_each = ["parallel.cpus_per_worker=1.6", "parallel.data_cpus=0.2", "parallel.data_resource=reader"]
+    config = recipe([*world, *SIZES], *one_on_each)
+    held: list[int] = []
+
+    def replace() -> None:
+        held.extend([len(nodes.on_second(TRAIN_WORKER)), len(nodes.on_second(BLOCK_SERVER))])
+        nodes.replace()
+
+    death = when((reached(tmp_path, DEATH_AT), replace))
+    assert on_ray(config, tmp_path) == expected
+    death.join(1)
+    assert held == [1, 1]
+    assert len(starts(tmp_path)) == 2
+    check_rows(tmp_path, expected)
+
+
+def test_a_node_with_data_tasks_dies_and_the_other_goes_on_alone(
+    nodes: TwoNodes, world: list[str], expected: Curve, tmp_path: Path
+) -> None:
+    config = recipe([*world, *SIZES], "parallel.cpus_per_worker=1.2")  # both on the head, whose CPUs are then taken
+    lost, before, workers_lost = nodes.second.node_id, recorded().keys(), [-1]
+
+    def remove() -> None:
+        workers_lost[0] = len(nodes.on_second(TRAIN_WORKER))
+        nodes.remove()
+
+    death = when((reached(tmp_path, 2), remove))
+    assert on_ray(config, tmp_path) == expected
+    death.join(1)
+    nodes.add()
+    there = [task for task, (_, node) in recorded().items() if node == lost and task not in before]
+    assert there
+    assert workers_lost == [0]
+    assert len(starts(tmp_path)) <= 2
+    check_rows(tmp_path, expected)
