@@ -29,7 +29,11 @@ check: .venv/installed ## lint, format, types
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: .venv/installed ## speed as ratios against peers in the same run: bench.json and a table
+.venv/bench: .venv/installed
+	$(BIN)/pip install -q --disable-pip-version-check -e ".[bench]"
+	touch $@
+
+bench: .venv/bench ## speed as ratios against peers in the same run: bench.json and a table
 	$(BIN)/python tests/bench/run.py
 
 clean: ## remove what was built, not what was run

@@ -28,7 +28,7 @@ def config(**settings: Any) -> RunConfig:
         "seed": 3,
         "data": {"corpora": [{"format": "text", "language": code, "paths": ["x"]} for code in ("en", "de")]}
         | {"dictionaries": [{"languages": ["en", "de"], "paths": ["x"]}], "row_tokens": ROW}
-        | {"parallel": [{"format": "moses", "languages": ["en", "de"], "paths": ["x"]}]},
+        | {"parallel": [{"format": "moses", "languages": ["en", "de"], "paths": ["x", "y", "aligned"]}]},
         "streams": [{"kind": kind} for kind in ("masked_text", "aligned_pairs", "contrasted_pairs")],
         "model": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "dropout": 0.1},
         "objectives": [{"kind": "masked_lm"}, {"kind": "dictionary_alignment", "weight": 1.0}],

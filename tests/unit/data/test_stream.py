@@ -87,7 +87,8 @@ def test_columns_have_the_shapes_and_types_of_the_contract(prepared: Prepared, c
 def test_columns_of_some_streams_are_blank_in_the_rows_of_others(prepared: Prepared, inputs) -> None:
     """Every share has every column, down to a share of one row; what a row's own stream does not give is zero."""
     streams = "streams=[{kind: masked_text}, {kind: aligned_pairs}, {kind: contrasted_pairs}]"
-    config = make_config(inputs, streams)
+    aligned = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: hmm}]"
+    config = make_config(inputs, streams, aligned)
     transform = Transform(prepared, config)
     request = Request(0, 0, 16, 0, 12)
     whole = transform(request)

@@ -99,7 +99,7 @@ def test_weights_without_language_embeddings_are_refused_where_the_recipe_has_th
         export(state, config, prepared, tmp_path / "export", FACTS)
 
 
-PAIRS = "data.parallel=[{format: tsv, languages: [en, qgr], paths: [x]}]"
+PAIRS = "data.parallel=[{format: tsv, languages: [en, qgr], paths: [x], align: hmm}]"
 CONTRASTED = "{{kind: contrasted_pairs, text: {}}}"
 PPA = "objectives=[{kind: masked_lm}, {kind: momentum_contrast}]"
 
