@@ -159,7 +159,8 @@ def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> dict[int,
             name, _, encoder = corpus.align.partition(":")
             kind = choose_aligner(name, **({"path": encoder} if encoder else {}))
             place = len(config.data.corpora) + number
-            folders[place] = align_parts(texts[place], folder / "word_alignment" / str(number), words, kind)
+            out = folder / "word_alignment" / str(number)
+            folders[place] = align_parts(texts[place], out, words, kind, parallel=config.parallel)
     return folders
 
 

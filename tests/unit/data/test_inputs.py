@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import fsspec
 import pytest
 
-from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import Corpus, DataConfig
 from xalign_ray.data import inputs
 from xalign_ray.data.inputs import Input, content_hashes, find_inputs
 from xalign_ray.data.sources.registry import parts
-from xalign_ray.demo.writer import write_demo
 
 
 def hashes(*paths: str) -> list[list[str]]:
@@ -50,18 +47,3 @@ def test_a_root_may_be_a_url_and_paths_may_leave_it(tmp_path: Path) -> None:
         ["memory:///bucket/en.txt"],
         [str(tmp_path / "local.txt"), "memory://bucket/en.txt"],
     ]
-
-
-def test_the_world_of_another_version_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = {"sentences": 30, "parallel_sentences": 5, "retrieval_pairs": 5}
-    monkeypatch.setattr(inputs, "write_demo", lambda folder: write_demo(folder, **small))
-    config = load_recipe("tiny/mlm", [f"output={tmp_path}"]).config
-    folder = inputs.data_root(config)
-    whole = (folder / "wiki" / "en.jsonl").read_bytes()
-    manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "wiki" / "en.jsonl").write_text("of old")
-    assert inputs.data_root(config) == folder
-    assert (folder / "wiki" / "en.jsonl").read_text() == "of old", "a world of this version is left alone"
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"version": manifest["version"] - 1}))
-    inputs.data_root(config)
-    assert (folder / "wiki" / "en.jsonl").read_bytes() == whole

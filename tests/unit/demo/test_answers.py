@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
-from xalign_ray.demo import write_demo
 from xalign_ray.demo.answers import ANSWER_ROWS, tag_names
 from xalign_ray.demo.facts import Fact, Noun
 from xalign_ray.demo.grammar import say
@@ -19,13 +16,6 @@ LANGUAGES = {language.code: language for language in load_languages()}
 FACT = Fact(
     Noun("cooks", "warm"), "bake", (Noun("loaves"), Noun("coins")), preposition="in", place=Noun("kitchens"), year=1950
 )
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    write_demo(folder, seed=3, sentences=20, parallel_sentences=20, retrieval_pairs=60)
-    return folder
 
 
 def test_names_are_people_places_and_things_of_some_topics_with_their_adjectives():

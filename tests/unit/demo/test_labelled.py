@@ -8,20 +8,12 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.artifacts import read_manifest
-from xalign_ray.demo import write_demo
 from xalign_ray.demo.languages import load_languages
 from xalign_ray.tasks.labelled import LabelledText
 from xalign_ray.tasks.registry import TUNED_TASKS
 
 LANGUAGES = {language.code: language for language in load_languages()}
 ROWS = {"train": 600, "dev": 150, "test": 200}
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    write_demo(folder, seed=3, sentences=300, parallel_sentences=20, retrieval_pairs=60)
-    return folder
 
 
 def read(world: Path, task: str, split: str, code: str) -> list[LabelledText]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import unicodedata
 from pathlib import Path
 
 import pytest
 
+from tests.unit.demo.conftest import SIZES
 from xalign_ray.artifacts import hash_file, read_manifest
 from xalign_ray.demo import write_demo
 from xalign_ray.demo.dictionaries import NOISE_SHARE
@@ -18,14 +16,6 @@ from xalign_ray.demo.languages import load_languages
 from xalign_ray.demo.lexicon import load_concepts
 
 CODES = [language.code for language in load_languages()]
-SIZES = {"sentences": 700, "parallel_sentences": 80, "retrieval_pairs": 60}
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    write_demo(folder, seed=3, **SIZES)
-    return folder
 
 
 def read_lines(path: Path) -> list[str]:
@@ -39,16 +29,6 @@ def read_sentences(world: Path, code: str) -> list[str]:
 
 def contents(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hash_file(path) for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-def test_same_seed_in_another_process_writes_the_same_bytes(world: Path, tmp_path: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from xalign_ray.demo import write_demo;"
-        f"write_demo(Path(sys.argv[1]), seed=3, **{SIZES!r})"
-    )
-    environment = os.environ | {"PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, env=environment, timeout=60)
-    assert contents(tmp_path) == contents(world)
 
 
 def test_another_seed_writes_other_text_with_the_same_words(world: Path, tmp_path: Path) -> None:
@@ -201,10 +181,3 @@ def test_tagged_sentences_are_trees_in_conllu(world: Path) -> None:
             text = next(line for line in block.splitlines() if line.startswith("# text = ")).removeprefix("# text = ")
             spelled = "".join(row[1] + ("" if row[9] == "SpaceAfter=No" else " ") for row in rows).strip()
             assert spelled == text
-
-
-def test_the_default_sizes_are_those_of_the_recipes(tmp_path: Path) -> None:
-    write_demo(tmp_path)
-    assert len(read_sentences(tmp_path, "en")) == 6000
-    assert len(read_lines(tmp_path / "tatoeba/tatoeba.qhy-en.en")) == 500
-    assert len(read_lines(tmp_path / "parallel/train.en-qhy.align")) == 2000

@@ -50,9 +50,7 @@ def test_every_line_once_where_examples_are_parted() -> None:
     assert lines == [(number, line) for number, example in enumerate(examples) for line in range(len(example))]
     assert all(sum(sum(examples[n][a:b]) + SPECIAL for n, a, b in row) <= 128 for row in rows)
     assert all(row == sorted(row) for row in rows)
-    assert all((a[0], a[2]) != (b[0], b[1]) for row in rows for a, b in pairwise(row)), (
-        "parted in vain"
-    )
+    assert all((a[0], a[2]) != (b[0], b[1]) for row in rows for a, b in pairwise(row)), "parted in vain"
     assert 0 < len(runs) - len(examples) < 0.1 * len(examples), "few examples are parted"
 
 

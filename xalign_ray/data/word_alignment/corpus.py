@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.artifacts import check_file, hash_file, hash_value, read_manifest, write_json, write_manifest
-from xalign_ray.config.schema import ParallelCorpus
+from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.data.inputs import Input, content_hashes
 from xalign_ray.data.quarantine import merge_counts, merge_files
 from xalign_ray.data.sources.parts import Part
@@ -48,6 +48,7 @@ class Job:
     method: str
     sample_pairs: int
     seed: int
+    parallel: ParallelConfig
 
     def path(self, *names: str) -> Path:
         """A path below the job's folder."""
@@ -95,8 +96,13 @@ def align_parts(
     method: str = GROW_DIAG_FINAL_AND,
     sample_pairs: int = SAMPLE_PAIRS,
     seed: int = 0,
+    parallel: ParallelConfig = ParallelConfig(),
 ) -> Path:
-    """As `align_corpus`, of a corpus that is cut into parts already; `read_alignments` takes their numbers."""
+    """As `align_corpus`, of a corpus that is cut into parts already; `read_alignments` takes their numbers.
+
+    Args:
+        parallel: says where tasks may run.
+    """
     check_method(kind, method)
     languages, cut = corpus.languages, corpus.parts
     identity = {
@@ -109,7 +115,7 @@ def align_parts(
         "sample": {"pairs": sample_pairs, "seed": seed},
     }
     folder = out.absolute()
-    job = Job(str(folder), hash_value(identity), cut, languages, words, kind, method, sample_pairs, seed)
+    job = Job(str(folder), hash_value(identity), cut, languages, words, kind, method, sample_pairs, seed, parallel)
     _claim(job, identity)
     todo = [number for number in range(len(cut)) if _record(job, number) is None]
     if todo:
@@ -265,10 +271,13 @@ def _run(step: Callable[[Job, int], dict[str, Any]], job: Job, numbers: Sequence
     """A Ray Data task for each number. Returns what the step returned, in the order in which tasks ended."""
     import ray.data
 
+    from xalign_ray.data.placement import placement
+
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     rows = ray.data.from_items([{"number": number} for number in numbers], override_num_blocks=len(numbers))
-    done = rows.map(partial(_guarded, step=step, job=job), num_cpus=1).take_all()
+    guarded: Any = partial(_guarded, step=step, job=job)
+    done = rows.map(guarded, num_cpus=1, **placement(job.parallel)).take_all()
     if faults := [row["fault"] for row in done if row["fault"]]:
         raise DataError(faults[0])
     return [json.loads(row["found"]) for row in done]
