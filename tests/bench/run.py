@@ -4,19 +4,20 @@
 the same. Topics are the names of TOPICS, all by default; bench.json keeps what it holds of others.
 Text is generated from the real pack (XALIGN_REAL_TEXT, a folder of LANGUAGE.txt; XALIGN_REAL_DICTIONARIES, of MUSE's
 en-LANGUAGE.txt, if these do not lie in its sibling dictionaries/muse); where that is missing from the embedded world,
-whose small vocabulary flatters what profits from repeated words: quote no figure of it. Streaming and waiting are wall
-time: they need a machine with nothing else on it.
+whose small vocabulary flatters what profits from repeated words: quote no figure of it. Streaming, waiting, objectives
+and resume are wall time: they need a machine with nothing else on it.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,50 +32,9 @@ from rich.table import Table
 OUT = Path("bench.json")
 
 
-def _prepare(material: Material) -> list[dict[str, Any]]:
-    from prepare import measure
-
-    return measure(material)
-
-
-def _whole(material: Material) -> list[dict[str, Any]]:
-    from whole import measure
-
-    return measure(material)
-
-
-def _streaming(material: Material) -> list[dict[str, Any]]:
-    from streaming import measure
-
-    return measure(material)
-
-
-def _waiting(material: Material) -> list[dict[str, Any]]:
-    from waiting import measure
-
-    return measure(material)
-
-
-def _objectives(_: Material) -> list[dict[str, Any]]:
-    from objectives import measure
-
-    return measure()
-
-
-def _word_alignment(_: Material) -> list[dict[str, Any]]:
-    from word_alignment import measure
-
-    return measure()
-
-
-TOPICS: dict[str, Callable[[Material], list[dict[str, Any]]]] = {
-    "prepare": _prepare,
-    "whole": _whole,
-    "streaming": _streaming,
-    "waiting": _waiting,
-    "word_alignment": _word_alignment,
-    "objectives": _objectives,
-}
+# Each is a file here with a function `measure` that returns records; those of the first kind are given the text.
+OF_TEXT = ("prepare", "whole", "streaming", "waiting")
+TOPICS = (*OF_TEXT, "word_alignment", "objectives", "resume")
 PEERS = {"whole": "datasets", "word_alignment": "eflomal"}  # packages that nothing else here needs
 
 
@@ -89,7 +49,9 @@ def main(arguments: Sequence[str]) -> None:
         material = Material.find(Path(folder), megabytes)
         for topic in asked:
             began = time.perf_counter()
-            records = [one | {"topic": topic} for one in TOPICS[topic](material)]
+            measure = importlib.import_module(topic).measure
+            found = measure(material) if topic in OF_TEXT else measure()
+            records = [one | {"topic": topic} for one in found]
             _write(topic, records)
             _show(records, f"{topic}: {time.perf_counter() - began:.0f} s, load {os.getloadavg()[0]:.1f}")
 
