@@ -11,17 +11,15 @@ import numpy as np
 import pytest
 import torch
 
+from tests.parity.train.live import batch_of_step, compute, train_here
 from tests.parity.train.pool import Pool
 from tests.unit.data.conftest import prepare_here
 from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import Workers
-from xalign_ray.train.loop import Loop, build_objectives
-from xalign_ray.train.step import tensors
 
 FAMILIES = ("xlm-r", "modernbert")
 STAGES = (2, 3)
@@ -47,17 +45,11 @@ assert "xalign_ray" not in sys.modules
 def train_and_show(workers: Workers, config: RunConfig, prepared_folder: Path, folder: Path) -> None:
     """Trains in this process, then keeps what the live model predicts for the first example of some rows."""
     prepared = Prepared.open(prepared_folder)
-    objectives = build_objectives(config, prepared)
-    Loop(objectives, config, folder, prepared, workers, FACTS, None, None).run(
-        lambda first, rank, _: open_local(prepared, config, first, rank)
-    )
-    batch = tensors(next(open_local(prepared, config, 1, 0)), workers.device)
+    encoder = train_here(workers, config, prepared, folder, FACTS)
+    batch = batch_of_step(workers, config, prepared, 1)
+    _, logits = compute(encoder, batch)
     first = batch["example_ids"] == 1
     ids = torch.where(first, batch["input_ids"], prepared.special.pad).long()
-    encoder = objectives.eval().encoder
-    with torch.no_grad():
-        hidden = encoder.encode(batch)
-        logits = encoder.predict(hidden.flatten(0, 1), batch["language_ids"].flatten()).view(*hidden.shape[:2], -1)
     np.savez(folder / "given.npz", input_ids=ids.numpy(), attention_mask=first.long().numpy())
     np.savez(folder / "ours.npz", logits=logits.numpy(), real=first.numpy())
 

@@ -10,18 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
+from tests.parity.train.live import batch_of_step, compute, train_here
 from tests.parity.train.pool import Pool
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.train.distributed import Workers
-from xalign_ray.train.loop import Loop, build_objectives
-from xalign_ray.train.step import tensors
 
 STAGES = (0, 2, 3)
 CONDITIONED = "model.conditioned_head=true"
@@ -61,16 +58,9 @@ assert "xalign_ray" not in sys.modules
 def train_and_show(workers: Workers, config: RunConfig, prepared_folder: Path, folder: Path) -> None:
     """Trains, then keeps what the live model computes on one batch; every rank computes, as ZeRO 3 needs."""
     prepared = Prepared.open(prepared_folder)
-    objectives = build_objectives(config, prepared)
-    Loop(objectives, config, folder, prepared, workers, FACTS, None, None).run(
-        lambda first, rank, _: open_local(prepared, config, first, rank)
-    )
-    share = next(open_local(prepared, config, 2, 0))
-    batch = tensors(share, workers.device)
-    encoder = objectives.eval().encoder
-    with torch.no_grad():
-        hidden = encoder.encode(batch)
-        logits = encoder.predict(hidden.flatten(0, 1), batch["language_ids"].flatten()).view(*hidden.shape[:2], -1)
+    encoder = train_here(workers, config, prepared, folder, FACTS)
+    batch = batch_of_step(workers, config, prepared, 2)
+    hidden, logits = compute(encoder, batch)
     if workers.rank == 0:
         np.savez(folder / "given.npz", **{key: value.numpy() for key, value in batch.items()})
         np.savez(folder / "ours.npz", hidden=hidden.numpy(), logits=logits.numpy())

@@ -1,0 +1,39 @@
+"""Trains in this process, and what the live model then computes: the peer of what was exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.local import open_local
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.objectives.objective import Encoder
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.loop import Loop, build_objectives
+from xalign_ray.train.step import tensors
+
+
+def train_here(workers: Workers, config: RunConfig, prepared: Prepared, folder: Path, facts: Any) -> Encoder:
+    """Trains to the last step; the encoder in evaluation mode."""
+    objectives = build_objectives(config, prepared)
+    Loop(objectives, config, folder, prepared, workers, facts, None, None).run(
+        lambda first, rank, _: open_local(prepared, config, first, rank)
+    )
+    return objectives.eval().encoder
+
+
+def batch_of_step(workers: Workers, config: RunConfig, prepared: Prepared, step: int) -> dict[str, Tensor]:
+    """The first rank's share of a step."""
+    return tensors(next(open_local(prepared, config, step, 0)), workers.device)
+
+
+@torch.no_grad()
+def compute(encoder: Encoder, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Hidden states [B, L, D] and logits [B, L, V]."""
+    hidden = encoder.encode(batch)
+    logits = encoder.predict(hidden.flatten(0, 1), batch["language_ids"].flatten()).view(*hidden.shape[:2], -1)
+    return hidden, logits
