@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from corpus import Material
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 OUT = Path("bench.json")
 
@@ -63,7 +63,7 @@ def _write(topic: str, records: list[dict[str, Any]]) -> None:
 
 
 def _show(records: list[dict[str, Any]], title: str) -> None:
-    table = Table("name", "value", "target", "better", "how", title=title)
+    table = Table(Column("name", no_wrap=True), "value", "target", "better", "how", title=title)
     for one in records:
         target = "report" if one["target"] is None else f"{one['target']:g}"
         table.add_row(one["name"], f"{one['value']:.4g}", target, one["better"], one["how"])
