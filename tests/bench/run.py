@@ -25,6 +25,7 @@ os.environ |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+import ray
 from corpus import Material
 from rich.console import Console
 from rich.table import Column, Table
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str]) -> None:
             measure = importlib.import_module(topic).measure
             found = measure(material) if topic in OF_TEXT else measure()
             records = [one | {"topic": topic} for one in found]
+            ray.shutdown()  # what a topic has started, the next one must not find
             _write(topic, records)
             _show(records, f"{topic}: {time.perf_counter() - began:.0f} s, load {os.getloadavg()[0]:.1f}")
 
