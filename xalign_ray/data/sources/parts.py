@@ -16,13 +16,15 @@ PART_BYTES = 64 << 20
 class Part:
     """Ranges of bytes of one file, or of files that are read side by side; `first_line` is where they begin.
 
-    Of Parquet a span counts row groups.
+    Of Parquet a span counts row groups. `borders` says of text whether blank lines end its documents, if that was
+    found out when it was cut.
     """
 
     format: str
     paths: tuple[str, ...]
     spans: tuple[Span, ...]
     first_line: int = 1
+    borders: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,12 @@ def one_part_a_file(format_: str, paths: Sequence[str]) -> list[Part]:
 
 def cut_at_lines(format_: str, paths: Sequence[str]) -> list[Part]:
     """Files of lines, each cut into ranges of about PART_BYTES that begin at a line."""
-    return [part for path in paths for part in _cut_file(format_, path, after_blank=False)]
+    return [part for path in paths for part in _cut_file(format_, path, None)]
 
 
 def cut_at_blank_lines(format_: str, paths: Sequence[str], has_borders: Callable[[str], bool]) -> list[Part]:
     """As cut_at_lines, but after a blank line in files whose blank lines are borders, as `has_borders` says."""
-    return [part for path in paths for part in _cut_file(format_, path, after_blank=has_borders(path))]
+    return [part for path in paths for part in _cut_file(format_, path, has_borders(path))]
 
 
 def cut_side_by_side(format_: str, paths: Sequence[str]) -> list[Part]:
@@ -61,12 +63,12 @@ def cut_side_by_side(format_: str, paths: Sequence[str]) -> list[Part]:
     return [Part(format_, tuple(paths), row, cut.line) for row, cut in zip(spans, cuts, strict=True)]
 
 
-def _cut_file(format_: str, path: str, *, after_blank: bool) -> list[Part]:
+def _cut_file(format_: str, path: str, borders: bool | None) -> list[Part]:
     if is_one_piece(path):
         return one_part_a_file(format_, [path])
-    cuts = _find_cuts(path, after_blank=after_blank)
+    cuts = _find_cuts(path, after_blank=bool(borders))
     spans = spans_between([cut.offset for cut in cuts])
-    return [Part(format_, (path,), (span,), cut.line) for span, cut in zip(spans, cuts, strict=True)]
+    return [Part(format_, (path,), (span,), cut.line, borders) for span, cut in zip(spans, cuts, strict=True)]
 
 
 def spans_between(offsets: Sequence[int]) -> list[Span]:

@@ -18,7 +18,8 @@ def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     A document of more than 10,000 lines is cut after each 10,000, so that memory stays bounded.
     """
     (path,), (language,) = part.paths, languages
-    limit = MAX_DOCUMENT_LINES if has_borders(path) else 1
+    borders = has_borders(path) if part.borders is None else part.borders
+    limit = MAX_DOCUMENT_LINES if borders else 1
     pending: list[str] = []
     first = 0  # number of its first line
     for line in read_lines(path, part.spans[0], part.first_line):

@@ -93,7 +93,8 @@ def test_a_part_begins_after_a_blank_line_where_these_end_documents(
     path.write_bytes(b"a\nb\n\nc\nd\ne\n\nf\n")
     monkeypatch.setattr(cutting, "PART_BYTES", 6)
     cut = parts("text", [str(path)])
-    assert cut == [Part("text", (str(path),), (Span(0, 12),), 1), Part("text", (str(path),), (Span(12, None),), 8)]
+    spans = ((Span(0, 12), 1), (Span(12, None), 8))
+    assert cut == [Part("text", (str(path),), (span,), line, borders=True) for span, line in spans]
 
 
 def test_utf16_is_one_part_as_its_line_ends_are_no_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +113,8 @@ def test_small_and_packed_files_and_dictionaries_are_one_part_each(
     small, packed = str(tmp_path / "a.txt"), str(tmp_path / "b.txt.gz")
     Path(small).write_bytes(b"one\n" * 40)
     Path(packed).write_bytes(gzip.compress(b"one\n" * 1000))
-    assert parts("text", [small, packed]) == [Part("text", (path,), (WHOLE,)) for path in (small, packed)]
+    first, second = parts("text", [small, packed])
+    assert (first, second) == (Part("text", (small,), (WHOLE,), borders=False), Part("text", (packed,), (WHOLE,)))
     monkeypatch.setattr(cutting, "PART_BYTES", 10)
     assert len(parts("text", [small])) > 5
     assert parts("text", [packed]) == [Part("text", (packed,), (WHOLE,))]
