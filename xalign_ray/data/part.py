@@ -29,7 +29,7 @@ from xalign_ray.text.chunks import ChunkCutter
 from xalign_ray.text.rows import take
 
 # Characters of text that are cut, packed and shuffled together. Memory is bounded by it, about 40 bytes a character.
-WINDOW_CHARACTERS = 8 << 20
+WINDOW_CHARACTERS = 4 << 20
 
 
 @dataclass(frozen=True)
