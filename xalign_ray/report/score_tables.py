@@ -13,6 +13,8 @@ from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 TITLES = {
     "tatoeba_accuracy": "Sentence retrieval (Tatoeba)",
+    "tatoeba_accuracy_csls": "Sentence retrieval (Tatoeba), CSLS",
+    "tatoeba_accuracy_cls": "Sentence retrieval (Tatoeba), first token",
     "alignment_heldout": "Word translation, held-out pairs",
     "alignment_heldout_csls": "Word translation, held-out pairs, CSLS",
     "alignment_trained": "Word translation, trained pairs",

@@ -67,29 +67,38 @@ class Encoder:
     def pooled(
         self, sentences: Sequence[str], language: str, pooling: str = "mean", batch_size: int = 64
     ) -> NDArray[np.float32]:
-        """One vector for a sentence and layer.
+        """One vector for a sentence and layer, `[layers + 1, N, D]`; as `pool`, in one way."""
+        return self.pool(sentences, language, (pooling,), batch_size)[pooling]
+
+    def pool(
+        self, sentences: Sequence[str], language: str, poolings: Sequence[str], batch_size: int = 64
+    ) -> dict[str, NDArray[np.float32]]:
+        """One vector for a sentence and layer in each of several ways, from one pass over the sentences.
 
         Args:
             sentences: `N` texts.
             language: of all of them.
-            pooling: "mean" over real tokens, special ones included (XTREME's default), or "cls", the first token.
+            poolings: "mean" over real tokens, special ones included (XTREME's default), or "cls", the first token.
             batch_size: sentences at a time; those of like length go together.
 
         Returns:
-            `[layers + 1, N, D]`.
+            `[layers + 1, N, D]` by pooling.
 
         Raises:
             DataError: the model yields values that are not finite.
         """
         rows = self.inputs.piece_sentences(sentences)
         order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
-        batches = self._forward([rows[index] for index in order], language, batch_size)
-        pool = POOLINGS[pooling]
-        blocks = [pool(states, mask).float().cpu().numpy() for states, mask in batches]
-        vectors = np.empty((blocks[0].shape[0], len(rows), blocks[0].shape[2]), dtype=np.float32)
-        vectors[:, order] = np.concatenate(blocks, axis=1)
-        self._check_finite(vectors)
-        return vectors
+        blocks: dict[str, list[NDArray[np.float32]]] = {pooling: [] for pooling in poolings}
+        for states, mask in self._forward([rows[index] for index in order], language, batch_size):
+            for pooling in poolings:
+                blocks[pooling].append(POOLINGS[pooling](states, mask).float().cpu().numpy())
+        found = {}
+        for pooling, parts in blocks.items():
+            found[pooling] = np.empty((parts[0].shape[0], len(rows), parts[0].shape[2]), dtype=np.float32)
+            found[pooling][:, order] = np.concatenate(parts, axis=1)
+            self._check_finite(found[pooling])
+        return found
 
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Mean of the input-embedding rows of each word's pieces, as they stand in the table: without position,

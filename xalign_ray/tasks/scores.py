@@ -24,6 +24,8 @@ METRICS = (
             "pair_cosine",
             "pair_cosine_random",
             "tatoeba_accuracy",
+            "tatoeba_accuracy_csls",
+            "tatoeba_accuracy_cls",
             "alignment_heldout",
             "alignment_heldout_csls",
             "alignment_trained",

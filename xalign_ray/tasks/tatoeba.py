@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.encoder import Encoder
 from xalign_ray.tasks.files import choose_languages, name_language, read_lines
-from xalign_ray.tasks.nearest import nearest_cosine
+from xalign_ray.tasks.nearest import nearest_cosine, nearest_csls
 from xalign_ray.tasks.scores import Score, average_languages, score_by
 
 TASK = "tatoeba"
@@ -41,8 +41,9 @@ def evaluate_tatoeba(
 
     Vectors are means over real tokens; a sentence of language xx is right if its own English side is the nearest by
     cosine among the English sides of the same pair of files. The headline, layer "last4", is the mean accuracy of the
-    last min(4, n) layers (DICT-MLM, Table 1). Chance is 1 / number of pairs. Beside it the mean cosine of translations
-    and, as `pair_cosine_random`, of each sentence with the translation of the next one.
+    last min(4, n) layers (DICT-MLM, Table 1). Chance is 1 / number of pairs. `tatoeba_accuracy_csls` is the same by
+    CSLS, `tatoeba_accuracy_cls` by cosine of each layer's first token. Beside them the mean cosine of translations and,
+    as `pair_cosine_random`, of each sentence with the translation of the next one.
 
     Args:
         encoder_folder: folder or hub id.
@@ -65,10 +66,10 @@ def evaluate_tatoeba(
             split="test",
             language=language,
             layer=layer,
-            pooling="mean",
+            pooling="cls" if metric.endswith("_cls") else "mean",
             metric=metric,
             value=value,
-            chance=1 / n if metric == "tatoeba_accuracy" else None,
+            chance=None if "cosine" in metric else 1 / n,
             n=n,
         )
         for language in chosen
@@ -116,15 +117,22 @@ def read_pair(paths: SidePaths) -> tuple[list[str], list[str]]:
     return other, english
 
 
-def layer_accuracies(queries: NDArray[np.float32], candidates: NDArray[np.float32]) -> list[float]:
-    """Share of queries whose nearest candidate by cosine has the query's own index, for each layer.
+def layer_accuracies(
+    queries: NDArray[np.float32], candidates: NDArray[np.float32], *, csls: bool = False
+) -> list[float]:
+    """Share of queries whose nearest candidate by cosine, or by CSLS, has the query's own index, for each layer.
 
     Args:
         queries: `[layers + 1, N, D]`.
         candidates: `[layers + 1, N, D]`.
+        csls: take off what a candidate has in common with all queries.
     """
     gold = np.arange(queries.shape[1])
-    return [float((nearest_cosine(*layer) == gold).mean()) for layer in zip(queries, candidates, strict=True)]
+    nearest = [
+        nearest_csls(left, right, left) if csls else nearest_cosine(left, right)
+        for left, right in zip(queries, candidates, strict=True)
+    ]
+    return [float((found == gold).mean()) for found in nearest]
 
 
 def headline(accuracies: Sequence[float]) -> float:
@@ -146,12 +154,16 @@ def layer_cosines(queries: NDArray[np.float32], candidates: NDArray[np.float32],
 
 def _score_pair(encoder: Encoder, paths: SidePaths, batch_size: int) -> Iterator[tuple[str, int | str, float, int]]:
     other, english = read_pair(paths)
-    queries = encoder.pooled(other, paths.language, batch_size=batch_size)
-    candidates = encoder.pooled(english, "en", batch_size=batch_size)
+    sides = ((other, paths.language), (english, "en"))
+    left, right = (encoder.pool(*side, ("mean", "cls"), batch_size) for side in sides)
+    queries, candidates = left["mean"], right["mean"]
     n, last = len(other), f"last{LAST_LAYERS}"
-    accuracies = layer_accuracies(queries, candidates)
-    yield "tatoeba_accuracy", last, headline(accuracies), n
-    for layer, accuracy in enumerate(accuracies):
-        yield "tatoeba_accuracy", layer, accuracy, n
+    for metric, csls in (("tatoeba_accuracy", False), ("tatoeba_accuracy_csls", True)):
+        accuracies = layer_accuracies(queries, candidates, csls=csls)
+        yield metric, last, headline(accuracies), n
+        for layer, accuracy in enumerate(accuracies):
+            yield metric, layer, accuracy, n
+    for layer, accuracy in enumerate(layer_accuracies(left["cls"], right["cls"])):
+        yield "tatoeba_accuracy_cls", layer, accuracy, n
     yield "pair_cosine", last, headline(layer_cosines(queries, candidates, shift=0)), n
     yield "pair_cosine_random", last, headline(layer_cosines(queries, candidates, shift=1)), n

@@ -54,6 +54,8 @@ METRICS: dict[str, str] = {
 
 EVALUATIONS: dict[str, str] = {
     "tatoeba_accuracy": "nearest-neighbour retrieval of the translation (0 to 1)",
+    "tatoeba_accuracy_csls": "the same by CSLS (0 to 1)",
+    "tatoeba_accuracy_cls": "the same by cosine of the first token of each layer (0 to 1)",
     "alignment_heldout": "precision@1 by cosine over dictionary pairs that training never saw (0 to 1)",
     "alignment_heldout_csls": "the same by CSLS",
     "alignment_trained": "precision@1 by cosine over dictionary pairs of training (0 to 1)",

@@ -79,6 +79,15 @@ def test_an_accuracy_counts_sentences_whose_own_translation_is_nearest():
     assert layer_accuracies(other, english) == [1.0, pytest.approx(1 / 3)]
 
 
+def test_csls_takes_off_what_a_candidate_has_in_common_with_all():
+    # Cosines with the two candidates: .91 and .10, .69 and .65. Twice that less the candidates' means, .80 and .38: the
+    # second query is nearer to the second.
+    english = np.eye(3, dtype=np.float32)[None, :2]
+    other = np.array([[[0.9, 0.1, 0.4], [0.9, 0.85, 0.4]]], dtype=np.float32)
+    assert layer_accuracies(other, english) == [0.5]
+    assert layer_accuracies(other, english, csls=True) == [1.0]
+
+
 def test_a_pair_cosine_is_the_mean_over_sentences_layer_by_layer():
     english = np.array([[[1, 0], [0, 2]], [[1, 1], [1, 0]]], dtype=np.float32)
     other = np.array([[[3, 0], [1, 0]], [[1, 0], [1, 0]]], dtype=np.float32)
@@ -106,6 +115,11 @@ def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Pat
     assert [found["de", layer] for layer in ("last4", 0, 1, 2)] == [(1.0, 1 / 3, 3)] * 4
     assert [found["fr", layer] for layer in ("last4", 0, 1, 2)] == [(0.0, 0.5, 2)] * 4
     assert found["all", "last4"] == (0.5, pytest.approx(5 / 12), 5)
+    kinds = {(score.metric, score.pooling, type(score.layer)) for score in scores if score.chance is not None}
+    assert kinds == {
+        ("tatoeba_accuracy", "mean", str), ("tatoeba_accuracy", "mean", int), ("tatoeba_accuracy_csls", "mean", str),
+        ("tatoeba_accuracy_csls", "mean", int), ("tatoeba_accuracy_cls", "cls", int),
+    }  # fmt: skip
     assert len(retrieval) == 12
     assert {(s.task, s.split, s.pooling, s.metric, s.objective, s.seed) for s in retrieval} == {
         ("tatoeba", "test", "mean", "tatoeba_accuracy", "mlm", 5)
