@@ -73,11 +73,13 @@ class Material:
         cutter = ChunkCutter(self.word_piece, {})
         for number, source in enumerate(self.sources):
             cutter.cut(source.sentences(), number)
-        share = TARGET_RATE / 100
-        for seed in (100, 101):  # the first brings what any such text brings; the second is like those that count
+        share = wanted = TARGET_RATE / 100
+        for seed in range(100, 104):  # the first brings what any such text brings; the others are like those that count
             learnt, tried = cutter.learnt, generate(self.sources, TRIED_CHARACTERS, share, seed)
             tokens = sum(len(cutter.cut(lines, number).pieces) for number, lines in enumerate(tried))
-        return share * share / ((cutter.learnt - learnt) / tokens)
+            if seed > 100:
+                share *= wanted / ((cutter.learnt - learnt) / tokens)
+        return share
 
 
 def write_round(
