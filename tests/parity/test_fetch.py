@@ -293,10 +293,15 @@ def test_a_recipe_is_fetched_in_the_languages_that_are_named(monkeypatch: pytest
     said: list[str] = []
     fetch("papers/weam", tmp_path, ["en"], said.append)
     assert asked == ["wikipedia/enwiki-latest-pages-articles-multistream.xml.bz2"]
-    assert said == [
-        "opus/Europarl.de-en.align is not fetched: it is made here (`xalign data derive`, `xalign data align`),"
-        " or is yours."
-    ]
+    assert said == [], "its words are aligned by prepare: no file of an alignment is wanted"
+
+
+def test_what_a_recipe_reads_and_nobody_offers_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(fetching, "_fetch_one", lambda *_: None)
+    said: list[str] = []
+    fetch("derived/align-mlm", tmp_path, [], said.append)
+    assert "dictionaries/en-en-x-inv.txt is not fetched: it is made here (`xalign data derive`, `xalign data align`), or " \
+        "is yours." in said  # fmt: skip
 
 
 def test_the_command_says_in_one_line_that_there_is_no_network(tmp_path: Path) -> None:
