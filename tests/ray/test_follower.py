@@ -24,17 +24,6 @@ Points = list[tuple[int, float]]
 NOBODY = "http://127.0.0.1:9"  # the discard port: refused at once
 
 
-@pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One database for the module, because making its tables takes seconds; each test has its own experiment."""
-    return resolve_uri("sqlite", tmp_path_factory.mktemp("mlflow"))
-
-
-@pytest.fixture
-def experiment(request: pytest.FixtureRequest) -> str:
-    return request.node.name
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "runs" / "tiny-mlm-f00dfeed"

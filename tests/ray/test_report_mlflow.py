@@ -16,18 +16,7 @@ from xalign_ray.errors import TrackingError
 from xalign_ray.report.sources import find_runs
 from xalign_ray.tasks.scores import write_scores
 from xalign_ray.track.events import EventLog
-from xalign_ray.track.follower import replay, resolve_uri
-
-
-@pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One database for the module, because making its tables takes seconds; each test has its own experiment."""
-    return resolve_uri("sqlite", tmp_path_factory.mktemp("mlflow"))
-
-
-@pytest.fixture
-def experiment(request: pytest.FixtureRequest) -> str:
-    return request.node.name
+from xalign_ray.track.follower import replay
 
 
 @pytest.fixture

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.choices import Frozen
+from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.load import RECIPES
-from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
 
 SWEEPS = RECIPES / "sweeps"
@@ -108,19 +107,7 @@ def load_study(name: str) -> StudyConfig:
     Raises:
         ConfigError: there is no such study, or it is not one; names file, key and nearest valid key.
     """
-    path = next((path for path in (Path(name), SWEEPS / f"{name}.yaml") if path.is_file()), None)
-    if path is None:
-        known = sorted(found.stem for found in SWEEPS.glob("*.yaml"))
-        raise ConfigError(
-            f"There is no study '{name}', neither a file nor a name in the package.{suggest(name, known)} "
-            f"The package has {', '.join(known) or 'none'}."
-        )
-    try:
-        tree = parse_yaml(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from None
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{path} must be a mapping of keys to values; it is a {type(tree).__name__}.")
+    path, tree = read_declared("study", name, SWEEPS)
     try:
         return StudyConfig.model_validate({"name": path.stem} | tree)
     except ValidationError as error:

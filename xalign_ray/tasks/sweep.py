@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, PlainValidator, ValidationError, model_validator
 
 from xalign_ray.config.choices import Frozen, Positive
+from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.load import RECIPES, apply_setting
-from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 from xalign_ray.tasks.training import Training
@@ -215,19 +213,7 @@ def load_sweep(name: str, settings: Sequence[str] = ()) -> SweepConfig:
     Raises:
         ConfigError: there is no such sweep, or it is not one; names file, key and nearest valid key.
     """
-    path = next((path for path in (Path(name), SWEEPS / f"{name}.yaml") if path.is_file()), None)
-    if path is None:
-        known = sorted(found.stem for found in SWEEPS.glob("*.yaml"))
-        raise ConfigError(
-            f"There is no sweep '{name}', neither a file nor a name in the package.{suggest(name, known)} "
-            f"The package has {', '.join(known) or 'none'}. One model is tuned with --task and --data."
-        )
-    try:
-        tree = parse_yaml(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from None
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{path} must be a mapping of keys to values; it is a {type(tree).__name__}.")
+    path, tree = read_declared("sweep", name, SWEEPS, " One model is tuned with --task and --data.")
     origins: dict[str, str] = {}
     for setting in settings:
         apply_setting(tree, origins, setting)
