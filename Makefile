@@ -19,10 +19,10 @@ quickstart: .venv/installed ## the whole way on the embedded world, a few minute
 	$(BIN)/xalign quickstart
 
 unit: .venv/installed ## tests without Ray, under a minute
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest -n auto tests/unit
 
-test: .venv/installed ## every test, with real local clusters
-	$(BIN)/pytest
+test: unit ## every test, with real local clusters
+	$(BIN)/pytest tests/parity tests/ray
 
 check: .venv/installed ## lint, format, types
 	$(BIN)/ruff check .

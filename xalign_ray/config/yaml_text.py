@@ -8,14 +8,14 @@ from typing import Any
 import yaml
 
 
-class _Yaml(yaml.SafeLoader):
+class _Yaml(yaml.CSafeLoader):
     """YAML with the scalars of version 1.2: `no` is Norwegian, `off` is a word, and 1e-3 is a number."""
 
 
 _BOOL, _FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
 _Yaml.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _FLOAT)]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 _Yaml.add_implicit_resolver(_BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 _Yaml.add_implicit_resolver(
