@@ -51,7 +51,8 @@ def report(
     found = find_runs(runs, resolve_uri(tracking, RUNS))
     chosen = Chosen(baseline=baseline, by=by, sizes=read_sizes(sizes) if sizes else {})
     files, table = write_report(found, target, chosen)
-    Console(stderr=True).print(table)
+    if table.row_count:
+        Console(stderr=True).print(table)
     return files.page
 
 

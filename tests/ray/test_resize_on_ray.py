@@ -1,34 +1,76 @@
-"""A run that dies for good goes on under Ray with fewer workers, dies again, and ends with more."""
+"""A run that dies for good goes on under Ray with fewer workers, dies again, and ends with more; a report shows it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.parity.train.pool import Pool
-from tests.ray.runs import calm, check_rows, kill_worker, on_ray, reached, starts, when
+from tests.ray.runs import Curve, calm, check_rows, kill_after, kill_worker, on_ray, reached, starts, when
 from tests.ray.small import batches, recipe
+from tests.unit.report.run_folders import open_folders, report_on
+from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import TrainingError
+from xalign_ray.report.charts import training_chart
+from xalign_ray.report.figures import RESTARTED
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 STEPS, SAVED_EVERY = 24, 4
 SIZES = batches(24, 12, STEPS, SAVED_EVERY)
 
 
-@pytest.mark.parametrize("stage", [1, 2, 3])
+def rescale(settings: list[str], folder: Path, expected: Curve) -> None:
+    """Two workers until one dies, then one until it dies, then two: the same rows and losses as the calm run's."""
+    for attempt, (workers, dies_at) in enumerate([(2, 7), (1, 15)], start=1):
+        killer = when((reached(folder, dies_at, attempt), kill_worker(workers - 1)))
+        with pytest.raises(TrainingError, match=r"Workers failed more often than parallel.max_failures allows"):
+            on_ray(recipe(settings, "parallel.max_failures=0", f"parallel.workers={workers}"), folder)
+        killer.join(1)
+    moved = on_ray(recipe(settings, "parallel.workers=2"), folder)
+    first, second, third = starts(folder)
+    assert first == 0 < second < third
+    check_rows(folder, expected)
+    assert [loss for _, loss in moved] == pytest.approx([loss for _, loss in expected], rel=1e-4)
+
+
+def write_config(folder: Path, config: RunConfig) -> None:
+    given = {"recipe": "tiny/align-mlm"} | config.model_dump(mode="json")
+    (folder / "config.yaml").write_text(yaml.safe_dump(given), encoding="utf-8")
+
+
+@pytest.mark.parametrize("stage", [1, 3])
 def test_two_workers_then_one_then_two_take_the_same_steps(
     world: list[str], two: Pool, tmp_path: Path, stage: int
 ) -> None:
-    settings = [*world, *SIZES, f"parallel.zero_stage={stage}", "parallel.max_failures=0"]
-    expected = calm(two, recipe(settings), tmp_path / "calm")
-    for attempt, (workers, dies_at) in enumerate([(2, 7), (1, 15)], start=1):
-        killer = when((reached(tmp_path / "moved", dies_at, attempt), kill_worker(workers - 1)))
-        with pytest.raises(TrainingError, match=r"Workers failed more often than parallel.max_failures allows"):
-            on_ray(recipe(settings, f"parallel.workers={workers}"), tmp_path / "moved")
-        killer.join(1)
-    moved = on_ray(recipe(settings, "parallel.workers=2"), tmp_path / "moved")
-    first, second, third = starts(tmp_path / "moved")
-    assert first == 0 < second < third
-    check_rows(tmp_path / "moved", expected)
-    assert [loss for _, loss in moved] == pytest.approx([loss for _, loss in expected], rel=1e-4)
+    settings = [*world, *SIZES, f"parallel.zero_stage={stage}"]
+    rescale(settings, tmp_path / "moved", calm(two, recipe(settings), tmp_path / "calm"))
+
+
+def test_a_report_lays_a_plain_a_killed_and_a_rescaled_run_over_each_other(
+    world: list[str], two: Pool, tmp_path: Path
+) -> None:
+    settings = [*world, *SIZES, "parallel.zero_stage=2"]
+    folders = [tmp_path / name for name in ("plain", "killed", "rescaled")]
+    expected = calm(two, recipe(settings), folders[0])
+    killer = kill_after(folders[1], [(7, 1)])
+    assert on_ray(recipe(settings), folders[1]) == expected
+    killer.join(1)
+    rescale(settings, folders[2], expected)
+    for folder in folders:
+        write_config(folder, recipe(settings))
+    chart = training_chart(open_folders(folders))
+    assert chart is not None
+    resumed = [tuple(starts(folder)[1:]) for folder in folders]
+    assert [len(steps) for steps in resumed] == [0, 1, 2]
+    for panel in chart.panels:
+        assert [curve.label for curve in panel.curves] == [f"tiny/align-mlm ({folder.name})" for folder in folders]
+        assert [curve.restarts for curve in panel.curves] == resumed
+        assert all(curve.x.tolist() == list(range(1, STEPS + 1)) for curve in panel.curves)
+    page = report_on(folders, tmp_path / "report").page.read_text(encoding="utf-8")
+    assert RESTARTED in page
+    assert page.count(f"took the same rows as tiny/align-mlm (plain) at each of {STEPS} steps") == 2
+    assert f"It went on after step {resumed[1][0]}." in page
+    second, third = resumed[2]
+    assert f"It went on after step {second} (workers: 2, then 1), after step {third} (workers: 1, then 2)." in page

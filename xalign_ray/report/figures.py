@@ -22,7 +22,9 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 _INK, _PALE = "#333333", "#dddddd"
 RESTARTED = "went on from a checkpoint"
-_RESTART: dict[str, Any] = {"ls": "", "marker": "o", "ms": 4.5, "mfc": "white", "mew": 1.2}
+_LINE, _WIDER, _RING = 1.6, 2.4, 6.5  # width of a line, what each that lies on it adds, and a ring: points
+_RESTART: dict[str, Any] = {"ls": "", "marker": "o", "ms": _RING, "mfc": "white", "mew": 1.5}
+_ON_EACH_OTHER = 0.01  # of a panel's height: curves that are nearer than that cannot be told apart
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "xalign",
@@ -84,7 +86,7 @@ def draw(chart: Chart) -> str:
         figure = Figure(figsize=(columns * _WIDTH, height), layout="constrained", facecolor="white")
         FigureCanvasSVG(figure)
         grid = figure.subplots(rows, columns, squeeze=False, sharey=chart.shared)
-        styles = _styles(chart.labels)
+        styles = _styles(chart)
         for number, axes in enumerate(grid.flat):
             if number < len(chart.panels):
                 _draw_panel(axes, chart.panels[number], chart, styles)
@@ -92,7 +94,7 @@ def draw(chart: Chart) -> str:
                 axes.set_axis_off()
         for axes in grid.flat[max(0, len(chart.panels) - columns) : len(chart.panels)]:
             axes.set_xlabel(chart.axis)
-        handles = [Line2D([], [], lw=1.6, label=label, **styles[label]) for label in chart.labels]
+        handles = [Line2D([], [], label=label, **styles[label]) for label in chart.labels]
         if any(curve.restarts for panel in chart.panels for curve in panel.curves):
             handles.append(Line2D([], [], label=RESTARTED, **_RESTART, color=_INK))
         if len(handles) > 1:
@@ -104,10 +106,11 @@ def _draw_panel(axes, panel: Panel, chart: Chart, styles: Mapping[str, dict[str,
     for curve in panel.curves:
         style = styles[curve.label]
         few = len(curve.x) <= 14
-        axes.plot(curve.x, chart.scale * curve.mean, lw=1.6, marker="o" if few else None, ms=3, **style)
-        if curve.restarts and len(curve.x):
-            at = np.interp(curve.restarts, curve.x, curve.mean)
-            axes.plot(curve.restarts, chart.scale * at, color=style["color"], zorder=3, **_RESTART)
+        axes.plot(curve.x, chart.scale * curve.mean, marker="o" if few else None, ms=3, **style)
+        if restarts := [step for step in curve.restarts if min(curve.x) <= step <= max(curve.x)]:
+            at = np.interp(restarts, curve.x, curve.mean)
+            ring = _RESTART | {"ms": _RING + style["lw"] - _LINE}
+            axes.plot(restarts, chart.scale * at, color=style["color"], zorder=3, **ring)
         if (curve.high > curve.low).any():
             band = {"color": style["color"], "alpha": 0.15, "lw": 0}
             axes.fill_between(curve.x, chart.scale * curve.low, chart.scale * curve.high, **band)
@@ -122,11 +125,30 @@ def _draw_panel(axes, panel: Panel, chart: Chart, styles: Mapping[str, dict[str,
     axes.locator_params(axis="x", nbins=5, integer=chart.whole_numbers)
 
 
-def _styles(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    return {
-        label: {"color": _COLOURS[number % len(_COLOURS)], "linestyle": _DASHES[number % len(_DASHES)]}
-        for number, label in enumerate(labels)
-    }
+def _styles(chart: Chart) -> dict[str, dict[str, Any]]:
+    """Colours, and dashes; curves that lie on each other are whole instead, and the later ones narrower on top."""
+    styles: dict[str, dict[str, Any]] = {}
+    for number, label in enumerate(chart.labels):
+        twins = [place for place, other in enumerate(chart.labels) if _are_twins(chart, label, other)]
+        styles[label] = {
+            "color": _COLOURS[number % len(_COLOURS)],
+            "linestyle": "-" if twins else _DASHES[number % len(_DASHES)],
+            "lw": _LINE + _WIDER * sum(place > number for place in twins),
+        }
+    return styles
+
+
+def _are_twins(chart: Chart, label: str, other: str) -> bool:
+    """Whether the curves of two labels lie on each other in every panel that has either."""
+    found = [(panel, [c for c in panel.curves if c.label in (label, other)]) for panel in chart.panels]
+    return any(pair for _, pair in found) and all(_coincide(panel, pair) for panel, pair in found if pair)
+
+
+def _coincide(panel: Panel, pair: Sequence[Curve]) -> bool:
+    if len(pair) != 2 or not len(pair[0].x) or not np.array_equal(pair[0].x, pair[1].x):
+        return False
+    near = _ON_EACH_OTHER * np.ptp(np.concatenate([curve.mean for curve in panel.curves]))
+    return bool((abs(pair[0].mean - pair[1].mean) <= near).all())
 
 
 def _draw_legend(figure: Figure, handles: Sequence[Line2D]) -> None:

@@ -10,11 +10,13 @@ from string import Template
 
 import yaml
 
+from xalign_ray.artifacts import hash_value
 from xalign_ray.report.charts import held_out_chart, layer_chart, training_chart
 from xalign_ray.report.columns import Column
 from xalign_ray.report.compare import Comparison
 from xalign_ray.report.figures import Chart, draw
 from xalign_ray.report.numbers import find_gaps, headline_keys, measure
+from xalign_ray.report.repeats import tell_repeats
 from xalign_ray.report.run_tables import data_tables, difference_table, run_table
 from xalign_ray.report.score_tables import PLUS_MINUS, gap_table, score_table
 from xalign_ray.report.table import Table, as_html
@@ -23,6 +25,10 @@ _HERE = Path(__file__).parent
 _DEMO = (
     "These runs were trained on the embedded world: a small made-up set of languages to learn the tool by and to test "
     "it with. Its numbers are never a source of claims about a method."
+)
+_CHANCE = (
+    "Scores are percent right. Chance is what guessing reaches on the same n questions. A score marked 'at chance' "
+    "is not above chance by two standard errors of guessing, sqrt(p (1 - p) / n) with p = chance: it shows nothing."
 )
 _LAYERS = (
     "Layer 0 is the embedding layer. The headline score is the mean of the last four layers (of all, where there are "
@@ -36,6 +42,7 @@ _GROUPINGS = {
     "dictionary": ("dictionaries", "Dictionaries"),
 }
 _MOST_IN_COLUMN = 6  # encoders whose numbers fit beside each other in a column of text
+_NESTED = " Where curves lie on each other, the first is the widest and the others are drawn inside it."
 _BAND = " Lines are means over seeds, bands reach from the lowest to the highest seed."
 
 
@@ -78,14 +85,11 @@ def how_to_read(columns: Sequence[Column]) -> list[str]:
     measured = [measure(column) for column in columns]
     metrics = {key.metric for key in headline_keys(measured)}
     lines = [_DEMO] if any(run.on_demo for run in runs) else []
-    lines.append(
-        "Scores are percent right. Chance is what guessing reaches on the same n questions. A score marked 'at chance' "
-        "is not above chance by two standard errors of guessing, sqrt(p (1 - p) / n) with p = chance: it shows nothing."
-    )
+    lines += [_CHANCE] if metrics else []
     if unfinished := [column.label for column in columns if not all(run.finished for run in column.runs)]:
         lines.append(f"Not finished yet: {', '.join(unfinished)}.")
     lines += _on_seeds(columns)
-    if len(columns) > 1:
+    if metrics and len(columns) > 1:
         lines.append(
             "[a, b] holds 95 % of the differences when languages and seeds are drawn anew, with replacement, the same "
             "ones for both. It is about other languages and seeds like these, and too narrow where there are few: it "
@@ -155,7 +159,11 @@ def _losses(columns: Sequence[Column]) -> str:
         "Masked-LM loss (nats a label) on rows that training never saw, the same rows and masks in every run of the "
         "same data."
     )
-    return _figure(training_chart(columns), training, columns) + _figure(held_out_chart(columns), held_out, columns)
+    repeats = tell_repeats(columns)
+    training += _NESTED if repeats else ""
+    told = "".join(f'<p class="note">{escape(line)}</p>\n' for line in repeats)
+    drawn = _figure(training_chart(columns), training, columns)
+    return drawn + told + _figure(held_out_chart(columns), held_out, columns)
 
 
 def _figure(chart: Chart | None, caption: str, columns: Sequence[Column]) -> str:
@@ -180,5 +188,6 @@ def _html(tables: Sequence[Table | None]) -> str:
 
 def _lead(columns: Sequence[Column]) -> str:
     runs = sum(len(column.runs) for column in columns)
-    what = f"{runs} run{'s' if runs > 1 else ''} of {len(columns)} recipe{'s' if len(columns) > 1 else ''}"
+    recipes = len({hash_value([column.settings or column.label]) for column in columns})
+    what = f"{runs} run{'s' if runs > 1 else ''} of {recipes} recipe{'s' if recipes > 1 else ''}"
     return f"{what}. The numbers are beside this page: comparison.csv, scores.csv, losses.csv, layers.csv."
