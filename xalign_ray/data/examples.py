@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Literal
 
 import numpy as np
@@ -78,7 +79,9 @@ def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept 
     first = np.arange(len(words))
     if cutter.whole_documents:
         first = _fill(sum_runs(cut.word_length, words), of_document, room)
-    held_out = np.asarray([_is_held_out(document, cutter.held_out_share) for document in documents], bool)
+    held_out = np.zeros(len(documents), bool)
+    if cutter.held_out_share:
+        held_out[:] = [_is_held_out(document, cutter.held_out_share) for document in documents]
     rows = Rows(
         pieces=cut.pieces,
         word_length=cut.word_length,
@@ -184,14 +187,13 @@ def _fit(cut: Cut, room: int) -> tuple[Index, Index]:
 
 
 def _stretches(lengths: Sequence[int], room: int) -> list[int]:
-    """How many words of a line go together, from its beginning on, in at most `room` pieces."""
-    counts, used = [0], 0
-    for length in lengths:
-        if used + length > room:
-            counts.append(0)
-            used = 0
-        counts[-1] += 1
-        used += length
+    """How many words of a line go together, from its beginning on, in at most `room` pieces; no word has more."""
+    ends = list(accumulate(lengths))
+    counts, begin, used = [], 0, 0
+    while begin < len(ends):
+        end = bisect_right(ends, used + room, begin)
+        counts.append(end - begin)
+        begin, used = end, ends[end - 1]
     return counts
 
 

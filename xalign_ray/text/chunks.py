@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
@@ -203,7 +204,7 @@ class ChunkCutter:
 
     def _look_up(self, chunks: list[str], language: int, *, first: bool) -> Index:
         known = self._known.setdefault((language, first), {})
-        rows = np.asarray([known.get(chunk, _UNKNOWN) for chunk in chunks], np.int64)
+        rows = np.fromiter(map(known.get, chunks, repeat(_UNKNOWN)), np.int64, len(chunks))
         unknown = np.flatnonzero(rows == _UNKNOWN)
         local = np.asarray([self._is_local(chunks[i]) for i in unknown.tolist()], bool)
         rows[unknown[~local]] = _WHOLE

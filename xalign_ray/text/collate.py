@@ -80,7 +80,8 @@ def lay_out(
         foreign: the pieces that have another language than their side, and which.
 
     Returns:
-        The TOKEN_COLUMNS, each int32 [N, row_tokens]. Tokens attend where `example_ids` agree and are not 0.
+        The TOKEN_COLUMNS, each [N, row_tokens]: int32 for pieces and labels, int16 for what says where they stand:
+        every byte is copied on its way to the trainer. Tokens attend where `example_ids` agree and are not 0.
     """
     n, sides, sides_per_example = len(rows), len(rows.side_words), layout.sides
     side_row = owners(rows.row_sides)
@@ -99,15 +100,15 @@ def lay_out(
     run_length = np.empty(sides + n, np.int64)
     run_length[side_run], run_length[pad_run] = taken, row_tokens - row_taken
 
-    def spread(of_side: NDArray[np.integer]) -> Ints:
-        of_run = np.zeros(sides + n, np.int32)
+    def spread(of_side: NDArray[np.integer]) -> NDArray[np.int16]:
+        of_run = np.zeros(sides + n, np.int16)
         of_run[side_run] = of_side
         return np.repeat(of_run, run_length)
 
     example_column = np.repeat(column[leads], sides_per_example)
     origin = np.where(leads | (not layout.reset_positions), example_column, column - 1)
     example_ids = spread(example + 1)
-    position_ids = np.tile(np.arange(row_tokens, dtype=np.int32), n) - spread(origin)
+    position_ids = np.tile(np.arange(row_tokens, dtype=np.int16), n) - spread(origin)
     position_ids *= example_ids > 0
     language_ids = spread(rows.side_language)
 
@@ -119,7 +120,7 @@ def lay_out(
     answers = np.full(n * row_tokens, IGNORED, np.int32)
     answers[piece_at[labels.at]] = labels.values
     language_ids[piece_at[foreign.at]] = foreign.values
-    segment_ids = spread(side) if layout.segments else np.zeros(n * row_tokens, np.int32)
+    segment_ids = spread(side) if layout.segments else np.zeros(n * row_tokens, np.int16)
     columns = (input_ids, answers, position_ids, segment_ids, language_ids, example_ids)
     return {name: flat.reshape(n, row_tokens) for name, flat in zip(TOKEN_COLUMNS, columns, strict=True)}
 

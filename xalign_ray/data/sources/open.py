@@ -17,6 +17,7 @@ from xalign_ray.errors import DataError
 
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 20
+BYTES_A_CHARACTER = 4  # at most, in UTF-8
 ZSTD_STEP_BYTES = 1 << 16  # its unpacker gives a step whole or not at all: small ones lose little before a fault
 
 NOT_UTF8 = "bytes are not UTF-8"
@@ -173,10 +174,10 @@ def number_lines(chunks: Iterable[bytes], first_line: int = 1) -> Iterator[Line]
     number, rest = first_line, b""
     try:
         for chunk in _as_utf8(iter(chunks)) if first_line == 1 else chunks:
-            *whole, rest = (rest + chunk).split(b"\n")
+            whole, end, rest = (rest + chunk).rpartition(b"\n")
             rest = rest[: MAX_LINE_BYTES + 1]  # enough to know that it is over-long
-            for raw in whole:
-                yield _decode(number, raw)
+            for line in _decode_all(number, whole) if end else ():
+                yield line
                 number += 1
     except ArchiveFaultError as fault:
         yield Line(number, "", str(fault))
@@ -201,6 +202,19 @@ def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield decoder.decode(chunk).encode("utf-8", "surrogatepass")
     if decoder.getstate()[0]:
         yield b"\xff"  # half a character at the end
+
+
+def _decode_all(number: int, raw: bytes) -> Iterator[Line]:
+    """The lines of many, decoded at once where none can have a fault: a third of the price of one by one."""
+    try:
+        lines = raw.decode("utf-8").split("\n") if b"\0" not in raw else []
+    except UnicodeDecodeError:
+        lines = []
+    if not lines or len(max(lines, key=len)) * BYTES_A_CHARACTER > MAX_LINE_BYTES:
+        return (_decode(at, line) for at, line in enumerate(raw.split(b"\n"), number))
+    if number == 1:
+        lines[0] = lines[0].removeprefix("\ufeff")
+    return (Line(at, line.removesuffix("\r"), "") for at, line in enumerate(lines, number))
 
 
 def _decode(number: int, raw: bytes) -> Line:
