@@ -144,6 +144,8 @@ def _fit(trainer: TorchTrainer) -> XalignError | None:
         )
     except TrainingFailedError as failed:
         return TrainingError(f"Ray gave the job up: {_last_line(failed)}")
+    except SystemExit:  # Ray takes Ctrl-C for itself, ends the workers, and leaves without a word
+        return TrainingError("Interrupted. Give the same command again to go on from the newest checkpoint.")
 
 
 def _last_line(error: Exception) -> str:
