@@ -26,7 +26,7 @@ from xalign_ray.text.chunks import ChunkCutter
 
 DICTIONARIES = Path(os.environ.get("XALIGN_REAL_DICTIONARIES", REAL.parent / "dictionaries" / "muse"))
 TARGET_RATE = 1.2  # new chunks per 100 tokens
-TRIED_CHARACTERS = 2_000_000
+TRIED_CHARACTERS = 6_000_000
 GLOBAL_ROWS = 512
 
 RunTasks = Callable[[Sequence[Task], Callable[[Task], None]], None]

@@ -19,6 +19,7 @@ from xalign_ray.train.distributed import Workers
 from xalign_ray.train.optimizers import build_optimizer
 
 STATE = "state"  # the folder of DeepSpeed's files inside a checkpoint
+LINEAR = nn.functional.linear  # as torch has it
 
 
 class Engine:
@@ -31,6 +32,9 @@ class Engine:
             universal: whether `load` will be given a checkpoint in DeepSpeed's universal format.
         """
         deepspeed = load_deepspeed(workers.on_gpu)
+        # Stage 3 puts one of its own in its place and leaves it there, with a bias's gradient summed in another order:
+        # the bits of a later run in the same process would depend on what ran before it.
+        nn.functional.linear = LINEAR
         self._workers = workers
         self._stage = config.parallel.zero_stage
         self._universal = universal

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
@@ -47,6 +48,17 @@ def test_the_gradient_norm_is_the_same_at_every_zero_stage(two: Pool, tmp_path: 
         norms.append([e["metrics"]["train/gradient_norm"] for e in synthetic.steps(tmp_path / f"{stage}")])
     assert min(norms[0]) > 1.0
     np.testing.assert_allclose(norms, [norms[0]] * 4, rtol=1e-5)
+
+
+def test_a_run_does_not_know_what_ran_before_it_in_its_process(tmp_path: Path):
+    alone = Pool(1)  # not the others' pool: nothing has run in it yet
+    try:
+        for name, stage in (("before", 2), ("between", 3), ("after", 2)):
+            run(alone, tmp_path / name, parallel__zero_stage=stage)
+    finally:
+        alone.close()
+    before, after = (synthetic.weights(tmp_path / name) for name in ("before", "after"))
+    assert [name for name in before if not torch.equal(before[name], after[name])] == []
 
 
 @pytest.mark.parametrize("stage", [0, 2])
