@@ -71,8 +71,7 @@ def test_an_interrupted_and_a_killed_driver_are_started_again_by_the_same_comman
     expected = calm(two, recipe(settings), tmp_path / "calm")
     begun, once, twice = starts(tmp_path / "killed")
     assert begun == 0
-    assert 10 <= once < twice  # workers live a moment longer than their driver
-    assert 20 <= twice < STEPS
+    assert 10 <= once <= twice < STEPS  # workers live a moment longer than their driver
     assert curve(tmp_path / "killed", STEPS) == expected
     check_rows(tmp_path / "killed", expected)
     assert (tmp_path / "killed" / "export" / "model.safetensors").is_file()

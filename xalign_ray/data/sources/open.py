@@ -164,7 +164,7 @@ def read_lines(path: str, span: Span = WHOLE, first_line: int = 1) -> Iterator[L
 
     UTF-16 is known by its byte-order mark and read the same. A mark is dropped. A line that cannot be used is yielded
     with its fault. An archive that breaks off ends with one line whose fault is in ARCHIVE_FAULTS; the line that was
-    cut in two is not yielded. Holds at most 3 MB.
+    cut in two is not yielded. Holds at most 20 MB.
     """
     return number_lines(read_chunks(path, span), first_line)
 
