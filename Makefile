@@ -22,7 +22,8 @@ unit: .venv/installed ## tests without Ray, under a minute
 	$(BIN)/pytest -n auto tests/unit
 
 test: unit ## every test, with real local clusters
-	$(BIN)/pytest tests/parity tests/ray
+	$(BIN)/pytest -n 2 tests/parity
+	$(BIN)/pytest --durations=15 tests/ray
 
 check: .venv/installed ## lint, format, types
 	$(BIN)/ruff check .
