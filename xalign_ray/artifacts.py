@@ -47,10 +47,55 @@ def hash_value(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a finished folder, or None: a folder without a manifest does not exist."""
+def read_json(path: Path, cure: str, *keys: str) -> Any:
+    """The value of a JSON file that this program wrote; with `keys`, an object that has them.
+
+    Raises:
+        DataError: it is missing, or torn, empty or changed; names the file and says `cure`.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing. {cure}") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is damaged: it is not JSON ({error}). {cure}") from None
+    if missing := [key for key in keys if not isinstance(value, dict) or key not in value]:
+        raise DataError(f"{path} is damaged: it lacks {', '.join(missing)}. {cure}")
+    return value
+
+
+def read_manifest(folder: Path, *keys: str) -> dict[str, Any] | None:
+    """The manifest of a finished folder, or None: a folder without a manifest does not exist.
+
+    Raises:
+        DataError: it is damaged, or lacks one of the keys.
+    """
     path = folder / MANIFEST
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    if not path.is_file():
+        return None
+    value = read_json(path, f"Remove it and give the command that made {folder} again.", *keys)
+    if not isinstance(value, dict):
+        raise DataError(f"{path} is damaged: it is no manifest. Remove it and make {folder} again.")
+    return value
+
+
+def whole_json(path: Path, *keys: str) -> dict[str, Any] | None:
+    """The object in a JSON file, None where it is missing or damaged: for the verb that can write it again."""
+    try:
+        value = read_json(path, "", *keys)
+    except DataError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def whole_manifest(folder: Path, *keys: str) -> dict[str, Any] | None:
+    """The manifest of a folder, as `whole_json` reads it."""
+    return whole_json(folder / MANIFEST, *keys)
+
+
+def finished_run(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a run folder that `pretrain` finished; None if it did not, or where the manifest is damaged."""
+    return whole_manifest(folder, "recipe", "fingerprint", "steps")
 
 
 def write_manifest(folder: Path, fields: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from xalign_ray.artifacts import read_manifest, write_atomic, write_manifest
+from xalign_ray.artifacts import finished_run, write_atomic, write_manifest
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.start import base_recipe, settle
@@ -96,7 +96,7 @@ def find_run(recipe: Recipe) -> Path | None:
 
     if base := base_recipe(recipe):
         start = find_run(base)
-        if start is None or read_manifest(start) is None:
+        if start is None or finished_run(start) is None:
             return None
         recipe = settle(recipe, str((start / EXPORT).absolute()))
     prepared = find_prepared(recipe.config)
@@ -122,7 +122,7 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None) -> Path:
     connect(recipe.config.parallel)
     prepared = prepare_data(recipe.config)
     folder, facts = _open_run(recipe, prepared, out)
-    if read_manifest(folder) is None:
+    if finished_run(folder) is None:
         with _followed(recipe, folder):
             run_on_ray(recipe.config, folder, prepared.folder, facts)
             _finish_run(recipe, prepared, folder, facts)
@@ -146,7 +146,7 @@ def _pretrain_here(recipe: Recipe, out: Path | None) -> Path:
             "The shards of this recipe are not there yet, and --no-ray does not make them: run `xalign prepare`."
         )
     folder, facts = _open_run(recipe, prepared, out, write=rank == 0)
-    if read_manifest(folder) is not None:
+    if finished_run(folder) is not None:
         return folder
     with _followed(recipe, folder, active=rank == 0):
         train(

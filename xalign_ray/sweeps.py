@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from xalign_ray.artifacts import MANIFEST, hash_value, read_manifest, write_atomic, write_manifest
+from xalign_ray.artifacts import MANIFEST, finished_run, hash_value, write_atomic, write_manifest
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.inputs import open_root
 from xalign_ray.errors import ConfigError, TrainingError
@@ -115,7 +115,7 @@ def _encoder_of(encoder: SweptEncoder, output: Path) -> str:
         return str(Path(found).resolve()) if Path(found).is_dir() else found
     stem, recipe = encoder.recipe.replace("/", "-"), encoder.recipe
     runs = [path for path in sorted(output.glob(f"{stem}-*")) if (read_run_config(path) or {}).get("recipe") == recipe]
-    finished = [path for path in runs if read_manifest(path) is not None]
+    finished = [path for path in runs if finished_run(path) is not None]
     if len(finished) == 1:
         return str((finished[0] / EXPORT).resolve())
     if finished:

@@ -10,9 +10,12 @@ import pytest
 
 from xalign_ray.artifacts import (
     check_file,
+    finished_run,
     hash_file,
     hash_value,
+    read_json,
     read_manifest,
+    whole_manifest,
     write_atomic,
     write_json,
     write_manifest,
@@ -57,6 +60,41 @@ def test_a_folder_without_a_manifest_does_not_exist(tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "nowhere") is None
     write_manifest(tmp_path, {"rows": 3})
     assert read_manifest(tmp_path) == {"rows": 3}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "it is not JSON"),
+        (b'{"recipe": "a", "finge', "it is not JSON"),
+        (b"\x93\xff\x00", "it is not JSON"),
+        (b"[" * 100_000, "it is not JSON"),
+        (b"{}", "it lacks recipe, steps"),
+        (b"[]", "it lacks recipe, steps"),
+    ],
+)
+def test_a_damaged_manifest_is_named_with_its_cure_and_finishes_nothing(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError) as told:
+        read_manifest(tmp_path, "recipe", "steps")
+    assert str(told.value).startswith(f"{path} is damaged: {said}")
+    assert str(told.value).endswith(f". Remove it and give the command that made {tmp_path} again.")
+    assert whole_manifest(tmp_path, "recipe", "steps") is None
+    assert finished_run(tmp_path) is None
+
+
+def test_a_manifest_is_an_object(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("[1]")
+    with pytest.raises(DataError, match=r"manifest\.json is damaged: it is no manifest"):
+        read_manifest(tmp_path)
+
+
+def test_a_missing_json_file_is_named_with_its_cure(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"part\.json is missing\. Do it again\.$"):
+        read_json(tmp_path / "part.json", "Do it again.")
 
 
 def test_a_flipped_byte_is_named(tmp_path: Path) -> None:

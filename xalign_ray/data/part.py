@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from xalign_ray.artifacts import hash_file, write_json
+from xalign_ray.artifacts import hash_file, whole_json, write_json
 from xalign_ray.data.examples import Cutter, cut_documents, cut_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.quarantine import Quarantine
@@ -82,9 +82,9 @@ class _Split:
 
 def read_record(task: Task) -> dict[str, Any] | None:
     """What a finished part says of itself, or None if it is not finished or a file of it is not as it was written."""
-    if not task.record_file.is_file():
+    record = whole_json(task.record_file, "trained", "held_out", "counts", "bad_rows")
+    if record is None:
         return None
-    record = json.loads(task.record_file.read_text(encoding="utf-8"))
     files = [shard for shard in (record["trained"], record["held_out"]) if shard]
     whole = all((f := Path(task.folder) / s["file"]).is_file() and hash_file(f) == s["sha256"] for s in files)
     return record if whole else None

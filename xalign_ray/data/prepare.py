@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from xalign_ray.artifacts import hash_file, hash_value, read_manifest, write_atomic, write_json, write_manifest
+from xalign_ray.artifacts import (
+    MANIFEST,
+    hash_file,
+    hash_value,
+    whole_manifest,
+    write_atomic,
+    write_json,
+    write_manifest,
+)
 from xalign_ray.config.choices import BpeTokenizer, FolderTokenizer, Tokenizer
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
@@ -22,7 +30,7 @@ from xalign_ray.data.examples import longest_word
 from xalign_ray.data.inputs import Input, content_hashes, data_root, find_inputs
 from xalign_ray.data.lexicon import read_links, trained_translations, write_lexicon
 from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
-from xalign_ray.data.prepared import NEW_ROWS, Prepared
+from xalign_ray.data.prepared import KEYS, NEW_ROWS, Prepared
 from xalign_ray.data.quarantine import BAD_ROWS, check_tolerance, merge_counts, merge_files
 from xalign_ray.data.repeats import mark_repeats
 from xalign_ray.data.shards import remove_unfinished
@@ -55,7 +63,7 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
     texts, dictionaries = find_inputs(config.data, data_root(config))
     fingerprint = _fingerprint(config, texts + dictionaries)
     folder = _folder(config, fingerprint)
-    if read_manifest(folder) is not None and not verify:
+    if whole_manifest(folder, *KEYS) is not None and not verify:
         return Prepared.open(folder)
     links = read_links(config, dictionaries, folder)
     _write_tokenizer(config.data, texts, trained_translations(links), folder)
@@ -76,7 +84,7 @@ def find_prepared(config: RunConfig) -> Prepared | None:
     """The shards of a recipe if they are finished, else None; makes nothing."""
     texts, dictionaries = find_inputs(config.data, data_root(config))
     folder = _folder(config, _fingerprint(config, texts + dictionaries))
-    return Prepared.open(folder) if read_manifest(folder) is not None else None
+    return Prepared.open(folder) if (folder / MANIFEST).is_file() else None
 
 
 def _fingerprint(config: RunConfig, inputs: Sequence[Input]) -> str:

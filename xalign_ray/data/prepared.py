@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xalign_ray.artifacts import read_manifest
+from xalign_ray.artifacts import read_json, read_manifest
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.derive import CHUNK_STEPS, lanes
 from xalign_ray.config.scheduled import value_at
@@ -27,6 +26,7 @@ from xalign_ray.text.sampling import source_shares
 from xalign_ray.text.views import view_rows
 
 NEW_ROWS = "new_rows.json"
+KEYS = ("fingerprint", "languages", "row_tokens", "vocabulary", "pools", "held_out", "counts", "bad_rows", "dictionary")
 HELD_OUT_ROWS = 64  # rows a language in the held-out loss: enough for a curve, cheap enough to repeat
 
 POOLS = {
@@ -62,9 +62,9 @@ class Prepared:
         """Opens a finished folder.
 
         Raises:
-            DataError: if prepare has not finished it.
+            DataError: if prepare has not finished it, or its manifest is damaged.
         """
-        manifest = read_manifest(folder)
+        manifest = read_manifest(folder, *KEYS)
         if manifest is None:
             raise DataError(f"{folder} has no manifest.json: prepare has not finished it. {CURE}")
         return cls(folder, manifest)
@@ -78,7 +78,7 @@ class Prepared:
     def new_rows(self) -> dict[int, list[int]]:
         """For each piece that prepare added to a given vocabulary, the old pieces whose mean row it starts as."""
         path = self.folder / NEW_ROWS
-        listed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        listed = read_json(path, CURE) if path.is_file() else {}
         return {int(number): olds for number, olds in listed.items()}
 
     @property
@@ -121,7 +121,7 @@ class Prepared:
     def pair_words(self, split: str) -> list[list[str]]:
         """The dictionary pairs of a split as words: [left language, left word, right language, right word]."""
         path = self.folder / "pair_words.json"
-        return json.loads(path.read_text(encoding="utf-8"))[split] if path.is_file() else []
+        return read_json(path, CURE, split)[split] if path.is_file() else []
 
     def pools(self, kind: str) -> dict[str, dict[str, Any]]:
         """The pools a kind of stream draws from, by name."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from xalign_ray.artifacts import read_manifest
+from xalign_ray.artifacts import finished_run
 from xalign_ray.config.choices import Frozen
 from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
@@ -126,7 +126,7 @@ def plan_cells(study: StudyConfig) -> list[Cell]:
 def is_finished(cell: Cell, folder: Path) -> bool:
     """Whether a cell's run folder has its manifest and the scores of every evaluation."""
     scores = [folder / "evaluation" / evaluation.folder / "scores.json" for evaluation in cell.evaluate]
-    return read_manifest(folder) is not None and all(path.is_file() for path in scores)
+    return finished_run(folder) is not None and all(path.is_file() for path in scores)
 
 
 def run_study(

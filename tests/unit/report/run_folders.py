@@ -71,7 +71,7 @@ def write_run(
     (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     for task, records in (scores or {}).items():
         write_scores(folder / "evaluation" / task / "scores.json", records)
-    write_manifest(folder, {"recipe": recipe, "steps": 4})
+    write_manifest(folder, {"recipe": recipe, "fingerprint": "f", "steps": 4})
     return folder
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -12,7 +13,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import check_file, hash_file, hash_value, read_manifest, write_json, write_manifest
+from xalign_ray.artifacts import (
+    check_file,
+    hash_file,
+    hash_value,
+    read_manifest,
+    whole_json,
+    whole_manifest,
+    write_json,
+    write_manifest,
+)
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.data.inputs import Input, content_hashes
 from xalign_ray.data.quarantine import merge_counts, merge_files
@@ -123,7 +133,7 @@ def align_parts(
         _ensure_model(job)
         log.info("word alignment: %d of %d parts to do in %s", len(todo), len(cut), out)
         _run(align_part, job, todo)
-    if read_manifest(folder) is None:
+    if whole_manifest(folder, "parts") is None:
         _finish(job, identity)
     return out
 
@@ -147,14 +157,19 @@ def read_alignments(folder: Path, part: int) -> Iterator[str]:
 def _claim(job: Job, identity: dict[str, Any]) -> None:
     """Makes the folder this job's, so that what an earlier run left in it is of the same corpus and aligner."""
     path = job.path("settings.json")
-    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != json.loads(json.dumps(identity)):
+    before = whole_json(path)
+    if path.is_file() and before is None:  # nobody knows of what texts the rest is
+        job.path("manifest.json").unlink(missing_ok=True)
+        for made in ("parts", "model", "sample"):
+            shutil.rmtree(job.path(made), ignore_errors=True)
+    elif before is not None and before != json.loads(json.dumps(identity)):
         raise DataError(f"{job.folder} holds the word alignment of other texts, or by other settings. "
                         "Give another --out, or remove the folder.")  # fmt: skip
     write_json(path, identity)
 
 
 def _ensure_model(job: Job) -> None:
-    if read_manifest(job.path("model")) is not None:
+    if whole_manifest(job.path("model"), "fingerprint", "files") is not None:
         return
     numbers = range(len(job.parts))
     sketches = _run(sketch_part, job, numbers)
@@ -240,10 +255,9 @@ def _open_model_once(folder: str, fingerprint: str, kind: AlignerKind) -> Aligne
 
 def _record(job: Job, number: int) -> dict[str, Any] | None:
     """What an aligned part says of itself, or None if it is not finished or its file is not as it was written."""
-    path = job.path("parts", f"part-{number:05d}.json")
-    if not path.is_file():
+    record = whole_json(job.path("parts", f"part-{number:05d}.json"), "file", "sha256", "counts")
+    if record is None:
         return None
-    record = json.loads(path.read_text(encoding="utf-8"))
     file = job.path(record["file"])
     return record if file.is_file() and hash_file(file) == record["sha256"] else None
 
