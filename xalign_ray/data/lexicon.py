@@ -17,7 +17,7 @@ from xalign_ray.data.sources.records import BadRow, Entry
 from xalign_ray.data.sources.registry import explain_empty, read_part
 from xalign_ray.errors import DataError
 from xalign_ray.text.dictionary import Key, Link, Links, add_entries, build_lexicon, pair_arrays, separate
-from xalign_ray.text.tokenizer import LONGEST_WORD, look_up_form
+from xalign_ray.text.tokenizer import LONGEST_WORD, cut_words, look_up_form
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -40,7 +40,7 @@ def write_lexicon(config: RunConfig, links: Links, tokenizer: PreTrainedTokenize
     """
     if not config.data.dictionaries:
         return {}
-    pieces = _pieces(tokenizer, config.languages, [key for link in (*links.trained, *links.held_out) for key in link])
+    pieces = cut_keys(tokenizer, config.languages, [key for link in (*links.trained, *links.held_out) for key in link])
     entries, lexicon = build_lexicon(list(links.trained), pieces.get)
     np.savez(folder / "lexicon.npz", **asdict(lexicon))
     write_json(folder / "entries.json", list(entries))
@@ -94,16 +94,14 @@ def read_links(config: RunConfig, dictionaries: Sequence[Input], folder: Path) -
     return links
 
 
-def _pieces(
+def cut_keys(
     tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], keys: Sequence[Key]
 ) -> dict[Key, tuple[int, ...] | None]:
     """The pieces of each word as it stands in a sentence; None with an unknown one or more than LONGEST_WORD."""
     assert all(key[0] < len(languages) for key in keys)
     distinct = sorted(set(keys))
-    encodings = tokenizer.backend_tokenizer.encode_batch([word for _, word in distinct], add_special_tokens=False)
     pieces: dict[Key, tuple[int, ...] | None] = {}
-    for key, encoding in zip(distinct, encodings, strict=True):
-        ids = tuple(encoding.ids)
+    for key, ids in zip(distinct, cut_words(tokenizer.backend_tokenizer, [word for _, word in distinct]), strict=True):
         usable = 0 < len(ids) <= LONGEST_WORD and tokenizer.unk_token_id not in ids
-        pieces[key] = ids if usable else None
+        pieces[key] = tuple(ids) if usable else None
     return pieces

@@ -45,7 +45,7 @@ from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
 
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
-SHARDS_VERSION = 5  # raise it when the same input would give other shards
+SHARDS_VERSION = 6  # raise it when the same input would give other shards
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from xalign_ray.errors import DataError
 from xalign_ray.models import language_modernbert  # noqa: F401 - registers our class, so that Auto classes open it
+from xalign_ray.text.tokenizer import cut_words
 
 LONGEST_INPUT = 512
 
@@ -99,7 +100,7 @@ class Inputs:
 
     def piece_words(self, words: Sequence[str]) -> list[list[int]]:
         """Piece ids of each word as it is written inside a sentence, without prefix and suffix."""
-        return self._pieces([f" {word}" for word in words])
+        return cut_words(self.tokenizer.backend_tokenizer, words)
 
     def wrap(self, ids: Sequence[int]) -> list[int]:
         """Prefix and suffix put around piece ids."""

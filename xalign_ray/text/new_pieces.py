@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tokenizers import AddedToken, Tokenizer
 
-from xalign_ray.text.tokenizer import look_up_form
+from xalign_ray.text.tokenizer import cut_words, look_up_form
 
 
 def extend_tokenizer(
@@ -34,7 +34,7 @@ def extend_tokenizer(
     """
 
     def cut(word: str) -> list[int]:
-        return tokenizer.encode(f" {word}", add_special_tokens=False).ids
+        return cut_words(tokenizer, [word])[0]
 
     normalize = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
     seen = Counter(word for line in lines for word in _words(normalize(line)))

@@ -19,6 +19,7 @@ from xalign_ray.text.rows import Ints, owners
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_SHARE = 0.5  # at most so much of a trained vocabulary is single characters; rarer ones become [UNK]
 LONGEST_WORD = 8  # pieces; a longer "word" (a script without blanks) is masked piece by piece (METHODS 1.2)
+_WORD_BEFORE = "a"
 _BLANK_WORD = re.compile(r"\S+")  # what str.split() gives
 
 
@@ -85,6 +86,8 @@ def cut_lines(
         place: find out which word by white space each word begins in; without it a line counts as one.
     """
     backend.encode_special_tokens = True
+    backend.no_truncation()
+    backend.no_padding()
     lines = [unicodedata.normalize("NFC", line) for line in lines]  # else offsets leave out a word's last accent
     encodings = backend.encode_batch(lines, add_special_tokens=False)
     line_pieces = np.fromiter(map(len, encodings), np.int64, len(lines))
@@ -119,6 +122,22 @@ def cut_lines(
         line_words=line_words,
         blank_words=blank_words,
     )
+
+
+def cut_words(backend: Tokenizer, words: Sequence[str]) -> list[list[int]]:
+    """The pieces of each word as it stands inside a sentence, with the blank before it where that is part of a piece.
+
+    A word given alone is the first of its line, and many tokenizers (of bytes, of SentencePiece's kind) cut that one
+    in another way; so it is cut behind another word, whose pieces are left out.
+    """
+    backend.no_truncation()
+    backend.no_padding()
+    encodings = backend.encode_batch([f"{_WORD_BEFORE} {word}" for word in words], add_special_tokens=False)
+    begin = len(_WORD_BEFORE)
+    return [
+        [piece for piece, offset in zip(encoding.ids, encoding.offsets, strict=True) if offset[0] >= begin]
+        for encoding in encodings
+    ]
 
 
 def _changes(values: NDArray[np.integer]) -> NDArray[np.bool_]:
