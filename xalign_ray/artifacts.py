@@ -5,28 +5,83 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import re
+import shutil
+import socket
+import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import DataError
 
 MANIFEST = "manifest.json"
+HOST = socket.gethostname()
+
+
+def _identify_machine() -> str:
+    """Of the running kernel and its set of process ids, which containers on one host do not share; empty if unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return hashlib.sha256(f"{boot} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:12]
+    except OSError:
+        return ""
+
+
+MACHINE = _identify_machine()
+_UNFINISHED = re.compile(r"\..*\.(\d+)@[^@]*@(\w*)\.[0-9a-f]{8}\.unfinished")
+
+
+def process_start(pid: int) -> str:
+    """When a living process began, in ticks: with its id this names it for good. Empty if it is dead or not known."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def unfinished(path: Path) -> Path:
+    """A temporary name beside a file or folder that no other writer uses; it says who writes."""
+    return path.with_name(f".{path.name}.{os.getpid()}@{HOST}@{MACHINE}.{uuid.uuid4().hex[:8]}.unfinished")
+
+
+def remove_unfinished(folder: Path, older_than: float) -> None:
+    """Removes what dead writers have left below a folder; call it while holding its lock.
+
+    Args:
+        older_than: a writer on another machine is dead if it has not written since; seconds since the epoch, by the
+            clock of the disk.
+    """
+    for path in sorted(folder.rglob(".*.unfinished")):
+        if not (name := _UNFINISHED.fullmatch(path.name)):
+            continue
+        pid, machine = name.groups()
+        with suppress(FileNotFoundError):  # its writer has just finished
+            dead = not process_start(int(pid)) if machine and machine == MACHINE else _last_write(path) < older_than
+            if dead and path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif dead:
+                path.unlink()
+
+
+def _last_write(path: Path) -> float:
+    return max(one.stat().st_mtime for one in (path, *path.rglob("*")))
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Writes a file under a temporary name and renames it into place, so that a reader sees all of it or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = unfinished(path)
     try:
-        with os.fdopen(handle, "wb") as out:
+        with temporary.open("xb") as out:
             out.write(content.encode() if isinstance(content, str) else content)
             out.flush()
-            os.fsync(out.fileno())
+            os.fsync(out.fileno())  # a power cut must not leave the name without the bytes
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -27,5 +27,25 @@ class TrainingError(XalignError):
     """Training cannot go on: a loss that is not finite, workers that kept dying."""
 
 
+class StoppedError(TrainingError):
+    """The process was told to stop by a signal and did so in order.
+
+    Args:
+        said: the sentence.
+        code: the exit code.
+    """
+
+    def __init__(self, said: str, code: int = 1) -> None:
+        super().__init__(said, code)
+        self.exit_code = code
+
+    def __str__(self) -> str:
+        return self.args[0]
+
+
+class LockError(XalignError):
+    """Another process writes the folder, or has taken it over, or nobody can write it."""
+
+
 class TrackingError(XalignError):
     """The tracking server was asked for directly and cannot be reached."""

@@ -12,7 +12,8 @@ from tests.unit.rules.tree import PACKAGE, ROOT, imports, is_within, python_file
 
 LAYERS = [
     {"errors"},
-    {"artifacts"},
+    {"artifacts", "stops"},
+    {"locks"},
     {"config"},
     {"text", "demo", "track"},
     {"models", "objectives", "data"},
@@ -35,7 +36,8 @@ HOMES = {
     "mlflow": ["track", "report"],
     "matplotlib": ["report"],
 }
-WITHOUT_TORCH = ["text", "demo", "track", "config", "errors.py", "artifacts.py", "cli.py", "plan.py"]
+WITHOUT_TORCH = ["text", "demo", "track", "config", "errors.py", "artifacts.py", "locks.py", "stops.py"]
+WITHOUT_TORCH += ["cli.py", "plan.py"]
 WITHOUT_RAY = ["text", "demo", "track", "config", "models", "objectives", "report", "data/local.py", "data/sources"]
 WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "plan.py", "pipeline.py"]
 

@@ -1,0 +1,191 @@
+"""One holder at a time: among processes that race, die, fall silent, or run on hosts that cannot see each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.artifacts import unfinished
+from xalign_ray.errors import LockError
+from xalign_ray.locks import LOCK, hold, holds
+
+PATIENCE_S = 60
+LEASE_S, BEAT_S = 0.6, 0.1
+# Holds the lock until its standard input ends.
+HOLDER = """
+import sys, pathlib
+from xalign_ray.locks import hold
+with hold(pathlib.Path(sys.argv[1]), "prepare", lease_s=0.6, beat_s=0.1):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+# Takes the lock again and again; "inside" can be made once only. Each second time it leaves the lock of a dead process.
+# Between seeing that a lock is dead and acting on it, it dawdles.
+RACER = """
+import sys, os, json, pathlib, random, time
+from xalign_ray import locks
+from xalign_ray.locks import hold, LOCK
+is_over = locks._Watch.is_over
+locks._Watch.is_over = lambda *given: is_over(*given) and (time.sleep(random.random() / 20) or True)
+folder, rounds = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+for number in range(rounds):
+    with hold(folder, "racer", waits=True, lease_s=120, beat_s=60) as lock:
+        os.close(os.open(folder / "inside", os.O_CREAT | os.O_EXCL))
+        (folder / "count").write_text(str(int((folder / "count").read_text()) + 1))
+        (folder / "inside").unlink()
+        if number % 2:
+            dead = json.loads((folder / LOCK).read_text()) | {"pid": 2**22 + 1, "token": f"{os.getpid()} {number}"}
+            (folder / "dead").write_text(json.dumps(dead))
+            os.replace(folder / "dead", folder / LOCK)
+"""
+
+
+def start(script: str, folder: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, str(folder), *more]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def start_holder(folder: Path) -> subprocess.Popen[str]:
+    holder = start(HOLDER, folder)
+    assert holder.stdout
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    _, said = process.communicate(timeout=PATIENCE_S)
+    return said
+
+
+def move_elsewhere(folder: Path) -> None:
+    """Makes the lock that of a host which is not this one, so that only its silence can tell that it is dead."""
+    lock = folder / LOCK
+    lock.write_text(json.dumps(json.loads(lock.read_text()) | {"host": "elsewhere", "machine": "another"}))
+
+
+def test_a_second_holder_is_refused_with_who_and_since_when(tmp_path: Path) -> None:
+    holder = start_holder(tmp_path)
+    since = json.loads((tmp_path / LOCK).read_text())["since"]
+    with pytest.raises(LockError) as refused, hold(tmp_path, "pretrain"):
+        pass
+    assert str(refused.value) == (
+        f"{tmp_path} is being written by prepare on {os.uname().nodename} (process {holder.pid}) since {since}. "
+        "Wait for its end, or stop it."
+    )
+    end(holder)
+    with hold(tmp_path, "pretrain") as lock:
+        assert not lock.waited
+        assert holds(tmp_path, lock.token)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_that_waits_says_once_for_whom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    holder = start_holder(tmp_path)
+    threading.Timer(1.0, holder.communicate).start()
+    with hold(tmp_path, "prepare", waits=True) as lock:
+        assert lock.waited
+    said = capsys.readouterr().err
+    assert said.startswith(f"{tmp_path} is being written by prepare on {os.uname().nodename} (process {holder.pid}) ")
+    assert said.endswith("; it is waited for.\n")
+    assert said.count("\n") == 1
+
+
+def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
+    holder = start_holder(tmp_path)
+    holder.kill()  # and nobody has asked yet how it ended: a zombie
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        try:
+            with hold(tmp_path, "pretrain", lease_s=PATIENCE_S):
+                break
+        except LockError:
+            time.sleep(0.01)
+    end(holder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_from_another_host_expires_when_nobody_touches_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    holder = start_holder(tmp_path)
+    holder.kill()
+    end(holder)
+    move_elsewhere(tmp_path)
+    os.utime(tmp_path / LOCK, (2e9, 2e9))  # its clock is years ahead
+    began = time.monotonic()
+    with hold(tmp_path, "pretrain", lease_s=LEASE_S):
+        assert time.monotonic() - began > LEASE_S
+    assert "prepare on elsewhere" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_from_another_host_that_is_touched_is_refused(tmp_path: Path) -> None:
+    holder = start_holder(tmp_path)
+    lock = tmp_path / LOCK
+    lock.write_text(json.dumps(json.loads(lock.read_text()) | {"machine": "another"}))
+    over = threading.Event()
+
+    def touch() -> None:
+        while not over.wait(BEAT_S):
+            os.utime(lock)
+
+    thread = threading.Thread(target=touch)
+    thread.start()
+    with pytest.raises(LockError, match="is being written by prepare"), hold(tmp_path, "pretrain", lease_s=LEASE_S):
+        pass
+    over.set()
+    thread.join()
+    holder.kill()
+    end(holder)
+
+
+def test_who_was_silent_for_a_lease_loses_its_lock_and_stops_with_a_sentence(tmp_path: Path) -> None:
+    silent = start_holder(tmp_path)
+    silent.send_signal(signal.SIGSTOP)
+    with hold(tmp_path, "prepare", waits=True, lease_s=LEASE_S) as lock:
+        silent.send_signal(signal.SIGCONT)
+        assert silent.wait(PATIENCE_S) == 1
+        said = end(silent)
+        assert holds(tmp_path, lock.token)
+    assert f"LockError: {tmp_path} is now written by prepare on {os.uname().nodename} (process {os.getpid()})" in said
+    assert "It stops here and writes no more." in said
+
+
+def test_of_many_that_race_exactly_one_is_inside_though_holders_die(tmp_path: Path) -> None:
+    (tmp_path / "count").write_text("0")
+    racers = [start(RACER, tmp_path, "10") for _ in range(5)]
+    said = [end(racer) for racer in racers]
+    assert [racer.returncode for racer in racers] == [0] * 5, said
+    assert (tmp_path / "count").read_text() == "50"
+
+
+def test_leftovers_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+    other = start_holder(tmp_path / "other")
+    mine = unfinished(tmp_path / "a.parquet").name
+    living = mine.replace(f".{os.getpid()}@", f".{other.pid}@")
+    dead = mine.replace(f".{os.getpid()}@", f".{2**22 + 1}@")
+    far = [name.rpartition("@")[0] + f"@elsewhere.0000000{n}.unfinished" for n, name in enumerate([mine, mine])]
+    for name in (mine, living, dead, *far):
+        (tmp_path / name).write_text("half")
+    (tmp_path / dead.replace("a.parquet", "step_000010")).mkdir()
+    os.utime(tmp_path / far[1], (1e9, 1e9))
+    with hold(tmp_path, "prepare"):
+        pass
+    assert sorted(path.name for path in tmp_path.glob(".*")) == sorted([mine, living, far[0]])
+    end(other)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LockError, match=r"file cannot be written: it is not a folder. Name another output"):
+        hold(tmp_path / "file", "pretrain").__enter__()
+    with pytest.raises(LockError, match=r"cannot be written \(File name too long\). Name another output."):
+        hold(tmp_path / ("x" * 300), "pretrain").__enter__()

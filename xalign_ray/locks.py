@@ -1,0 +1,241 @@
+"""One writer a folder: a lock file, also on a shared disk, that its holder keeps fresh and that expires with it.
+
+The file is created exclusively and touched every few seconds. Whoever wants it watches it for a whole lease by its own
+clock, so hosts need not agree on the time. Only the holder of the lock on a lock (`.lock.<hash of its content>`) may
+remove or replace it: so a fresh lock is never taken for the expired one that stood there a moment before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from xalign_ray import stops
+from xalign_ray.artifacts import HOST, MACHINE, process_start, remove_unfinished
+from xalign_ray.errors import LockError
+
+LOCK = ".lock"
+LEASE_S = 60.0  # a lock that was not touched for so long is nobody's; longer than anything holds Python's interpreter
+BEAT_S = 5.0
+LOOK_S = 0.2
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who writes a folder, and since when."""
+
+    verb: str
+    host: str = HOST
+    machine: str = MACHINE
+    pid: int = field(default_factory=os.getpid)
+    started: str = field(default_factory=lambda: process_start(os.getpid()))
+    since: str = field(default_factory=lambda: time.strftime("%Y-%m-%d %H:%M:%S %Z"))
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __str__(self) -> str:
+        return f"{self.verb} on {self.host} (process {self.pid}) since {self.since}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its processes are seen from this one."""
+        return bool(self.started) and self.machine == MACHINE
+
+    @property
+    def is_alive_here(self) -> bool:
+        """Whether its very process lives on this machine."""
+        return self.is_here and process_start(self.pid) == self.started
+
+
+class Lock:
+    """A lock that is held; `waited` says whether somebody else held it before."""
+
+    def __init__(self, path: Path, content: bytes, file: int, beat_s: float, waited: bool) -> None:
+        self.waited = waited
+        self.token = json.loads(content)["token"]
+        self.lost = False
+        self._path = path
+        self._content = content
+        self._file = file
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, args=(beat_s,), name="lock", daemon=True)
+        self._thread.start()
+
+    def _beat(self, beat_s: float) -> None:
+        while not self._over.wait(beat_s):
+            with suppress(OSError):
+                os.utime(self._file)  # of the file that we made, whatever has its name now
+            try:
+                self.lost = _read(self._path) != self._content
+            except OSError:  # the disk does not answer; nobody else can take the lock meanwhile either
+                continue
+            if self.lost:
+                stops.interrupt_now()
+                return
+
+    def release(self) -> None:
+        """Frees the folder, unless it has become another's."""
+        self._over.set()
+        self._thread.join()
+        os.close(self._file)
+        mark = _mark(self._path, self._content)
+        with suppress(OSError):
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+            if _read(self._path) == self._content:
+                self._path.unlink()
+            mark.unlink()
+
+
+@contextmanager
+def hold(
+    folder: Path, verb: str, waits: bool = False, lease_s: float = LEASE_S, beat_s: float = BEAT_S
+) -> Iterator[Lock]:
+    """Makes this process the only one that writes a folder while it lasts.
+
+    Args:
+        folder: made if it is not there.
+        verb: what the holder does, for those who find the folder locked.
+        waits: wait for another holder to end, and say once for whom; without it the folder is refused.
+
+    Raises:
+        LockError: another process holds it, has taken it over, or the folder cannot be written.
+    """
+    path = folder / LOCK
+    content = json.dumps(asdict(Holder(verb))).encode()
+    watch, told = _Watch(lease_s), False
+    while isinstance(taken := _take(path, content, watch), bytes):
+        holder = _holder_of(taken)
+        if not waits and (watch.beats or (holder is not None and holder.is_alive_here)):
+            raise LockError(f"{folder} is being written by {holder}. Wait for its end, or stop it.")
+        if not told:
+            why = "it is waited for" if waits else "looking whether it still lives"
+            sys.stderr.write(f"{folder} is being written by {holder or 'another process'}; {why}.\n")
+            told = True
+        time.sleep(LOOK_S)
+    lock = Lock(path, content, taken, beat_s, told)
+    _remove_marks(path, content)
+    remove_unfinished(folder, path.stat().st_mtime - lease_s)
+    try:
+        yield lock
+    except BaseException:
+        if lock.lost:
+            raise LockError(lost_sentence(folder)) from None
+        raise
+    finally:
+        lock.release()
+
+
+def holds(folder: Path, token: str) -> bool:
+    """Whether the lock on a folder is still the one with this token; for those who write on the holder's behalf."""
+    holder = _holder_of(_read(folder / LOCK) or b"")
+    return holder is not None and holder.token == token
+
+
+def lost_sentence(folder: Path) -> str:
+    """What to say when the lock is another's, or gone."""
+    holder = _holder_of(_read(folder / LOCK) or b"")
+    return (
+        f"{folder} is {f'now written by {holder}' if holder else 'no longer locked'}: this process was silent for too "
+        "long, or its lock was removed. It stops here and writes no more."
+    )
+
+
+class _Watch:
+    """How long each lock has looked the same to this process; `beats` once one of them was seen to be touched."""
+
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._seen: dict[Path, tuple[bytes, int, float]] = {}
+        self.beats = False
+
+    def is_over(self, path: Path, content: bytes, touched: int) -> bool:
+        holder = _holder_of(content)
+        if holder is not None and holder.is_here and not holder.is_alive_here:
+            return True
+        now = time.monotonic()
+        old_content, old_touched, since = self._seen.get(path, (b"", 0, now))
+        if (content, touched) != (old_content, old_touched):
+            self.beats = self.beats or content == old_content
+            self._seen[path] = (content, touched, now)
+            return False
+        return now - since > self._lease_s
+
+
+def _take(path: Path, content: bytes, watch: _Watch) -> int | bytes:
+    """The open lock file if it is ours now, else the content of the lock in the way."""
+    while True:
+        if (file := _create(path, content)) is not None:
+            return file
+        try:
+            with path.open("rb") as lock:
+                found, touched = lock.read(), os.fstat(lock.fileno()).st_mtime_ns
+        except FileNotFoundError:
+            continue
+        if not watch.is_over(path, found, touched):
+            return found
+        mark = _mark(path, found)
+        file = _take(mark, content, watch)
+        if isinstance(file, bytes):
+            return file
+        if _read(path) == found:
+            with suppress(FileNotFoundError):
+                os.replace(mark, path)
+            if _read(path) == content:
+                return file
+        else:
+            mark.unlink(missing_ok=True)
+        os.close(file)
+
+
+def _create(path: Path, content: bytes) -> int | None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+    except FileExistsError:
+        if path.parent.is_dir():
+            return None
+        raise LockError(f"{path.parent} cannot be written: it is not a folder. Name another output.") from None
+    except OSError as error:
+        raise LockError(f"{path.parent} cannot be written ({error.strerror}). Name another output.") from None
+    os.write(file, content)
+    os.fsync(file)
+    if _read(path) == content:
+        return file
+    os.close(file)
+    return None
+
+
+def _mark(path: Path, content: bytes) -> Path:
+    """The lock on a lock."""
+    return path.with_name(f"{path.name}.{hashlib.sha256(content).hexdigest()[:16]}")
+
+
+def _remove_marks(path: Path, content: bytes) -> None:
+    """Removes what the killed have left: marks on locks that are no more give no right to anything."""
+    own = _mark(path, content).name
+    for mark in path.parent.glob(f"{path.name}.*"):
+        if not mark.name.startswith(own):
+            mark.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _holder_of(content: bytes) -> Holder | None:
+    """None where the content is torn or of another hand."""
+    try:
+        return Holder(**json.loads(content))
+    except (ValueError, TypeError):
+        return None

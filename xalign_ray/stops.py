@@ -1,0 +1,134 @@
+"""Stop signals: SIGTERM, SIGINT and SIGHUP interrupt the process, or wait until the step in progress has ended.
+
+The first signal interrupts the main thread with KeyboardInterrupt, the one exception that Ray, click and torch let
+through. Inside `heeded` it only leaves a word, which the training loop looks for at each step; a second one interrupts.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SAME_STOP_S = 1.0  # one stop often comes twice: a terminal signals torchrun and its workers, then torchrun the workers
+
+
+@dataclass
+class _Stop:
+    """What this process was told."""
+
+    name: str = ""  # of the first signal
+    at: float = 0.0
+    heeded: bool = False  # whether somebody waits for the word
+    interrupted: bool = False
+    urgent: bool = False
+
+
+_stop = _Stop()
+
+
+def asked() -> str:
+    """Name of the signal that told this process to stop, empty if none did."""
+    return _stop.name
+
+
+def was_interrupted() -> bool:
+    """Whether a signal has ended what the main thread did."""
+    return _stop.interrupted
+
+
+def exit_code(name: str) -> int:
+    """143 for SIGTERM, as shells, Slurm and Kubernetes know it; 1 for the others."""
+    return 128 + signal.SIGTERM if name == "SIGTERM" else 1
+
+
+@contextmanager
+def listened() -> Iterator[None]:
+    """Inside, the first stop signal interrupts the main thread. SIGHUP stays ignored where it was (nohup)."""
+    global _stop
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is _on_signal:
+        yield
+        return
+    _stop = _Stop()
+    before = {one: signal.getsignal(one) for one in SIGNALS}
+    _install(ignored={one for one, handler in before.items() if handler is signal.SIG_IGN})
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def heeded() -> Iterator[None]:
+    """Inside, the first stop signal only leaves its name for `asked`, and the second interrupts.
+
+    A word that nobody has acted on by the end interrupts then. Does nothing in other threads than the main one.
+    """
+    with listened():
+        if _stop.heeded or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        _stop.heeded = True
+        try:
+            yield
+        finally:
+            _stop.heeded = False
+        if _stop.name:
+            _interrupt()
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Inside, a library may install handlers of its own and start processes; afterwards ours are back.
+
+    The processes do not get SIGHUP, which a closed terminal sends to all that were started from it.
+    """
+    ours = signal.getsignal(signal.SIGTERM) is _on_signal
+    ignored = {one for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        if ours and threading.current_thread() is threading.main_thread():
+            _install(ignored)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def interrupt_now() -> None:
+    """From another thread: interrupts the main thread, heeded or not. Something has happened that forbids to go on."""
+    _stop.urgent = True
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+def _install(ignored: set[signal.Signals]) -> None:
+    for one in SIGNALS:
+        if one not in ignored or one is not signal.SIGHUP:
+            signal.signal(one, _on_signal)
+
+
+def _on_signal(number: int, _: object) -> None:
+    if _stop.urgent:
+        _interrupt()
+    now, first = time.monotonic(), not _stop.name
+    if first:
+        _stop.name, _stop.at = signal.Signals(number).name, now
+        if not _stop.heeded:
+            _interrupt()
+    elif now - _stop.at > SAME_STOP_S:
+        if _stop.interrupted:  # it does not come to its end
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        _interrupt()
+
+
+def _interrupt() -> None:
+    _stop.interrupted, _stop.urgent, _stop.at = True, False, time.monotonic()
+    raise KeyboardInterrupt
