@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
@@ -95,16 +96,24 @@ def test_the_log_tells_of_start_steps_held_out_losses_checkpoint_and_end(two: Po
     assert end["metrics"]["run/tokens"] == tokens
 
 
-def test_held_out_losses_do_not_depend_on_the_number_of_workers_or_move_the_weights(
-    one: Pool, two: Pool, tmp_path: Path
-):
+def test_held_out_losses_do_not_depend_on_the_number_of_workers(one: Pool, two: Pool, tmp_path: Path):
     settings = {"model__dropout": 0.0, "train__held_out_every_steps": 3}
     two.call(train, tmp_path / "two", settings)
     one.call(train, tmp_path / "one", settings)
-    one.call(train, tmp_path / "never", settings | {"train__held_out_every_steps": 0})
-    scores = [[e["languages"]["de"] for e in events(tmp_path / name, "held_out")] for name in ("one", "two")]
-    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
-    assert synthetic.losses(tmp_path / "one") == synthetic.losses(tmp_path / "never")
+    alone, together = ([e["languages"] for e in events(tmp_path / name, "held_out")] for name in ("one", "two"))
+    assert [list(languages) for languages in alone] == [["en", "de"]] * 2
+    for one_alone, one_together in zip(alone, together, strict=True):
+        assert one_alone == pytest.approx(one_together, abs=1e-5)
+
+
+def test_scoring_held_out_rows_leaves_no_trace_in_training_with_dropout(one: Pool, tmp_path: Path):
+    settings = {"model__dropout": 0.5}
+    one.call(train, tmp_path / "scored", settings | {"train__held_out_every_steps": 2})
+    one.call(train, tmp_path / "never", settings)
+    assert len(events(tmp_path / "scored", "held_out")) == 3
+    assert synthetic.losses(tmp_path / "scored") == synthetic.losses(tmp_path / "never")
+    scored, never = (synthetic.weights(tmp_path / name) for name in ("scored", "never"))
+    assert [name for name in never if not torch.equal(scored[name], never[name])] == []
 
 
 def test_a_finished_run_is_not_trained_again(one: Pool, tmp_path: Path):

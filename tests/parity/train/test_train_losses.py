@@ -102,7 +102,7 @@ def test_labels_at_once_changes_nothing_but_memory(two: Pool, tmp_path: Path):
     np.testing.assert_allclose(chunked, plain, rtol=0, atol=2e-6)
 
 
-def test_a_weight_that_changes_over_the_steps_is_the_one_of_the_step(one: Pool, tmp_path: Path):
+def test_the_loss_that_is_told_has_the_weights_of_its_step(one: Pool, tmp_path: Path):
     losses = [MASKED, {"kind": "dictionary_alignment", "weight": [[1, 0.0], [3, 4.0]]}]
     one.call(train, tmp_path, {"objectives": losses})
     for step, weight in enumerate((0.0, 0.0, 2.0, 4.0, 4.0, 4.0)):

@@ -1,0 +1,107 @@
+"""What an optimizer step is, in plain PyTorch: the whole batch at once, losses by hand, one process, no DeepSpeed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.parity.train import synthetic
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.objectives.combine import Objectives
+from xalign_ray.train.loop import build_objectives
+
+Weights = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step was and did: `gradients` and `norm` are those before clipping, `after` the weights that it left."""
+
+    losses: Mapping[str, float]
+    loss: float
+    learning_rate: float
+    norm: float
+    gradients: Weights
+    after: Weights
+
+
+def build(config: RunConfig) -> Objectives:
+    """The recipe's module with every weight away from its first value: biases that are 0 would hide what decays."""
+    objectives = build_objectives(config, synthetic.SyntheticRows())
+    noise = torch.Generator().manual_seed(11)
+    with torch.no_grad():
+        for parameter in objectives.parameters():
+            parameter += 0.05 * torch.randn(parameter.shape, generator=noise)
+    return objectives
+
+
+def batch_of(rows: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    """Rows as the encoder reads them."""
+    names = ("input_ids", "labels", "position_ids", "segment_ids", "language_ids", "example_ids")
+    return {name: torch.from_numpy(rows[name].astype(np.int64)) for name in names}
+
+
+def masked_lm(objectives: Objectives, rows: Mapping[str, np.ndarray]) -> Tensor:
+    """-log p of each label of the rows."""
+    batch = batch_of(rows)
+    logits = objectives.encoder.predict(objectives.encoder.encode(batch).flatten(0, 1), batch["language_ids"].flatten())
+    chances, labels = logits.log_softmax(dim=-1), batch["labels"].flatten()
+    return torch.stack([-chances[at, label] for at, label in enumerate(labels.tolist()) if label != -100])
+
+
+def dictionary_alignment(objectives: Objectives) -> Tensor:
+    """-cos of each pair of the dictionary, whose words are one piece each."""
+    pairs = synthetic.SyntheticRows().pairs("trained")
+    table = objectives.get_parameter("encoder.hf.bert.embeddings.word_embeddings.weight")
+    left, right = (table[torch.from_numpy(side[:, 0].astype(np.int64))] for side in (pairs.left, pairs.right))
+    return -F.cosine_similarity(left, right)
+
+
+def plain_steps(
+    config: RunConfig, weights: Sequence[Mapping[str, float]], rates: Sequence[float], decay: float
+) -> list[Step]:
+    """The first steps of a recipe of masked_lm and dictionary_alignment without dropout.
+
+    Args:
+        weights: of the two losses, for each step.
+        rates: the learning rate of each step.
+        decay: of the matrices.
+    """
+    objectives = build(config)
+    named = dict(objectives.named_parameters())
+    decaying = [p for name, p in named.items() if not name.endswith("bias") and "LayerNorm" not in name]
+    others = [p for name, p in named.items() if name.endswith("bias") or "LayerNorm" in name]
+    assert len(decaying) + len(others) == len(named)
+    groups = [{"params": decaying, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+    asked = config.train.optimizer
+    optimizer = torch.optim.AdamW(groups, betas=(asked.beta1, asked.beta2), eps=asked.epsilon)
+    rows_a_step, steps = config.train.global_batch_rows, []
+    for step, (weight, rate) in enumerate(zip(weights, rates, strict=True)):
+        rows = synthetic.rows(np.arange(step * rows_a_step, (step + 1) * rows_a_step))
+        losses = {
+            "masked_lm": masked_lm(objectives, rows).mean(),
+            "dictionary_alignment": dictionary_alignment(objectives).mean(),
+        }
+        loss = sum(weight[kind] * value for kind, value in losses.items())
+        optimizer.zero_grad()
+        loss.backward()
+        gradients = copy_of({name: parameter.grad for name, parameter in named.items()})
+        norm = torch.stack([(gradient**2).sum() for gradient in gradients.values()]).sum().sqrt()
+        if config.train.clip_norm:
+            torch.nn.utils.clip_grad_norm_(named.values(), config.train.clip_norm)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+        told = {kind: value.item() for kind, value in losses.items()}
+        steps.append(Step(told, loss.item(), rate, norm.item(), gradients, copy_of(named)))
+    return steps
+
+
+def copy_of(tensors: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+    """The values as they are now."""
+    return {name: tensor.detach().clone() for name, tensor in tensors.items() if tensor is not None}

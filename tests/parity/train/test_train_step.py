@@ -1,0 +1,128 @@
+"""A step under DeepSpeed, cut over ranks, micro-steps and ZeRO parts, is the step of plain PyTorch to each number."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from tests.parity.train import synthetic
+from tests.parity.train.plain import Step, build, copy_of, plain_steps
+from tests.parity.train.pool import Pool
+from tests.parity.train.test_train_steps import TIGHT
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.engine import Engine
+from xalign_ray.train.step import Stepper
+
+DECAY = 0.2
+# Seven rows on two ranks in two micro-steps each: 2 + 1 and 2 + 2. The large epsilon keeps Adam from making a step of
+# full length out of the rounding of a gradient that is 0, and lets clipping be seen in the first step.
+SETTINGS: dict[str, Any] = {
+    "model__dropout": 0.0,
+    "train__global_batch_rows": 7,
+    "train__micro_batch_rows": 2,
+    "train__optimizer": {"peak_lr": 1e-2, "weight_decay": DECAY, "epsilon": 1e-3, "beta1": 0.8, "beta2": 0.95},
+    "train__schedule": {"warmup_steps": 2},
+    "train__steps": 6,
+}
+RATES = (0.01 / 3, 0.02 / 3, 0.01, 0.0075)  # warm-up in thirds, the peak, the first quarter of the decay
+
+
+def weighted(masked_lm: Any, dictionary_alignment: Any) -> dict[str, Any]:
+    kinds = {"masked_lm": masked_lm, "dictionary_alignment": dictionary_alignment}
+    return {"objectives": [{"kind": kind, "weight": weight} for kind, weight in kinds.items()]}
+
+
+# Settings, and the weights of both losses in each of four steps.
+CASES: dict[str, tuple[dict[str, Any], tuple[float, ...], tuple[float, ...]]] = {
+    "weights 1 and 10": (weighted(1.0, 10.0) | {"train__clip_norm": 0.0}, (1.0,) * 4, (10.0,) * 4),
+    "scheduled and clipped": (
+        weighted([[0, 4.0], [4, 0.0]], [[1, 0.0], [3, 8.0]]) | {"train__clip_norm": 0.05},
+        (4.0, 3.0, 2.0, 1.0),
+        (0.0, 0.0, 4.0, 8.0),
+    ),
+}
+
+
+@cache
+def expected_steps(case: str, clip_norm: float | None = None, decay: float = DECAY) -> list[Step]:
+    settings, *weights = CASES[case]
+    changes = {} if clip_norm is None else {"train__clip_norm": clip_norm}
+    by_step = [
+        {"masked_lm": masked_lm, "dictionary_alignment": alignment}
+        for masked_lm, alignment in zip(*weights, strict=True)
+    ]
+    return plain_steps(synthetic.config(**SETTINGS | settings | changes), by_step, RATES, decay)
+
+
+class Watched(Engine):
+    """Keeps the gradients that a step is taken with, before they are clipped."""
+
+    gradients: dict[str, torch.Tensor]
+
+    def step(self, learning_rate: float) -> float:
+        from deepspeed.utils import safe_get_full_grad
+
+        self.gradients = copy_of({name: safe_get_full_grad(p) for name, p in self.parameters()})
+        return super().step(learning_rate)
+
+    def parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
+        return list(self._engine.module.named_parameters())
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        import deepspeed
+
+        with deepspeed.zero.GatheredParameters([p for _, p in self.parameters()], enabled=self._stage == 3):
+            return copy_of(dict(self.parameters()))
+
+
+def engine_steps(workers: Workers, settings: dict[str, Any], count: int) -> list[Step]:
+    """The first steps as a run takes them."""
+    config = synthetic.config(parallel__workers=workers.size, **settings)
+    objectives = build(config)
+    engine = Watched(objectives, config, workers)
+    stepper = Stepper(engine, objectives, config, workers)
+    steps = []
+    for step, share in zip(range(count), synthetic.stream(config, 0, workers.rank, workers.size), strict=False):
+        took = stepper.take(step, share)
+        steps.append(
+            Step(took.losses, took.loss, took.learning_rate, took.gradient_norm, engine.gradients, engine.weights())
+        )
+    return steps
+
+
+def assert_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], tolerance: float, of: str) -> None:
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        torch.testing.assert_close(
+            found[name], values, rtol=1e-4, atol=tolerance, msg=lambda said, name=name: f"{of} of {name}: {said}"
+        )
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("case", CASES)
+def test_losses_gradients_norm_rate_and_weights_are_those_of_plain_torch(two: Pool, case: str, stage: int):
+    settings = SETTINGS | CASES[case][0] | {"parallel__zero_stage": stage}
+    if stage == 3:
+        settings["parallel__deepspeed_overrides"] = TIGHT
+    for of_rank in two.call(engine_steps, settings, len(RATES)):
+        for number, (took, plain) in enumerate(zip(of_rank, expected_steps(case), strict=True), start=1):
+            assert took.losses == pytest.approx(plain.losses, abs=1e-5)
+            assert took.loss == pytest.approx(plain.loss, abs=1e-4)
+            assert took.learning_rate == pytest.approx(plain.learning_rate, rel=1e-12)
+            assert_equal(took.gradients, plain.gradients, 1e-5, f"step {number}: the gradient")
+            assert took.norm == pytest.approx(plain.norm, rel=1e-5)
+            assert_equal(took.after, plain.after, 2e-6, f"step {number}: the weights")
+
+
+def test_what_the_cases_are_for_can_be_seen_in_their_weights():
+    """Each makes a difference far above the tolerance: otherwise an engine without it would pass, too."""
+    clipped = expected_steps("scheduled and clipped")[-1]
+    free, undecayed = (
+        expected_steps("scheduled and clipped", clip_norm=clip, decay=decay)[-1]
+        for clip, decay in ((0.0, DECAY), (0.05, 0.0))
+    )
+    assert max((clipped.after[name] - free.after[name]).abs().max() for name in clipped.after) > 1e-3
+    assert max((clipped.after[name] - undecayed.after[name]).abs().max() for name in clipped.after) > 1e-4
