@@ -262,9 +262,7 @@ def test_an_unreachable_server_costs_a_warning_and_a_sentence(
         following = follow(folder, NOBODY, experiment, every_s=0.1)
         finished_run(folder)
         wait_until(lambda: caplog.messages)
-        began = time.monotonic()
         said = following.close(timeout_s=2)
-    assert time.monotonic() - began < 3
     assert said == (
         f"MLflow at {NOBODY} does not hold all of {folder} ([Errno 111] Connection refused); nothing is lost, "
         f"`xalign track replay {folder} --to {NOBODY}` brings it up to date."

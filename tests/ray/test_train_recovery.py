@@ -22,7 +22,8 @@ def test_three_kills_leave_no_trace_in_hashes_and_losses(world: list[str], two: 
     config = recipe([*world, *SIZES], f"parallel.zero_stage={stage}", "model.dropout=0.1")
     expected = calm(two, config, tmp_path / "calm")
     between_saves = [step for step in range(2, STEPS) if step % SAVED_EVERY > 1]  # never just after a checkpoint
-    deaths = [(step, random.randrange(2)) for step in sorted(random.sample(between_saves, 3))]
+    drawn = random.Random(stage)
+    deaths = [(step, drawn.randrange(2)) for step in sorted(drawn.sample(between_saves, 3))]
     killer = kill_after(tmp_path / "killed", deaths)
     killed = on_ray(config, tmp_path / "killed")
     killer.join(1)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from transformers import AutoModelForQuestionAnswering
 
+from tests.unit.tasks.test_training import Recorded
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.fine_tune import FineTuning
-from xalign_ray.tasks.mlqa import MLQA, measure_answers
+from xalign_ray.tasks.mlqa import MLQA, MlqaTask, measure_answers
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.squad import Answer, Question
 from xalign_ray.tasks.training import Training
 from xalign_ray.tasks.tuning import evaluate_task, fit_task, tune_task
 
+SPECIALS = 5  # pieces before the words of a vocabulary
 NAMES = ["anna", "bob", "carl", "dora"]
 ENGLISH = ["who", "runs", "sits", "today", "here", ".", "?"]
 GERMAN = ["wer", "rennt", "sitzt", "heute", "hier", ".", "?"]
@@ -134,15 +137,50 @@ def test_a_translation_without_its_answer_is_left_out_on_its_own_side_only():
     assert MLQA.switch(ONE, lost) == [Question("1", "Wer rennt?", "Anna runs.", (Answer("Anna", 0),), "de", "en")]
 
 
+Rows = Counter[tuple[str, ...]]
+
+
+def trained_on(
+    encoder: str, data: Path, out: Path, training: Training, epochs: int = 1, most: int | None = None
+) -> list[Rows]:
+    """The rows of each epoch that the model was trained on, as pieces without the special ones."""
+    recorded = Recorded(AutoModelForQuestionAnswering)
+    task = type("RecordedMlqa", (MlqaTask,), {"model_class": recorded})(
+        name="mlqa", title="", example="{split}-{language}.json", metric="mlqa_f1"
+    )
+    fit_task(task, encoder, (data,), out, FineTuning(1e-3, epochs, 8, seed=1, train_examples=most), training)
+    rows = [
+        [tuple(PIECES[piece - SPECIALS] for piece in row if piece >= SPECIALS) for row in batch["input_ids"].tolist()]
+        for batch in recorded.batches
+    ]
+    size = len(rows) // epochs
+    return [Counter(row for batch in rows[at : at + size] for row in batch) for at in range(0, len(rows), size)]
+
+
+def written(number: int, words: Sequence[str], asked: Sequence[str]) -> tuple[str, ...]:
+    """The pieces of a question that `write` wrote, with its context."""
+    said = list(words[1:4])
+    said.insert(number // 4 % 4, NAMES[number % 4])
+    return (*asked[:2], "?", *said, ".")
+
+
 @pytest.mark.parametrize("kind", ["translate_train", "sentence_switch"])
-def test_translations_join_by_id_and_lost_answers_do_no_harm(tmp_path: Path, data: Path, encoder: str, kind: str):
+def test_translations_join_by_id_and_lost_answers_are_not_trained_on(
+    tmp_path: Path, data: Path, encoder: str, kind: str
+):
     write(data, "squad.translate.train.en-de.json", 6, GERMAN, GERMAN)
     path = data / "squad.translate.train.en-de.json"
     content = json.loads(path.read_text())
     content["data"][0]["paragraphs"][0]["qas"][0]["answers"] = [{"text": "", "answer_start": 0}]
     path.write_text(json.dumps(content))
-    choice = fit_task(MLQA, encoder, (data,), tmp_path / "out", SETTINGS, Training(kind))
-    assert max(choice.development) > 0.9
+    (rows,) = trained_on(encoder, data, tmp_path / "out", Training(kind))
+    if kind == "translate_train":
+        expected = [written(number, ENGLISH, ENGLISH) for number in range(24)]
+        expected += [written(number, GERMAN, GERMAN) for number in range(1, 6)]  # 0 lost its answer
+    else:
+        expected = [written(number, ENGLISH, GERMAN) for number in range(6)]
+        expected += [written(number, GERMAN, ENGLISH) for number in range(1, 6)]
+    assert rows == Counter(expected)
 
 
 def test_replaced_words_leave_the_answer_and_move_it():
@@ -157,10 +195,17 @@ def test_replaced_words_leave_the_answer_and_move_it():
     assert replaced.answers[1].start == replaced.context.rindex("dog")
 
 
-def test_words_are_switched_anew_in_every_epoch_and_training_still_learns(tmp_path: Path, data: Path, encoder: str):
+def test_words_are_switched_anew_in_every_epoch_and_answers_never(tmp_path: Path, data: Path, encoder: str):
     dictionary = tmp_path / "en-de.txt"
     dictionary.write_text("".join(f"{one} {other}\n" for one, other in zip(ENGLISH[:5], GERMAN[:5], strict=True)))
+    dictionary.write_text(dictionary.read_text() + "".join(f"{name} hier\n" for name in NAMES))
     training = Training("word_switch", dictionaries=(str(dictionary),))
-    settings = replace(SETTINGS, epochs=6, train_examples=16)
-    choice = fit_task(MLQA, encoder, (data,), tmp_path / "out", settings, training)
-    assert max(choice.development) > 0.9
+    epochs = trained_on(encoder, data, tmp_path / "out", training, epochs=3, most=16)
+    english = dict(zip(GERMAN, ENGLISH, strict=True))
+    for rows in epochs:
+        back = Counter(tuple(english.get(word, word) for word in row) for row in rows.elements())
+        assert back == Counter(written(number, ENGLISH, ENGLISH) for number in range(16))
+        words = Counter(word for row in rows.elements() for word in row if word in {*ENGLISH[:4], *GERMAN[:4]})
+        switched = sum(count for word, count in words.items() if word in GERMAN)
+        assert switched == pytest.approx(words.total() / 2, abs=words.total() / 5)  # the default share
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]

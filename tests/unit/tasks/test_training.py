@@ -32,11 +32,12 @@ Batch = list[tuple[str, ...]]  # rows, each the pieces of both sides
 class Recorded:
     """An Auto class whose models keep the batches that they are trained on, an epoch after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, auto: Any = AutoModelForSequenceClassification) -> None:
+        self.auto = auto
         self.batches: list[dict[str, Tensor]] = []
 
     def from_pretrained(self, *arguments: Any, **settings: Any) -> Any:
-        opened = AutoModelForSequenceClassification.from_pretrained(*arguments, **settings)
+        opened = self.auto.from_pretrained(*arguments, **settings)
         opened[0].register_forward_pre_hook(self.keep, with_kwargs=True)
         return opened
 
