@@ -9,7 +9,6 @@ import ray
 
 from tests.ray.small import write_world
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.track.follower import resolve_uri
 from xalign_ray.train.driver import connect
 
 
@@ -25,14 +24,3 @@ def cluster() -> Iterator[None]:
     connect(ParallelConfig(workers=2, cpus_per_worker=0.5))
     yield
     ray.shutdown()
-
-
-@pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One database for the module, because making its tables takes seconds; each test has its own experiment."""
-    return resolve_uri("sqlite", tmp_path_factory.mktemp("mlflow"))
-
-
-@pytest.fixture
-def experiment(request: pytest.FixtureRequest) -> str:
-    return request.node.name

@@ -19,7 +19,7 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 
-from tests.ray.test_mlflow import Server
+from tests.parity.mlflow_server import Server
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.track.events import EVENT_LOG, read_events
 

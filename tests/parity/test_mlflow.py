@@ -2,72 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from tests.parity.mlflow_server import Server
 from xalign_ray.track.events import EVENT_LOG, EventLog, read_events
 from xalign_ray.track.follower import follow, publish, replay
 
 EXPERIMENT = "outage"
-
-
-class Server:
-    """`mlflow server` on a port and a database of its own; killed and started again at will, started once at most."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{port}"
-        self._command = [
-            *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
-            *("--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "art")),
-        ]
-        self._log = folder / "server.log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        if self._process is not None:
-            return
-        environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        with self._log.open("ab") as log:
-            # A session of its own, because the server forks its workers and all have to go.
-            self._process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, env=environment, start_new_session=True
-            )
-        until = time.monotonic() + 120
-        while not self.answers():
-            assert time.monotonic() < until, self._log.read_text()
-            assert self._process.poll() is None, self._log.read_text()
-            time.sleep(0.3)
-
-    def answers(self) -> bool:
-        with suppress(OSError), urllib.request.urlopen(f"{self.uri}/health", timeout=2) as answer:
-            return answer.status == 200
-        return False
-
-    def send(self, number: signal.Signals) -> None:
-        assert self._process
-        os.killpg(self._process.pid, number)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
 
 
 @pytest.fixture(scope="module")
