@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,6 +22,12 @@ from xalign_ray.train.optimizers import build_optimizer
 
 STATE = "state"  # the folder of DeepSpeed's files inside a checkpoint
 LINEAR = nn.functional.linear  # as torch has it
+# Modules of DeepSpeed that training only imports, each with the names that DeepSpeed takes from it. They cost a worker
+# two seconds of CPU: the tuner of settings brings MLflow with its web server, Muon torch's compiler.
+UNUSED = {
+    "deepspeed.autotuning.autotuner": ["Autotuner"],
+    "deepspeed.runtime.zero.muon.original_muon": ["MuonWithAuxAdam", "adam_update", "muon_update"],
+}
 
 
 class Engine:
@@ -127,6 +135,8 @@ class Engine:
 def load_deepspeed(on_gpu: bool) -> Any:
     """Imports DeepSpeed, told about the device, with its notices kept from the terminal."""
     os.environ["DS_ACCELERATOR"] = "cuda" if on_gpu else "cpu"
+    for module, names in UNUSED.items():
+        sys.modules.setdefault(module, _empty(module, names))
     import deepspeed
     import deepspeed.ops
 
@@ -136,6 +146,14 @@ def load_deepspeed(on_gpu: bool) -> Any:
     # the first run on a machine half a minute and a C++ compiler.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     return deepspeed
+
+
+def _empty(module: str, names: list[str]) -> ModuleType:
+    """A module with empty classes, of which nothing is an instance."""
+    empty = ModuleType(module)
+    for name in names:
+        setattr(empty, name, type(name, (), {}))
+    return empty
 
 
 def _root(error: OSError | RuntimeError) -> OSError | RuntimeError:
