@@ -13,6 +13,7 @@ import torch
 
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
+from tests.parity.train.test_train_steps import train_until
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.track.events import read_events
@@ -94,6 +95,18 @@ def test_the_log_tells_of_start_steps_held_out_losses_checkpoint_and_end(two: Po
     (end,) = events(tmp_path, "end")
     tokens = sum((synthetic.rows(np.arange(48))["example_ids"] > 0).sum(axis=1))
     assert end["metrics"]["run/tokens"] == tokens
+
+
+def test_the_tokens_of_a_run_are_those_of_its_surviving_steps_over_all_attempts(one: Pool, tmp_path: Path):
+    settings = {"checkpoint__every_steps": 2}
+    with pytest.raises(synthetic.Interrupted):
+        one.call(train_until, tmp_path, settings, 3)  # step 3 is done twice: it was not saved
+    one.call(train, tmp_path, settings)
+    (end,) = events(tmp_path, "end")
+    of_step = [int((synthetic.rows(np.arange(at * 8, at * 8 + 8))["example_ids"] > 0).sum()) for at in range(6)]
+    assert end["metrics"]["run/tokens"] == sum(of_step)
+    of_last_attempt = end["metrics"]["run/tokens_per_s"] * end["metrics"]["run/seconds"]
+    assert of_last_attempt == pytest.approx(sum(of_step[2:]))
 
 
 def test_held_out_losses_do_not_depend_on_the_number_of_workers(one: Pool, two: Pool, tmp_path: Path):

@@ -146,6 +146,36 @@ def test_gaps_compare_a_seed_with_the_same_seed_of_the_baseline(tmp_path: Path) 
     assert row[1:] == ("tiny/align-mlm", Entry("+2.5"), "+10.0, -5.0", "1 of 2")
 
 
+def test_seeds_are_paired_by_their_number_not_by_their_place(tmp_path: Path) -> None:
+    values = {"tiny/mlm": {0: 0.1, 1: 0.3, 2: 0.35}, "tiny/align-mlm": {2: 0.4, 1: 0.9, 5: 0.8}}
+    runs = [
+        write_run(tmp_path / f"{recipe[5:]}-{seed}", recipe, seed=seed, scores={"tatoeba": [score(value=value)]})
+        for recipe, by_seed in values.items()
+        for seed, value in by_seed.items()
+    ]
+    (gap,) = find_gaps(open_folders(runs), "tiny/mlm")
+    assert gap.by_seed == {1: pytest.approx(0.6), 2: pytest.approx(0.05)}
+    assert gap.mean == pytest.approx(0.325)
+
+
+def test_without_a_seed_in_common_the_gap_is_that_of_the_means(tmp_path: Path) -> None:
+    runs = [
+        write_run(tmp_path / f"{recipe[5:]}-{seed}", recipe, seed=seed, scores={"tatoeba": [score(value=value)]})
+        for recipe, seed, value in (("tiny/mlm", 0, 0.1), ("tiny/mlm", 1, 0.3), ("tiny/align-mlm", 7, 0.5))
+    ]
+    (gap,) = find_gaps(open_folders(runs), "tiny/mlm")
+    assert (gap.by_seed, gap.mean) == ({}, pytest.approx(0.3))
+
+
+@pytest.mark.parametrize(
+    ("baseline", "other", "both"), [(0.001, 0.003, True), (0.001, 0.5, False), (0.5, 0.001, False), (0.5, 0.6, False)]
+)
+def test_a_gap_is_between_guesses_only_if_both_are(tmp_path: Path, baseline: float, other: float, both: bool) -> None:
+    columns = open_folders(runs_with(tmp_path, {"tiny/mlm": [baseline], "tiny/align-mlm": [other]}))
+    (gap,) = find_gaps(columns, "tiny/mlm")
+    assert gap.both_at_chance is both
+
+
 def test_a_gap_between_two_guesses_says_so(tmp_path: Path) -> None:
     columns = open_folders(runs_with(tmp_path, {"tiny/mlm": [0.001], "tiny/align-mlm": [0.003]}))
     (row,) = gap_table(find_gaps(columns, "tiny/mlm"), "tiny/mlm").rows

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.tatoeba import (
@@ -129,6 +131,26 @@ def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Pat
     assert cosines["pair_cosine", "de"] == pytest.approx(1.0)
     assert cosines["pair_cosine_random", "fr"] == pytest.approx(1.0), "English moved by one, moved back"
     assert cosines["pair_cosine", "fr"] == pytest.approx(cosines["pair_cosine_random", "de"], abs=0.2)
+
+
+@torch.no_grad()
+def test_the_accuracy_by_the_first_token_is_that_of_its_vectors(tmp_path: Path, make_bert: Callable[..., Path]):
+    folder = make_bert(WORDS)
+    german = [f"{first} {second}" for first in WORDS[3:] for second in WORDS[3:]]
+    english = [f"{first} {second}" for second in WORDS[:3] for first in WORDS[:3]]
+    write(tmp_path, "tatoeba.de-en", ("de", "en"), ("\n".join(german), "\n".join(english)))
+    found = {(s.metric, s.layer): s.value for s in evaluate_tatoeba(str(folder), tmp_path) if s.language == "de"}
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    left, right = (
+        model(**tokenizer(side, return_tensors="pt"), output_hidden_states=True).hidden_states
+        for side in (german, english)
+    )
+    for layer in (1, 2):  # before the first layer all first tokens are alike
+        queries, candidates = (torch.nn.functional.normalize(hidden[layer][:, 0], dim=-1) for hidden in (left, right))
+        nearest = (queries @ candidates.T).argmax(dim=1)
+        expected = (nearest == torch.arange(len(german))).float().mean().item()
+        assert found["tatoeba_accuracy_cls", layer] == pytest.approx(expected)
+    assert any(found["tatoeba_accuracy_cls", layer] != found["tatoeba_accuracy", layer] for layer in (1, 2))
 
 
 def test_an_encoder_with_language_embeddings_refuses_the_others_before_it_computes(

@@ -53,7 +53,46 @@ def test_the_first_epoch_is_whole_before_the_second_begins() -> None:
     drawn = [place[1:] for _, place in sorted(read(order, 0, 8, 0, 6).items())]
     for begin in range(0, 48, 12):  # chunks of 12 positions are epochs of 12 rows here
         assert len(set(drawn[begin : begin + 12])) == 12
-    assert drawn[:12] != drawn[12:24], "each epoch has an order of its own"
+
+
+def test_each_epoch_takes_the_row_groups_in_an_order_of_its_own() -> None:
+    order = Order([Pool((4,) * 30), Pool((4,) * 30)], [1.0, 0.0], 0, 4, 1, 1)  # a step is a chunk is one row group
+    groups = [group for _, group, _ in (read(order, step, step + 1, 0, 1)[4 * step] for step in range(90))]
+    epochs = [groups[begin : begin + 30] for begin in (0, 30, 60)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(30))] * 3
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    other = Order([Pool((4,) * 30), Pool((4,) * 30)], [0.0, 1.0], 0, 4, 1, 1)
+    of_other = [group for _, group, _ in (read(other, step, step + 1, 0, 1)[4 * step] for step in range(30))]
+    assert of_other != epochs[0], "so does each source"
+
+
+def test_each_chunk_and_each_lane_is_shuffled_in_an_order_of_its_own() -> None:
+    order = Order([Pool((24,))], [1.0], 0, 12, 2, 2)  # an epoch is a chunk; two lanes of six slots, twelve rows each
+    rows = {position: row for position, (_, _, row) in read(order, 0, 6, 0, 12).items()}
+    lanes_of_chunks = [
+        [rows[step * 12 + slot] for step in (first, first + 1) for slot in range(lane * 6, lane * 6 + 6)]
+        for first in (0, 2, 4)
+        for lane in (0, 1)
+    ]
+    permutations = [tuple(row - min(lane) for row in lane) for lane in lanes_of_chunks]
+    assert [sorted(one) for one in permutations] == [list(range(12))] * 6
+    assert len(set(permutations)) == 6
+
+
+def test_each_chunk_deals_its_sources_to_lanes_anew() -> None:
+    order = Order([Pool((1000,)), Pool((1000,))], [0.5, 0.5], 0, 12, 6, 4)
+    drawn = read(order, 0, 80, 0, 12)
+    dealt = np.zeros((20, 6), int)  # rows of the first source in each lane of each chunk
+    for position, (source, _, _) in drawn.items():
+        step, slot = divmod(position, 12)
+        dealt[step // 4, slot // 2] += source == 0
+    totals = dealt.sum(axis=1)
+    assert len(set(totals.tolist())) > 5, "how many rows a chunk has of a source is drawn anew"
+    fewer, more = np.argsort(totals, kind="stable")[[0, -1]]
+    assert totals[fewer] < totals[more]
+    # Were all chunks dealt alike, more rows of a source would mean no fewer of them in any lane.
+    nested = [(dealt[a] <= dealt[b]).all() for a in range(20) for b in range(20) if totals[a] < totals[b]]
+    assert not all(nested)
 
 
 @pytest.mark.parametrize("global_rows", [12, 96, 13, 130])

@@ -1,0 +1,65 @@
+"""Which rows are held out, sampled or dropped, and how rows are shuffled into shards: the same for the same input."""
+
+from __future__ import annotations
+
+import numpy as np
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from tests.unit.text.pinned import assert_pinned
+from xalign_ray.data.examples import Cutter, cut_documents, pack
+from xalign_ray.data.filters import Filters
+from xalign_ray.data.repeats import hash_records
+from xalign_ray.data.sources.records import Document, Pair
+from xalign_ray.data.word_alignment.sample import hash_pair
+from xalign_ray.text.chunks import ChunkCutter
+from xalign_ray.text.dictionary import Links, add_entries
+from xalign_ray.text.rows import NO_ENTRY, Rows, starts
+
+HELD_OUT_DOCUMENTS = [0, 1, 6, 9, 12, 16, 27, 38]
+HELD_OUT_CONCEPTS = [3, 14, 16, 23, 32, 33, 34]
+PACKED = [[4, 9], [0, 7], [2, 3], [6, 8], [1, 5]]
+REPEATED = [9486855274845555209, 4743559667856356885, 5140193922971472459]
+SAMPLED = 7950453715520738804
+
+
+def test_held_out_documents():
+    backend = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    cutter = Cutter(ChunkCutter(backend, {}, 16), ["en"], 16, False, 0.2, Filters())
+    documents = [Document("en", (f"document {number}", "second line"), "here", 1) for number in range(40)]
+    held_out = cut_documents(cutter, documents).held_out.reshape(40, 2)
+    assert (held_out[:, 0] == held_out[:, 1]).all()
+    assert_pinned(np.flatnonzero(held_out[:, 0]), HELD_OUT_DOCUMENTS)
+
+
+def test_held_out_concepts():
+    links = Links()
+    entries = [((0, f"word {number}"), (1, f"Wort {number}")) for number in range(40)]
+    add_entries(links, entries, 0, 0.2, held_out=False)
+    assert_pinned([int(left[1].split()[1]) for left, _ in links.held_out], HELD_OUT_CONCEPTS)
+
+
+def test_rows_of_a_shard():
+    lines = np.array([3, 5, 2, 6, 4, 3, 1, 5, 2, 4], np.int32)
+    words = int(lines.sum())
+    examples = Rows(
+        pieces=np.repeat(np.arange(10, dtype=np.int32), lines),
+        word_length=np.ones(words, np.int32),
+        entry=np.full(words, NO_ENTRY, np.int32),
+        side_words=lines,
+        side_language=np.zeros(10, np.int32),
+        row_sides=np.ones(10, np.int32),
+        side_links=np.zeros(10, np.int32),
+        link_from=np.zeros(0, np.int32),
+        link_to=np.zeros(0, np.int32),
+    )
+    rows = pack(examples, 12, "text/en 0")
+    first_words = np.split(rows.pieces[starts(rows.side_words)], np.cumsum(rows.row_sides)[:-1])
+    assert_pinned([row.tolist() for row in first_words], PACKED)
+
+
+def test_hashes_of_lines_and_pairs():
+    documents = [Document("en", ("A line.", "Another."), "here", 1)]
+    pairs = [Pair(("en", "de"), ("one", "eins"), "here", 1)]
+    assert_pinned(hash_records([*documents, *pairs]), REPEATED)
+    assert_pinned(hash_pair(pairs[0], 7), SAMPLED)

@@ -1,0 +1,232 @@
+"""Draws, order, masks and hashes of rows to the last bit: a run goes on from its checkpoint with the same rows."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+from tests.unit.text.pinned import assert_pinned
+from xalign_ray.config import choices, derive
+from xalign_ray.config.load import load_recipe
+from xalign_ray.config.schema import MaskingConfig
+from xalign_ray.text import draws, order
+from xalign_ray.text.code_switch import Lexicon
+from xalign_ray.text.collate import IGNORED, Vocabulary
+from xalign_ray.text.order import Order, Pool
+from xalign_ray.text.prediction import ViewContext
+from xalign_ray.text.rows import Rows
+from xalign_ray.text.views import view_rows
+
+SEED = 12345
+FOUR = np.array([0, 1, 5, 8191], np.int64)
+POOLS = [Pool((5, 5, 3)), Pool((40,)), Pool((7,) * 9 + (2,))]
+
+# fmt: off
+SCRAMBLED = [16294208416658607535, 10451216379200822465, 16490336266968443936]
+KEYS = [11606567437342005916, 10234494586131026238, 3445519804079066133, 11383566501460455551]
+KEY_OF_MINUS_ONE = [4007111439069458218]
+DRAWN = [
+    14295295063263162126, 4883960332486083109, 14074617584851051931, 1417097139526268166, 2899928401053066941,
+    16002661987915290475, 9754374798291685590, 16672440536627818848,
+]
+UNIFORM = [0.6291932815332858, 0.5548130632287196, 0.1867820028462176, 0.617104376575832]
+BELOW = [1, 5, 18, 617104]
+FIRST_STEP = [[0, 2, 0], [1, 0, 7], [2, 2, 4], [0, 1, 1], [2, 0, 0], [2, 0, 5]]
+END_OF_A_CHUNK = [[2, 1, 3], [1, 0, 34], [0, 0, 3], [1, 0, 7]]
+ORDER_SUMS = [2205854113, 4177049768, 2870510909]
+VIEWS = {
+    "masked_text": [
+        [
+            [2, 20, 21, 22, 23, 4, 22, 4, 4, 3, 2, 28, 4, 30, 4, 4, 3],
+            [2, 75, 84, 75, 36, 37, 3, 2, 4, 39, 40, 41, 4, 4, 3],
+        ],
+        [
+            [0, 0, 0, 0, 0, 24, 25, 26, 27, 0, 0, 0, 29, 0, 31, 32, 0],
+            [0, 33, 34, 35, 0, 0, 0, 0, 38, 39, 0, 0, 42, 43, 0],
+        ],
+        [
+            3154762900166576408,
+            8253332607999098866,
+        ],
+    ],
+    "masked_pairs": [
+        [
+            [2, 28, 4, 30, 66, 4, 3, 22, 4, 4, 23, 24, 25, 26, 27, 3],
+            [2, 75, 84, 75, 36, 37, 3, 38, 39, 40, 41, 4, 4, 3],
+        ],
+        [
+            [0, 0, 29, 0, 31, 32, 0, 20, 21, 22, 23, 0, 0, 0, 0, 0],
+            [0, 33, 34, 35, 0, 0, 0, 0, 39, 0, 0, 42, 43, 0],
+        ],
+        [
+            2599640839605449268,
+            11278180567684369669,
+        ],
+    ],
+    "code_switched_labels, words": [
+        [
+            [2, 20, 21, 22, 23, 4, 22, 4, 4, 3, 2, 28, 4, 30, 4, 4, 3],
+            [2, 75, 84, 75, 36, 37, 3, 2, 4, 39, 40, 41, 4, 4, 3],
+        ],
+        [
+            [0, 0, 0, 0, 0, 94, 25, 26, 27, 0, 0, 0, 29, 0, 31, 32, 0],
+            [0, 33, 34, 90, 0, 0, 0, 0, 38, 94, 0, 0, 42, 43, 0],
+        ],
+        [
+            14298964836001392019,
+            8197177539926494386,
+        ],
+    ],
+    "code_switched_labels, instances": [
+        [
+            [2, 66, 4, 22, 23, 4, 25, 26, 27, 3, 2, 28, 4, 30, 31, 32, 3],
+            [2, 75, 84, 75, 36, 37, 3, 2, 4, 39, 77, 30, 42, 43, 3],
+        ],
+        [
+            [0, 90, 21, 0, 0, 94, 0, 0, 0, 0, 0, 95, 90, 94, 0, 0, 0],
+            [0, 33, 34, 35, 0, 0, 0, 0, 94, 94, 40, 95, 0, 0, 0],
+        ],
+        [
+            1813831553564600818,
+            15922870992762380072,
+        ],
+    ],
+    "code_switched_labels, input_swap": [
+        [
+            [2, 20, 21, 22, 23, 94, 25, 26, 27, 3, 2, 28, 4, 30, 4, 4, 3],
+            [2, 95, 84, 90, 36, 37, 3, 2, 4, 94, 40, 41, 42, 43, 3],
+        ],
+        [
+            [0, 0, 0, 0, 0, 24, 25, 26, 27, 0, 0, 0, 29, 0, 31, 32, 0],
+            [0, 33, 34, 35, 0, 0, 0, 0, 38, 39, 0, 0, 42, 43, 0],
+        ],
+        [
+            10008166027879263739,
+            7423961380009382045,
+        ],
+    ],
+    "code_switched_copy": [
+        [
+            [2, 66, 4, 22, 23, 4, 22, 4, 4, 3, 20, 4, 22, 23, 4, 25, 26, 27, 3, 2, 28, 4, 79, 31, 32, 3, 28, 4,
+            4, 4, 4, 3],
+            [2, 75, 84, 75, 36, 37, 3, 4, 34, 77, 36, 37, 3, 2, 4, 39, 4, 41, 4, 82, 3, 38, 71, 4, 95, 42, 43,
+            3],
+        ],
+        [
+            [0, 20, 21, 0, 0, 24, 25, 26, 27, 0, 20, 21, 0, 0, 24, 0, 0, 0, 0, 0, 0, 29, 30, 0, 0, 0, 0, 29, 94,
+            31, 32, 0],
+            [0, 33, 34, 35, 0, 0, 0, 33, 34, 91, 0, 0, 0, 0, 38, 0, 40, 0, 42, 43, 0, 38, 39, 40, 0, 0, 0, 0],
+        ],
+        [
+            15779207724219419228,
+            13336066760619934202,
+        ],
+    ],
+}
+# fmt: on
+
+
+def test_every_purpose_of_a_draw_has_a_number_of_its_own():
+    purposes = {name: value for name, value in vars(draws).items() if name.isupper() and isinstance(value, int)}
+    assert_pinned(
+        purposes,
+        {
+            "CHOOSE_WORD": 1, "SHOW": 2, "RANDOM_PIECE": 3, "SWITCH": 4, "PICK_LANGUAGE": 5, "PICK_SYNONYM": 6,
+            "SWAP_SIDES": 7, "INSTANCE": 8,
+        },
+    )  # fmt: skip
+    assert len(set(purposes.values())) == len(purposes)
+    assert max(purposes.values()) < 16, "a draw's index counts in sixteens: the next number would be another index's"
+
+
+def test_every_purpose_of_the_order_has_a_number_of_its_own():
+    found = (order.COUNTS, order.SHUFFLE, order.EPOCH, order.LANES)
+    assert len(set(found)) == 4
+    assert_pinned(found, (1, 2, 3, 4))
+
+
+def test_draws():
+    assert_pinned(draws.scramble(np.array([0, 1, 2**64 - 1], np.uint64)), SCRAMBLED)
+    keys = draws.row_keys(SEED, FOUR)
+    assert_pinned(keys, KEYS)
+    assert_pinned(draws.row_keys(-1, FOUR[:1]), KEY_OF_MINUS_ONE)
+    drawn = [int(draws.draw(keys[1:2], purpose, np.array([3]))[0]) for purpose in range(1, 9)]
+    assert_pinned(drawn, DRAWN)
+    assert_pinned(draws.uniform(keys), UNIFORM)
+    assert_pinned(draws.below(keys, np.array([2, 10, 100, 10**6])), BELOW)
+
+
+def places(first: int, last: int, low: int, high: int, global_rows: int, seed: int = SEED) -> list[list[int]]:
+    """[source, group, row] of the slots of some steps."""
+    drawn = Order(POOLS, [0.2, 0.5, 0.3], seed, global_rows, derive.lanes(global_rows), derive.CHUNK_STEPS)
+    found = [drawn.places(request) for request in drawn.requests(first, last, low, high)]
+    return [list(place) for one in found for place in zip(*(map(np.ndarray.tolist, vars(one).values())), strict=True)]
+
+
+def test_order():
+    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, derive.MOST_LANES], [1, 16, 64])
+    assert_pinned(places(0, 1, 0, 6, 12), FIRST_STEP)
+    assert_pinned(places(15, 17, 4, 6, 12), END_OF_A_CHUNK)
+    everything = [
+        zlib.crc32(np.array(places(0, 40, 0, rows, rows, seed), "<i8").tobytes())
+        for rows, seed in ((12, SEED), (130, SEED), (128, 1))
+    ]
+    assert_pinned(everything, ORDER_SUMS)
+
+
+@pytest.mark.parametrize("constant", ["ORDER_VERSION", "CHUNK_STEPS", "MOST_LANES"])
+def test_another_order_is_another_run(monkeypatch: pytest.MonkeyPatch, constant: str):
+    config = load_recipe("tiny/mlm", []).config
+    before = derive.run_fingerprint(config, "data")
+    monkeypatch.setattr(derive, constant, getattr(derive, constant) + 1)
+    assert derive.run_fingerprint(config, "data") != before
+
+
+# Two rows by hand. As text: two sentences and one; as pairs: one pair each (the last sentence is half of the second).
+PIECES = np.arange(20, 44, dtype=np.int32)
+VOCABULARY = Vocabulary(pad=0, unknown=1, cls=2, sep=3, mask=4, regular=np.arange(10, 90, dtype=np.int32))
+LEXICON = Lexicon(  # three entries with one, two and one languages
+    *(np.array(values, np.int32) for values in ([1, 2, 1], [1, 1, 2, 0], [2, 1, 1, 1], [1, 1, 2, 1, 1], range(90, 96)))
+)
+
+
+def rows(sides: int) -> Rows:
+    words = np.array([1, 1, 2, 1, 3, 1, 1, 1, 2, 1, 1, 1, 2, 1, 1, 1, 1, 2], np.int32)
+    numbers = {
+        "word_length": words,
+        "entry": np.array([0, -1, -1, 1, -1, 2, 0, 1, -1, 2, -1, 0, -1, 1, 1, -1, 2, -1], np.int32),
+        "side_words": np.array([5, 4, 4, 5], np.int32),
+        "side_language": np.array([0, 1, 0, 1] if sides == 2 else [0, 0, 1, 1], np.int32),
+        "row_sides": np.array([2, 2], np.int32),
+        "side_links": np.zeros(4, np.int32),
+        "link_from": np.zeros(0, np.int32),
+        "link_to": np.zeros(0, np.int32),
+    }
+    return Rows(pieces=PIECES[: words.sum()], **numbers)
+
+
+STREAMS = {
+    "masked_text": (choices.MaskedText(), 1),
+    "masked_pairs": (choices.MaskedPairs(random_order=True), 2),
+    "code_switched_labels, words": (choices.CodeSwitchedLabels(t=0.6), 1),
+    "code_switched_labels, instances": (choices.CodeSwitchedLabels(t=0.5, mix_unit="instance", refill=True), 1),
+    "code_switched_labels, input_swap": (choices.CodeSwitchedLabels(t=0.8, variant="input_swap"), 1),
+    "code_switched_copy": (choices.CodeSwitchedCopy(codeswitch_rate=0.5), 1),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_masks_and_hashes_of_rows(name: str):
+    stream, sides = STREAMS[name]
+    masking = MaskingConfig(rate=0.45, mask_share=0.6, random_share=0.3)
+    columns = view_rows(
+        stream, rows(sides), np.array([5, 1000]), ViewContext(SEED, masking, VOCABULARY, LEXICON, 42, 8)
+    )
+    shown, asked = (
+        [row[example > 0].tolist() for row, example in zip(columns[of], columns["example_ids"], strict=True)]
+        for of in ("input_ids", "labels")
+    )
+    asked = [[0 if label == IGNORED else label for label in row] for row in asked]
+    assert_pinned([shown, asked, columns["row_hash"].tolist()], VIEWS[name])
