@@ -48,9 +48,9 @@ def prepare(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006 
 @app.command()
 def plan(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
     """Say what a run will need, before anything is reserved."""
-    from xalign_ray.plan import describe
+    from xalign_ray import pipeline
 
-    typer.echo(describe(load_recipe(recipe, settings)))
+    typer.echo(pipeline.check(load_recipe(recipe, settings)))
 
 
 @app.command()
@@ -270,7 +270,9 @@ def config_show(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B
 @config_app.command("check")
 def config_check(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
     """Whether a recipe can mean anything; starts nothing."""
-    load_recipe(recipe, settings)
+    from xalign_ray import pipeline
+
+    pipeline.check(load_recipe(recipe, settings))
     typer.echo(f"{recipe} is valid.")
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from xalign_ray.artifacts import finished_run, write_atomic, write_manifest
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import Recipe
-from xalign_ray.config.start import base_recipe, settle
+from xalign_ray.config.start import base_recipe, needed_recipes, settle
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, DataError
 
@@ -31,8 +31,31 @@ CONFIG, EXPORT = "config.yaml", "export"
 JOB_MARK = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray sets in the process that `ray job submit` started, and only there
 
 
+def check(recipe: Recipe) -> str:
+    """All that can be known of a recipe, and of those that it continues, without their files: whether it can be run.
+
+    Returns:
+        What the run will need, see `plan`.
+
+    Raises:
+        ConfigError: it cannot; in the user's words.
+    """
+    from xalign_ray.data.inputs import check_codes
+    from xalign_ray.plan import describe
+
+    for needed in reversed(needed_recipes(recipe)):
+        check_codes(needed.config)
+        if needed.config.parallel.deepspeed_overrides:
+            from xalign_ray.train.engine import check_overrides
+
+            check_overrides(needed.config)
+        plan = describe(needed)
+    return plan
+
+
 def prepare(recipe: Recipe, verify: bool = True) -> Prepared:
     """The token shards of a recipe: made if they do not exist, checked and mended if they do."""
+    check(recipe)
     check_lasting("output", recipe.config.output)
     from xalign_ray.data.inputs import check_inputs
 
@@ -82,6 +105,7 @@ def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False) -> Pa
     Returns:
         The run folder. A finished one is returned as it is.
     """
+    check(recipe)
     check_lasting("output", recipe.config.output)
     check_lasting("--out", out)
     base = base_recipe(recipe)

@@ -193,9 +193,13 @@ def test_moses_files_of_different_length_are_refused_with_both_counts(prepare: P
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("german", "'german' is not a language code such as 'en', 'swa' or 'zh-Hans'. Did you mean 'de' (German)?"),
-        ("deu", "data names the language 'deu'; write its BCP-47 code 'de'."),
-        ("und", "'und' stands for no particular language; name the language of the text."),
+        (
+            "german",
+            "data.corpora.0: 'german' is not a language code such as 'en', 'swa' or 'zh-Hans'. "
+            "Did you mean 'de' (German)?",
+        ),
+        ("deu", "data.corpora.0: it names the language 'deu'; write its BCP-47 code 'de'."),
+        ("und", "data.corpora.0: 'und' stands for no particular language; name the language of the text."),
     ],
 )
 def test_an_unknown_language_code_is_refused_with_the_right_one(prepare: Prepare, code: str, message: str) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from xalign_ray.config.scheduled import Scheduled, Within
 
@@ -13,11 +22,20 @@ from xalign_ray.config.scheduled import Scheduled, Within
 class Frozen(BaseModel):
     """A block of the tree: unknown keys are errors, values never change after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Positive = Annotated[int, Field(ge=1)]
+def no_truth_value(given: Any) -> Any:
+    """Where a number is asked for, pydantic takes `true` for 1."""
+    if isinstance(given, bool):
+        raise PydanticCustomError("number", "Input should be a number, not true or false")
+    return given
+
+
+Int = Annotated[int, BeforeValidator(no_truth_value), Field(gt=-(2**63), lt=2**63)]
+Float = Annotated[float, BeforeValidator(no_truth_value)]
+Share = Annotated[Float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[Int, Field(ge=1)]
 
 
 # --- tokenizers -----------------------------------------------------------------------------------------------------
@@ -25,13 +43,13 @@ class BpeTokenizer(Frozen):
     """A byte-pair vocabulary trained on a sample of the corpora, over the words of BERT's basic tokenizer."""
 
     kind: Literal["bpe"] = "bpe"
-    vocab_size: Annotated[int, Field(ge=64)] = 8000
+    vocab_size: Annotated[Int, Field(ge=64)] = 8000
     lowercase: bool = True
-    sample_mib: Annotated[int, Field(ge=1, description="text read per language for training, MiB")] = 16
+    sample_mib: Annotated[Int, Field(ge=1, description="text read per language for training, MiB")] = 16
 
 
 NewPieces = Annotated[
-    int,
+    Int,
     Field(
         ge=0,
         description="the commonest words of the corpora that it cuts become pieces; their rows start from translations",
@@ -58,7 +76,7 @@ Tokenizer = Annotated[BpeTokenizer | FolderTokenizer | StartTokenizer, Field(dis
 
 
 # --- streams: what rows look like (views) ---------------------------------------------------------------------------
-Weight = Annotated[float, Field(gt=0, description="share of rows, relative to the other streams")]
+Weight = Annotated[Float, Field(gt=0, description="share of rows, relative to the other streams")]
 Positions = Annotated[
     Literal["reset", "running"], Field(description="whether the second side counts from 1 again, or goes on")
 ]
@@ -161,7 +179,7 @@ class MaskedLm(Frozen):
     kind: Literal["masked_lm"] = "masked_lm"
     weight: LossWeight = 1.0
     labels_at_once: Annotated[
-        int | None,
+        Int | None,
         Field(ge=1, description="logits of so many labels at a time, computed again going backward; all if null"),
     ] = None
 
@@ -171,12 +189,12 @@ class DictionaryAlignment(Frozen):
 
     kind: Literal["dictionary_alignment"] = "dictionary_alignment"
     weight: LossWeight = 10.0
-    pairs_per_step: Annotated[int | None, Field(ge=1, description="uniform sample a step; all pairs if null")] = None
+    pairs_per_step: Annotated[Int | None, Field(ge=1, description="uniform sample a step; all pairs if null")] = None
     pool: Annotated[
         Literal["mean", "first", "single_piece_only"], Field(description="what stands for a word of several pieces")
     ] = "mean"
     layer: Annotated[
-        int | None,
+        Int | None,
         Field(ge=1, description="hidden states after so many layers, the word alone; embedding rows if null"),
     ] = None
     shuffled: Annotated[bool, Field(description="control: targets permuted, so that the pairs mean nothing")] = False
@@ -201,9 +219,9 @@ class MomentumContrast(Frozen):
     kind: Literal["momentum_contrast"] = "momentum_contrast"
     weight: LossWeight = 1.0
     queue_size: Positive = 32_000
-    momentum: Annotated[float, Field(ge=0, lt=1, description="what the key encoder keeps of itself each step")] = 0.999
-    temperature: Annotated[float, Field(gt=0)] = 0.05
-    projection: Annotated[int, Field(ge=1, description="width of the compared vectors")] = 300
+    momentum: Annotated[Float, Field(ge=0, lt=1, description="what the key encoder keeps of itself each step")] = 0.999
+    temperature: Annotated[Float, Field(gt=0)] = 0.05
+    projection: Annotated[Int, Field(ge=1, description="width of the compared vectors")] = 300
     pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "cls"
     normalize: Annotated[
         Literal["h", "z", "both"], Field(description="length 1: pooled states (PPA), their projections (MoCo), or both")
@@ -222,9 +240,9 @@ class SentenceContrast(Frozen):
 
     kind: Literal["sentence_contrast"] = "sentence_contrast"
     weight: LossWeight = 1.0
-    temperature: Annotated[float, Field(gt=0)] = 0.05
+    temperature: Annotated[Float, Field(gt=0)] = 0.05
     pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "mean"
-    layer: Annotated[int | None, Field(ge=1, description="hidden states after so many layers; the last if null")] = None
+    layer: Annotated[Int | None, Field(ge=1, description="hidden states after so many layers; the last if null")] = None
 
 
 Objective = Annotated[
@@ -238,22 +256,22 @@ class _Adam(Frozen):
 
     beta1: Share = 0.9
     beta2: Share = 0.999
-    epsilon: Annotated[float, Field(gt=0)] = 1e-6
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    epsilon: Annotated[Float, Field(gt=0)] = 1e-6
+    weight_decay: Annotated[Float, Field(ge=0)] = 0.01
 
 
 class AdamW(_Adam):
     """Adam with decoupled weight decay (METHODS 1.5)."""
 
     kind: Literal["adamw"] = "adamw"
-    peak_lr: Annotated[float, Field(gt=0)] = 1e-4
+    peak_lr: Annotated[Float, Field(gt=0)] = 1e-4
 
 
 class Lamb(_Adam):
     """LAMB: Adam's direction with decay, scaled to each tensor's own norm; ZeRO stage 0 only (METHODS 1.5)."""
 
     kind: Literal["lamb"] = "lamb"
-    peak_lr: Annotated[float, Field(gt=0)] = 1.6e-3
+    peak_lr: Annotated[Float, Field(gt=0)] = 1.6e-3
 
 
 def _optimizer_kind(given: Any) -> Any:

@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+MOST_SHOWN = 100  # characters of a wrong value
+
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` with the nearest of the known words, or nothing."""
@@ -51,11 +53,17 @@ def _sentence(item: Any, dotted: str, keys: list[str], block: type[BaseModel] | 
         return f"'{dotted}' has no kind; it must be one of {', '.join(kinds)}."
     if kind == "union_tag_invalid":
         written = str(item["ctx"]["tag"])
-        return f"'{dotted}': kind '{written}' is not one of {', '.join(kinds)}.{suggest(written, kinds)}"
+        return f"'{dotted}': kind {_shown(written)} is not one of {', '.join(kinds)}.{suggest(written, kinds)}"
     if kind == "value_error":
         where = f"'{dotted}': " if dotted else ""
         return f"{where}{message.removeprefix('Value error, ')}."
-    return f"'{dotted}' is {item['input']!r}: {message[0].lower()}{message[1:]}."
+    return f"'{dotted}' is {_shown(item['input'])}: {message[0].lower()}{message[1:]}."
+
+
+def _shown(given: Any) -> str:
+    """A value as it was written, cut where it is long."""
+    text = repr(given)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _walk(schema: type[BaseModel], location: list[str]) -> tuple[list[str], type[BaseModel] | None, list[str]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from xalign_ray.config.choices import (
     AdamW,
     BpeTokenizer,
+    Float,
     Frozen,
+    Int,
     MaskedLm,
     MaskedText,
     Objective,
@@ -19,6 +21,7 @@ from xalign_ray.config.choices import (
     Stream,
     Tokenizer,
 )
+from xalign_ray.config.running import CheckpointConfig, ParallelConfig, TrackConfig
 from xalign_ray.config.scheduled import Scheduled, Within
 
 OF_PAIRS = ("masked_pairs", "aligned_pairs", "contrasted_pairs")  # streams of translations
@@ -86,10 +89,10 @@ class Dictionary(Frozen):
 class FiltersConfig(Frozen):
     """Which lines and pairs `prepare` leaves out; as it stands none. What is dropped is counted in the manifest."""
 
-    least_words: Annotated[int, Field(ge=0, description="words of a line, or of each side of a pair")] = 0
-    most_words: Annotated[int, Field(ge=0, description="0 is no limit")] = 0
+    least_words: Annotated[Int, Field(ge=0, description="words of a line, or of each side of a pair")] = 0
+    most_words: Annotated[Int, Field(ge=0, description="0 is no limit")] = 0
     most_length_ratio: Annotated[
-        float, Field(ge=0, description="words of a pair's longer side to its shorter; 0 is no limit")
+        Float, Field(ge=0, description="words of a pair's longer side to its shorter; 0 is no limit")
     ] = 0.0
     equal_sides: Annotated[bool, Field(description="drop pairs whose sides are the same text")] = False
     repeated: Annotated[bool, Field(description="drop lines and pairs that stood before in their pool")] = False
@@ -109,10 +112,10 @@ class DataConfig(Frozen):
     dictionaries: tuple[Dictionary, ...] = ()
     filters: FiltersConfig = FiltersConfig()
     most_pairs: Annotated[
-        int, Field(ge=0, description="pairs kept of each parallel file, the first that pass the filters; 0 is all")
+        Int, Field(ge=0, description="pairs kept of each parallel file, the first that pass the filters; 0 is all")
     ] = 0
     tokenizer: Tokenizer = BpeTokenizer()
-    row_tokens: Annotated[int, Field(ge=8, le=8192, description="length of a packed row, special tokens included")] = (
+    row_tokens: Annotated[Int, Field(ge=8, le=8192, description="length of a packed row, special tokens included")] = (
         128
     )
     example: Annotated[
@@ -148,7 +151,7 @@ class SamplingConfig(Frozen):
     """
 
     alpha: Annotated[Scheduled, Within(least=0, most=1)] | None = None
-    temperature: Annotated[float | None, Field(ge=1, description="1/alpha; give one of the two")] = None
+    temperature: Annotated[Float | None, Field(ge=1, description="1/alpha; give one of the two")] = None
     unit: Literal["rows", "tokens"] = "tokens"
 
     @model_validator(mode="after")
@@ -195,7 +198,7 @@ class ModelConfig(Frozen):
     width: Positive = 768
     heads: Positive = 12
     feed_forward: Positive = 3072
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    dropout: Annotated[Float, Field(ge=0, lt=1)] = 0.1
     language_embeddings: Annotated[bool, Field(description="add a vector of the language at the input")] = False
     conditioned_head: Annotated[bool, Field(description="tell the head the label's language (METHODS 4.4)")] = False
 
@@ -211,7 +214,7 @@ class ModelConfig(Frozen):
 class ScheduleConfig(Frozen):
     """Linear warm-up to the peak, then linear decay to zero at the last step."""
 
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    warmup_steps: Annotated[Int, Field(ge=0)] = 0
 
 
 class TrainConfig(Frozen):
@@ -220,59 +223,20 @@ class TrainConfig(Frozen):
     steps: Positive
     global_batch_rows: Positive
     micro_batch_rows: Annotated[
-        int, Field(ge=1, description="at most so many rows in one forward pass of a worker")
+        Int, Field(ge=1, description="at most so many rows in one forward pass of a worker")
     ] = 32
     optimizer: Optimizer = AdamW()
     schedule: ScheduleConfig = ScheduleConfig()
     precision: Literal["fp32", "bf16"] = "fp32"
-    clip_norm: Annotated[float, Field(ge=0, description="0 is no clipping")] = 1.0
-    held_out_every_steps: Annotated[int, Field(ge=0, description="0 is never")] = 100
-
-
-class ParallelConfig(Frozen):
-    """How the work is spread. Nothing here changes what a step computes, so nothing here is in the fingerprint."""
-
-    workers: Positive = 1
-    zero_stage: Literal[0, 1, 2, 3] = 2
-    cpus_per_worker: Annotated[float, Field(gt=0)] = 1
-    gpus_per_worker: Annotated[float, Field(ge=0)] = 0
-    data_cpus: Annotated[float, Field(gt=0, description="CPUs of one streaming task")] = 0.5
-    data_resource: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="custom Ray resource of the nodes that run data tasks, on CPUs that no worker takes; null is "
-            "any node",
-        ),
-    ] = None
-    max_failures: Annotated[int, Field(ge=0, description="restarts from the newest checkpoint before giving up")] = 3
-    deepspeed_overrides: dict[str, Any] = Field(
-        default_factory=dict, description="deep-merged over the derived DeepSpeed dict"
-    )
-
-
-class CheckpointConfig(Frozen):
-    """When the run is saved, and how much of it is kept."""
-
-    every_steps: Positive = 500
-    keep_last: Positive = 2
-
-
-class TrackConfig(Frozen):
-    """Where numbers are followed to. The event log in the run folder is always written."""
-
-    mlflow: Annotated[
-        str, Field(description="a tracking URI; `sqlite` is mlflow.db in the output folder; `off` is none")
-    ] = "sqlite"
-    experiment: str = "xalign"
-    log_every_steps: Positive = 1
+    clip_norm: Annotated[Float, Field(ge=0, description="0 is no clipping")] = 1.0
+    held_out_every_steps: Annotated[Int, Field(ge=0, description="0 is never")] = 100
 
 
 class RunConfig(Frozen):
     """A recipe, resolved."""
 
     notes: str = ""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[Int, Field(ge=0, lt=2**63)] = 0
     output: Annotated[str, Field(description="folder of runs, shards and mlflow.db")] = "runs"
     data: DataConfig
     sampling: SamplingConfig = SamplingConfig()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from xalign_ray.config.choices import FolderTokenizer, StartTokenizer
-from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.config.load import Recipe, find_recipe, load_recipe
 from xalign_ray.config.schema import RUN_OF
+from xalign_ray.errors import ConfigError
 
 
 def base_recipe(recipe: Recipe) -> Recipe | None:
@@ -20,10 +21,30 @@ def base_recipe(recipe: Recipe) -> Recipe | None:
     start = recipe.config.model.init_from or ""
     if not start.startswith(RUN_OF):
         return None
-    base = load_recipe(start.removeprefix(RUN_OF))
+    try:
+        base = load_recipe(start.removeprefix(RUN_OF))
+    except ConfigError as error:
+        raise ConfigError(f"model.init_from is '{start}'. {error}") from None
     ours, data = recipe.config, base.config.data.model_copy(update={"root": recipe.config.data.root})
     same = {"seed": ours.seed, "output": ours.output, "parallel": ours.parallel, "track": ours.track, "data": data}
     return replace(base, config=base.config.model_copy(update=same))
+
+
+def needed_recipes(recipe: Recipe) -> list[Recipe]:
+    """The recipe, and those whose runs must be there before its own, each followed by the one that it continues.
+
+    Raises:
+        ConfigError: one of them is not there, or continues itself.
+    """
+    found, files = [recipe], [""]
+    while base := base_recipe(found[-1]):
+        start = found[-1].config.model.init_from or ""
+        file = str(find_recipe(start.removeprefix(RUN_OF)))
+        if file in files:
+            raise ConfigError(f"model.init_from is '{start}': {file} would continue itself.")
+        found.append(base)
+        files.append(file)
+    return found
 
 
 def settle(recipe: Recipe, start: str | None) -> Recipe:

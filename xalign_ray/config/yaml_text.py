@@ -1,4 +1,4 @@
-"""Reads YAML with the scalars of version 1.2, whatever PyYAML thinks of `no`, `off` and `1e-3`."""
+"""Reads YAML with the scalars of version 1.2, whatever PyYAML thinks of `no`, `off` and `1e-3`; no aliases, no tags."""
 
 from __future__ import annotations
 
@@ -7,17 +7,38 @@ from typing import Any
 
 import yaml
 
+DEEPEST = 32  # blocks inside blocks: a recipe has 6
+_BOOL, _INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float", "timestamp"))
+
 
 class _Yaml(yaml.CSafeLoader):
     """YAML with the scalars of version 1.2: `no` is Norwegian, `off` is a word, and 1e-3 is a number."""
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A block, whose keys are unique (YAML 1.2, 3.2.1.1); PyYAML would take the last of equal ones."""
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if (name := str(key.value)) in lines:
+                raise _Wrong(f"the key '{name}' stands twice, first in line {lines[name]}; keep one", key.start_mark)
+            lines[name] = key.start_mark.line + 1
+        return super().construct_mapping(node, deep)
 
-_BOOL, _FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
+
+class _Wrong(yaml.YAMLError):
+    """What this program refuses, and where it stands."""
+
+    def __init__(self, said: str, mark: yaml.Mark) -> None:
+        super().__init__(f"line {mark.line + 1}: {said}")
+
+
 _Yaml.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _FLOAT)]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _INT, _FLOAT, _TIME)]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 _Yaml.add_implicit_resolver(_BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_Yaml.add_implicit_resolver(  # a longer one is a float below, and too large for every key
+    _INT, re.compile(r"(?:[-+]?(?:0|[1-9][0-9_]{0,18})|0x[0-9a-fA-F]{1,15})$"), list("-+0123456789")
+)
 _Yaml.add_implicit_resolver(
     _FLOAT, re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"), list("-+.0123456789")
 )
@@ -27,6 +48,29 @@ def parse_yaml(text: str) -> Any:
     """The value of a YAML text.
 
     Raises:
-        yaml.YAMLError: the text is not YAML.
+        yaml.YAMLError: the text is not YAML, repeats a key, or holds an alias (a few lines of them unfold to gigabytes,
+            or to themselves), a tag, or more than DEEPEST blocks inside each other.
     """
-    return yaml.load(text, _Yaml)
+    try:
+        _check(text)
+        return yaml.load(text, _Yaml)
+    except yaml.MarkedYAMLError as error:
+        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise yaml.YAMLError(where + " ".join(filter(None, (error.context, error.problem)))) from None
+    except yaml.reader.ReaderError as error:
+        raise yaml.YAMLError(" ".join(str(error).split())) from None
+
+
+def _check(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, _Yaml):
+        if isinstance(event, yaml.AliasEvent):
+            raise _Wrong(
+                f"'*{event.anchor}' stands for another value; write it out, or put it into a file to extend",
+                event.start_mark,
+            )
+        if tag := getattr(event, "tag", None):
+            raise _Wrong(f"tags such as '{tag}' mean nothing here; leave it out", event.start_mark)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise _Wrong(f"more than {DEEPEST} blocks inside each other", event.start_mark)

@@ -44,6 +44,20 @@ def open_root(root: str, output: Path) -> Path:
     return folder
 
 
+def check_codes(config: RunConfig) -> None:
+    """Whether each source names languages that there are, as many as its format takes.
+
+    Raises:
+        ConfigError: naming source, code and the nearest right one.
+    """
+    for key in ("corpora", "parallel", "dictionaries"):
+        for number, source in enumerate(getattr(config.data, key)):
+            try:
+                _check_codes(source.format, (source.language,) if isinstance(source, Corpus) else source.languages)
+            except ConfigError as error:
+                raise ConfigError(f"data.{key}.{number}: {error}") from None
+
+
 def check_inputs(config: RunConfig) -> None:
     """Finds out in moments, and before anything is started, whether the sources are there and mean anything.
 
@@ -51,8 +65,8 @@ def check_inputs(config: RunConfig) -> None:
         DataError, ConfigError: a path, format or language that is not there, in a sentence.
     """
     root = data_root(config)
+    check_codes(config)
     for source in (*config.data.corpora, *config.data.parallel, *config.data.dictionaries):
-        _check_codes(source.format, (source.language,) if isinstance(source, Corpus) else source.languages)
         find_files(_paths(source, config.data, root))
 
 
@@ -88,7 +102,7 @@ def _check_codes(format_: str, languages: Sequence[str]) -> tuple[str, ...]:
     codes = check_languages(format_, languages)
     for written, code in zip(languages, codes, strict=True):
         if written != code:
-            raise ConfigError(f"data names the language '{written}'; write its BCP-47 code '{code}'.")
+            raise ConfigError(f"it names the language '{written}'; write its BCP-47 code '{code}'.")
     return codes
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 from xalign_ray.artifacts import finished_run
-from xalign_ray.config.choices import Frozen
+from xalign_ray.config.choices import Frozen, Int
 from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.load import RECIPES
@@ -57,7 +57,7 @@ class StudyConfig(Frozen):
     name: str
     notes: str = ""
     cells: Annotated[tuple[CellConfig, ...], Field(min_length=1)]
-    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[Int, ...], Field(min_length=1)] = (0,)
     evaluate: tuple[EvaluationConfig, ...] = ()
     baseline: Annotated[str | None, Field(description="label that the others are compared with; the first if null")] = (
         None

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationError, model_validator
 
-from xalign_ray.config.choices import Frozen, Positive
+from xalign_ray.config.choices import Float, Frozen, Int, Positive
 from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.load import RECIPES, apply_setting
@@ -18,7 +18,7 @@ from xalign_ray.tasks.training import Training
 
 SWEEPS = RECIPES / "tuning"
 
-Rate = Annotated[float, Field(gt=0)]
+Rate = Annotated[Float, Field(gt=0)]
 Rates = Annotated[tuple[Rate, ...], Field(min_length=1)]
 Counts = Annotated[tuple[Positive, ...], Field(min_length=1)]
 
@@ -139,7 +139,7 @@ class RandomSearch(Frozen):
 
     kind: Literal["random"] = "random"
     num_samples: Positive
-    seed: Annotated[int, Field(ge=0, description="of the draw")] = 0
+    seed: Annotated[Int, Field(ge=0, description="of the draw")] = 0
     learning_rate: Annotated[Any, PlainValidator(_list_or_range)] = None
     epochs: Counts | None = None
     batch_size: Counts | None = None
@@ -150,7 +150,7 @@ class AshaSearch(RandomSearch):
 
     kind: Literal["asha"] = "asha"  # type: ignore[assignment]
     grace_epochs: Annotated[Positive, Field(description="no trial is stopped before")] = 1
-    reduction_factor: Annotated[float, Field(gt=1, description="one in so many goes on")] = 3.0
+    reduction_factor: Annotated[Float, Field(gt=1, description="one in so many goes on")] = 3.0
 
 
 Search = Annotated[GridSearch | RandomSearch | AshaSearch, Field(discriminator="kind")]
@@ -159,8 +159,8 @@ Search = Annotated[GridSearch | RandomSearch | AshaSearch, Field(discriminator="
 class TrialResources(Frozen):
     """What a trial holds on the cluster; whole or fractions."""
 
-    cpus_per_trial: Annotated[float, Field(gt=0)] = 1.0
-    gpus_per_trial: Annotated[float, Field(ge=0)] = 0.0
+    cpus_per_trial: Annotated[Float, Field(gt=0)] = 1.0
+    gpus_per_trial: Annotated[Float, Field(ge=0)] = 0.0
 
 
 class SweepConfig(Frozen):
@@ -172,7 +172,7 @@ class SweepConfig(Frozen):
     encoders: Annotated[tuple[SweptEncoder, ...], Field(min_length=1)]
     tasks: Annotated[tuple[SweptTask, ...], Field(min_length=1)]
     search: Search = GridSearch()
-    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[Int, ...], Field(min_length=1)] = (0,)
     evaluate: tuple[SweptEvaluation, ...] = ()
     baseline: Annotated[str | None, Field(description="label that the others are compared with; the first if null")] = (
         None

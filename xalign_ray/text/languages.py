@@ -10,6 +10,8 @@ from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError
 
 _SHAPE = re.compile(r"[a-z]{2,3}(-[a-z]{4})?(-([a-z]{2}|[0-9]{3}))?(-x(-[a-z0-9]{1,8})+)?", re.IGNORECASE)
+# Wikipedias whose codes CLDR replaces by those of others (fil, sr-Latn, lah): mBERT's list and XTREME's data name them.
+_KEPT = {"tl": "tl", "tgl": "tl", "sh": "sh", "hbs": "sh", "pnb": "pnb"}
 _NOT_A_LANGUAGE = {"und", "mul", "mis", "zxx"}
 
 # The languages of the demo world and of XTREME: only to guess what a mistyped code or a name was meant to be.
@@ -43,6 +45,11 @@ def check_language(code: str) -> str:
         raise ConfigError(
             f"'{code}' is not a known language code (BCP-47, ISO 639).{_guess(code)}"
             " For a language without a code use one of qaa to qtz."
+        )
+    first, _, rest = code.lower().partition("-")
+    if first in _KEPT:
+        return (
+            "-".join([_KEPT[first], *langcodes.standardize_tag(f"qaa-{rest}").split("-")[1:]]) if rest else _KEPT[first]
         )
     return langcodes.standardize_tag(code, macro=True)
 

@@ -17,6 +17,7 @@ from torch import nn
 
 from xalign_ray.config.derive import deepspeed_config
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import ConfigError
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.optimizers import build_optimizer
 
@@ -130,6 +131,23 @@ class Engine:
             file = folder / STATE / "mp_rank_00_model_states.pt"
             state = torch.load(file, map_location=self._workers.device, weights_only=False)["module"]
             self._engine.module.load_state_dict({name: state[name] for name in kept}, strict=False)
+
+
+def check_overrides(config: RunConfig) -> None:
+    """Whether DeepSpeed itself can read what `parallel.deepspeed_overrides` makes of its dict.
+
+    Raises:
+        ConfigError: it cannot; says what DeepSpeed says.
+    """
+    on_gpu = config.parallel.gpus_per_worker > 0
+    load_deepspeed(on_gpu)
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    try:
+        DeepSpeedConfig(deepspeed_config(config, on_gpu))
+    except Exception as error:  # asserts, pydantic's and Python's own, whatever reads the value first
+        said = " ".join(str(error).partition("\n    For further")[0].split())
+        raise ConfigError(f"parallel.deepspeed_overrides: DeepSpeed cannot read it: {said}") from None
 
 
 def load_deepspeed(on_gpu: bool) -> Any:

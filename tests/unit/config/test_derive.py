@@ -58,7 +58,7 @@ OTHER_RESULT = [
     "sampling.unit=rows", "masking.rate=0.3", "masking.whole_word=false", "model.layers=17", "model.dropout=0.123",
     "model.init_from=x", "model.language_embeddings=true", "objectives.1.weight=5", "objectives.1.pairs_per_step=5",
     "streams=[{kind: masked_text}, {kind: code_switched_labels}]",
-    "parallel.deepspeed_overrides.fp16.enabled=true",
+    "parallel.deepspeed_overrides.prescale_gradients=true",
 ]  # fmt: skip
 OTHER_DATA = [
     "data.row_tokens=123", "data.example=document", "data.slack_share=0.123", "data.held_out_share=0.123",

@@ -84,8 +84,8 @@ def test_merging_leaves_its_arguments_alone() -> None:
         ("notes=-x", "notes", "-x"),
         ("notes=2020-01-01x", "notes", "2020-01-01x"),
         ("data.tokenizer={kind: folder, path: x}", "data.tokenizer.path", "x"),
-        ("parallel.deepspeed_overrides.zero_optimization.stage=1",
-         "parallel.deepspeed_overrides.zero_optimization.stage", 1),
+        ("parallel.deepspeed_overrides.zero_optimization.sub_group_size=1",
+         "parallel.deepspeed_overrides.zero_optimization.sub_group_size", 1),
         ("sampling.temperature=null", "sampling.temperature", None),
     ],
 )  # fmt: skip
@@ -137,7 +137,7 @@ def test_a_file_that_is_no_recipe_is_refused(write, text: str, said: str) -> Non
 
 def test_a_file_that_is_not_yaml_or_not_utf8_is_refused(write) -> None:
     mine = write("a: [")
-    with pytest.raises(ConfigError, match=f"^{mine} is not YAML: while parsing"):
+    with pytest.raises(ConfigError, match=f"^{mine} is not YAML: line 2: while parsing"):
         load_recipe(mine)
     Path(mine).write_bytes(b"notes: \xff\n")
     with pytest.raises(ConfigError, match=f"^{mine} is not a recipe: its byte 7 is not UTF-8.$"):

@@ -17,6 +17,8 @@ from xalign_ray.text.languages import check_language, is_language
         ("kor", "ko"), ("nld", "nl"), ("por", "pt"), ("urd", "ur"), ("swa", "sw"), ("swh", "sw"), ("pes", "fa"),
         ("arz", "arz"), ("yue", "yue"), ("kmb", "kmb"), ("zh-hans", "zh-Hans"), ("SR-LATN", "sr-Latn"),
         ("pt-br", "pt-BR"), ("qaa", "qaa"), ("qtz", "qtz"), ("en-x-inv", "en-x-inv"),
+        ("tl", "tl"), ("tgl", "tl"), ("TL-latn", "tl-Latn"), ("fil", "fil"), ("sh", "sh"),
+        ("hbs", "sh"), ("pnb", "pnb"), ("tl-ph", "tl-PH"),
     ],
 )  # fmt: skip
 def test_every_spelling_of_a_language_becomes_one(written: str, canonical: str) -> None:

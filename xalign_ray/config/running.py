@@ -1,0 +1,81 @@
+"""How a recipe is run, and nothing that changes its result: how work is spread, when it is saved, where followed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from xalign_ray.config.choices import Float, Frozen, Int, Positive, no_truth_value
+
+OURS_IN_DEEPSPEED = {  # keys of DeepSpeed's that follow from the recipe's own; the loop relies on them
+    "train_batch_size": "train.global_batch_rows",
+    "train_micro_batch_size_per_gpu": "train.micro_batch_rows",
+    "gradient_accumulation_steps": "train.micro_batch_rows",
+    "gradient_clipping": "train.clip_norm",
+    "optimizer": "train.optimizer",
+    "scheduler": "train.schedule",
+    "bf16": "train.precision",
+    "zero_optimization.stage": "parallel.zero_stage",
+}
+TRACKED = ("http", "https", "file", "sqlite", "postgresql", "mysql", "mssql", "databricks", "databricks-uc", "uc")
+
+
+class ParallelConfig(Frozen):
+    """How the work is spread. Nothing here changes what a step computes, so nothing here is in the fingerprint."""
+
+    workers: Positive = 1
+    zero_stage: Annotated[Literal[0, 1, 2, 3], BeforeValidator(no_truth_value)] = 2
+    cpus_per_worker: Annotated[Float, Field(gt=0)] = 1
+    gpus_per_worker: Annotated[Float, Field(ge=0)] = 0
+    data_cpus: Annotated[Float, Field(gt=0, description="CPUs of one streaming task")] = 0.5
+    data_resource: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="custom Ray resource of the nodes that run data tasks, on CPUs that no worker takes; null is "
+            "any node",
+        ),
+    ] = None
+    max_failures: Annotated[Int, Field(ge=0, description="restarts from the newest checkpoint before giving up")] = 3
+    deepspeed_overrides: dict[str, Any] = Field(
+        default_factory=dict, description="deep-merged over the derived DeepSpeed dict"
+    )
+
+    @field_validator("deepspeed_overrides")
+    @classmethod
+    def _says_nothing_twice(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """What the recipe says itself stays as it says."""
+        zero = given.get("zero_optimization", {})
+        if not isinstance(zero, dict):
+            raise ValueError("zero_optimization must be a block")
+        for key, ours in OURS_IN_DEEPSPEED.items():
+            if key in given or (key.startswith("zero_") and key.partition(".")[2] in zero):
+                raise ValueError(f"{key} is the recipe's own to say: set {ours} instead")
+        return given
+
+
+class CheckpointConfig(Frozen):
+    """When the run is saved, and how much of it is kept."""
+
+    every_steps: Positive = 500
+    keep_last: Positive = 2
+
+
+class TrackConfig(Frozen):
+    """Where numbers are followed to. The event log in the run folder is always written."""
+
+    mlflow: Annotated[
+        str, Field(description="a tracking URI; `sqlite` is mlflow.db in the output folder; `off` is none")
+    ] = "sqlite"
+    experiment: str = "xalign"
+
+    @field_validator("mlflow")
+    @classmethod
+    def _can_be_tracked(cls, uri: str) -> str:
+        scheme, there, _ = uri.partition("://")
+        if not uri or (there and scheme.partition("+")[0] not in TRACKED):
+            raise ValueError(f"'{uri}' is no place that MLflow writes to: {', '.join(TRACKED)}, sqlite or off")
+        return uri
+
+    log_every_steps: Positive = 1
