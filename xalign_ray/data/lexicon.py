@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from xalign_ray.artifacts import write_json
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.file_hashes import write_arrays
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.quarantine import BAD_ROWS, Quarantine, check_tolerance
 from xalign_ray.data.sources.records import BadRow, Entry
@@ -42,12 +44,13 @@ def write_lexicon(config: RunConfig, links: Links, tokenizer: PreTrainedTokenize
         return {}
     pieces = cut_keys(tokenizer, config.languages, [key for link in (*links.trained, *links.held_out) for key in link])
     entries, lexicon = build_lexicon(list(links.trained), pieces.get)
-    np.savez(folder / "lexicon.npz", **asdict(lexicon))
+    write_arrays(folder / "lexicon.npz", partial(np.savez, **asdict(lexicon)))
     write_json(folder / "entries.json", list(entries))
     words: dict[str, list[list[str]]] = {}
     for split, kept in (("trained", list(links.trained)), ("held_out", list(links.held_out))):
         usable = [link for link in kept if all(pieces.get(key) is not None for key in link)]
-        np.savez(folder / f"pairs_{split}.npz", **asdict(pair_arrays(usable, pieces.get)))
+        arrays = asdict(pair_arrays(usable, pieces.get))
+        write_arrays(folder / f"pairs_{split}.npz", partial(np.savez, **arrays))
         words[split] = [[config.languages[a[0]], a[1], config.languages[b[0]], b[1]] for a, b in usable]
         links.counts[f"pairs_{split}"] = len(usable)
         links.counts[f"pairs_{split}_without_pieces"] = len(kept) - len(usable)

@@ -83,7 +83,7 @@ class _Split:
 def read_record(task: Task) -> dict[str, Any] | None:
     """What a finished part says of itself, or None if it is not finished or a file of it is not as it was written."""
     record = whole_json(task.record_file, "trained", "held_out", "counts", "bad_rows")
-    if record is None:
+    if record is None or not task.bad_rows_file.is_file():
         return None
     files = [shard for shard in (record["trained"], record["held_out"]) if shard]
     whole = all((f := Path(task.folder) / s["file"]).is_file() and hash_file(f) == s["sha256"] for s in files)

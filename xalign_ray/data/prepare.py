@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -16,9 +17,7 @@ import tokenizers
 
 from xalign_ray.artifacts import (
     MANIFEST,
-    hash_file,
     hash_value,
-    whole_manifest,
     write_atomic,
     write_json,
     write_manifest,
@@ -27,10 +26,22 @@ from xalign_ray.config.choices import BpeTokenizer, FolderTokenizer, Tokenizer
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
 from xalign_ray.data.examples import longest_word
+from xalign_ray.data.file_hashes import (
+    NEW_ROWS,
+    REGULAR,
+    TOKENIZER,
+    TOKENIZER_FILES,
+    hash_files,
+    list_files,
+    remove_damaged,
+    seal,
+    tokenizer_is_whole,
+    write_arrays,
+)
 from xalign_ray.data.inputs import Input, content_hashes, data_root, find_inputs
 from xalign_ray.data.lexicon import read_links, trained_translations, write_lexicon
 from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
-from xalign_ray.data.prepared import KEYS, NEW_ROWS, Prepared
+from xalign_ray.data.prepared import Prepared, whole_folder
 from xalign_ray.data.quarantine import BAD_ROWS, check_tolerance, merge_counts, merge_files
 from xalign_ray.data.repeats import mark_repeats
 from xalign_ray.data.shards import remove_unfinished
@@ -63,7 +74,10 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
     texts, dictionaries = find_inputs(config.data, data_root(config))
     fingerprint = _fingerprint(config, texts + dictionaries)
     folder = _folder(config, fingerprint)
-    if whole_manifest(folder, *KEYS) is not None and not verify:
+    manifest = whole_folder(folder)
+    if manifest is not None and not verify:
+        return Prepared.open(folder)
+    if manifest is not None and not remove_damaged(folder, manifest):
         return Prepared.open(folder)
     links = read_links(config, dictionaries, folder)
     _write_tokenizer(config.data, texts, trained_translations(links), folder)
@@ -71,9 +85,9 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
     dictionary_counts = write_lexicon(config, links, tokenizer, folder)
     tasks = _tasks(config, texts, folder, _align(config, texts, folder))
     todo = [task for task in tasks if read_record(task) is None]
+    if config.data.filters.repeated:
+        _mark_repeats(tasks, config.parallel)
     if todo:
-        if config.data.filters.repeated:
-            _mark_repeats(tasks, config.parallel)
         log.info("prepare: %d of %d parts to do in %s", len(todo), len(tasks), folder)
         _run_tasks(todo, prepare_part, config.parallel)
     _finish(config, texts, tasks, folder, fingerprint, dictionary_counts)
@@ -120,8 +134,9 @@ def _given(tokenizer: Tokenizer) -> FolderTokenizer:
 def _write_tokenizer(
     data: DataConfig, texts: Sequence[Input], translations: Mapping[str, Sequence[str]], folder: Path
 ) -> None:
-    if (folder / "regular_pieces.npy").is_file():
+    if tokenizer_is_whole(folder):
         return
+    shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
     settings = data.tokenizer
     if isinstance(settings, BpeTokenizer):
         tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(texts, settings.sample_mib << 20)))
@@ -134,9 +149,9 @@ def _write_tokenizer(
             tokenizer = wrap_tokenizer(backend, like=tokenizer)
             write_json(folder / NEW_ROWS, rows)
     save_tokenizer(tokenizer, folder / "tokenizer")
-    temporary = folder / ".regular_pieces.npy"
-    np.save(temporary, vocabulary(tokenizer).regular)
-    temporary.rename(folder / "regular_pieces.npy")
+    write_arrays(folder / REGULAR, lambda file: np.save(file, vocabulary(tokenizer).regular))
+    written = [f"{TOKENIZER}/{path.name}" for path in (folder / TOKENIZER).iterdir()]
+    write_json(folder / TOKENIZER_FILES, hash_files(folder, [*written, REGULAR, NEW_ROWS]))  # last: it is all there
 
 
 def _sampler(texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:
@@ -199,7 +214,7 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path, alignments: 
 
 def _mark_repeats(tasks: Sequence[Task], parallel: ParallelConfig) -> None:
     """Reads every source once for hashes, before it is read to be cut; done once, whatever is interrupted after."""
-    missing = [task for task in tasks if not task.repeats_file.is_file()]
+    missing = [task for task in tasks if not (task.repeats_file.is_file() and task.hashes_file.is_file())]
     for pool in dict.fromkeys(task.pool for task in missing):
         members = [task for task in tasks if task.pool == pool]
         _run_tasks([task for task in members if not task.hashes_file.is_file()], hash_part, parallel)
@@ -262,18 +277,20 @@ def _finish(
     write_atomic(folder / "settings.json", json.dumps(data_settings(config), indent=1))
     write_manifest(
         folder,
-        {
-            "fingerprint": fingerprint,
-            "languages": config.languages,
-            "row_tokens": config.data.row_tokens,
-            "vocabulary": {"size": len(backend), "special": special},
-            "tokenizer_sha256": hash_file(folder / "tokenizer" / "tokenizer.json"),
-            "pools": _pools(records),
-            "held_out": _held_out(records),
-            "counts": counts,
-            "bad_rows": bad,
-            "dictionary": dictionary_counts,
-        },
+        seal(
+            {
+                "fingerprint": fingerprint,
+                "languages": config.languages,
+                "row_tokens": config.data.row_tokens,
+                "vocabulary": {"size": len(backend), "special": special},
+                "files": list_files(folder),
+                "pools": _pools(records),
+                "held_out": _held_out(records),
+                "counts": counts,
+                "bad_rows": bad,
+                "dictionary": dictionary_counts,
+            }
+        ),
     )
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from xalign_ray.artifacts import read_json, read_manifest
+from xalign_ray.artifacts import MANIFEST, read_json, read_manifest, whole_manifest
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.derive import CHUNK_STEPS, lanes
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import MaskingConfig, RunConfig
-from xalign_ray.data.shards import CURE, read_group
+from xalign_ray.data.file_hashes import CURE, NEW_ROWS, REGULAR, check_files, check_once, is_sealed
+from xalign_ray.data.shards import read_group
 from xalign_ray.errors import DataError
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Columns, Vocabulary
@@ -25,8 +26,10 @@ from xalign_ray.text.rows import Rows, concatenate, take
 from xalign_ray.text.sampling import source_shares
 from xalign_ray.text.views import view_rows
 
-NEW_ROWS = "new_rows.json"
-KEYS = ("fingerprint", "languages", "row_tokens", "vocabulary", "pools", "held_out", "counts", "bad_rows", "dictionary")
+KEYS = (
+    *("fingerprint", "languages", "row_tokens", "vocabulary", "files"),
+    *("pools", "held_out", "counts", "bad_rows", "dictionary"),
+)
 HELD_OUT_ROWS = 64  # rows a language in the held-out loss: enough for a curve, cheap enough to repeat
 
 POOLS = {
@@ -62,11 +65,15 @@ class Prepared:
         """Opens a finished folder.
 
         Raises:
-            DataError: if prepare has not finished it, or its manifest is damaged.
+            DataError: if prepare has not finished it, or a file that is not a shard is not as it was written: all of
+                them are read, once a process. A shard is checked when it is first read.
         """
         manifest = read_manifest(folder, *KEYS)
         if manifest is None:
             raise DataError(f"{folder} has no manifest.json: prepare has not finished it. {CURE}")
+        if not is_sealed(manifest):
+            raise DataError(f"{folder / MANIFEST} is damaged: its hash is not that of its fields. {CURE}")
+        check_files(folder, manifest["files"])
         return cls(folder, manifest)
 
     @property
@@ -77,8 +84,8 @@ class Prepared:
     @property
     def new_rows(self) -> dict[int, list[int]]:
         """For each piece that prepare added to a given vocabulary, the old pieces whose mean row it starts as."""
-        path = self.folder / NEW_ROWS
-        listed = read_json(path, CURE) if path.is_file() else {}
+        path = self._find(NEW_ROWS)
+        listed = read_json(path, CURE) if path else {}
         return {int(number): olds for number, olds in listed.items()}
 
     @property
@@ -104,24 +111,29 @@ class Prepared:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The ids that views need."""
-        regular = np.load(self.folder / "regular_pieces.npy")
+        regular = np.load(self.folder / REGULAR, allow_pickle=False)
         return Vocabulary(**asdict(self.special), regular=regular)
 
     @cached_property
     def lexicon(self) -> Lexicon | None:
         """The dictionaries as arrays, or None if the recipe names none."""
-        path = self.folder / "lexicon.npz"
-        return Lexicon(**np.load(path)) if path.is_file() else None
+        path = self._find("lexicon.npz")
+        return Lexicon(**np.load(path, allow_pickle=False)) if path else None
 
     def pairs(self, split: str) -> DictionaryPairs | None:
         """The dictionary pairs of a split (`trained` or `held_out`) as pieces."""
-        path = self.folder / f"pairs_{split}.npz"
-        return DictionaryPairs(**np.load(path)) if path.is_file() else None
+        path = self._find(f"pairs_{split}.npz")
+        return DictionaryPairs(**np.load(path, allow_pickle=False)) if path else None
 
     def pair_words(self, split: str) -> list[list[str]]:
         """The dictionary pairs of a split as words: [left language, left word, right language, right word]."""
-        path = self.folder / "pair_words.json"
-        return read_json(path, CURE, split)[split] if path.is_file() else []
+        path = self._find("pair_words.json")
+        return read_json(path, CURE, split)[split] if path else []
+
+    def _find(self, name: str) -> Path | None:
+        """A file that this data has, checked, or None."""
+        files = self.manifest["files"]
+        return check_once(self.folder / name, files[name]) if name in files else None
 
     def pools(self, kind: str) -> dict[str, dict[str, Any]]:
         """The pools a kind of stream draws from, by name."""
@@ -193,3 +205,9 @@ class Prepared:
 
 def _pool(pool: dict[str, Any]) -> Pool:
     return Pool(tuple(size for shard in pool["shards"] for size in shard["groups"]))
+
+
+def whole_folder(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a folder that prepare finished, None where it did not or the manifest is damaged."""
+    manifest = whole_manifest(folder, *KEYS)
+    return manifest if manifest and is_sealed(manifest) else None

@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from xalign_ray.artifacts import check_file
+from xalign_ray.data.file_hashes import check_once
 from xalign_ray.text.rows import Rows, starts, sum_runs
 
 ROW_GROUP = 512  # rows that are read together
 CACHED_GROUPS = 256  # row groups kept in a process: small corpora are then read from disk once
 
 _LISTS = pa.list_(pa.field("element", pa.int32(), nullable=False))
-CURE = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
 
 
 class ShardWriter:
@@ -85,8 +84,7 @@ def read_group(path: str, file_hash: str, group: int) -> Rows:
 
 @lru_cache(maxsize=256)
 def _open(path: str, file_hash: str) -> pq.ParquetFile:
-    check_file(Path(path), file_hash, CURE)
-    return pq.ParquetFile(path)
+    return pq.ParquetFile(check_once(Path(path), file_hash))
 
 
 def _as_table(rows: Rows) -> pa.Table:

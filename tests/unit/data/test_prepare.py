@@ -11,8 +11,9 @@ import pytest
 
 from tests.unit.data.conftest import WORDS, make_config, prepare_here, write_inputs
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.file_hashes import CURE
 from xalign_ray.data.prepared import HELD_OUT_ROWS, Prepared
-from xalign_ray.data.shards import CURE, read_group
+from xalign_ray.data.shards import read_group
 from xalign_ray.data.word_alignment import corpus
 from xalign_ray.errors import DataError
 from xalign_ray.text.collate import IGNORED

@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.text.random_rows import make_rows
 from xalign_ray.artifacts import hash_file
-from xalign_ray.data.shards import CURE, ROW_GROUP, ShardWriter, read_group, remove_unfinished
+from xalign_ray.data.file_hashes import CURE
+from xalign_ray.data.shards import ROW_GROUP, ShardWriter, read_group, remove_unfinished
 from xalign_ray.errors import DataError
 from xalign_ray.text.rows import Rows, concatenate
 

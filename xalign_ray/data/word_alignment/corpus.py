@@ -128,9 +128,10 @@ def align_parts(
     job = Job(str(folder), hash_value(identity), cut, languages, words, kind, method, sample_pairs, seed, parallel)
     _claim(job, identity)
     todo = [number for number in range(len(cut)) if _record(job, number) is None]
-    if todo:
+    if todo or whole_manifest(job.path("model"), "fingerprint", "files") is None:
         (folder / "manifest.json").unlink(missing_ok=True)
         _ensure_model(job)
+    if todo:
         log.info("word alignment: %d of %d parts to do in %s", len(todo), len(cut), out)
         _run(align_part, job, todo)
     if whole_manifest(folder, "parts") is None:
