@@ -5,7 +5,7 @@ The parts of a recipe are prepared one after the other in this process; on a clu
 
 from __future__ import annotations
 
-import bz2
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +20,10 @@ from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import ConfigError, DataError
 
 Prepare = Callable[..., Prepared]
+CURE = (
+    "Fetch or mend the file; prepare keeps what was read before it where the recipe says data.on_broken_file: "
+    "keep_rest_out."
+)
 SENTENCES = [f"the {animal} sees {count} {thing}s" for animal in "ab" for count in "1234567890" for thing in "xyz"]
 
 
@@ -105,33 +109,92 @@ def test_an_empty_dictionary_is_named(prepare: Prepare, files: Path) -> None:
     )
 
 
-def long_text() -> str:
-    return "".join(f"{number * number} the {number} sees {number * 7919 % 10007}\n" for number in range(12_000))
+def half_gzip(files: Path) -> list[dict[str, Any]]:
+    """30,000 lines of which the packed bytes are cut in half."""
+    lines = "".join(f"{number * number} the {number} sees {number * 7919 % 10007}\n" for number in range(30_000))
+    packed = gzip.compress(lines.encode(), mtime=0)
+    (files / "text.gz").write_bytes(packed[: len(packed) // 2])
+    return [*corpus("text.gz"), *corpus("text.de", "de")]
 
 
-def truncated_bz2(path: Path) -> None:
-    packed = bz2.compress(long_text().encode(), compresslevel=1)  # in blocks of 100 kB
-    path.write_bytes(packed[: len(packed) * 9 // 10])
+def broken_tmx(files: Path, mark: bytes = b"&") -> list[dict[str, Any]]:
+    """40,000 pairs in a file that stops being XML behind a tenth of them."""
+    begin, end = b"<tmx version='1.4'><body>", b"</body></tmx>"
+    units = [
+        f"<tu><tuv xml:lang='en'><seg>the {n}</seg></tuv><tuv xml:lang='de'><seg>das {n}</seg></tuv></tu>\n".encode()
+        for n in range(40_000)
+    ]
+    units[4_000] = units[4_000].replace(b"the", b"the " + mark + b" a")
+    (files / "pairs.tmx").write_bytes(begin + b"".join(units) + end)
+    return [{"format": "tmx", "languages": ["en", "de"], "paths": ["pairs.tmx"]}]
 
 
-def test_a_truncated_archive_is_read_as_far_as_it_goes_and_listed(prepare: Prepare, files: Path) -> None:
-    truncated_bz2(files / "text.bz2")
-    prepared = prepare(corpora=[*corpus("text.bz2"), *corpus("text.de", "de")])
-    assert prepared.manifest["bad_rows"] == {"truncated archive": 1}
-    assert prepared.manifest["counts"]["lines"] > 3_000
-    (row,) = [json.loads(line) for line in (prepared.folder / "bad_rows.jsonl").read_text().splitlines()]
-    assert (row["source"], row["reason"]) == (str(files / "text.bz2"), "truncated archive")
-
-
-def test_a_truncated_archive_above_the_tolerance_stops_with_the_counts(prepare: Prepare, files: Path) -> None:
-    truncated_bz2(files / "text.bz2")
+def test_a_gzip_that_is_cut_in_half_stops_it_whatever_the_tolerance(prepare: Prepare, files: Path) -> None:
     with pytest.raises(DataError) as caught:
-        prepare(corpora=[*corpus("text.bz2"), *corpus("text.de", "de")], tolerance=0.0)
+        prepare(corpora=half_gzip(files), tolerance=1.0)
+    size = (files / "text.gz").stat().st_size
     said = str(caught.value)
-    assert said.startswith("1 of ")
-    assert "cannot be used, more than the tolerance of 0.00%: truncated archive: 1. They are listed in " in said
-    assert said.endswith("bad_rows.jsonl. Mend the sources, or raise data.tolerance.")
+    assert said.startswith(f"{files / 'text.gz'} breaks off at byte {size:,} of {size:,}, after line ")
+    assert said.endswith(
+        ": truncated archive. 0.0% of the bytes that are there were not read; how much was cut off cannot be known. "
+        + CURE
+    )
     assert manifests(files) == []
+
+
+def test_a_tmx_that_stops_being_xml_stops_it_whatever_the_tolerance(prepare: Prepare, files: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        prepare(parallel=broken_tmx(files), tolerance=1.0)
+    text = (files / "pairs.tmx").read_bytes()
+    at = text.index(b"& a") + 1  # expat stops at the blank: no name follows the &
+    assert str(caught.value) == (
+        f"{files / 'pairs.tmx'} cannot be read from byte {at:,} of {len(text):,} on, after unit 4,000: XML is not "
+        f"well-formed. {1 - at / len(text):.1%} of its bytes were not read. " + CURE
+    )
+    assert manifests(files) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "format_"),
+    [("dump.xml.bz2", "wikipedia"), ("dump.xml", "wikipedia"), ("lines.txt.gz", "text"), ("lines.jsonl", "jsonl")],
+)
+def test_an_html_page_where_a_corpus_should_be_stops_it(prepare: Prepare, files: Path, name: str, format_: str) -> None:
+    page = b"\n<!DOCTYPE html>\n<html><head><title>404</title><body>not here</body></html>\n"
+    (files / name).write_bytes(page)
+    (files / "good.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in SENTENCES * 20))
+    with pytest.raises(DataError) as caught:
+        prepare(corpora=[*corpus("good.jsonl", "en", "jsonl"), *corpus(name, "de", format_)], tolerance=1.0)
+    assert str(caught.value) == (
+        f"{files / name} cannot be read from byte 0 of {len(page)} on: it is an HTML page. 100.0% of its bytes were "
+        "not read. " + CURE
+    )
+
+
+def test_an_html_page_where_a_tmx_should_be_stops_it(prepare: Prepare, files: Path) -> None:
+    (files / "pairs.tmx").write_text("<html><body><p>Too many requests</p></body></html>")
+    tmx = {"format": "tmx", "languages": ["en", "de"], "paths": ["pairs.tmx"]}
+    with pytest.raises(
+        DataError, match=r"pairs\.tmx cannot be read from byte 0 of 50 on: it is an HTML page\. 100\.0%"
+    ):
+        prepare(parallel=[*moses("text.en", "text.de"), tmx], tolerance=1.0)
+
+
+def test_what_was_read_of_a_broken_file_is_kept_where_the_recipe_says_so(
+    prepare: Prepare, files: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prepared = prepare(corpora=half_gzip(files), parallel=broken_tmx(files), on_broken_file="keep_rest_out")
+    gz, tmx = (files / name for name in ("text.gz", "pairs.tmx"))
+    first, second = prepared.manifest["broken_files"]
+    assert (first["source"], first["reason"], first["unread_share"]) == (str(gz), "truncated archive", 0.0)
+    assert first["offset"] == first["size"] == gz.stat().st_size
+    assert 14_000 < prepared.manifest["pools"]["text/en"]["counts"]["lines"] < 15_500
+    assert (second["source"], second["reason"]) == (str(tmx), "XML is not well-formed")
+    assert second["unread_share"] == pytest.approx(1 - second["offset"] / tmx.stat().st_size)
+    assert prepared.manifest["pools"]["pairs/de-en"]["counts"]["pairs"] == 4_000
+    assert prepared.manifest["bad_rows"] == {}
+    said = capfd.readouterr().err
+    assert f"warning: {gz} breaks off at byte" in said
+    assert f"warning: {tmx} cannot be read from byte" in said
 
 
 def test_bytes_that_are_not_utf8_are_counted_within_the_tolerance(prepare: Prepare, files: Path) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from xalign_ray.data.filters import Filters, keep_lines, keep_pairs
 from xalign_ray.data.links import find_links, no_links, number_words
 from xalign_ray.data.sources.records import Document, Pair
+from xalign_ray.data.summary import KEPT, NO_WORDS, OVER_MOST_PAIRS
 from xalign_ray.text.chunks import ChunkCutter, Cut
 from xalign_ray.text.collate import specials
 from xalign_ray.text.packing import pack_rows
@@ -74,6 +75,8 @@ def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept 
     if not keep.all():
         cut, line_document = _keep(cut, keep), line_document[keep]
     room = cutter.capacity - specials(1)
+    counts[KEPT] = int((cut.line_words > 0).sum())
+    _count_dropped(counts, NO_WORDS, cut.line_words == 0)
     words, of_line = _fit(cut, room)
     of_document = line_document[of_line]
     first = np.arange(len(words))
@@ -112,10 +115,13 @@ def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = Non
     counts = Counter(pairs=len(pairs))
     side_words = np.stack([cut.line_words for cut in cuts], axis=1).astype(np.int64)
     empty = side_words.min(axis=1) == 0
-    counts["pairs_without_words"] = int(empty.sum())
+    _count_dropped(counts, NO_WORDS, empty)
     keep = ~empty & keep_pairs(cutter.filters, languages, texts, side_words, repeated, ~empty, counts)
     if most:
-        keep &= np.cumsum(keep) <= most
+        over = keep & (np.cumsum(keep) > most)
+        keep &= ~over
+        _count_dropped(counts, OVER_MOST_PAIRS, over)
+    counts[KEPT] = int(keep.sum())
     counts["pairs_truncated"] = _trim(cuts, side_words, np.flatnonzero(keep), cutter.capacity - specials(2))
     rows = _interleave(cuts, side_words, np.flatnonzero(keep), tongues)
     if aligned:
@@ -246,6 +252,11 @@ def _interleave(cuts: Sequence[Cut], side_words: Index, pairs: Index, tongues: S
         row_sides=np.full(len(pairs), 2, np.int32),
         **vars(no_links(2 * len(pairs))),
     )
+
+
+def _count_dropped(counts: Counter[str], reason: str, dropped: Kept) -> None:
+    if count := int(dropped.sum()):
+        counts[f"dropped: {reason}"] = count
 
 
 def _count(rows: Rows) -> dict[str, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +17,10 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.file_hashes import write_arrays
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.quarantine import BAD_ROWS, Quarantine, check_tolerance
+from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.records import BadRow, Entry
 from xalign_ray.data.sources.registry import explain_empty, read_part
+from xalign_ray.data.summary import SourceSummary, file_names
 from xalign_ray.errors import DataError
 from xalign_ray.text.dictionary import Key, Link, Links, add_entries, build_lexicon, pair_arrays, separate
 from xalign_ray.text.tokenizer import LONGEST_WORD, cut_words, look_up_form
@@ -62,8 +66,13 @@ def write_lexicon(config: RunConfig, links: Links, tokenizer: PreTrainedTokenize
     return dict(links.counts)
 
 
-def read_links(config: RunConfig, dictionaries: Sequence[Input], folder: Path) -> Links:
-    """The translations of the recipe's dictionaries; bad lines go to a quarantine file in the data folder.
+def read_links(
+    config: RunConfig, dictionaries: Sequence[Input], folder: Path, broken: list[BrokenFile]
+) -> tuple[Links, list[SourceSummary]]:
+    """The translations of the recipe's dictionaries, and what became of the lines of each.
+
+    Bad lines go to a quarantine file in the data folder; what cannot be read of a file to `broken` if the recipe keeps
+    it out.
 
     Dictionaries with a held-out file of their own are not split by hash; all others hold out
     `data.dictionary_held_out_share` of their concepts.
@@ -71,9 +80,9 @@ def read_links(config: RunConfig, dictionaries: Sequence[Input], folder: Path) -
     Raises:
         DataError: a dictionary is empty, or worse than the tolerance.
     """
-    links = Links()
+    links, sources = Links(), []
     if not dictionaries:
-        return links
+        return links, []
     languages = config.languages
     own_split = {frozenset(d.languages) for d in config.data.dictionaries if d.split == "held_out"}
     with Quarantine(folder / f"dictionary_{BAD_ROWS}") as quarantine:
@@ -81,7 +90,11 @@ def read_links(config: RunConfig, dictionaries: Sequence[Input], folder: Path) -
             ids = [languages.index(code) for code in one.languages]
             pivot = languages.index("en") if "en" in one.languages else None
             found: list[Link] = []
-            for record in (record for part in one.parts for record in read_part(part, one.languages)):
+            skipped: Counter[str] = Counter()
+            bad, before = quarantine.counts.copy(), links.counts.copy()
+            size = len(links.trained) + len(links.held_out)
+            kept_out = broken if config.data.keeps_rest_out else None
+            for record in chain.from_iterable(read_part(p, one.languages, skipped, kept_out) for p in one.parts):
                 if isinstance(record, BadRow):
                     quarantine.add(record)
                 elif isinstance(record, Entry):
@@ -91,10 +104,16 @@ def read_links(config: RunConfig, dictionaries: Sequence[Input], folder: Path) -
                 raise DataError(explain_empty(one.parts))
             share = 0.0 if frozenset(asked.languages) in own_split else config.data.dictionary_held_out_share
             add_entries(links, found, pivot, share, held_out=asked.split == "held_out")
+            aside = skipped + (quarantine.counts - bad) + (links.counts - before)
+            rows = sum((skipped + (quarantine.counts - bad)).values()) + aside.pop("lines")
+            kept = len(links.trained) + len(links.held_out) - size
+            sources.append(
+                SourceSummary(f"dictionary {'-'.join(one.languages)}", file_names(one), rows, kept, dict(aside))
+            )
     total = links.counts["lines"] + sum(quarantine.counts.values())
     check_tolerance(quarantine.counts, total, config.data.tolerance, quarantine.path)
     separate(links)
-    return links
+    return links, sources
 
 
 def cut_keys(

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from xalign_ray.data.filters import Filters
 from xalign_ray.data.quarantine import Quarantine
 from xalign_ray.data.repeats import Repeats, hash_records, write_hashes
 from xalign_ray.data.shards import ShardWriter
+from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Pair, Record
 from xalign_ray.data.sources.registry import read_part
+from xalign_ray.data.summary import LEFT_FILES
 from xalign_ray.data.word_alignment.corpus import read_alignments
 from xalign_ray.text.chunks import ChunkCutter
 from xalign_ray.text.rows import take
@@ -47,6 +49,8 @@ class Task:
     held_out_share: float
     filters: Filters
     most_pairs: int = 0
+    source: int = 0  # number of the source of the recipe that the part is of
+    keep_rest_out: bool = False  # of a file whose rest cannot be read
     alignment: tuple[str, int] | None = None  # folder of a word alignment, and the part's number in it
 
     @property
@@ -97,10 +101,13 @@ def prepare_part(task: Task) -> None:
     trained = _Split("trained", ShardWriter(folder / "shards" / f"{task.name}.parquet"))
     held_out = _Split("held_out", ShardWriter(folder / "held_out" / f"{task.name}.parquet"))
     skipped: Counter[str] = Counter()
+    broken: list[BrokenFile] = []
     with _rare_collections(), Quarantine(task.bad_rows_file) as quarantine, trained.writer, held_out.writer:
-        for number, window in enumerate(_windows(_read(task, quarantine, skipped))):
+        windows = enumerate(_windows(_read(task, quarantine, skipped, broken)))
+        for number, window in windows:
             _write_window(task, number, window, (trained, held_out), counts)
             if task.most_pairs and trained.examples == task.most_pairs:
+                counts[LEFT_FILES] = int(next(windows, None) is not None)
                 break
     counts.update({f"skipped: {reason}": count for reason, count in skipped.items()})
     record = {
@@ -109,6 +116,7 @@ def prepare_part(task: Task) -> None:
         "held_out": _describe(task, held_out),
         "counts": dict(counts),
         "bad_rows": dict(quarantine.counts),
+        "broken_files": [asdict(one) for one in broken],
     }
     write_json(task.record_file, record)
 
@@ -126,16 +134,18 @@ def _rare_collections() -> Iterator[None]:
 
 def hash_part(task: Task) -> None:
     """The first of two passes where repeated lines or pairs are dropped: writes the hashes of one part."""
-    records = (record for record in read_part(task.part, task.languages) if isinstance(record, Document | Pair))
+    broken = [] if task.keep_rest_out else None
+    records = read_part(task.part, task.languages, broken=broken)
+    records = (record for record in records if isinstance(record, Document | Pair))
     write_hashes(task.hashes_file, hash_records(records))
 
 
 def _read(
-    task: Task, quarantine: Quarantine, skipped: Counter[str]
+    task: Task, quarantine: Quarantine, skipped: Counter[str], broken: list[BrokenFile]
 ) -> Iterator[tuple[Document | Pair, np.ndarray | None]]:
     """The good records, each with the mask of its lines that are repeated if these are to be dropped."""
     repeats = Repeats(task.repeats_file) if task.filters.repeated else None
-    records = read_part(task.part, task.languages, skipped)
+    records = read_part(task.part, task.languages, skipped, broken if task.keep_rest_out else None)
     if task.alignment:
         folder, number = task.alignment
         records = map(_with_alignment, records, read_alignments(Path(folder), number))

@@ -45,8 +45,10 @@ from xalign_ray.data.prepared import Prepared, whole_folder
 from xalign_ray.data.quarantine import BAD_ROWS, check_tolerance, merge_counts, merge_files
 from xalign_ray.data.repeats import mark_repeats
 from xalign_ray.data.shards import remove_unfinished
+from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.sources.registry import explain_empty, read_part
+from xalign_ray.data.summary import SourceSummary, as_fields, missing_held_out, say_lines, summarize
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.data.word_alignment.corpus import align_parts
 from xalign_ray.data.word_alignment.kinds import choose_aligner
@@ -56,6 +58,7 @@ from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
 
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
+MOST_FAULTS = 10  # parts whose faults are told at once
 SHARDS_VERSION = 6  # raise it when the same input would give other shards
 
 log = logging.getLogger(__name__)
@@ -78,8 +81,10 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
     if manifest is not None and not verify:
         return Prepared.open(folder)
     if manifest is not None and not remove_damaged(folder, manifest):
+        say_lines(manifest)
         return Prepared.open(folder)
-    links = read_links(config, dictionaries, folder)
+    broken: list[BrokenFile] = []
+    links, dictionary_sources = read_links(config, dictionaries, folder, broken)
     _write_tokenizer(config.data, texts, trained_translations(links), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
     dictionary_counts = write_lexicon(config, links, tokenizer, folder)
@@ -90,7 +95,7 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
     if todo:
         log.info("prepare: %d of %d parts to do in %s", len(todo), len(tasks), folder)
         _run_tasks(todo, prepare_part, config.parallel)
-    _finish(config, texts, tasks, folder, fingerprint, dictionary_counts)
+    _finish(config, texts, tasks, folder, fingerprint, dictionary_counts, dictionary_sources, broken)
     return Prepared.open(folder)
 
 
@@ -139,11 +144,11 @@ def _write_tokenizer(
     shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
     settings = data.tokenizer
     if isinstance(settings, BpeTokenizer):
-        tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(texts, settings.sample_mib << 20)))
+        tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(data, texts, settings.sample_mib << 20)))
     else:
         tokenizer = open_tokenizer(_given_folder(settings))
         if wanted := _given(settings).new_pieces:
-            lines = _sampler(texts, NEW_PIECES_SAMPLE)()
+            lines = _sampler(data, texts, NEW_PIECES_SAMPLE)()
             unknown = vocabulary(tokenizer).unknown
             backend, rows = extend_tokenizer(tokenizer.backend_tokenizer, lines, wanted, translations, unknown)
             tokenizer = wrap_tokenizer(backend, like=tokenizer)
@@ -154,13 +159,14 @@ def _write_tokenizer(
     write_json(folder / TOKENIZER_FILES, hash_files(folder, [*written, REGULAR, NEW_ROWS]))  # last: it is all there
 
 
-def _sampler(texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:
+def _sampler(data: DataConfig, texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:
     """The beginning of each input, up to `limit` characters of each: the same lines each time it is called."""
 
     def lines() -> Iterator[str]:
         for one in texts:
             left = limit
-            for record in (record for part in one.parts for record in read_part(part, one.languages)):
+            broken = [] if data.keeps_rest_out else None
+            for record in (record for part in one.parts for record in read_part(part, one.languages, broken=broken)):
                 if isinstance(record, BadRow):
                     continue
                 sides = record.paragraphs if isinstance(record, Document) else record.sides  # type: ignore[union-attr]
@@ -183,7 +189,9 @@ def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> dict[int,
             kind = choose_aligner(name, **({"path": encoder} if encoder else {}))
             place = len(config.data.corpora) + number
             out = folder / "word_alignment" / str(number)
-            folders[place] = align_parts(texts[place], out, words, kind, parallel=config.parallel)
+            folders[place] = align_parts(
+                texts[place], out, words, kind, parallel=config.parallel, keep_rest_out=config.data.keeps_rest_out
+            )
     return folders
 
 
@@ -207,6 +215,8 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path, alignments: 
                     filters=config.data.filters,
                     most_pairs=0 if one.pool.startswith("text/") else config.data.most_pairs,
                     alignment=(str(alignments[place]), part_number) if place in alignments else None,
+                    source=place,
+                    keep_rest_out=config.data.keeps_rest_out,
                 )
             )
     return tasks
@@ -235,7 +245,7 @@ def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None], parallel: Pa
     do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
     done = numbers.map(do_one, num_cpus=1, **placement(parallel)).take_all()
     if faults := [row["fault"] for row in done if row["fault"]]:
-        raise DataError(faults[0])
+        raise DataError("\n".join(dict.fromkeys(faults[:MOST_FAULTS])))
 
 
 def _do_numbered(row: dict[str, Any], tasks: Sequence[Task], work: Callable[[Task], None]) -> dict[str, Any]:
@@ -256,6 +266,8 @@ def _finish(
     folder: Path,
     fingerprint: str,
     dictionary_counts: dict[str, int],
+    dictionary_sources: Sequence[SourceSummary],
+    dictionary_broken: Sequence[BrokenFile],
 ) -> None:
     records = [(task, record) for task in tasks if (record := read_record(task)) is not None]
     if len(records) < len(tasks):
@@ -275,23 +287,29 @@ def _finish(
     special = asdict(vocabulary(backend))
     special.pop("regular")
     write_atomic(folder / "settings.json", json.dumps(data_settings(config), indent=1))
-    write_manifest(
-        folder,
-        seal(
-            {
-                "fingerprint": fingerprint,
-                "languages": config.languages,
-                "row_tokens": config.data.row_tokens,
-                "vocabulary": {"size": len(backend), "special": special},
-                "files": list_files(folder),
-                "pools": _pools(records),
-                "held_out": _held_out(records),
-                "counts": counts,
-                "bad_rows": bad,
-                "dictionary": dictionary_counts,
-            }
-        ),
+    pools, held_out = _pools(records), _held_out(records)
+    of_source = [[record for task, record in records if task.source == place] for place in range(len(texts))]
+    sources = [*(summarize(*both) for both in zip(texts, of_source, strict=True)), *dictionary_sources]
+    broken = [one for _, record in records for one in record["broken_files"]] + [asdict(o) for o in dictionary_broken]
+    manifest = seal(
+        {
+            "fingerprint": fingerprint,
+            "languages": config.languages,
+            "row_tokens": config.data.row_tokens,
+            "vocabulary": {"size": len(backend), "special": special},
+            "files": list_files(folder),
+            "pools": pools,
+            "held_out": held_out,
+            "held_out_missing": missing_held_out(pools, held_out) if config.data.held_out_share else {},
+            "counts": counts,
+            "bad_rows": bad,
+            "dictionary": dictionary_counts,
+            "sources": as_fields(sources),
+            "broken_files": broken,
+        }
     )
+    write_manifest(folder, manifest)
+    say_lines(manifest)
 
 
 def _pools(records: Sequence[tuple[Task, dict[str, Any]]]) -> dict[str, Any]:

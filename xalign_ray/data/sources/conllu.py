@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xalign_ray.data.sources.open import ARCHIVE_FAULTS, Line, read_lines
+from xalign_ray.data.sources.broken import BrokenFileError, held_back
+from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.data.sources.parts import Part, cut_at_blank_lines
 from xalign_ray.data.sources.records import BadRow, Document, Record
 
@@ -20,7 +21,8 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """
     (path,), (language,) = part.paths, languages
     has_documents, sentences, begins = False, [], 1
-    for block in _blocks(read_lines(path, part.spans[0], part.first_line)):
+    broken: list[BrokenFileError] = []
+    for block in _blocks(held_back(read_lines(path, part.spans[0], part.first_line), broken)):
         if any(line.text.startswith(_NEW) for line in block):
             has_documents = True
             if sentences:
@@ -29,7 +31,7 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
         fault = next(((line.number, why) for line in block if (why := _fault(line))), None)
         if fault:
             yield BadRow(path, *fault)
-        if (fault and fault[1] not in ARCHIVE_FAULTS) or not (text := _sentence(block)):
+        if fault or not (text := _sentence(block)):
             continue
         begins = begins if sentences else block[0].number
         sentences.append(text)
@@ -38,6 +40,8 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
             sentences = []
     if sentences:
         yield Document(language, tuple(sentences), path, begins)
+    if broken:
+        raise broken[0]
 
 
 def split_conllu(format_: str, paths: Sequence[str]) -> list[Part]:

@@ -26,9 +26,16 @@ def join(root: str, path: str) -> str:
 
 
 def open_bytes(path: str) -> BinaryIO:
-    """A file to read and seek in."""
+    """A file to read and seek in.
+
+    Raises:
+      DataError: it cannot be opened: a link that leads nowhere or to itself, a file that others may not read.
+    """
     if not is_url(path):
-        return open(path, "rb")
+        try:
+            return open(path, "rb")
+        except OSError as error:
+            raise DataError(f"{path} cannot be opened: {error.strerror}.") from None
     system, inner = _find_system(path)
     return cast("BinaryIO", system.open(inner, "rb"))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from xalign_ray.data.sources.open import ARCHIVE_FAULTS, Line, read_lines
+from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Pair, Record
 from xalign_ray.errors import DataError
@@ -21,6 +21,7 @@ def read_moses(part: Part, languages: Sequence[str]) -> Iterator[Record]:
 
     Raises:
       DataError: the files have different numbers of lines, so that no line can be trusted to match its partner.
+      BrokenFileError: one of them cannot be read on; after the pairs before it.
     """
     readers = [read_lines(path, span, part.first_line) for path, span in zip(part.paths, part.spans, strict=True)]
     return pair_lines(readers, part.paths, languages)
@@ -34,8 +35,6 @@ def pair_lines(readers: Sequence[Iterator[Line]], names: Sequence[str], language
         if broken:
             name, line = broken[0]
             yield BadRow(name, line.number, line.fault)
-            if line.fault in ARCHIVE_FAULTS:
-                return
             continue
         if None in row:
             raise DataError(_explain_lengths(names, row, readers))

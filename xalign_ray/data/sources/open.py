@@ -12,21 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, HTML, TRUNCATED, BrokenFile, BrokenFileError
 from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.errors import DataError
 
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 20
 BYTES_A_CHARACTER = 4  # at most, in UTF-8
+LEAST_STEP_BYTES, MOST_STEP_BYTES = 1 << 9, 1 << 17  # packed bytes that an unpacker is given at once
 ZSTD_STEP_BYTES = 1 << 16  # its unpacker gives a step whole or not at all: small ones lose little before a fault
 
 NOT_UTF8 = "bytes are not UTF-8"
 OVER_LONG = "line is longer than 1 MB"
 NUL = "line holds NUL characters"
-TRUNCATED = "truncated archive"
-DAMAGED = "damaged archive"
-ARCHIVE_FAULTS = frozenset({TRUNCATED, DAMAGED})
 
+HEAD_BYTES = 256
+# What pyarrow and gzip say, where the kind of their error does not.
+_SAID = {"Truncated": TRUNCATED, "CRC check failed": CHECKSUM, "Incorrect length of data": CHECKSUM}
+_HTML = (b"<!doctype html", b"<html")
 _MAGIC = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -58,25 +61,22 @@ class Line(NamedTuple):
     fault: str
 
 
-class ArchiveFaultError(Exception):
-    """The rest of a packed file cannot be read; the reason is one of ARCHIVE_FAULTS."""
-
-
 class _Range(io.RawIOBase):
-    """The bytes [start, end) of a file, as a file of their own: what an unpacker is given."""
+    """The bytes [start, end) of a file, `most` at a time, as a file of their own: what an unpacker is given."""
 
-    def __init__(self, file: BinaryIO, span: Span) -> None:
-        self._file, self._at, self._end = file, span.start, span.end
+    def __init__(self, file: BinaryIO, span: Span, most: int) -> None:
+        self._file, self._end, self._most = file, span.end, most
+        self.at = span.start
         file.seek(span.start)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        wanted = len(buffer) if self._end is None else min(len(buffer), self._end - self._at)
-        data = self._file.read(wanted)
+        wanted = min(len(buffer), self._most)
+        data = self._file.read(wanted if self._end is None else min(wanted, self._end - self.at))
         buffer[: len(data)] = data
-        self._at += len(data)
+        self.at += len(data)
         return len(data)
 
 
@@ -105,68 +105,95 @@ def is_one_piece(path: str) -> bool:
         return file.read(2) in _UTF16
 
 
-def read_chunks(path: str, span: Span = WHOLE) -> Iterator[bytes]:
-    """The bytes of a file, unpacked, in pieces of at most 1 MB.
+class Chunks:
+    """The bytes of a file, unpacked, in pieces of at most 1 MB, and where in the file the last piece is from.
 
     A span counts bytes of the file as it lies there; of a packed one it must hold whole streams.
 
-    Raises:
-      ArchiveFaultError: after everything that could be unpacked has been yielded.
+    Iterating raises:
+      BrokenFileError: after everything that could be unpacked has been yielded, or at once for an HTML page: what a
+        server sends where the file is not.
     """
-    kind = packing(path)
-    with open_bytes(path) as file:
-        raw = _Range(file, span)
-        if kind is None:
-            while chunk := raw.read(CHUNK_BYTES):
-                yield chunk
-            return
-        with _UNPACKERS[kind](io.BufferedReader(raw, CHUNK_BYTES)) as unpacker:
+
+    def __init__(self, path: str, span: Span = WHOLE, head: bytes = b"", tail: bytes = b"") -> None:
+        self._path, self._span, self._head, self._tail = path, span, head, tail
+        self._begin = self._end = span.start  # of the last piece
+        self._packed, self._size = False, 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        kind = packing(self._path)
+        self._packed = kind is not None
+        with open_bytes(self._path) as file:
+            self._size = file.seek(0, 2)
+            if self._head:
+                yield self._head
+            yield from self._of_file(file, kind)
+        self._begin = self._end
+        if self._tail:
+            yield self._tail
+
+    def _of_file(self, file: BinaryIO, kind: str | None) -> Iterator[bytes]:
+        # Small steps, so that a place in the file is exact to a thousandth of it.
+        most = CHUNK_BYTES if kind is None else max(LEAST_STEP_BYTES, min(self._size >> 10, MOST_STEP_BYTES))
+        self._refuse_html(_Range(file, self._span, CHUNK_BYTES).read(HEAD_BYTES) or b"")
+        raw = _Range(file, self._span, most)
+        with _UNPACKERS[kind](raw) if kind else raw as unpacker:
             # read1 returns what one step of the unpacker gave, so that nothing readable is lost when the next fails.
-            step = unpacker.read if kind == "zstd" else unpacker.read1
-            size = ZSTD_STEP_BYTES if kind == "zstd" else CHUNK_BYTES
-            while chunk := unpack_step(step, size):
+            step = unpacker.read1 if kind in ("gzip", "bzip2") else unpacker.read
+            while chunk := self._step(step, ZSTD_STEP_BYTES if kind == "zstd" else CHUNK_BYTES):
+                if self._end == self._span.start:
+                    self._refuse_html(chunk[:HEAD_BYTES])
+                self._begin, self._end = self._end, raw.at
                 yield chunk
 
+    def _step(self, step: Callable[[int], bytes], size: int) -> bytes:
+        try:
+            return step(size)
+        except OSError as error:
+            if error.errno is not None:  # the disk, not the archive
+                raise DataError(f"{self._path} cannot be read at byte {self._end:,}: {error.strerror}.") from error
+            reason = next((reason for word, reason in _SAID.items() if word in str(error)), DAMAGED)
+            raise self.broken(reason) from error
+        except (EOFError, zlib.error) as error:
+            raise self.broken(TRUNCATED if isinstance(error, EOFError) else DAMAGED) from error
 
-def _open_zstd(file: io.BufferedReader) -> Any:
+    def _refuse_html(self, head: bytes) -> None:
+        if not self._span.start and head.removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith(_HTML):
+            raise self.broken(HTML)
+
+    def broken(self, reason: str, inside: int | None = None) -> BrokenFileError:
+        """The error for a file that cannot be read on behind its last piece, or from byte `inside` of that piece on."""
+        offset = self._end
+        if inside is not None:
+            offset = self._begin if self._packed else min(self._begin + inside, self._end)
+        end = self._size if self._span.end is None else self._span.end
+        share = (end - offset) / self._size if self._size else 0.0
+        return BrokenFileError(BrokenFile(self._path, reason, offset, self._size, share))
+
+
+def _open_zstd(file: _Range) -> Any:
     import pyarrow
 
     return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), "zstd")
 
 
-_UNPACKERS: dict[str, Callable[[io.BufferedReader], Any]] = {
+_UNPACKERS: dict[str, Callable[[_Range], Any]] = {
     "gzip": lambda file: gzip.GzipFile(fileobj=file),
     "bzip2": bz2.BZ2File,
     "zstd": _open_zstd,
 }
 
 
-def unpack_step(step: Callable[[int], bytes], size: int) -> bytes:
-    """What one step of an unpacker gives.
-
-    Raises:
-      ArchiveFaultError: the archive is cut short or damaged there.
-    """
-    try:
-        return step(size)
-    except EOFError as error:
-        raise ArchiveFaultError(TRUNCATED) from error
-    except zlib.error as error:
-        raise ArchiveFaultError(DAMAGED) from error
-    except OSError as error:
-        if error.errno is not None:  # the disk, not the archive
-            raise
-        raise ArchiveFaultError(TRUNCATED if "Truncated" in str(error) else DAMAGED) from error  # as pyarrow says it
-
-
 def read_lines(path: str, span: Span = WHOLE, first_line: int = 1) -> Iterator[Line]:
     r"""The lines of a UTF-8 file, numbered from `first_line`; LF and CRLF end a line, nothing else does.
 
     UTF-16 is known by its byte-order mark and read the same. A mark is dropped. A line that cannot be used is yielded
-    with its fault. An archive that breaks off ends with one line whose fault is in ARCHIVE_FAULTS; the line that was
-    cut in two is not yielded. Holds at most 20 MB.
+    with its fault. Holds at most 20 MB.
+
+    Raises:
+      BrokenFileError: the rest cannot be read; after the whole lines before it.
     """
-    return number_lines(read_chunks(path, span), first_line)
+    return number_lines(Chunks(path, span), first_line)
 
 
 def number_lines(chunks: Iterable[bytes], first_line: int = 1) -> Iterator[Line]:
@@ -179,9 +206,8 @@ def number_lines(chunks: Iterable[bytes], first_line: int = 1) -> Iterator[Line]
             for line in _decode_all(number, whole) if end else ():
                 yield line
                 number += 1
-    except ArchiveFaultError as fault:
-        yield Line(number, "", str(fault))
-        return
+    except BrokenFileError as broken:
+        raise broken.after("line", number - 1) from None
     if rest:
         yield _decode(number, rest)
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from xalign_ray.data.sources.files import open_bytes
-from xalign_ray.data.sources.open import DAMAGED, Span
+from xalign_ray.data.sources.broken import DAMAGED, BrokenFile, BrokenFileError
+from xalign_ray.data.sources.files import open_bytes, size_of
+from xalign_ray.data.sources.open import Span
 from xalign_ray.data.sources.parts import PART_BYTES, Part, spans_between
 from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Record
 from xalign_ray.errors import DataError
@@ -47,25 +48,42 @@ def _split(format_: str, path: str) -> Iterator[Part]:
 def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """Documents of some row groups; `line` is the number of the row in the file. Other columns are not read.
 
-    A damaged page ends the part with one bad row.
+    Raises:
+      BrokenFileError: a page is damaged; after the rows before it.
     """
     (path,), (span,), (language,) = part.paths, part.spans, languages
     number = part.first_line - 1
     with _opened(path) as file:
-        _column(path, file)
-        try:
-            for text in _texts(file, span):
-                number += 1
-                paragraphs = tuple(line for raw in (text or "").split("\n") if (line := raw.strip()))
-                yield Document(language, paragraphs, path, number) if paragraphs else _bad(path, number, text)
-        except (OSError, ValueError):  # pyarrow's errors are of these kinds
-            yield BadRow(path, number + 1, DAMAGED)
+        column = _column(path, file)
+        for group in _groups(file, span):
+            try:
+                for text in _texts(file, group):
+                    number += 1
+                    paragraphs = tuple(line for raw in (text or "").split("\n") if (line := raw.strip()))
+                    yield Document(language, paragraphs, path, number) if paragraphs else _bad(path, number, text)
+            except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
+                raise BrokenFileError(_broken(file, path, span, group, column)).after("row", number) from error
 
 
-def _texts(file: ParquetFile, span: Span) -> Iterator[str | None]:
-    groups = range(span.start, file.metadata.num_row_groups if span.end is None else span.end)
-    for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=list(groups), columns=[COLUMN]):
+def _groups(file: ParquetFile, span: Span) -> range:
+    return range(span.start, file.metadata.num_row_groups if span.end is None else span.end)
+
+
+def _texts(file: ParquetFile, group: int) -> Iterator[str | None]:
+    for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=[COLUMN]):
         yield from batch.column(0).to_pylist()
+
+
+def _broken(file: ParquetFile, path: str, span: Span, group: int, column: int) -> BrokenFile:
+    """Of a part that cannot be read from a row group on."""
+
+    def packed(groups: range) -> int:
+        return sum(file.metadata.row_group(one).column(column).total_compressed_size for one in groups)
+
+    damaged = file.metadata.row_group(group).column(column)
+    offset = damaged.dictionary_page_offset or damaged.data_page_offset
+    share = packed(_groups(file, Span(group, span.end))) / packed(range(file.metadata.num_row_groups))
+    return BrokenFile(path, DAMAGED, offset, size_of(path), share)
 
 
 def _bad(path: str, number: int, text: str | None) -> BadRow:

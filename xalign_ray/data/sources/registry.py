@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from xalign_ray.config.explain import suggest
+from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError
 from xalign_ray.data.sources.conllu import read_conllu, split_conllu
 from xalign_ray.data.sources.dumps import cut_dumps
 from xalign_ray.data.sources.files import expand, is_folder
@@ -64,6 +65,7 @@ def read(
     Raises:
       ConfigError: unknown format or language, wrong number of languages or paths; at the call.
       DataError: a path is missing (at the call); the source yields no record at all (at its end).
+      BrokenFileError: the rest of a file cannot be read; after the records before it.
     """
     codes = check_languages(format, languages)
     return _read_all(parts(format, paths), codes, skipped)
@@ -79,16 +81,32 @@ def _read_all(todo: Sequence[Part], languages: Sequence[str], skipped: Counter[s
         raise DataError(explain_empty(todo))
 
 
-def read_part(part: Part, languages: Sequence[str], skipped: Counter[str] | None = None) -> Iterator[Record]:
+def read_part(
+    part: Part,
+    languages: Sequence[str],
+    skipped: Counter[str] | None = None,
+    broken: list[BrokenFile] | None = None,
+) -> Iterator[Record]:
     """The records of one part; the parts of a source together yield what `read` yields, in the same order.
 
     `languages` are as check_languages returns them. A part without records is no error: see explain_empty.
+
+    Args:
+      broken: receives the rest of a file that cannot be read; without it such a rest is an error.
+
+    Raises:
+      BrokenFileError: the rest of a file cannot be read, and `broken` is not given; after the records before it.
     """
-    for record in FORMATS[part.format].read(part, languages):
-        if not isinstance(record, Skipped):
-            yield record
-        elif skipped is not None:
-            skipped[record.reason] += 1
+    try:
+        for record in FORMATS[part.format].read(part, languages):
+            if not isinstance(record, Skipped):
+                yield record
+            elif skipped is not None:
+                skipped[record.reason] += 1
+    except BrokenFileError as error:
+        if broken is None:
+            raise
+        broken.append(error.what)
 
 
 def parts(format: str, paths: Sequence[str]) -> list[Part]:  # noqa: A002

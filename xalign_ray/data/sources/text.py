@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from xalign_ray.data.sources.open import ARCHIVE_FAULTS, read_lines
+from xalign_ray.data.sources.broken import BrokenFileError, held_back
+from xalign_ray.data.sources.open import read_lines
 from xalign_ray.data.sources.parts import Part, cut_at_blank_lines
 from xalign_ray.data.sources.records import BadRow, Document, Record
 
@@ -15,18 +16,17 @@ MAX_DOCUMENT_LINES = 10_000
 def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """Documents of a text file. If no blank line stands between its first 10,000 lines, each line is a document.
 
-    A document of more than 10,000 lines is cut after each 10,000, so that memory stays bounded.
+    A document of more than 10,000 lines is cut after each 10,000, so that memory stays bounded. Of one that a broken
+    file cuts in two, the lines before it are yielded.
     """
     (path,), (language,) = part.paths, languages
     borders = has_borders(path) if part.borders is None else part.borders
     limit = MAX_DOCUMENT_LINES if borders else 1
     pending: list[str] = []
     first = 0  # number of its first line
-    for line in read_lines(path, part.spans[0], part.first_line):
+    broken: list[BrokenFileError] = []
+    for line in held_back(read_lines(path, part.spans[0], part.first_line), broken):
         if line.fault:
-            if line.fault in ARCHIVE_FAULTS and pending:
-                yield Document(language, tuple(pending), path, first)
-                pending = []
             yield BadRow(path, line.number, line.fault)
             continue
         if text := line.text.strip():
@@ -37,11 +37,14 @@ def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record]:
             pending = []
     if pending:
         yield Document(language, tuple(pending), path, first)
+    if broken:
+        raise broken[0]
 
 
 def has_borders(path: str) -> bool:
     """Whether a blank line stands between two lines of text among the first 10,000 lines of a file."""
-    kinds = [bool(line.fault or line.text.strip()) for line in islice(read_lines(path), MAX_DOCUMENT_LINES)]
+    lines = held_back(read_lines(path), [])  # who reads them as text is told of the rest
+    kinds = [bool(line.fault or line.text.strip()) for line in islice(lines, MAX_DOCUMENT_LINES)]
     words = "".join("t" if is_text else "_" for is_text in kinds)
     return "_" in words.strip("_")
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import Element
 
+from xalign_ray.data.sources.broken import BrokenFileError
 from xalign_ray.data.sources.moses import check_sides
-from xalign_ray.data.sources.open import ArchiveFaultError, read_chunks
+from xalign_ray.data.sources.open import Chunks
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Pair, Record, Skipped
-from xalign_ray.data.sources.xml import explain_parse, local_name, stream_elements
+from xalign_ray.data.sources.xml import local_name, stream_elements
 from xalign_ray.errors import DataError
 from xalign_ray.text.languages import check_language, is_language
 
@@ -23,16 +24,17 @@ def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
     """Pairs of the two languages; `line` counts the units of the file from 1.
 
     `en` takes a unit's EN, en_US or en-GB, the first of them; `en-GB` takes that alone. White space is made one blank.
-    XML that breaks off or is not well-formed ends the file with one bad row. Units in other languages are skipped.
+    Units in other languages are skipped.
 
     Raises:
+      BrokenFileError: XML that breaks off or is not well-formed; after the units before it.
       DataError: no unit has both languages; says which languages there are.
     """
     first, second = languages
     (path,) = part.paths
     number, both, seen = 0, False, set[str]()
     try:
-        for number, unit in enumerate(stream_elements(read_chunks(path), ("tu",)), start=1):
+        for number, unit in enumerate(stream_elements(Chunks(path), ("tu",)), start=1):
             texts = _texts(unit)
             sides = [_choose(texts, code) for code in (first, second)]
             seen.update(texts)
@@ -42,10 +44,8 @@ def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
                 yield BadRow(path, number, fault) if fault else Pair((first, second), sides_, path, number)
             else:
                 yield Skipped("unit in other languages") if len(texts) > 1 else BadRow(path, number, ONE_LANGUAGE)
-    except ArchiveFaultError as fault:
-        yield BadRow(path, number + 1, str(fault))
-    except ParseError as error:
-        yield BadRow(path, number + 1, explain_parse(error))
+    except BrokenFileError as broken:
+        raise broken.after("unit", number) from None
     if number and not both:
         raise DataError(
             f"{path} has no unit with both {first} and {second}; its languages are {', '.join(sorted(seen)) or 'none'}."
@@ -69,12 +69,19 @@ def _code(written: str) -> str:
     return check_language(written) if is_language(written) else written
 
 
-def _words(element: Element) -> Iterator[str]:
-    yield element.text or ""
-    for child in element:
-        if local_name(child) not in _CODES:
-            yield from _words(child)
-        yield child.tail or ""
+def _words(segment: Element) -> Iterator[str]:
+    """The text in the order in which it stands, however deep."""
+    waiting: list[Element | str] = [segment]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+            continue
+        yield one.text or ""
+        for child in reversed(one):
+            waiting.append(child.tail or "")
+            if local_name(child) not in _CODES:
+                waiting.append(child)
 
 
 def _choose(texts: dict[str, str], code: str) -> str | None:

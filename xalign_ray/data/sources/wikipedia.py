@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import Element
 
 from mwparserfromhell.parser import ParserError
 
+from xalign_ray.data.sources.broken import BrokenFileError
 from xalign_ray.data.sources.dumps import PAGE
 from xalign_ray.data.sources.markup import read_paragraphs
-from xalign_ray.data.sources.open import ArchiveFaultError, read_chunks
+from xalign_ray.data.sources.open import Chunks, Span
 from xalign_ray.data.sources.parts import Part
-from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Record, Skipped
-from xalign_ray.data.sources.xml import explain_parse, local_name, stream_elements
+from xalign_ray.data.sources.records import BadRow, Document, Record, Skipped
+from xalign_ray.data.sources.xml import local_name, stream_elements
 
 _ARTICLE, _FILE, _MEDIA, _CATEGORY = "0", "6", "-2", "14"
 _REDIRECT = re.compile(r"\s*#[^\s\[\]#*:;]+\s*:?\s*\[\[")  # "#REDIRECT [[", "#WEITERLEITUNG [[", in any language
@@ -39,39 +40,35 @@ def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
     """Articles as plain text. `line` counts the pages from 1, those left out included.
 
     The pages of a part that begins within a file are counted from there; its `source` is file@byte. Redirects, pages
-    of other namespaces and pages that are not wikitext are skipped. XML that breaks off or is not well-formed ends the
-    part with one bad row; what came before it is read.
+    of other namespaces, pages that are not wikitext and those of which no text is left (templates only) are skipped.
+
+    Raises:
+      BrokenFileError: XML that breaks off or is not well-formed; after the pages before it.
     """
     (path,), (span,), (language,) = part.paths, part.spans, languages
+    chunks = _chunks(path, span)
     path = f"{path}@{span.start}" if span.start else path
     site, number = _Site(), 0
     try:
-        for element in stream_elements(_chunks(part), ("page", "siteinfo")):
+        for element in stream_elements(chunks, ("page", "siteinfo")):
             if local_name(element) == "siteinfo":
                 site.namespaces = _namespaces(element)
                 continue
             number += 1
             yield _read_page(element, site, language, path, number)
-    except ArchiveFaultError as fault:
-        yield BadRow(path, number + 1, str(fault))
-    except ParseError as error:
-        yield BadRow(path, number + 1, explain_parse(error))
+    except BrokenFileError as broken:
+        raise broken.after("page", number) from None
 
 
-def _chunks(part: Part) -> Iterator[bytes]:
+def _chunks(path: str, span: Span) -> Chunks:
     """The bytes of a part, made a document of its own: with the file's head before it, and closed after it."""
-    (path,), (span,) = part.paths, part.spans
-    if span.start:
-        yield _head(path)
-    yield from read_chunks(path, span)
-    if span.end is not None:
-        yield b"</mediawiki>"
+    return Chunks(path, span, _head(path) if span.start else b"", b"" if span.end is None else b"</mediawiki>")
 
 
 def _head(path: str) -> bytes:
     """What stands before the first page: the root and the siteinfo."""
     head = b""
-    for chunk in read_chunks(path):
+    for chunk in Chunks(path):
         head += chunk
         if PAGE in head:
             break
@@ -91,7 +88,7 @@ def _read_page(page: Element, site: _Site, language: str, path: str, number: int
         paragraphs = read_paragraphs(markup, site.hidden())
     except (ParserError, RecursionError):
         return BadRow(path, number, "markup cannot be parsed")
-    return Document(language, paragraphs, path, number) if paragraphs else BadRow(path, number, EMPTY_DOCUMENT)
+    return Document(language, paragraphs, path, number) if paragraphs else Skipped("empty after markup")
 
 
 def _namespaces(siteinfo: Element) -> dict[str, str]:

@@ -59,10 +59,15 @@ class Job:
     sample_pairs: int
     seed: int
     parallel: ParallelConfig
+    keep_rest_out: bool
 
     def path(self, *names: str) -> Path:
         """A path below the job's folder."""
         return Path(self.folder, *names)
+
+    def read(self, number: int) -> Iterator[Record]:
+        """The records of a part; a file whose rest cannot be read is an error, unless the rest is to be kept out."""
+        return read_part(self.parts[number], self.languages, broken=[] if self.keep_rest_out else None)
 
 
 def align_corpus(
@@ -107,11 +112,13 @@ def align_parts(
     sample_pairs: int = SAMPLE_PAIRS,
     seed: int = 0,
     parallel: ParallelConfig = ParallelConfig(),
+    keep_rest_out: bool = False,
 ) -> Path:
     """As `align_corpus`, of a corpus that is cut into parts already; `read_alignments` takes their numbers.
 
     Args:
         parallel: says where tasks may run.
+        keep_rest_out: of a file whose rest cannot be read; without it such a file is an error.
     """
     check_method(kind, method)
     languages, cut = corpus.languages, corpus.parts
@@ -125,7 +132,19 @@ def align_parts(
         "sample": {"pairs": sample_pairs, "seed": seed},
     }
     folder = out.absolute()
-    job = Job(str(folder), hash_value(identity), cut, languages, words, kind, method, sample_pairs, seed, parallel)
+    job = Job(
+        str(folder),
+        hash_value(identity),
+        cut,
+        languages,
+        words,
+        kind,
+        method,
+        sample_pairs,
+        seed,
+        parallel,
+        keep_rest_out,
+    )
     _claim(job, identity)
     todo = [number for number in range(len(cut)) if _record(job, number) is None]
     if todo or whole_manifest(job.path("model"), "fingerprint", "files") is None:
@@ -183,13 +202,13 @@ def _ensure_model(job: Job) -> None:
 
 def sketch_part(job: Job, number: int) -> dict[str, Any]:
     """The smallest hashes of a part's pairs: no more of it can be in the sample."""
-    pairs = (record for record in read_part(job.parts[number], job.languages) if isinstance(record, Pair))
+    pairs = (record for record in job.read(number) if isinstance(record, Pair))
     return {"hashes": smallest((hash_pair(pair, job.seed) for pair in pairs), job.sample_pairs).tolist()}
 
 
 def sample_part(job: Job, number: int, limit: int) -> dict[str, Any]:
     """Writes the words of the part's pairs whose hash is not over the limit."""
-    pairs = (record for record in read_part(job.parts[number], job.languages) if isinstance(record, Pair))
+    pairs = (record for record in job.read(number) if isinstance(record, Pair))
     chosen = [(one, pair) for pair in pairs if (one := hash_pair(pair, job.seed)) <= limit]
     sides = [job.words.cut([pair.sides[side] for _, pair in chosen]) for side in (0, 1)]
     kept = [(one, (a, b)) for (one, _), a, b in zip(chosen, *sides, strict=True) if a and b]
@@ -216,7 +235,7 @@ def align_part(job: Job, number: int) -> dict[str, Any]:
     unfinished = path.with_name(path.name + ".unfinished")
     counts: list[dict[str, int]] = []
     with unfinished.open("w", encoding="utf-8", newline="\n") as out:
-        records = read_part(job.parts[number], job.languages)
+        records = job.read(number)
         while batch := list(islice(records, BATCH)):
             links = _align_batch(batch, aligner, job)
             out.writelines(write_pharaoh(one) + "\n" for one in links)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import bz2
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.unit.data.sources.test_wikipedia import SITE, page
 from xalign_ray.data.sources import dumps
+from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document
@@ -66,19 +68,19 @@ def test_the_pages_of_a_part_know_its_file_and_byte_and_its_wiki(tmp_path: Path)
     assert (first_record.source, first_record.line) == (f"{path}@{offset}", 1)
     assert isinstance(first_record, Document)
     assert "weg" not in first_record.paragraphs[0]  # Datei: is known from the siteinfo at the head of the file
-    bad = [record for record in read("wikipedia", [str(path)], ["de"]) if isinstance(record, BadRow)]
-    assert [row.reason for row in bad] == ["document is empty"]
+    skipped: Counter[str] = Counter()
+    assert not [record for record in read("wikipedia", [str(path)], ["de"], skipped) if isinstance(record, BadRow)]
+    assert skipped == {"empty after markup": 1}
 
 
 def test_a_multistream_dump_that_breaks_off_loses_its_tail_only(tmp_path: Path) -> None:
     streams = [articles(20, first=20 * n) for n in range(10)]
     path = tmp_path / "a.xml.bz2"
     path.write_bytes(multistream(streams)[:-9_000])
-    *records, last = read("wikipedia", [str(path)], ["de"])
+    broken: list[BrokenFileError] = []
+    records = list(held_back(read("wikipedia", [str(path)], ["de"]), broken))
     assert 160 <= len(records) < 200
-    assert isinstance(last, BadRow)
-    assert last.reason == "truncated archive"
-    assert "@" in last.source
+    assert [(one.what.source, one.what.reason) for one in broken] == [(str(path), "truncated archive")]
 
 
 def test_a_damaged_stream_costs_the_rest_of_its_part(tmp_path: Path) -> None:
@@ -90,8 +92,13 @@ def test_a_damaged_stream_costs_the_rest_of_its_part(tmp_path: Path) -> None:
     content[damage : damage + 64] = bytes(64)
     path.write_bytes(content)
     assert parts("wikipedia", [str(path)]) == cut
-    faults = [[r.reason for r in read_part(part, ["de"]) if isinstance(r, BadRow)] for part in cut]
-    assert faults == [[], ["damaged archive"], *[[]] * (len(cut) - 2)]
+    broken: list[BrokenFile] = []
+    for part in cut:
+        list(read_part(part, ["de"], broken=broken))
+    (what,) = broken
+    assert what.reason == "damaged archive"
+    assert cut[1].spans[0].start <= what.offset <= damage
+    assert what.unread_share == (cut[2].spans[0].start - what.offset) / len(content)
 
 
 def test_streams_that_begin_elsewhere_than_at_a_page_are_one_part(tmp_path: Path) -> None:

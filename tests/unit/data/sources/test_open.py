@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import pickle
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -11,17 +12,16 @@ from pathlib import Path
 import pyarrow
 import pytest
 
+from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, TRUNCATED, BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.open import (
     CHUNK_BYTES,
-    DAMAGED,
     MAX_LINE_BYTES,
     NOT_UTF8,
     NUL,
     OVER_LONG,
-    TRUNCATED,
+    Chunks,
     Line,
     Span,
-    read_chunks,
     read_lines,
 )
 from xalign_ray.errors import DataError
@@ -124,10 +124,15 @@ def test_a_truncated_archive_yields_what_can_be_read_then_says_so(tmp_path: Path
     lines = noise_lines(30_000)  # several bzip2 blocks
     packed = PACK[suffix]("\n".join(lines).encode())
     path = write(tmp_path / f"a.txt{suffix}", packed[: len(packed) * 2 // 3])
-    *good, last = read_lines(path)
+    broken: list[BrokenFileError] = []
+    good = list(held_back(read_lines(path), broken))
     assert len(good) > least
     assert [line.text for line in good] == lines[: len(good)]
-    assert last == Line(len(good) + 1, "", TRUNCATED)
+    size = Path(path).stat().st_size
+    (what,) = [one.what for one in broken]
+    assert (what.source, what.reason, what.size, what.after) == (path, TRUNCATED, size, f"line {len(good):,}")
+    assert what.unread_share == pytest.approx(1 - what.offset / size)
+    assert len(good) / (30_000 * 2 / 3) == pytest.approx(what.offset / size, abs=0.06)
 
 
 @pytest.mark.parametrize("suffix", PACK)
@@ -136,13 +141,49 @@ def test_a_damaged_archive_is_told_and_read_up_to_the_damage(tmp_path: Path, suf
     packed = bytearray(PACK[suffix]("\n".join(lines).encode()))
     middle = len(packed) // 2
     packed[middle : middle + 200_000] = b"\xff" * 200_000  # more than a block of zstd, which may have no checksum
-    *good, last = read_lines(write(tmp_path / f"a{suffix}", bytes(packed)))
-    assert last.fault == DAMAGED
+    broken: list[BrokenFileError] = []
+    good = list(held_back(read_lines(write(tmp_path / f"a{suffix}", bytes(packed))), broken))
     assert [line.text for line in good[:8_000]] == lines[:8_000]
+    (what,) = [one.what for one in broken]
+    assert what.reason == (CHECKSUM if suffix == ".gz" else DAMAGED)  # noise can be unpacked, to other noise
+    assert what.offset == (len(packed) if suffix == ".gz" else pytest.approx(middle, abs=200_000))
+    assert what.unread_share == pytest.approx(1 - what.offset / len(packed))
 
 
 def test_a_file_that_is_an_archive_by_name_only_is_told_as_damaged(tmp_path: Path) -> None:
-    assert list(read_lines(write(tmp_path / "a.bz2", b"plain text\n"))) == [Line(1, "", DAMAGED)]
+    path = write(tmp_path / "a.bz2", b"plain text\n")
+    with pytest.raises(BrokenFileError) as caught:
+        list(read_lines(path))
+    assert caught.value.what == BrokenFile(path, DAMAGED, 0, 11, 1.0)
+
+
+def test_a_gzip_whose_checksum_is_wrong_does_not_say_that_it_was_read(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress("\n".join(noise_lines(400)).encode(), mtime=0))
+    packed[-6] ^= 1
+    path = write(tmp_path / "a.gz", bytes(packed))
+    with pytest.raises(BrokenFileError) as caught:
+        list(read_lines(path))
+    what = caught.value.what
+    assert len(packed) - 8 <= what.offset <= len(packed)
+    assert str(what) == (
+        f"{path} was unpacked to byte {what.offset:,} of {len(packed):,}, but its checksum is wrong: it is damaged "
+        "somewhere before, and where cannot be known."
+    )
+
+
+def test_a_broken_file_travels_between_processes(tmp_path: Path) -> None:
+    with pytest.raises(BrokenFileError) as caught:
+        list(read_lines(write(tmp_path / "a.bz2", b"plain text\n")))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.what, str(again)) == (caught.value.what, str(caught.value))
+
+
+@pytest.mark.parametrize("name", ["nowhere", "self"])
+def test_a_link_that_leads_nowhere_is_a_sentence(tmp_path: Path, name: str) -> None:
+    (tmp_path / "self").symlink_to(tmp_path / "self")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    with pytest.raises(DataError, match=rf"{name} cannot be opened: (No such file|Too many levels)"):
+        list(read_lines(str(tmp_path / name)))
 
 
 def test_an_archive_of_a_kind_that_is_not_read_is_named(tmp_path: Path) -> None:
@@ -157,5 +198,5 @@ def test_an_archive_of_a_kind_that_is_not_read_is_named(tmp_path: Path) -> None:
 
 def test_a_span_gives_its_bytes_and_goes_on_counting_lines(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", b"one\ntwo\nthree\nfour\n")
-    assert b"".join(read_chunks(path, Span(4, 14))) == b"two\nthree\n"
+    assert b"".join(Chunks(path, Span(4, 14))) == b"two\nthree\n"
     assert list(read_lines(path, Span(4, 14), first_line=2)) == [Line(2, "two", ""), Line(3, "three", "")]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from xalign_ray.data.sources.broken import BrokenFileError
 from xalign_ray.data.sources.records import BadRow, Pair
 from xalign_ray.data.sources.registry import read
 from xalign_ray.errors import DataError
@@ -71,6 +72,23 @@ def test_a_damaged_member_is_read_up_to_the_damage(tmp_path: Path, stored: int) 
     middle = len(content) // 4
     content[middle : middle + 64] = b"\n" + b"x" * 63
     Path(path).write_bytes(content)
-    *_, last = read("opus", [path], ["en", "zh"])
-    assert isinstance(last, BadRow)
-    assert (last.source, last.reason) == (f"{path}:Mini.en-zh.en", "damaged archive")
+    with pytest.raises(BrokenFileError) as caught:
+        list(read("opus", [path], ["en", "zh"]))
+    what = caught.value.what
+    assert (what.source, what.reason) == (f"{path}:Mini.en-zh.en", "its checksum is wrong")
+    assert what.size == len(lines)
+    assert what.unread_share == 1 - what.offset / what.size
+
+
+def test_an_encrypted_zip_and_one_of_an_unknown_packing_are_sentences(tmp_path: Path) -> None:
+    for place, value, said in ((6, 1, "encrypted"), (8, 77, "compression method")):
+        path = write(tmp_path / "a.zip", en="a\n", zh="b\n")
+        content = bytearray(Path(path).read_bytes())
+        for head, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+            at = content.find(head)
+            while at >= 0:
+                content[at + place + shift] = value
+                at = content.find(head, at + 4)
+        Path(path).write_bytes(content)
+        with pytest.raises(DataError, match=rf"a\.zip cannot be unpacked here: .*{said}.* read it with format moses\."):
+            list(read("opus", [path], ["en", "zh"]))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from xalign_ray.data.sources.broken import BrokenFileError, held_back
 from xalign_ray.data.sources.records import BadRow, Entry, Pair
 from xalign_ray.data.sources.registry import read
 from xalign_ray.errors import DataError
@@ -71,10 +72,12 @@ def test_moses_with_a_truncated_side_reads_up_to_there(tmp_path: Path) -> None:
     packed = bz2.compress("\n".join(lines).encode(), compresslevel=1)
     paths = [write(tmp_path / "a.en", "\n".join(lines)), str(tmp_path / "a.de.bz2")]
     Path(paths[1]).write_bytes(packed[: len(packed) // 2])
-    *pairs, last = read("moses", paths, ["en", "de"])
+    broken: list[BrokenFileError] = []
+    pairs = list(held_back(read("moses", paths, ["en", "de"]), broken))
     assert len(pairs) > 4_000
     assert all(isinstance(pair, Pair) and pair.sides[0] == pair.sides[1] for pair in pairs)
-    assert last == BadRow(paths[1], len(pairs) + 1, "truncated archive")
+    (what,) = [one.what for one in broken]
+    assert (what.source, what.reason, what.after) == (paths[1], "truncated archive", f"line {len(pairs):,}")
 
 
 def test_tsv_without_a_header_takes_its_languages_from_the_caller(tmp_path: Path) -> None:

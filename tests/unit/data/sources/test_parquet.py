@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from xalign_ray.data.sources import parquet
+from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.open import Span
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.sources.registry import parts, read, read_part
@@ -62,7 +63,7 @@ def test_a_file_that_cannot_be_read_is_refused_at_the_call(tmp_path: Path, colum
     assert str(caught.value).startswith(message.format(path=path))
 
 
-def test_a_damaged_row_group_ends_its_part_with_a_bad_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_row_group_ends_its_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "PART_BYTES", 1)
     path = write(tmp_path / "a.parquet", [f"text {n} {n * n}" for n in range(3000)], rows=1000)
     column = pq.ParquetFile(path).metadata.row_group(1).column(3)
@@ -70,6 +71,10 @@ def test_a_damaged_row_group_ends_its_part_with_a_bad_row(tmp_path: Path, monkey
     start = column.dictionary_page_offset or column.data_page_offset
     content[start + 40 : start + column.total_compressed_size] = b"\xff" * (column.total_compressed_size - 40)
     Path(path).write_bytes(content)
-    records = list(read("parquet", [path], ["en"]))
+    broken: list[BrokenFile] = []
+    records = [record for part in parts("parquet", [path]) for record in read_part(part, ["en"], broken=broken)]
     assert sum(isinstance(record, Document) for record in records) == 2000
-    assert [record for record in records if isinstance(record, BadRow)] == [BadRow(path, 1001, "damaged archive")]
+    (what,) = broken
+    assert (what.source, what.reason, what.offset, what.size) == (path, "damaged archive", start, len(content))
+    assert what.after == "row 1,000"
+    assert what.unread_share == pytest.approx(1 / 3, abs=0.02)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.data.sources import open as opening
+from xalign_ray.data.sources.broken import BrokenFileError, held_back
 from xalign_ray.data.sources.records import BadRow, Pair
 from xalign_ray.data.sources.registry import read
 from xalign_ray.errors import DataError
@@ -96,16 +97,27 @@ def test_utf16_and_packed_files_read_the_same(tmp_path: Path) -> None:
 )
 def test_what_stands_before_a_fault_is_read(tmp_path: Path, end: str, reason: str) -> None:
     path = write(tmp_path / "a.tmx", unit(en="a", de="b"), end=end)
-    assert list(read("tmx", [path], ["en", "de"])) == [
-        Pair(("en", "de"), ("a", "b"), path, 1),
-        BadRow(path, 2, reason),
-    ]
+    broken: list[BrokenFileError] = []
+    assert list(held_back(read("tmx", [path], ["en", "de"]), broken)) == [Pair(("en", "de"), ("a", "b"), path, 1)]
+    assert [(one.what.source, one.what.reason, one.what.after) for one in broken] == [(path, reason, "unit 1")]
 
 
-def test_wrong_bytes_end_the_file_with_a_bad_row(tmp_path: Path) -> None:
+def test_wrong_bytes_end_the_file_there(tmp_path: Path) -> None:
     path = tmp_path / "a.tmx"
-    path.write_bytes((HEAD + unit(en="a", de="b") + unit(en="caf\u00e9", de="b")).encode("latin-1"))
-    assert list(read("tmx", [str(path)], ["en", "de"]))[1:] == [BadRow(str(path), 2, "XML is not well-formed")]
+    text = HEAD + unit(en="a", de="b") + unit(en="caf\u00e9", de="b")
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(BrokenFileError) as caught:
+        list(read("tmx", [str(path)], ["en", "de"]))
+    assert (caught.value.what.offset, caught.value.what.reason) == (text.index("\u00e9"), "XML is not well-formed")
+
+
+def test_a_unit_whose_text_is_nested_thousands_deep_is_read_or_set_aside(tmp_path: Path) -> None:
+    deep = "<hi>" * 20_000 + "deep" + "</hi>" * 20_000
+    path = write(tmp_path / "a.tmx", unit(en="X", de="b").replace("X", deep), unit(en="a", de="b"))
+    assert list(read("tmx", [path], ["en", "de"])) == [
+        Pair(("en", "de"), ("deep", "b"), path, 1),
+        Pair(("en", "de"), ("a", "b"), path, 2),
+    ]
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,9 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from xalign_ray.data.sources.records import BadRow, Document
+from xalign_ray.data.sources import open as opening
+from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
+from xalign_ray.data.sources.records import Document, Record
 from xalign_ray.data.sources.registry import read
 
 SITE = """<siteinfo><dbname>dewiki</dbname><namespaces>
@@ -54,9 +56,13 @@ def test_only_articles_are_read_and_the_rest_is_counted_not_quarantined(tmp_path
     assert list(read("wikipedia", [path], ["deu"], skipped)) == [
         Document("de", ("Erster Satz.", "Zweiter Absatz."), path, 1),
         Document("de", ("Letzter Satz.",), path, 5),
-        BadRow(path, 6, "document is empty"),
     ]
-    assert skipped == {"redirect": 1, "page of another namespace": 1, "page that is not wikitext": 1}
+    assert skipped == {
+        "redirect": 1,
+        "page of another namespace": 1,
+        "page that is not wikitext": 1,
+        "empty after markup": 1,
+    }
 
 
 def test_old_schemas_without_ns_and_redirect_elements_are_understood(tmp_path: Path) -> None:
@@ -105,28 +111,53 @@ def test_several_files_of_a_dump_are_read_one_after_the_other(tmp_path: Path) ->
     assert documents == [Document("de", (f"Text {i}.",), path, 1) for i, path in enumerate(paths)]
 
 
-def test_a_truncated_dump_yields_its_whole_pages_and_one_bad_row(tmp_path: Path) -> None:
+def read_until_broken(path: str) -> tuple[list[Record], BrokenFile]:
+    broken: list[BrokenFileError] = []
+    records = list(held_back(read("wikipedia", [path], ["de"]), broken))
+    (what,) = [one.what for one in broken]
+    assert what.source == path
+    return records, what
+
+
+def test_a_truncated_dump_yields_its_whole_pages_then_says_where_it_ends(tmp_path: Path) -> None:
     rng = random.Random(0)
     whole = dump(*(page(f"Artikel {i} " + rng.randbytes(600).hex() + "\u00e4" * i) for i in range(400))).encode()
     packed = bz2.compress(whole, compresslevel=1)
     path = write(tmp_path / "a.xml.bz2", packed[: len(packed) * 2 // 3])
-    *documents, last = read("wikipedia", [path], ["de"])
+    documents, what = read_until_broken(path)
     assert len(documents) > 100
-    assert [document.line for document in documents] == list(range(1, len(documents) + 1))
-    assert last == BadRow(path, len(documents) + 1, "truncated archive")
+    assert [document.line for document in documents if isinstance(document, Document)] == list(
+        range(1, len(documents) + 1)
+    )
+    assert (what.reason, what.after) == ("truncated archive", f"page {len(documents)}")
 
     path = write(tmp_path / "a.xml", whole[: len(whole) // 2])
-    *documents, last = read("wikipedia", [path], ["de"])
+    documents, what = read_until_broken(path)
     assert len(documents) > 100
-    assert last == BadRow(path, len(documents) + 1, "XML ends too early")
+    assert (what.reason, what.offset, what.unread_share) == ("XML ends too early", len(whole) // 2, 0.0)
 
 
-@pytest.mark.parametrize("broken", [b"plain text, no dump\n", dump(page("Text.")).encode() + b"<page>", b"<a><b></a>"])
-def test_what_is_not_well_formed_is_told_after_what_could_be_read(tmp_path: Path, broken: bytes) -> None:
-    path = write(tmp_path / "a.xml", broken)
-    *documents, last = read("wikipedia", [path], ["de"])
-    assert last == BadRow(path, len(documents) + 1, "XML is not well-formed")
+WHOLE_DUMP = dump(page("Text.")).encode()
+
+
+@pytest.mark.parametrize(
+    ("broken", "offset"), [(b"plain text, no dump\n", 0), (WHOLE_DUMP + b"<page>", len(WHOLE_DUMP)), (b"<a><b></a>", 8)]
+)
+def test_what_is_not_well_formed_is_told_after_what_could_be_read(tmp_path: Path, broken: bytes, offset: int) -> None:
+    documents, what = read_until_broken(write(tmp_path / "a.xml", broken))
+    share = 1 - offset / len(broken)
+    assert (what.reason, what.offset, what.unread_share) == ("XML is not well-formed", offset, pytest.approx(share))
     assert len(documents) == broken.count(b"Text.")
+
+
+@pytest.mark.parametrize("text", ["\u00e4" * 700 + "\n" + "\u4e2d" * 500, "\u4e2d" * 900, "\n" * 1500])
+def test_the_byte_of_a_fault_is_exact_over_pieces_lines_and_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(opening, "CHUNK_BYTES", 1 << 9)
+    whole = dump(page(text), page("& a")).replace("&amp;", "&").encode()
+    _, what = read_until_broken(write(tmp_path / "a.xml", whole))
+    assert what.offset == whole.index(b"& a") + 1
 
 
 def test_memory_does_not_grow_with_the_dump(tmp_path: Path) -> None:
