@@ -36,6 +36,10 @@ Int = Annotated[int, BeforeValidator(no_truth_value), Field(gt=-(2**63), lt=2**6
 Float = Annotated[float, BeforeValidator(no_truth_value)]
 Share = Annotated[Float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[Int, Field(ge=1)]
+OnBrokenFile = Annotated[
+    Literal["stop", "keep_rest_out"],
+    Field(description="what prepare does at a file whose rest cannot be read, whatever the tolerance"),
+]
 
 
 # --- tokenizers -----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from xalign_ray.config.choices import (
     MaskedLm,
     MaskedText,
     Objective,
+    OnBrokenFile,
     Optimizer,
     Positive,
     Share,
@@ -128,10 +129,7 @@ class DataConfig(Frozen):
         Share, Field(description="concepts held out of dictionaries that have no split of their own")
     ] = 0.25
     tolerance: Annotated[Share, Field(description="share of bad rows in the sources above which prepare stops")] = 0.01
-    on_broken_file: Annotated[
-        Literal["stop", "keep_rest_out"],
-        Field(description="what prepare does at a file whose rest cannot be read, whatever the tolerance"),
-    ] = "stop"
+    on_broken_file: OnBrokenFile = "stop"
 
     @model_validator(mode="after")
     def _rows_have_room(self) -> DataConfig:
@@ -141,11 +139,6 @@ class DataConfig(Frozen):
                 f"text; leave at least {LEAST_CAPACITY}"
             )
         return self
-
-    @property
-    def keeps_rest_out(self) -> bool:
-        """Whether prepare goes on without the rest of a file that cannot be read."""
-        return self.on_broken_file == "keep_rest_out"
 
     @property
     def capacity(self) -> int:

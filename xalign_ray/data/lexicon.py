@@ -93,7 +93,7 @@ def read_links(
             skipped: Counter[str] = Counter()
             bad, before = quarantine.counts.copy(), links.counts.copy()
             size = len(links.trained) + len(links.held_out)
-            kept_out = broken if config.data.keeps_rest_out else None
+            kept_out = broken if config.data.on_broken_file == "keep_rest_out" else None
             for record in chain.from_iterable(read_part(p, one.languages, skipped, kept_out) for p in one.parts):
                 if isinstance(record, BadRow):
                     quarantine.add(record)

@@ -165,7 +165,7 @@ def _sampler(data: DataConfig, texts: Sequence[Input], limit: int) -> Callable[[
     def lines() -> Iterator[str]:
         for one in texts:
             left = limit
-            broken = [] if data.keeps_rest_out else None
+            broken = [] if data.on_broken_file == "keep_rest_out" else None
             for record in (record for part in one.parts for record in read_part(part, one.languages, broken=broken)):
                 if isinstance(record, BadRow):
                     continue
@@ -190,7 +190,12 @@ def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> dict[int,
             place = len(config.data.corpora) + number
             out = folder / "word_alignment" / str(number)
             folders[place] = align_parts(
-                texts[place], out, words, kind, parallel=config.parallel, keep_rest_out=config.data.keeps_rest_out
+                texts[place],
+                out,
+                words,
+                kind,
+                parallel=config.parallel,
+                keep_rest_out=config.data.on_broken_file == "keep_rest_out",
             )
     return folders
 
@@ -216,7 +221,7 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path, alignments: 
                     most_pairs=0 if one.pool.startswith("text/") else config.data.most_pairs,
                     alignment=(str(alignments[place]), part_number) if place in alignments else None,
                     source=place,
-                    keep_rest_out=config.data.keeps_rest_out,
+                    keep_rest_out=config.data.on_broken_file == "keep_rest_out",
                 )
             )
     return tasks

@@ -137,7 +137,8 @@ class Chunks:
         most = CHUNK_BYTES if kind is None else max(LEAST_STEP_BYTES, min(self._size >> 10, MOST_STEP_BYTES))
         self._refuse_html(_Range(file, self._span, CHUNK_BYTES).read(HEAD_BYTES) or b"")
         raw = _Range(file, self._span, most)
-        with _UNPACKERS[kind](raw) if kind else raw as unpacker:
+        opened: Any = _UNPACKERS[kind](raw) if kind else raw
+        with opened as unpacker:
             # read1 returns what one step of the unpacker gave, so that nothing readable is lost when the next fails.
             step = unpacker.read1 if kind in ("gzip", "bzip2") else unpacker.read
             while chunk := self._step(step, ZSTD_STEP_BYTES if kind == "zstd" else CHUNK_BYTES):
