@@ -28,7 +28,7 @@ from xalign_ray.text.views import view_rows
 
 KEYS = (
     *("fingerprint", "languages", "row_tokens", "vocabulary", "files"),
-    *("pools", "held_out", "counts", "bad_rows", "dictionary"),
+    *("pools", "held_out", "held_out_missing", "counts", "bad_rows", "dictionary", "sources", "broken_files"),
 )
 HELD_OUT_ROWS = 64  # rows a language in the held-out loss: enough for a curve, cheap enough to repeat
 
