@@ -1,7 +1,6 @@
 # Every target makes .venv and installs what is missing, so that each works first on a fresh machine.
 PYTHON ?= python3
 BIN := .venv/bin
-export RAY_AUTH_MODE ?= disabled
 
 .PHONY: help quickstart test unit check bench clean
 help: ## this list

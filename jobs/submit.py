@@ -61,6 +61,7 @@ def copy_code(root: Path, files: Iterable[Path], target: Path) -> None:
 
 def submit(address: str, verb: str, arguments: Sequence[str]) -> int:
     """Runs a verb on the cluster at `address`, with its log on stderr; 0 if the job succeeded, else 1."""
+    from ray.exceptions import AuthenticationError
     from ray.job_submission import JobStatus, JobSubmissionClient
 
     files = find_code(ROOT)
@@ -70,6 +71,11 @@ def submit(address: str, verb: str, arguments: Sequence[str]) -> int:
     except ConnectionError:
         raise ConfigError(
             f"No Ray dashboard answers at {address}. Give its address, http://HEAD:8265, as --address."
+        ) from None
+    except AuthenticationError:
+        raise ConfigError(
+            f"The cluster at {address} wants its token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the token or "
+            "RAY_AUTH_TOKEN_PATH to a file that holds it."
         ) from None
     with tempfile.TemporaryDirectory() as folder:
         copy_code(ROOT, files, Path(folder))
@@ -90,7 +96,6 @@ async def _show_log(client, job: str) -> None:
 
 def main() -> int:
     """Reads the command line; an error for the user is a sentence."""
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     known = os.environ.get("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:8265")
     parser = argparse.ArgumentParser(description="Run a verb of xalign on a running Ray cluster.")
     parser.add_argument("--address", default=known, help="of the dashboard; default %(default)s")

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import ray

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +12,10 @@ import ray
 from tests.ray.small import write_world
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.train.driver import connect
+
+# The tests' clusters and their clients have a token of their own: the user's file is neither read nor written.
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+os.environ.pop("RAY_AUTH_MODE", None)
 
 
 @pytest.fixture(scope="session")

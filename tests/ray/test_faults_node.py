@@ -86,7 +86,8 @@ def nodes() -> Iterator[TwoNodes]:
     with pytest.MonkeyPatch.context() as patch:
         folder = tempfile.mkdtemp(prefix="xa-")  # short: a socket's path has at most 107 characters
         patch.setenv("RAY_TMPDIR", folder)  # or another session on this machine would find this cluster as its own
-        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_AUTH_MODE", "token")
+        ray._raylet.Config.initialize("")  # this process may have read another mode
         both = TwoNodes()
         patch.setenv("RAY_ADDRESS", both.address)
         connect(ParallelConfig())

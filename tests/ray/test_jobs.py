@@ -39,7 +39,7 @@ class Cluster:
         self.folder = Path(tempfile.mkdtemp(prefix="xa-"))  # short: a socket's path has at most 107 characters
         port, dashboard, client, agent, agent_grpc = _free_ports(5)
         self.address = f"http://127.0.0.1:{dashboard}"
-        settings = {"RAY_AUTH_MODE": "disabled", "RAY_DISABLE_MEMORY_MONITOR": "1", "OMP_NUM_THREADS": "1"}
+        settings = {"RAY_AUTH_MODE": "token", "RAY_DISABLE_MEMORY_MONITOR": "1", "OMP_NUM_THREADS": "1"}
         left_out = {"RAY_ADDRESS", "PYTHONPATH"}
         self.environment = {key: value for key, value in os.environ.items() if key not in left_out} | settings
         self.environment["PATH"] = f"{BIN}:{os.environ['PATH']}"
@@ -69,7 +69,9 @@ class Cluster:
 
     def _answers(self) -> bool:
         """Whether the dashboard takes jobs: its agent, which runs them, is up later than its first page."""
-        with suppress(OSError), urllib.request.urlopen(f"{self.address}/api/jobs/", timeout=2) as answer:
+        token = {"Authorization": f"Bearer {os.environ['RAY_AUTH_TOKEN']}"}
+        request = urllib.request.Request(f"{self.address}/api/jobs/", headers=token)
+        with suppress(OSError), urllib.request.urlopen(request, timeout=2) as answer:
             return answer.status == 200
         return False
 
@@ -221,6 +223,17 @@ def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster,
     assert f"{tmp_path / 'a.en'} has 60,000 lines, {tmp_path / 'a.de'} has 59,999 lines." in done.stderr
     assert "Traceback" not in done.stderr
     assert not list((tmp_path / "runs").rglob("manifest.json"))
+
+
+def test_a_submitter_without_the_token_is_told_how_to_give_it(cluster: Cluster) -> None:
+    named = {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
+    without = {key: value for key, value in cluster.environment.items() if key not in named}
+    done = submit(cluster.address, "prepare", "tiny/mlm", environment=without)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"submit: The cluster at {cluster.address} wants its token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the "
+        "token or RAY_AUTH_TOKEN_PATH to a file that holds it.\n"
+    )
 
 
 def test_an_address_without_a_cluster_is_named() -> None:

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.ray
 PARTS, DOCUMENTS, WORDS = 3, 60, 400
 PROGRAM = """
 import os, sys
-os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data import part, prepare
 recipe, out, cpus = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -78,7 +77,7 @@ def prepared(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     def make(cpus: int) -> Path:
         if cpus not in folders:
             out = tmp_path_factory.mktemp(f"cpus-{cpus}")
-            environment = os.environ | {"RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+            environment = os.environ | {"OMP_NUM_THREADS": "1"}
             command = [sys.executable, "-c", PROGRAM, str(recipe), str(out), str(cpus)]
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
             assert done.returncode == 0, done.stderr

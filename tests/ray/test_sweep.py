@@ -71,7 +71,7 @@ def write_sweep(folder: Path, **changes: object) -> Path:
 
 def start(file: Path, output: Path, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "xalign_ray", "tune", str(file), "--out", str(output), *more]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -20,7 +20,6 @@ PARTS, LINES = 4, 1500
 PROGRAM = """
 import os, sys
 from pathlib import Path
-os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 import ray
 from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.data.word_alignment.corpus import align_corpus
@@ -46,7 +45,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(root: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", PROGRAM, str(root), str(out), str(workers)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True)
 

@@ -206,7 +206,6 @@ def _run(
     """Runs trials and tells why the failed ones failed, by name."""
     if not trials:
         return {}
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")  # the trials have logs of their own
     os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # it would turn Ctrl-C into trials that never ran
     space = [{"trial": asdict(trial), "notes": asdict(notes)} for trial, notes in trials.items()]

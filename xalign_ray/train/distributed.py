@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +70,7 @@ def join(parallel: ParallelConfig) -> Workers:
     """Joins the job this process was started for: by Ray Train, by torchrun, or alone.
 
     Ray Train has set up the process group; torchrun says in the environment who is who; a plain process becomes a group
-    of one without opening a port. GPUs are used if `parallel.gpus_per_worker` is above 0.
+    of one that no other machine reaches. GPUs are used if `parallel.gpus_per_worker` is above 0.
 
     Raises:
         ConfigError: the recipe wants a GPU that is not there, or another number of workers than were started.
@@ -98,7 +99,20 @@ def join(parallel: ParallelConfig) -> Workers:
 
 
 def _start_group(backend: str) -> None:
+    size = os.environ.get("WORLD_SIZE", "1")
+    if os.environ.get("LOCAL_WORLD_SIZE", "1") == size:
+        keep_to_loopback()
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         dist.init_process_group(backend)
     else:
         dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+
+
+def keep_to_loopback() -> None:
+    """Says, before a group starts, that all of it is on this machine: Gloo and NCCL take orders from whoever connects.
+
+    Without it they listen at the address that the machine's name has. What the user has set stays.
+    """
+    loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
+    for library in ("GLOO", "NCCL"):
+        os.environ.setdefault(f"{library}_SOCKET_IFNAME", loopback)

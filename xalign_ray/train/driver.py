@@ -18,7 +18,7 @@ import ray.train
 import ray.train.collective
 from ray import cloudpickle
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchConfig, TorchTrainer
+from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 
 from xalign_ray.config import schema
@@ -27,9 +27,11 @@ from xalign_ray.data.placement import check_placement
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import CheckpointError, ConfigError, TrainingError, XalignError
 from xalign_ray.track.events import EVENT_LOG, EventReader
+from xalign_ray.train.auth_token import ensure_token
 from xalign_ray.train.distributed import join
 from xalign_ray.train.loop import train
 from xalign_ray.train.progress import Progress
+from xalign_ray.train.rendezvous import ClosedTorchConfig
 
 FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl (FEED.md)
 SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
@@ -42,13 +44,13 @@ def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
     CPUs are logical: a machine with fewer cores runs the same job, slower. `cpus` is how many a cluster started here
     has, where it is not for a recipe.
     """
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     if ray.is_initialized():
         return
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address := os.environ.get("RAY_ADDRESS"):
         ray.init(address=address, **quiet)
         return
+    ensure_token()
     ray.init(
         address="local",
         num_cpus=cpus or int(parallel.workers * parallel.cpus_per_worker + 0.999) + SPARE_CPUS,
@@ -108,7 +110,7 @@ def run_on_ray(config: schema.RunConfig, run_folder: Path, prepared_folder: Path
             "prepared_folder": str(prepared_folder.resolve()),
             "facts": dict(facts),
         },
-        torch_config=TorchConfig(backend="nccl" if parallel.gpus_per_worker else "gloo"),
+        torch_config=ClosedTorchConfig(backend="nccl" if parallel.gpus_per_worker else "gloo"),
         scaling_config=_scaling(parallel),
         run_config=RunConfig(
             # A name of its own for each call: what to continue from is the run folder's business, not Ray's.

@@ -1,0 +1,151 @@
+"""Watches the listening sockets of a command's processes and says what keeps strangers out of each; by asking them.
+
+`python tests/bench/sockets.py make quickstart`: while the command runs, each new socket is asked for something without
+a token, as a stranger would; at its end one line a kind of process: where it listened and what closed it. Exit code 1
+if one was open.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import grpc
+import psutil
+
+LOOPBACK, TOKEN, METRICS, GONE, OPEN = "loopback", "Ray's token", "metrics to read, Ray's own, no token", "gone", "OPEN"
+EVERY_S = 0.5
+PATIENCE_S = 3
+CALLS = (  # one of each of Ray's services
+    "CoreWorkerService/GetCoreWorkerStats",
+    "CoreWorkerService/PushTask",
+    "NodeManagerService/GetNodeStats",
+    "NodeManagerService/RequestWorkerLease",
+    "ObjectManagerService/Pull",
+    "NodeInfoGcsService/GetAllNodeInfo",
+    "JobInfoGcsService/AddJob",
+    "ReporterService/ReportOCMetrics",
+    "RuntimeEnvGcsService/PinRuntimeEnvURI",
+)
+
+
+@dataclass(frozen=True)
+class Listening:
+    """A socket that takes connections: of which process, at which address of the machine (any: `::` or `0.0.0.0`)."""
+
+    process: str
+    pid: int
+    address: str
+    port: int
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether no other machine reaches it."""
+        return ipaddress.ip_address(self.address).is_loopback
+
+    @property
+    def reached_at(self) -> str:
+        """An address that reaches it from here."""
+        anywhere = ipaddress.ip_address(self.address).is_unspecified
+        return "127.0.0.1" if anywhere else self.address
+
+
+def listening(pid: int) -> Iterator[Listening]:
+    """The listening TCP sockets of a process and of all below it."""
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        for process in [root, *root.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                words = process.cmdline()
+                for one in process.net_connections("tcp"):
+                    if one.status == psutil.CONN_LISTEN:
+                        yield Listening(_name(words), process.pid, one.laddr.ip, one.laddr.port)
+
+
+def _name(words: list[str]) -> str:
+    """`gcs_server`, `ray::DashboardAgent`, or the script or module that Python runs."""
+    shown = [os.path.basename(word) for word in words if word and not word.startswith("-")]
+    python = bool(shown) and shown[0].startswith("python")
+    return shown[1] if python and len(shown) > 1 else shown[0].split()[0] if shown else "?"
+
+
+def closed_by(one: Listening) -> str:
+    """What keeps a stranger out of a socket; asks it what somebody without a token would."""
+    if one.on_loopback:
+        return LOOPBACK
+    said = _ask_http(one) or _ask_grpc(one)
+    return said if said or _answers(one) else GONE
+
+
+def _ask_http(one: Listening) -> str:
+    try:
+        with urllib.request.urlopen(f"http://{one.reached_at}:{one.port}/metrics", timeout=PATIENCE_S) as answer:
+            return METRICS if b"# HELP" in answer.read(100_000) else OPEN
+    except urllib.error.HTTPError as error:
+        return TOKEN if error.code in (401, 403) else OPEN
+    except (OSError, ValueError):
+        return ""
+    except Exception:  # it speaks, and not HTTP
+        return ""
+
+
+def _ask_grpc(one: Listening) -> str:
+    """Closed if each call that the service knows is refused for want of a token."""
+    with grpc.insecure_channel(f"{one.reached_at}:{one.port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
+        codes = [_call(channel, f"ray.rpc.{name}") for name in CALLS]
+        known = [code for code in codes if code not in (grpc.StatusCode.UNIMPLEMENTED, None)]
+    if not known:
+        return OPEN if _answers(one) else GONE
+    return TOKEN if set(known) == {grpc.StatusCode.UNAUTHENTICATED} else OPEN
+
+
+def _call(channel: grpc.Channel, name: str) -> grpc.StatusCode | None:
+    try:
+        channel.unary_unary(f"/{name}")(b"", timeout=PATIENCE_S)
+    except grpc.RpcError as error:
+        code = error.code()  # type: ignore[attr-defined]
+        return None if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED) else code
+    return grpc.StatusCode.OK
+
+
+def _answers(one: Listening) -> bool:
+    with suppress(OSError), socket.create_connection((one.reached_at, one.port), timeout=PATIENCE_S):
+        return True
+    return False
+
+
+def watch(command: list[str]) -> tuple[int, dict[Listening, str]]:
+    """Runs a command; its exit code, and what closed each socket that was seen."""
+    seen: dict[Listening, str] = {}
+    process = subprocess.Popen(command)
+    while process.poll() is None:
+        for one in listening(process.pid):
+            if seen.get(one) in (None, GONE):
+                seen[one] = closed_by(one)
+        time.sleep(EVERY_S)
+    return process.returncode, seen
+
+
+def main() -> int:
+    """Prints the table; 1 if a socket was open, else the command's exit code."""
+    code, seen = watch(sys.argv[1:])
+    rows = Counter((one.process, one.address, closed) for one, closed in seen.items())
+    for (process, address, closed), count in sorted(rows.items()):
+        sys.stdout.write(f"{process:40} {address:16} {count:4}  {closed}\n")
+    opened = [one for one, closed in seen.items() if closed == OPEN]
+    sys.stdout.write(f"{len(seen)} sockets, {len(opened)} open\n")
+    return 1 if opened else code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
