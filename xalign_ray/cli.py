@@ -34,6 +34,7 @@ app.add_typer(track_app, name="track")
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="a name (`xalign config list`) or a YAML file")]
 Settings = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the recipe")]
 Languages = Annotated[str, typer.Option(metavar="CODES", help="languages to score, separated by commas")]
+Trust = Annotated[bool, typer.Option("--trust", help="read a state that could run code: of people you trust")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="where to write instead of the default")]
 
 
@@ -59,11 +60,12 @@ def pretrain(
     settings: Settings = [],  # noqa: B006
     out: Out = None,
     no_ray: Annotated[bool, typer.Option("--no-ray", help="in this process, or torchrun's, without Ray")] = False,
+    trust: Trust = False,
 ) -> None:
     """Train a recipe, or go on with it, and export it as a Hugging Face folder."""
     from xalign_ray import pipeline
 
-    typer.echo(str(pipeline.pretrain(load_recipe(recipe, settings), out, local=no_ray)))
+    typer.echo(str(pipeline.pretrain(load_recipe(recipe, settings), out, no_ray, trust)))
 
 
 @app.command()
@@ -71,11 +73,12 @@ def export(
     run: Annotated[Path, typer.Argument(metavar="RUN")],
     step: Annotated[int | None, typer.Option(help="of a kept checkpoint; 0 is the run's untrained control")] = None,
     out: Out = None,
+    trust: Trust = False,
 ) -> None:
     """Export a run's newest checkpoint again, or the weights of another step."""
     from xalign_ray import pipeline
 
-    typer.echo(str(pipeline.export(run, step, out)))
+    typer.echo(str(pipeline.export(run, step, out, trust)))
 
 
 @app.command()

@@ -95,12 +95,13 @@ def align(
     return align_corpus(corpus, out, kind=kind, method=method or GROW_DIAG_FINAL_AND)
 
 
-def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False) -> Path:
+def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False, trust: bool = False) -> Path:
     """Trains a recipe to its last step, from its newest checkpoint if there is one, and exports it.
 
     Args:
         out: the run folder; `<output>/<recipe>-<fingerprint>` if not given.
         local: train in this process (or in torchrun's processes) without Ray; the shards must have been prepared.
+        trust: whether the files of a checkpoint that it goes on from may run code.
 
     Returns:
         The run folder. A finished one is returned as it is.
@@ -109,9 +110,11 @@ def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False) -> Pa
     check_lasting("output", recipe.config.output)
     check_lasting("--out", out)
     base = base_recipe(recipe)
-    start = str((pretrain(base, local=local) / EXPORT).absolute()) if base else recipe.config.model.init_from
+    start = (
+        str((pretrain(base, local=local, trust=trust) / EXPORT).absolute()) if base else recipe.config.model.init_from
+    )
     recipe = settle(recipe, start)
-    return _pretrain_here(recipe, out) if local else _pretrain_on_ray(recipe, out)
+    return (_pretrain_here if local else _pretrain_on_ray)(recipe, out, trust)
 
 
 def find_run(recipe: Recipe) -> Path | None:
@@ -136,7 +139,7 @@ def check_lasting(key: str, path: str | Path | None) -> None:
         )
 
 
-def _pretrain_on_ray(recipe: Recipe, out: Path | None) -> Path:
+def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool) -> Path:
     from xalign_ray.data.inputs import check_inputs
 
     check_inputs(recipe.config)
@@ -148,12 +151,12 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None) -> Path:
     folder, facts = _open_run(recipe, prepared, out)
     if finished_run(folder) is None:
         with _followed(recipe, folder):
-            run_on_ray(recipe.config, folder, prepared.folder, facts)
-            _finish_run(recipe, prepared, folder, facts)
+            run_on_ray(recipe.config, folder, prepared.folder, facts, trust)
+            _finish_run(recipe, prepared, folder, facts, trust)
     return folder
 
 
-def _pretrain_here(recipe: Recipe, out: Path | None) -> Path:
+def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
     from xalign_ray.data.local import open_local
     from xalign_ray.data.prepare import find_prepared
     from xalign_ray.train.distributed import join
@@ -181,9 +184,10 @@ def _pretrain_here(recipe: Recipe, out: Path | None) -> Path:
             join(config.parallel),
             facts,
             progress=Progress(config.train.steps, sys.stderr) if rank == 0 else None,
+            trust=trust,
         )
         if rank == 0:
-            _finish_run(recipe, prepared, folder, facts)
+            _finish_run(recipe, prepared, folder, facts, trust)
     return folder
 
 
@@ -240,10 +244,10 @@ def _followed(recipe: Recipe, folder: Path, active: bool = True) -> Iterator[Non
             say(said)
 
 
-def _finish_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any]) -> None:
+def _finish_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any], trust: bool) -> None:
     from xalign_ray.report.card import write_model_card
 
-    export_run(recipe, prepared, folder, facts)
+    export_run(recipe, prepared, folder, facts, trust=trust)
     facts = {key: facts[key] for key in ("recipe", "fingerprint", "seed", "data_fingerprint")}
     write_manifest(folder, facts | {"steps": recipe.config.train.steps})
     write_model_card(folder)
@@ -256,11 +260,12 @@ def export_run(
     facts: dict[str, Any],
     step: int | None = None,
     out: Path | None = None,
+    trust: bool = False,
 ) -> Path:
     """Writes the weights of a run as a Hugging Face folder: of its newest checkpoint, or of a step."""
     from xalign_ray.models.export import export as write_export
 
-    state, reached = _weights(recipe, prepared, folder, facts["fingerprint"], step)
+    state, reached = _weights(recipe, prepared, folder, facts["fingerprint"], step, trust)
     target = out or folder / (EXPORT if step is None else f"{EXPORT}_step_{step:06d}")
     write_export(
         state,
@@ -273,7 +278,7 @@ def export_run(
 
 
 def _weights(
-    recipe: Recipe, prepared: Prepared, folder: Path, fingerprint: str, step: int | None
+    recipe: Recipe, prepared: Prepared, folder: Path, fingerprint: str, step: int | None, trust: bool
 ) -> tuple[dict[str, Tensor], int]:
     """The weights and the step they are of; at step 0 those that the seed gives, as every run of it began."""
     from xalign_ray.train.checkpoint import newest
@@ -282,19 +287,20 @@ def _weights(
 
     if step == 0:
         return build_objectives(recipe.config, prepared).state_dict(), 0
-    checkpoint, _ = newest(folder, fingerprint, step)
+    checkpoint, _ = newest(folder, fingerprint, step, trust)
     if checkpoint is None:
         asked = "whole checkpoint to export" if step is None else f"whole checkpoint of step {step}"
         raise DataError(f"{folder} has no {asked}; let `xalign pretrain` reach one.")
     return consolidate(checkpoint), checkpoint.step
 
 
-def export(run: Path, step: int | None = None, out: Path | None = None) -> Path:
+def export(run: Path, step: int | None = None, out: Path | None = None, trust: bool = False) -> Path:
     """Exports a run folder again, finished or not.
 
     Args:
         step: of a checkpoint that was kept, the newest if None; 0 is the untrained encoder, the control of its run.
         out: `<run>/export` by default, for a step `<run>/export_step_<step>`.
+        trust: whether the files of the checkpoint may run code.
     """
     from xalign_ray.config.schema import RunConfig
     from xalign_ray.data.prepared import Prepared
@@ -306,7 +312,7 @@ def export(run: Path, step: int | None = None, out: Path | None = None) -> Path:
     name, fingerprint = saved.pop("recipe"), saved.pop("fingerprint")
     recipe = Recipe(name, RunConfig.model_validate(saved), {})
     start = next(event for event in read_events(run / "events.jsonl") if event["event"] == "start")
-    return export_run(recipe, Prepared.open(Path(start["data"])), run, {"fingerprint": fingerprint}, step, out)
+    return export_run(recipe, Prepared.open(Path(start["data"])), run, {"fingerprint": fingerprint}, step, out, trust)
 
 
 def say(text: str) -> None:

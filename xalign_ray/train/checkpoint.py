@@ -14,7 +14,8 @@ from xalign_ray.artifacts import MANIFEST, check_file, hash_file, read_manifest,
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError, DataError
 from xalign_ray.train.distributed import Workers
-from xalign_ray.train.engine import Engine
+from xalign_ray.train.engine import STATE, Engine
+from xalign_ray.train.trust import check_pickles
 
 CHECKPOINTS = "checkpoints"
 
@@ -25,6 +26,7 @@ class Checkpoint:
 
     folder: Path
     manifest: dict[str, Any]
+    trusted: bool = False  # the user said that its files may run code
 
     @property
     def step(self) -> int:
@@ -46,13 +48,16 @@ class Saved:
     bytes: int
 
 
-def newest(run_folder: Path, fingerprint: str, step: int | None = None) -> tuple[Checkpoint | None, list[str]]:
+def newest(
+    run_folder: Path, fingerprint: str, step: int | None = None, trust: bool = False
+) -> tuple[Checkpoint | None, list[str]]:
     """The newest whole checkpoint of a run folder, or that of a step; and a note on each damaged one passed over.
 
     Folders without a manifest do not exist; files are compared with the hashes in it.
 
     Raises:
-        CheckpointError: a checkpoint was written by another recipe.
+        CheckpointError: a checkpoint was written by another recipe; or it could run code when it is read, and `trust`
+            does not say that it may.
     """
     notes: list[str] = []
     for folder in _folders(run_folder):
@@ -67,7 +72,9 @@ def newest(run_folder: Path, fingerprint: str, step: int | None = None) -> tuple
                 )
             for name, expected in manifest["files"].items():
                 check_file(folder / name, expected, "Training goes on from the checkpoint before it.")
-            return Checkpoint(folder, manifest), notes
+            if not trust:
+                check_pickles(path for path in sorted((folder / STATE).rglob("*")) if path.is_file())
+            return Checkpoint(folder, manifest, trust), notes
         except DataError as damage:
             notes.append(str(damage))
         except (ValueError, KeyError, TypeError):
@@ -84,7 +91,8 @@ def _folders(run_folder: Path) -> Iterator[Path]:
 class Checkpoints:
     """The checkpoints of one run, kept by all ranks together: each method is called by all of them."""
 
-    def __init__(self, run_folder: Path, fingerprint: str, config: RunConfig, workers: Workers) -> None:
+    def __init__(self, run_folder: Path, fingerprint: str, config: RunConfig, workers: Workers, trust: bool) -> None:
+        self._trust = trust
         self._run_folder = run_folder
         self._fingerprint = fingerprint
         self._keep_last = config.checkpoint.keep_last
@@ -111,7 +119,7 @@ class Checkpoints:
         if self._workers.rank != 0:
             return None, []
         try:
-            return newest(self._run_folder, self._fingerprint)
+            return newest(self._run_folder, self._fingerprint, trust=self._trust)
         except CheckpointError as error:
             return error, []
 

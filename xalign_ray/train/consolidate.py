@@ -9,6 +9,7 @@ import torch
 
 from xalign_ray.train.checkpoint import Checkpoint
 from xalign_ray.train.engine import STATE, load_deepspeed
+from xalign_ray.train.trust import only_data
 
 
 def consolidate(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
@@ -19,12 +20,14 @@ def consolidate(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     """
     if checkpoint.zero_stage == 0:
         file = checkpoint.folder / STATE / "mp_rank_00_model_states.pt"
-        state = torch.load(file, map_location="cpu", weights_only=False)["module"]
+        with only_data(checkpoint.trusted, allowed=()):
+            state = torch.load(file, map_location="cpu", weights_only=not checkpoint.trusted)["module"]
     else:
         load_deepspeed(on_gpu=False)
         from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # it prints its progress
+        # It prints its progress.
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), only_data(checkpoint.trusted):
             state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.folder), tag=STATE)
         assert state is not None
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}

@@ -83,7 +83,9 @@ def check_cluster(parallel: schema.ParallelConfig) -> None:
     check_placement(parallel)
 
 
-def run_on_ray(config: schema.RunConfig, run_folder: Path, prepared_folder: Path, facts: Mapping[str, Any]) -> None:
+def run_on_ray(
+    config: schema.RunConfig, run_folder: Path, prepared_folder: Path, facts: Mapping[str, Any], trust: bool = False
+) -> None:
     """Trains a recipe to its last step on the joined cluster; continues a run that was begun.
 
     Args:
@@ -91,6 +93,7 @@ def run_on_ray(config: schema.RunConfig, run_folder: Path, prepared_folder: Path
         run_folder: the run's folder, on a disk that all nodes see.
         prepared_folder: the finished data folder, likewise.
         facts: `recipe`, `fingerprint` and whatever else the start event is to say.
+        trust: whether the files of a checkpoint may run code.
 
     Raises:
         ConfigError: the cluster is too small.
@@ -109,6 +112,7 @@ def run_on_ray(config: schema.RunConfig, run_folder: Path, prepared_folder: Path
             "run_folder": str(run_folder),
             "prepared_folder": str(prepared_folder.resolve()),
             "facts": dict(facts),
+            "trust": trust,
         },
         torch_config=ClosedTorchConfig(backend="nccl" if parallel.gpus_per_worker else "gloo"),
         scaling_config=_scaling(parallel),
@@ -173,6 +177,7 @@ def _work(job: dict[str, Any]) -> XalignError | None:
             workers,
             job["facts"],
             on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),
+            trust=job["trust"],
         )
     except (CheckpointError, TrainingError) as error:
         return error

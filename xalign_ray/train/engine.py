@@ -20,6 +20,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.optimizers import build_optimizer
+from xalign_ray.train.trust import only_data
 
 STATE = "state"  # the folder of DeepSpeed's files inside a checkpoint
 LINEAR = nn.functional.linear  # as torch has it
@@ -107,8 +108,19 @@ class Engine:
         self._engine.save_checkpoint(str(folder), tag=STATE, save_latest=False)
         return self._writer.problem
 
-    def load(self, folder: Path) -> None:
-        """Restores weights and optimizer from `folder`, of as many ranks at the same stage, or universal; by all."""
+    def load(self, folder: Path, trusted: bool = False) -> None:
+        """Restores weights and optimizer from `folder`, of as many ranks at the same stage, or universal; by all.
+
+        Args:
+            trusted: whether the files may run code.
+
+        Raises:
+            CheckpointError: one would, and is not trusted.
+        """
+        with only_data(trusted):
+            self._load(folder)
+
+    def _load(self, folder: Path) -> None:
         groups = self._optimizer.param_groups
         options = [{key: value for key, value in group.items() if key != "params"} for group in groups]
         path, _ = self._engine.load_checkpoint(str(folder), tag=STATE)
@@ -129,7 +141,7 @@ class Engine:
         kept = [name for name in self._engine.module.state_dict() if name not in self._trained]
         if kept:
             file = folder / STATE / "mp_rank_00_model_states.pt"
-            state = torch.load(file, map_location=self._workers.device, weights_only=False)["module"]
+            state = torch.load(file, map_location=self._workers.device)["module"]
             self._engine.module.load_state_dict({name: state[name] for name in kept}, strict=False)
 
 

@@ -58,6 +58,7 @@ def train(
     facts: Mapping[str, Any],
     on_checkpoint: OnCheckpoint | None = None,
     progress: Progress | None = None,
+    trust: bool = False,
 ) -> None:
     """Trains until the recipe's last step is done and saved, from the newest whole checkpoint if there is one.
 
@@ -70,13 +71,14 @@ def train(
         facts: `recipe`, `fingerprint` and whatever else the start event is to say.
         on_checkpoint: called on all ranks after each checkpoint with the step and its metrics.
         progress: where rank 0 shows what it does.
+        trust: whether the files of a checkpoint may run code.
 
     Raises:
         TrainingError: a loss is not finite, the feed is wrong, or the process was told to stop (after saving).
         CheckpointError: the newest checkpoint is not this run's, or one cannot be written.
     """
     objectives = build_objectives(config, prepared)
-    Loop(objectives, config, run_folder, prepared, workers, facts, on_checkpoint, progress).run(open_stream)
+    Loop(objectives, config, run_folder, prepared, workers, facts, on_checkpoint, progress, trust).run(open_stream)
 
 
 def build_objectives(config: RunConfig, prepared: PreparedRows) -> Objectives:
@@ -106,6 +108,7 @@ class Loop:
         facts: Mapping[str, Any],
         on_checkpoint: OnCheckpoint | None,
         progress: Progress | None,
+        trust: bool = False,
     ) -> None:
         self._config = config
         self._prepared = prepared
@@ -114,13 +117,13 @@ class Loop:
         self._on_checkpoint = on_checkpoint
         self._progress = progress
         self._scores_held_out = can_score(objectives)
-        self._checkpoints = Checkpoints(run_folder, facts["fingerprint"], config, workers)
+        self._checkpoints = Checkpoints(run_folder, facts["fingerprint"], config, workers, trust)
         self._found, self._notes = self._checkpoints.choose()
         self._engine = Engine(objectives, config, workers, universal=needs_resize(self._found, workers))
         if self._found and needs_resize(self._found, workers):
             load_resized(self._engine, self._found, run_folder, workers)
         elif self._found:
-            self._engine.load(self._found.folder)
+            self._engine.load(self._found.folder, self._found.trusted)
         self._stepper = Stepper(self._engine, objectives, config, workers)
         log_path = run_folder / EVENT_LOG
         self._log = EventLog(log_path, last_attempt(log_path) + 1) if workers.rank == 0 else None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from xalign_ray.errors import CheckpointError
 from xalign_ray.train.checkpoint import CHECKPOINTS, Checkpoint
+from xalign_ray.train.convert import TRUSTED
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import STATE, Engine
 
@@ -36,7 +37,7 @@ def load_resized(engine: Engine, found: Checkpoint, run_folder: Path, workers: W
             f"{found.folder} was written by {found.manifest['workers']} workers and cannot be converted for "
             f"{workers.size}: {problem} Continue with --set parallel.workers={found.manifest['workers']}."
         )
-    engine.load(folder)
+    engine.load(folder, found.trusted)
     workers.barrier()
     if workers.rank == 0:
         shutil.rmtree(folder)
@@ -46,8 +47,8 @@ def _convert(found: Checkpoint, folder: Path) -> str | None:
     """Runs DeepSpeed's converter in a process of its own, as it starts more; returns what it says if it fails."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
-    command += ["--input_folder", str(found.folder / STATE), "--output_folder", str(folder / STATE)]
+    command = [sys.executable, "-m", "xalign_ray.train.convert", str(found.folder / STATE), str(folder / STATE)]
+    command += [TRUSTED] if found.trusted else []
     # Neither a GPU nor a rank of the job: it must not try to join.
     environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     done = subprocess.run(command, env=environment | {"DS_ACCELERATOR": "cpu"}, capture_output=True, text=True)

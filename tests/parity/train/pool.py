@@ -53,7 +53,8 @@ class Pool:
 
 def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
     if size > 1:  # as torchrun says it; one alone is a plain process, which nobody tells anything
-        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
+        os.environ |= {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     workers: Workers = join(ParallelConfig(workers=size))
     while (job := pipe.recv()) is not None:

@@ -30,7 +30,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # What may be imported, and by whom (folders or files below the package).
 HOMES = {
     "ray.data": ["data"],
-    "ray.train": ["train/driver.py"],
+    "ray.train": ["train/driver.py", "train/rendezvous.py"],
     "ray.tune": ["tasks/grid.py"],
     "deepspeed": ["train"],
     "mlflow": ["track", "report"],

@@ -1,0 +1,121 @@
+"""A checkpoint of somebody else runs nothing: pickles that would are refused in a sentence, at every ZeRO stage."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.parity.train import synthetic
+from tests.parity.train.pool import Pool
+from xalign_ray.artifacts import hash_file, read_manifest, write_manifest
+from xalign_ray.errors import CheckpointError
+from xalign_ray.train import checkpoint
+from xalign_ray.train.checkpoint import Checkpoint, newest
+from xalign_ray.train.consolidate import consolidate
+from xalign_ray.train.engine import STATE
+from xalign_ray.train.loop import train
+
+KINDS = {0: ["model"], 1: ["model", "optim"], 2: ["model", "optim"], 3: ["model", "optim"]}
+CASES = [(stage, kind) for stage, kinds in KINDS.items() for kind in kinds]
+REFUSED = r"_states\.pt is refused: it names posix\.system\. The files of a checkpoint are pickles.*say --trust\."
+REFUSED_LATE = r"A file of the checkpoint is refused: it names posix\.system\. The.*say --trust\."
+
+
+class Attack:
+    """What a pickle runs when it is read."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch {self._marker}",)
+
+
+def start(workers: Any, folder: Path, stage: int, steps: int, trust: bool = False, looked_into: bool = True) -> None:
+    """Trains to a step on synthetic rows, with checkpoints on the way."""
+    more = {"parallel__zero_stage": stage, "checkpoint__every_steps": 2, "train__steps": steps}
+    config = synthetic.config(parallel__workers=workers.size, **more)
+    facts = {"recipe": "synthetic", "fingerprint": synthetic.FINGERPRINT}
+    look, checkpoint.check_pickles = checkpoint.check_pickles, checkpoint.check_pickles if looked_into else list
+    try:
+        rows = synthetic.SyntheticRows()
+        train(config, folder, rows, lambda *at: synthetic.stream(config, *at), workers, facts, trust=trust)
+    finally:
+        checkpoint.check_pickles = look
+
+
+def plant(run: Path, kind: str) -> Path:
+    """Puts an attack beside the state in each file of a kind, with the hash that the manifest then needs."""
+    (folder,) = (run / "checkpoints").glob("step_000002")
+    manifest = read_manifest(folder)
+    assert manifest
+    files = sorted((folder / STATE).glob(f"*{kind}_states.pt"))
+    assert files
+    for file in files:
+        state = torch.load(file, weights_only=False)
+        torch.save(state | {"more": Attack(run / "attacked")}, file)
+        manifest["files"][f"{STATE}/{file.name}"] = hash_file(file)
+    write_manifest(folder, manifest)
+    return folder
+
+
+@pytest.mark.parametrize(("stage", "kind"), CASES)
+def test_a_run_does_not_go_on_from_a_pickle_that_runs_code(one: Pool, tmp_path: Path, stage: int, kind: str) -> None:
+    one.call(start, tmp_path, stage, 2)
+    folder = plant(tmp_path, kind)
+    with pytest.raises(CheckpointError, match=REFUSED):
+        one.call(start, tmp_path, stage, 4)
+    with pytest.raises(CheckpointError, match=REFUSED):
+        newest(tmp_path, synthetic.FINGERPRINT)  # what export asks
+    # Nor if nobody had looked into the files before they are read.
+    with pytest.raises(CheckpointError, match=REFUSED_LATE):
+        one.call(start, tmp_path, stage, 4, False, False)
+    if stage > 0 or kind == "model":
+        with pytest.raises(CheckpointError, match=REFUSED_LATE):
+            consolidate(Checkpoint(folder, {"zero_stage": stage}))
+    assert not (tmp_path / "attacked").exists()
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_the_converter_reads_no_pickle_that_runs_code(one: Pool, two: Pool, tmp_path: Path, stage: int) -> None:
+    two.call(start, tmp_path, stage, 2)
+    folder = plant(tmp_path, "optim")
+    with pytest.raises(CheckpointError, match=REFUSED):
+        one.call(start, tmp_path, stage, 4)
+    with pytest.raises(CheckpointError, match=r"written by 2 workers and cannot be converted for 1: " + REFUSED_LATE):
+        one.call(start, tmp_path, stage, 4, False, False)
+    command = [sys.executable, "-m", "xalign_ray.train.convert", folder / STATE, tmp_path / "out" / STATE]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert not (tmp_path / "attacked").exists()
+
+
+def test_trust_by_name_reads_it_all_the_same(one: Pool, tmp_path: Path) -> None:
+    """So that the tests above would see an attack that works."""
+    one.call(start, tmp_path, 0, 2)
+    plant(tmp_path, "model")
+    one.call(start, tmp_path, 0, 4, True)
+    assert (tmp_path / "attacked").exists()
+    (tmp_path / "attacked").unlink()
+    found, _ = newest(tmp_path, synthetic.FINGERPRINT, 2, trust=True)
+    assert found
+    consolidate(found)
+    assert (tmp_path / "attacked").exists()
+
+
+def test_a_file_that_torch_did_not_write_is_refused(one: Pool, tmp_path: Path) -> None:
+    one.call(start, tmp_path, 0, 2)
+    folder = plant(tmp_path, "model")
+    (folder / STATE / "mp_rank_00_model_states.pt").write_bytes(b"cposix\nsystem\n(S'true'\ntR.")
+    manifest = read_manifest(folder)
+    assert manifest
+    manifest["files"] = {name: hash_file(folder / name) for name in manifest["files"]}
+    write_manifest(folder, manifest)
+    with pytest.raises(CheckpointError, match=r"mp_rank_00_model_states\.pt cannot be read: "):
+        newest(tmp_path, synthetic.FINGERPRINT)
