@@ -1,8 +1,9 @@
-"""Submits a verb to a running cluster: uploads the code and nothing else, follows the log, returns the job's result.
+"""Submits a verb to a running cluster: uploads a list of code and nothing else, follows the log, returns its result.
 
     python jobs/submit.py --address http://HEAD:8265 pretrain tiny/mlm --set output=/shared/runs
 
-Data, models and results never travel in the upload: they lie on storage that all nodes see.
+A YAML file that is named goes along; what it extends beside it does not. Data, models and results never travel in the
+upload: they lie on storage that all nodes see.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -17,19 +19,34 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from xalign_ray.credentials import cure_of, strip_credentials
 from xalign_ray.errors import ConfigError, XalignError
 
 ROOT = Path(__file__).resolve().parent.parent
-CODE = ("xalign_ray", "jobs")
+SHIPPED = {"xalign_ray": (".py", ".yaml", ".tsv", ".html", ".css"), "jobs": (".py",)}  # kinds of file, by folder
+GIVEN = "given"  # where a file of the user lies in the upload
 VERBS = ("prepare", "pretrain", "evaluate", "tune")
 MOST_BYTES = 50_000_000  # the dashboard takes at most 100 MiB a request, and says little about why it refused
 SHOWN = 5
+_URI = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"]+")
 
 
-def find_code(root: Path) -> list[Path]:
-    """The files a job needs, relative to the repository: the package and the job scripts."""
-    found = (path for folder in CODE for path in sorted((root / folder).rglob("*")))
-    return [path.relative_to(root) for path in found if path.is_file() and "__pycache__" not in path.parts]
+def find_code(root: Path) -> tuple[list[Path], list[Path]]:
+    """The files a job needs, relative to the repository; and what lies beside them and is left out.
+
+    Left out are dot files, links that lead out of the repository, and files of a kind that no job reads.
+    """
+    shipped, left_out = [], []
+    for folder, kinds in SHIPPED.items():
+        for path in sorted((root / folder).rglob("*")):
+            own = path.relative_to(root)
+            if "__pycache__" in own.parts or (path.is_dir() and not path.is_symlink()):
+                continue
+            hidden = any(part.startswith(".") for part in own.parts)
+            inside = path.resolve().is_relative_to(root.resolve())
+            takes = not hidden and inside and path.is_file() and path.suffix in kinds
+            (shipped if takes else left_out).append(own)
+    return shipped, left_out
 
 
 def check_size(root: Path, files: Iterable[Path], most_bytes: int = MOST_BYTES) -> int:
@@ -59,13 +76,45 @@ def copy_code(root: Path, files: Iterable[Path], target: Path) -> None:
         shutil.copyfile(root / path, target / path)
 
 
+def take_along(arguments: Sequence[str], target: Path) -> list[str]:
+    """Copies the YAML file that a verb is given into the upload; the arguments as the job sees them.
+
+    Neither holds credentials of a tracking URI: whoever opens the dashboard reads both.
+    """
+    taken = []
+    for at, word in enumerate(arguments):
+        option = at > 0 and arguments[at - 1].startswith("--")
+        if word.endswith((".yaml", ".yml")) and not option and Path(word).is_file():
+            (target / GIVEN).mkdir(exist_ok=True)
+            text = Path(word).read_text(encoding="utf-8")
+            (target / GIVEN / Path(word).name).write_text(_without_credentials(text), encoding="utf-8")
+            word = f"{GIVEN}/{Path(word).name}"
+        taken.append(_without_credentials(word))
+    return taken
+
+
+def _without_credentials(text: str) -> str:
+    def strip(found: re.Match[str]) -> str:
+        shown = strip_credentials(found[0])
+        if shown != found[0]:
+            sys.stderr.write(
+                f"The credentials in {shown} do not go along: everybody who opens the dashboard would read them. On "
+                f"the cluster's nodes give them by {cure_of(shown)}.\n"
+            )
+        return shown
+
+    return _URI.sub(strip, text)
+
+
 def submit(address: str, verb: str, arguments: Sequence[str]) -> int:
     """Runs a verb on the cluster at `address`, with its log on stderr; 0 if the job succeeded, else 1."""
     from ray.exceptions import AuthenticationError
     from ray.job_submission import JobStatus, JobSubmissionClient
 
-    files = find_code(ROOT)
+    files, left_out = find_code(ROOT)
     size = check_size(ROOT, files)
+    if left_out:
+        sys.stderr.write(f"Not uploaded, as no job reads them: {', '.join(map(str, left_out))}.\n")
     try:
         client = JobSubmissionClient(address)
     except ConnectionError:
@@ -79,7 +128,7 @@ def submit(address: str, verb: str, arguments: Sequence[str]) -> int:
         ) from None
     with tempfile.TemporaryDirectory() as folder:
         copy_code(ROOT, files, Path(folder))
-        entry = shlex.join(["python", f"jobs/{verb}.py", *arguments])
+        entry = shlex.join(["python", f"jobs/{verb}.py", *take_along(arguments, Path(folder))])
         job = client.submit_job(entrypoint=entry, runtime_env={"working_dir": folder})
     sys.stderr.write(f"{job}: {entry} ({size / 1e6:.1f} MB of code). It goes on without this process; to end it: ")
     sys.stderr.write(f"ray job stop --address {address} {job}\n")

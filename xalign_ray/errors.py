@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from xalign_ray.credentials import hide_credentials
+
 
 class XalignError(Exception):
     """Base of every error that is shown without a traceback; exit code 1."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """The sentences; a URI in them without its credentials."""
+        return hide_credentials(super().__str__())
 
 
 class ConfigError(XalignError):

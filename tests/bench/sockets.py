@@ -25,7 +25,7 @@ import psutil
 
 LOOPBACK, TOKEN, METRICS, GONE, OPEN = "loopback", "Ray's token", "metrics to read, Ray's own, no token", "gone", "OPEN"
 EVERY_S = 0.5
-PATIENCE_S = 3
+PATIENCE_S = 15  # a busy machine answers late
 CALLS = (  # one of each of Ray's services
     "CoreWorkerService/GetCoreWorkerStats",
     "CoreWorkerService/PushTask",
@@ -83,8 +83,7 @@ def closed_by(one: Listening) -> str:
     """What keeps a stranger out of a socket; asks it what somebody without a token would."""
     if one.on_loopback:
         return LOOPBACK
-    said = _ask_http(one) or _ask_grpc(one)
-    return said if said or _answers(one) else GONE
+    return _ask_http(one) or _ask_grpc(one)
 
 
 def _ask_http(one: Listening) -> str:
@@ -101,20 +100,26 @@ def _ask_http(one: Listening) -> str:
 
 def _ask_grpc(one: Listening) -> str:
     """Closed if each call that the service knows is refused for want of a token."""
-    with grpc.insecure_channel(f"{one.reached_at}:{one.port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
-        codes = [_call(channel, f"ray.rpc.{name}") for name in CALLS]
-        known = [code for code in codes if code not in (grpc.StatusCode.UNIMPLEMENTED, None)]
+    known = ask_grpc(f"{one.reached_at}:{one.port}")
     if not known:
         return OPEN if _answers(one) else GONE
-    return TOKEN if set(known) == {grpc.StatusCode.UNAUTHENTICATED} else OPEN
+    return TOKEN if known == {grpc.StatusCode.UNAUTHENTICATED} else OPEN
 
 
-def _call(channel: grpc.Channel, name: str) -> grpc.StatusCode | None:
+def ask_grpc(address: str, token: str = "") -> set[grpc.StatusCode]:
+    """What a service says to those of `CALLS` that it knows."""
+    headers = [("authorization", f"Bearer {token}")] if token else None
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        said = [_call(channel, f"ray.rpc.{name}", headers) for name in CALLS]
+    unknown = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+    return {code for code in said if code not in unknown}
+
+
+def _call(channel: grpc.Channel, name: str, headers: list[tuple[str, str]] | None) -> grpc.StatusCode:
     try:
-        channel.unary_unary(f"/{name}")(b"", timeout=PATIENCE_S)
+        channel.unary_unary(f"/{name}")(b"", timeout=PATIENCE_S, metadata=headers)
     except grpc.RpcError as error:
-        code = error.code()  # type: ignore[attr-defined]
-        return None if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED) else code
+        return error.code()  # type: ignore[attr-defined]
     return grpc.StatusCode.OK
 
 

@@ -119,6 +119,7 @@ def test_the_mlflow_unit_starts_a_server_that_mlflow_knows() -> None:
     assert command[0].endswith("/mlflow")
     assert command[1] == "server"
     assert "--backend-store-uri" in command
+    assert command[command.index("--host") + 1] == "127.0.0.1" or "--app-name" in command  # else open to everybody
 
 
 def test_the_image_has_our_ray_and_torch() -> None:

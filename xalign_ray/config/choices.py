@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -17,6 +18,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from xalign_ray.config.scheduled import Scheduled, Within
+from xalign_ray.credentials import without_credentials
 
 
 class Frozen(BaseModel):
@@ -36,6 +38,7 @@ Int = Annotated[int, BeforeValidator(no_truth_value), Field(gt=-(2**63), lt=2**6
 Float = Annotated[float, BeforeValidator(no_truth_value)]
 Share = Annotated[Float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[Int, Field(ge=1)]
+Uri = Annotated[str, AfterValidator(without_credentials)]  # of a tracking server or database
 OnBrokenFile = Annotated[
     Literal["stop", "keep_rest_out"],
     Field(description="what prepare does at a file whose rest cannot be read, whatever the tolerance"),

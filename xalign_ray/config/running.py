@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from xalign_ray.config.choices import Float, Frozen, Int, Positive, no_truth_value
+from xalign_ray.config.choices import Float, Frozen, Int, Positive, Uri, no_truth_value
 
 OURS_IN_DEEPSPEED = {  # keys of DeepSpeed's that follow from the recipe's own; the loop relies on them
     "train_batch_size": "train.global_batch_rows",
@@ -66,7 +66,7 @@ class TrackConfig(Frozen):
     """Where numbers are followed to. The event log in the run folder is always written."""
 
     mlflow: Annotated[
-        str, Field(description="a tracking URI; `sqlite` is mlflow.db in the output folder; `off` is none")
+        Uri, Field(description="a tracking URI; `sqlite` is mlflow.db in the output folder; `off` is none")
     ] = "sqlite"
     experiment: str = "xalign"
 

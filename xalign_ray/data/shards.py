@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from xalign_ray.data.file_hashes import check_once
+from xalign_ray.errors import DataError
 from xalign_ray.text.rows import Rows, starts, sum_runs
 
 ROW_GROUP = 512  # rows that are read together
@@ -84,7 +85,10 @@ def read_group(path: str, file_hash: str, group: int) -> Rows:
 
 @lru_cache(maxsize=256)
 def _open(path: str, file_hash: str) -> pq.ParquetFile:
-    return pq.ParquetFile(check_once(Path(path), file_hash))
+    file = pq.ParquetFile(check_once(Path(path), file_hash))
+    if any(field.type != _LISTS for field in file.schema_arrow):  # pickled objects would run what they hold
+        raise DataError(f"{path} is no shard: a column of it holds something else than lists of numbers.")
+    return file
 
 
 def _as_table(rows: Rows) -> pa.Table:

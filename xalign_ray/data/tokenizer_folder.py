@@ -34,7 +34,7 @@ def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise ConfigError(f"data.tokenizer.path '{path}' holds no tokenizer: {str(error).splitlines()[0]}") from None
     if not getattr(tokenizer, "is_fast", False):

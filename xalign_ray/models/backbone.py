@@ -136,7 +136,7 @@ def _read_vocabulary(folder_or_id: str) -> dict[int, str] | None:
     if folder.is_dir() and not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
         return None  # AutoTokenizer would invent one of five special tokens
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder_or_id)
+        tokenizer = AutoTokenizer.from_pretrained(folder_or_id, trust_remote_code=False)
     except (OSError, ValueError):
         return None
     return {identity: piece for piece, identity in tokenizer.get_vocab().items()}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from xalign_ray.config.schema import ModelConfig
+from xalign_ray.errors import ConfigError
 from xalign_ray.models.backbone import backbone, check_fits
 from xalign_ray.models.extension import add_rows
 from xalign_ray.models.family import Family
@@ -133,6 +135,12 @@ def _load(model: ModelConfig, family: Family, values: Mapping[str, Any]) -> Any:
     config._attn_implementation = "sdpa"
     if model.init_from is None:
         return classes.masked_lm(config)
-    return classes.masked_lm.from_pretrained(
-        model.init_from, config=config, dtype=torch.float32, attn_implementation="sdpa"
-    )
+    try:
+        return classes.masked_lm.from_pretrained(
+            model.init_from, config=config, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=False
+        )
+    except UnpicklingError:
+        raise ConfigError(
+            f"model.init_from '{model.init_from}' holds its weights as a pickle of more than tensors, which could "
+            "run any code. Save it as safetensors first, if you know who made it."
+        ) from None

@@ -10,6 +10,7 @@ from typing import Any
 
 from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.yaml_text import parse_yaml
+from xalign_ray.credentials import hide_credentials
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.events import EVENT_LOG, Event, read_events
@@ -110,4 +111,4 @@ def read_run(folder: Path) -> Run:
 def read_config(folder: Path) -> Mapping[str, Any]:
     """The resolved recipe of a run folder, empty where there is none."""
     path = folder / CONFIG
-    return parse_yaml(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}
+    return parse_yaml(hide_credentials(path.read_text(encoding="utf-8"))) or {} if path.is_file() else {}

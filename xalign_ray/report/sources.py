@@ -6,11 +6,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from xalign_ray.credentials import with_credentials
 from xalign_ray.errors import TrackingError, XalignError
 from xalign_ray.report.run import Run, read_run
 from xalign_ray.report.sweep_choices import CHOICES, read_choices
 from xalign_ray.track.events import EVENT_LOG
-from xalign_ray.track.follower import quiet_mlflow, reason_of, shown_uri
+from xalign_ray.track.follower import quiet_mlflow, reason_of
 
 MLFLOW = "mlflow:"
 _TRIALS, _BESIDE = "trials", "beside"  # folders of a sweep
@@ -56,10 +57,10 @@ def _from_mlflow(name: str, tracking_uri: str) -> list[Run]:
     except XalignError:
         raise
     except Exception as error:  # whatever MLflow and the way to its files raise
-        raise TrackingError(f"MLflow at {shown_uri(tracking_uri)} does not answer: {reason_of(error)}") from error
+        raise TrackingError(f"MLflow at {tracking_uri} does not answer: {reason_of(error)}") from error
     if not runs:
         raise TrackingError(
-            f"'{name}' at {shown_uri(tracking_uri)} holds no scores; evaluate the runs, or bring them there with "
+            f"'{name}' at {tracking_uri} holds no scores; evaluate the runs, or bring them there with "
             "`xalign track replay`."
         )
     return runs
@@ -71,7 +72,7 @@ def _restore(name: str, tracking_uri: str) -> list[Run]:
 
     from xalign_ray.track import restore
 
-    client = MlflowClient(tracking_uri)
+    client = MlflowClient(with_credentials(tracking_uri))
     folders = []
     with tempfile.TemporaryDirectory(prefix="xalign-report-") as scratch:
         for run in restore.find_runs(client, name):

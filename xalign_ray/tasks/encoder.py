@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -175,12 +176,17 @@ def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[A
     if not Path(name).is_dir() and (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1):
         raise DataError(f"{name} is not a folder; give an export folder or a hub id such as bert-base-cased.")
     try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(name, **settings)
+        config: PretrainedConfig = AutoConfig.from_pretrained(name, trust_remote_code=False, **settings)
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(name)
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             model, found = model_class.from_pretrained(
-                name, config=config, dtype=torch.float32, output_loading_info=True
+                name, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
             )
+    except UnpicklingError:
+        raise DataError(
+            f"{name} cannot be opened as a Hugging Face encoder: its weights are a pickle of more than tensors, "
+            "and could run any code. Save it as safetensors first, if you know who made it."
+        ) from None
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer: {reason}") from error

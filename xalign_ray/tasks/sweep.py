@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationError, model_validator
 
-from xalign_ray.config.choices import Float, Frozen, Int, Positive
+from xalign_ray.config.choices import Float, Frozen, Int, Positive, Uri
 from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.load import RECIPES, apply_setting
@@ -178,7 +178,7 @@ class SweepConfig(Frozen):
         None
     )
     resources: TrialResources = TrialResources()
-    mlflow: Annotated[str, Field(description="as `track.mlflow` of a recipe: sqlite, off or a URI")] = "sqlite"
+    mlflow: Annotated[Uri, Field(description="as `track.mlflow` of a recipe: sqlite, off or a URI")] = "sqlite"
     experiment: Annotated[str, Field(description="of MLflow; the sweep's name if empty")] = ""
 
     @model_validator(mode="after")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import threading
 import time
 from pathlib import Path
 
+from xalign_ray.credentials import hide_credentials, without_credentials
 from xalign_ray.errors import TrackingError, XalignError
 from xalign_ray.track.events import EVENT_LOG, run_identity
 
@@ -24,12 +24,13 @@ _QUIET = {
 
 
 def resolve_uri(value: str, folder: Path) -> str:
-    """A tracking URI that does not depend on the current directory of whoever uses it.
+    """A tracking URI that does not depend on the current directory of whoever uses it, and may be shown.
 
     Args:
         value: `sqlite` (mlflow.db in `folder`), `sqlite:///PATH`, or the address of a server or database.
         folder: the folder of runs.
     """
+    value = without_credentials(value)
     if value == "sqlite":
         return f"sqlite:///{folder.resolve() / 'mlflow.db'}"
     if value.startswith("sqlite:///"):
@@ -102,7 +103,7 @@ class Follower:
         if self._trouble is None:
             _log.warning(
                 "MLflow at %s does not answer for %s (%s). The run goes on, its numbers are in %s; trying again.",
-                shown_uri(self._uri),
+                self._uri,
                 self._folder,
                 reason_of(error),
                 EVENT_LOG,
@@ -111,7 +112,7 @@ class Follower:
 
     def _clear(self) -> None:
         if self._trouble is not None:
-            _log.warning("MLflow at %s has caught up with %s.", shown_uri(self._uri), self._folder)
+            _log.warning("MLflow at %s has caught up with %s.", self._uri, self._folder)
         self._trouble = None
 
 
@@ -168,16 +169,11 @@ def quiet_mlflow() -> None:
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
 
 
-def shown_uri(tracking_uri: str) -> str:
-    """The address without a password, for logs and messages."""
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", tracking_uri)
-
-
 def reason_of(error: BaseException) -> str:
     """The innermost cause: MLflow and requests wrap "connection refused" in several layers of text."""
     while inner := error.__cause__ or error.__context__:
         error = inner
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = hide_credentials(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= _REASON_LENGTH else text[:_REASON_LENGTH] + "..."
 
 
@@ -203,6 +199,6 @@ def _catch_up(run, finish: bool) -> None:
 def _sentence(folder: Path, tracking_uri: str, trouble: Exception | None) -> str:
     reason = reason_of(trouble) if trouble else "it did not answer in time"
     return (
-        f"MLflow at {shown_uri(tracking_uri)} does not hold all of {folder} ({reason}); nothing is lost, "
-        f"`xalign track replay {folder} --to {shown_uri(tracking_uri)}` brings it up to date."
+        f"MLflow at {tracking_uri} does not hold all of {folder} ({reason}); nothing is lost, "
+        f"`xalign track replay {folder} --to {tracking_uri}` brings it up to date."
     )

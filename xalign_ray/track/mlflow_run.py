@@ -11,6 +11,7 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
 from xalign_ray.artifacts import MANIFEST
+from xalign_ray.credentials import with_credentials
 from xalign_ray.track.events import EVENT_LOG, Event, EventReader, run_identity
 from xalign_ray.track.headline import headline, read_records, score_files, table
 from xalign_ray.track.mlflow_values import (
@@ -49,7 +50,7 @@ class MlflowRun:
         self.folder = folder
         self._reader = EventReader(folder / EVENT_LOG)
         self._start = EventReader(folder / EVENT_LOG).read(limit=1)[0]
-        self._client = MlflowClient(tracking_uri)
+        self._client = MlflowClient(with_credentials(tracking_uri))
         self._experiment = _open_experiment(self._client, tracking_uri, experiment)
         run = self._find(_identity_tags(folder)) or self._create()
         self.run_id = run.info.run_id

@@ -91,9 +91,16 @@ def _bad(path: str, number: int, text: str | None) -> BadRow:
 
 
 def _column(path: str, file: ParquetFile) -> int:
+    from pyarrow import types
+
     names = file.schema_arrow.names
     if COLUMN not in names:
         raise DataError(f"{path} has no column '{COLUMN}'; its columns are {', '.join(names)}.")
+    kind = file.schema_arrow.field(COLUMN).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        # Such as Ray Data's pickled objects, which run what they hold when they are read.
+        raise DataError(f"{path}: its column '{COLUMN}' is not plain text but {kind}.")
     leaves = [file.metadata.schema.column(number).path for number in range(file.metadata.num_columns)]
     if COLUMN not in leaves:
         raise DataError(f"{path}: its column '{COLUMN}' is not plain text.")

@@ -92,8 +92,8 @@ class EncoderAligner:
         from transformers import AutoModel, AutoTokenizer
 
         self.settings = settings
-        self.model: Any = AutoModel.from_pretrained(settings.path).eval()
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(settings.path)
+        self.model: Any = AutoModel.from_pretrained(settings.path, trust_remote_code=False).eval()
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
         layers = self.model.config.num_hidden_layers
         self.layer = round(layers * 2 / 3) if settings.layer is None else settings.layer
         if not 1 <= self.layer <= layers:
