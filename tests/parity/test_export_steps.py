@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-import ray
 import torch
 from safetensors.torch import load_file
 
+from tests.unit.data.conftest import prepare_here
 from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data.prepare import find_prepared
@@ -17,7 +17,6 @@ from xalign_ray.demo.writer import write_demo
 from xalign_ray.errors import DataError
 from xalign_ray.train.loop import build_objectives
 
-pytestmark = pytest.mark.ray
 WORDS = "bert.embeddings.word_embeddings.weight"
 
 
@@ -30,8 +29,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path]:
     settings += ["train.steps=4", "train.global_batch_rows=8", "train.micro_batch_rows=8", "checkpoint.keep_last=2"]
     settings += ["model.width=32", "model.feed_forward=64", "checkpoint.every_steps=2", 'track.mlflow="off"']
     recipe = load_recipe("tiny/align-mlm", settings)
-    pipeline.prepare(recipe)
-    ray.shutdown()
+    prepare_here(recipe.config)
     return recipe, pipeline.pretrain(recipe, local=True)
 
 

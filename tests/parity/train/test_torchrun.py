@@ -9,14 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import ray
 
-from xalign_ray import pipeline
+from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.track.events import EVENT_LOG, read_events
 
-pytestmark = pytest.mark.ray
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
@@ -28,8 +26,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     given = [f"data.root={folder / 'demo'}", f"output={folder / 'runs'}", "data.tokenizer.vocab_size=1000"]
     given += ["train.steps=4", "train.global_batch_rows=8", "train.micro_batch_rows=8", "train.held_out_every_steps=2"]
     given += ["model.width=32", "model.feed_forward=64", 'track.mlflow="off"']
-    pipeline.prepare(load_recipe("tiny/align-mlm", given))
-    ray.shutdown()
+    prepare_here(load_recipe("tiny/align-mlm", given).config)
     return given
 
 
