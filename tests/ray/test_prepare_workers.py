@@ -1,4 +1,4 @@
-"""Preparing on a real local Ray cluster: the same bytes in one process, on one CPU and on two."""
+"""Preparing on a real local Ray cluster: the same bytes as in one process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.ray
 
 PARTS, DOCUMENTS, WORDS = 3, 60, 400
 PROGRAM = """
-import os, sys
+import sys
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data import part, prepare
 recipe, out, cpus = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -92,10 +92,9 @@ def hashes(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
 
 
-@pytest.mark.parametrize("cpus", [1, 2])
-def test_ray_prepares_the_bytes_that_one_process_does(prepared: Callable[[int], Path], cpus: int) -> None:
-    assert prepared(cpus).name == prepared(0).name, "the fingerprint"
-    assert hashes(prepared(cpus)) == hashes(prepared(0))
+def test_ray_prepares_the_bytes_that_one_process_does(prepared: Callable[[int], Path]) -> None:
+    assert prepared(2).name == prepared(0).name, "the fingerprint"
+    assert hashes(prepared(2)) == hashes(prepared(0))
 
 
 def test_what_is_compared_has_parts_and_repeats(prepared: Callable[[int], Path]) -> None:
