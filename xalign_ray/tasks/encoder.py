@@ -172,6 +172,9 @@ def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[A
         DataError: there is no such folder, transformers cannot open it, or it lacks weights of the encoder (which
             transformers would silently draw at random).
     """
+    # Registers our class, so that Auto classes open it; here, because it costs whoever imports it two seconds of CPU.
+    from xalign_ray.models import language_modernbert  # noqa: F401
+
     name = str(folder)
     if not Path(name).is_dir() and (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1):
         raise DataError(f"{name} is not a folder; give an export folder or a hub id such as bert-base-cased.")

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from xalign_ray.errors import DataError
-from xalign_ray.models import language_modernbert  # noqa: F401 - registers our class, so that Auto classes open it
 from xalign_ray.text.tokenizer import cut_words
 
 LONGEST_INPUT = 512
