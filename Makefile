@@ -1,6 +1,7 @@
 # Every target makes .venv and installs what is missing, so that each works first on a fresh machine.
 PYTHON ?= python3
 BIN := .venv/bin
+SEED ?= $(shell date +%s)
 
 .PHONY: help quickstart test unit check bench clean
 help: ## this list
@@ -17,17 +18,19 @@ help: ## this list
 quickstart: .venv/installed ## the whole way on the embedded world, a few minutes on two cores
 	$(BIN)/xalign quickstart
 
-unit: .venv/installed ## tests without Ray, under a minute
-	$(BIN)/pytest -n auto tests/unit
+unit: .venv/installed ## tests without Ray, under a minute, shuffled anew each time; SEED=5 for the order of seed 5
+	$(BIN)/pytest -n auto --random-order --random-order-seed=$(SEED) tests/unit
 
-test: unit ## every test, with real local clusters
+test: export OMP_NUM_THREADS ?= 1
+test: unit ## every test, with real local clusters: two test files at a time, each with clusters of its own
 	$(BIN)/pytest -n 2 tests/parity
-	$(BIN)/pytest --durations=15 tests/ray
+	$(BIN)/pytest -n 2 --dist loadfile --durations=15 tests/ray
 
-check: .venv/installed ## lint, format, types
+check: .venv/installed ## lint, format, types, rules of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/pytest tests/unit/rules
 
 .venv/bench: .venv/installed
 	$(BIN)/pip install -q --disable-pip-version-check -e ".[bench]"
