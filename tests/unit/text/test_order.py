@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from itertools import pairwise
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.unit.text.test_masking import assert_chance
 from xalign_ray.config.derive import Batch, lanes
-from xalign_ray.text.order import Order, Pool, Request
+from xalign_ray.text.order import COUNTS, EPOCH, LANES, SHUFFLE, Order, Pool, Request
 
 POOLS = [Pool((5, 5, 3)), Pool((40,)), Pool((1,)), Pool((7,) * 9 + (2,))]
 SHARES = [0.2, 0.5, 0.05, 0.25]
@@ -164,12 +163,23 @@ def test_a_workers_part_of_a_chunk_is_few_row_groups() -> None:
     assert len(set(order.places(request).group.tolist())) <= 3  # 1,024 rows lie in two or three groups of 512
 
 
-def test_resuming_late_is_fast() -> None:
+def test_resuming_late_draws_one_row_of_totals_for_each_chunk_before_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: Counter[int] = Counter()
+    real = np.random.default_rng
+
+    def counting(key: list[int]) -> np.random.Generator:
+        drawn[key[1]] += 1
+        return real(key)
+
+    monkeypatch.setattr(np.random, "default_rng", counting)
     many = Order([Pool((512,) * 20)] * 104, [1 / 104] * 104, 0, 8192, lanes(8192), 16)
-    began = time.process_time()
     (request,) = many.requests(100_000, 100_001, 0, 8192)
     many.places(request)
-    assert time.process_time() - began < 1
+    assert drawn[COUNTS] == 100_000 // 16 + 1
+    assert (drawn[LANES], drawn[SHUFFLE]) == (1, 64)
+    assert drawn[EPOCH] <= 2 * 104, "each source is in one epoch, or ends one and begins the next"
 
 
 def test_lanes_divide_the_global_batch() -> None:
