@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -126,3 +127,50 @@ def test_what_the_cases_are_for_can_be_seen_in_their_weights():
     )
     assert max((clipped.after[name] - free.after[name]).abs().max() for name in clipped.after) > 1e-3
     assert max((clipped.after[name] - undecayed.after[name]).abs().max() for name in clipped.after) > 1e-4
+
+
+MOMENTUM = {"kind": "momentum_contrast", "queue_size": 40, "projection": 8, "momentum": 0.9, "temperature": 0.2}
+AVERAGE = "losses.momentum_contrast.average.tower."
+QUEUE = "losses.momentum_contrast.queue."
+
+
+def state_around_a_step(workers: Workers, settings: dict[str, Any]) -> tuple[dict[str, torch.Tensor], ...]:
+    """Weights, average and queue before a step and after it."""
+    config = synthetic.config(parallel__workers=workers.size, **settings)
+    objectives = build(config)
+    engine = Engine(objectives, config, workers)
+    before = copy_of(objectives.state_dict())
+    share = next(synthetic.stream(config, 0, workers.rank, workers.size))
+    Stepper(engine, objectives, config, workers).take(0, share)
+    return before, copy_of(objectives.state_dict())
+
+
+def keys_by_hand(settings: dict[str, Any]) -> torch.Tensor:
+    """The keys of the first step's sentences in the order of positions, by the average that the step began with."""
+    config = synthetic.config(**settings)
+    tower = build(config).losses["momentum_contrast"].average.tower
+    rows = synthetic.rows(np.arange(config.train.global_batch_rows))
+    sides = {name.removeprefix("key_"): torch.from_numpy(rows[name]).long() for name in rows if name.startswith("key_")}
+    with torch.no_grad():
+        states = tower["encoder"].encode(sides)[sides["input_ids"] == synthetic.SyntheticRows().special.cls]
+        return tower["project"](torch.nn.functional.normalize(states, dim=-1))
+
+
+@pytest.mark.parametrize("stage", [0, 2])
+def test_the_average_follows_the_weights_that_the_step_left_and_the_queue_takes_the_keys_of_all_ranks(
+    two: Pool, stage: int
+):
+    settings = SETTINGS | {"objectives": [MOMENTUM], "parallel__zero_stage": stage}
+    keys = keys_by_hand(settings)
+    assert 6 < len(keys) < 40
+    for before, after in two.call(state_around_a_step, settings):
+        averaged = [name for name in before if name.startswith(f"{AVERAGE}encoder.") and "position_ids" not in name]
+        assert len(averaged) > 20
+        for name in averaged:
+            weight = after[name.removeprefix(AVERAGE)]
+            torch.testing.assert_close(after[name], 0.9 * before[name] + 0.1 * weight, rtol=0, atol=1e-6)
+        moved = max((after[name] - before[name]).abs().max() for name in after if name.startswith("encoder."))
+        assert moved > 1e-3, "else following the weights before the step would look the same"
+        torch.testing.assert_close(after[f"{QUEUE}keys"][: len(keys)], keys, rtol=0, atol=1e-5)
+        assert torch.equal(after[f"{QUEUE}keys"][len(keys) :], before[f"{QUEUE}keys"][len(keys) :])
+        assert after[f"{QUEUE}entered"] == len(keys)
