@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from urllib.parse import unquote
 
 _DATABASE = re.compile(r"([\w+.-]+://[^:/@]*):[^@]*(@.*)", re.DOTALL)  # as SQLAlchemy reads it
 _SERVER = re.compile(r"(https?://)(.*)", re.DOTALL)
 _ADDRESS = re.compile(r"([^:@]*|\[[^\]@]*\])(:\d+)?")  # a host and a port, nothing before them
-_QUERY = re.compile(r"([?&])[^=&]*(?:password|passwd|pwd|secret|token|api_?key|access_?key)=[^&]*&?", re.IGNORECASE)
+_QUERY = re.compile(r"([?&])[^=&]*(?:password|passwd|pwd|secret|token|api_?key|access_?key)=([^&#]*)&?", re.IGNORECASE)
 _IN_TEXT = re.compile(r"([A-Za-z][\w+.-]*://)[^\s/'\"]*@")
 _SERVERS = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, in the environment"
 _CURES = {
@@ -31,22 +33,49 @@ def without_credentials(uri: str) -> str:
             )
             sys.stderr.write(f"{said}\n")
         _kept[shown] = uri
+        os.environ |= _environment(uri)
     return shown
 
 
 def with_credentials(shown: str) -> str:
-    """The URI as it was given to this process, for the one who connects."""
-    return _kept.get(shown, shown)
+    """The URI for the one who connects: a database's as it was given to this process.
+
+    A server's credentials are in the environment by then: MLflow prints the address that it is given.
+    """
+    return shown if _server(shown) else _kept.get(shown, shown)
 
 
 def strip_credentials(uri: str) -> str:
     """Of a server nothing stays but the address; of a database the user's name stays, which a password belongs to."""
-    if found := _SERVER.fullmatch(uri):
-        rest = re.split(r"[?#]", found[2], maxsplit=1)[0]
-        host = rest.partition("/")[0]
-        return found[1] + (rest if _ADDRESS.fullmatch(host) else rest.rpartition("@")[2])
+    if server := _server(uri):
+        return server[0]
     address, mark, query = _DATABASE.sub(r"\1\2", uri).partition("?")
     return address + _QUERY.sub(r"\1", mark + query).rstrip("?&")
+
+
+def _server(uri: str) -> tuple[str, str, str] | None:
+    """The address of a server, what stood before it, and its query."""
+    found = _SERVER.fullmatch(uri)
+    if not found:
+        return None
+    rest, *query = re.split(r"[?#]", found[2], maxsplit=1)
+    secret = ""
+    if not _ADDRESS.fullmatch(rest.partition("/")[0]):
+        if "@" not in rest:  # a password with a ? or # in it
+            rest, query = found[2], []
+        secret, _, rest = rest.rpartition("@")
+    return found[1] + rest, secret, "".join(query)
+
+
+def _environment(uri: str) -> dict[str, str]:
+    """What MLflow reads instead of what was taken out of a server's URI."""
+    _, secret, query = _server(uri) or ("", "", "")
+    user, colon, password = secret.partition(":")
+    if colon:
+        return {"MLFLOW_TRACKING_USERNAME": unquote(user), "MLFLOW_TRACKING_PASSWORD": unquote(password)}
+    named = _QUERY.search(f"?{query}")
+    token = user or (named[2] if named else "")
+    return {"MLFLOW_TRACKING_TOKEN": unquote(token)} if token else {}
 
 
 def cure_of(uri: str) -> str:

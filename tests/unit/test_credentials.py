@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from xalign_ray import credentials
@@ -15,6 +17,7 @@ from xalign_ray.errors import ConfigError
         ("http://ann:s3cret@host:5000/mlflow", "http://host:5000/mlflow"),
         ("https://ann:p@ss:w@host", "https://host"),
         ("https://ann:pa/ss@host/a", "https://host/a"),
+        ("https://ann:pa?s#s@host/a", "https://host/a"),
         ("http://t0ken@host", "http://host"),
         ("http://host:5000/a?access_token=t0ken#x", "http://host:5000/a"),
         ("http://ann:s3cret@[::1]:5000", "http://[::1]:5000"),
@@ -55,9 +58,13 @@ def test_the_user_is_told_once_and_who_connects_has_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(credentials, "_kept", {})
+    for name in ("USERNAME", "PASSWORD"):
+        monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", "")
     for _ in range(3):
         assert without_credentials("http://ann:s3cret@host:5000") == "http://host:5000"
-    assert with_credentials("http://host:5000") == "http://ann:s3cret@host:5000"
+    # MLflow reads a server's from the environment, and prints the address that it is given.
+    assert with_credentials("http://host:5000") == "http://host:5000"
+    assert (os.environ["MLFLOW_TRACKING_USERNAME"], os.environ["MLFLOW_TRACKING_PASSWORD"]) == ("ann", "s3cret")
     assert capsys.readouterr().err == (
         "The credentials in http://host:5000 are used now and written nowhere. Next time give them by "
         "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, in the environment.\n"
@@ -65,6 +72,20 @@ def test_the_user_is_told_once_and_who_connects_has_them(
     assert hide_credentials("GET http://ann:s3cret@host:5000/api, then x://u:pw@h") == (
         "GET http://host:5000/api, then x://***@h"
     )
+
+
+@pytest.mark.parametrize("given", ["http://t0ken@host:5000", "http://host:5000?access_token=t0ken"])
+def test_a_token_goes_where_mlflow_looks_for_it(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setattr(credentials, "_kept", {})
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "")
+    without_credentials(given)
+    assert os.environ["MLFLOW_TRACKING_TOKEN"] == "t0ken"
+
+
+def test_a_database_is_opened_with_what_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "_kept", {})
+    given = "postgresql://ann:s3cret@host/m"
+    assert with_credentials(without_credentials(given)) == given
 
 
 def test_an_error_never_shows_a_password() -> None:
