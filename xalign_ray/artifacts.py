@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import socket
+import stat
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -88,6 +89,16 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Writes JSON atomically, keys sorted, so that equal values are equal files."""
     write_atomic(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def share(folder: Path, pattern: str) -> None:
+    """Gives files the mode that the umask says: safetensors writes for its user alone."""
+    probe = folder / ".probe"
+    probe.touch()
+    mode = stat.S_IMODE(probe.stat().st_mode)
+    probe.unlink()
+    for path in folder.glob(pattern):
+        path.chmod(mode)
 
 
 def hash_file(path: Path) -> str:

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
-from xalign_ray.artifacts import MANIFEST, write_json
+from xalign_ray.artifacts import MANIFEST, share, write_json
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
 from xalign_ray.models.backbone import LANGUAGES_KEY, backbone
@@ -104,6 +104,7 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
         _save_model(state, config, prepared, temporary, facts)
         _copy_tokenizer(prepared.tokenizer_folder, temporary)
         _write_pairs(config, prepared, temporary)
+        share(temporary, "*.safetensors")
         temporary.chmod(0o755)
         _replace(temporary, folder)
     except BaseException:

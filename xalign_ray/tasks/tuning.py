@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from xalign_ray.artifacts import MANIFEST, hash_file, write_json, write_manifest
+from xalign_ray.artifacts import MANIFEST, hash_file, share, write_json, write_manifest
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.encoder import open_model, origin_of, quiet_transformers
 from xalign_ray.tasks.fine_tune import Choice, FineTuning, fine_tune, repeatable
@@ -294,6 +294,7 @@ def _save(
     with quiet_transformers():
         model.save_pretrained(out_folder)
         tokenizer.save_pretrained(out_folder)
+    share(out_folder, "*.safetensors")
 
 
 def _join(folders: Sequence[Path]) -> str:

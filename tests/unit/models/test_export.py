@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from types import SimpleNamespace
 
 import pytest
@@ -60,6 +62,28 @@ def test_a_second_export_replaces_the_first_and_leaves_nothing_beside_it(config,
     export(state, config, prepared, out, FACTS)
     assert files(out) == ["config.json", "model.safetensors", "tokenizer.json"]
     assert files(out.parent) == ["export"]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027])
+def test_others_may_read_the_files_as_the_umask_says(config, prepared, tmp_path, mask):
+    conditioned = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8, "language_embeddings": True}
+    model = config.model.model_validate(conditioned | {"conditioned_head": True})
+    config = config.model_copy(update={"model": model})
+    encoder = build_encoder(model, 20, ["en"], 8, pad_id=0)
+    before = os.umask(mask)
+    try:
+        export(
+            {f"encoder.{n}": value for n, value in encoder.state_dict().items()},
+            config,
+            prepared,
+            tmp_path / "e",
+            FACTS,
+        )
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "e").iterdir()}
+    assert len(modes) >= 4
+    assert set(modes.values()) == {0o666 & ~mask}
 
 
 def test_an_export_that_fails_leaves_the_older_one_whole(config, prepared, state, tmp_path):
