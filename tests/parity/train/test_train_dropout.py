@@ -72,7 +72,11 @@ def score_and_train(
     config = synthetic.config(parallel__workers=workers.size, **settings)
     objectives, prepared = build(config), synthetic.SyntheticRows()
     engine = Engine(objectives, config, workers)
-    shares = prepared.held_out(workers.rank, workers.size, 8)
+    shares = [
+        (language, {name: values[part] for name, values in share.items()})
+        for language, share in prepared.held_out(workers.rank, workers.size, 8)
+        for part in (slice(0, 1), slice(1, None))  # a language comes in several batches
+    ]
     found = [held_out_losses(engine, shares, prepared.languages, workers) for _ in range(scores)]
     took = Stepper(engine, objectives, config, workers).take(
         0, next(synthetic.stream(config, 0, workers.rank, workers.size))
