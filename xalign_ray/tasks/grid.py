@@ -191,6 +191,7 @@ def _tuner_settings(concurrent: int, halving: Halving | None) -> tune.TuneConfig
         metric="development",
         mode="max",
         max_concurrent_trials=concurrent,
+        reuse_actors=True,  # a process imports torch and transformers once, not once a trial
         scheduler=_HalvingByGroup(halving) if halving else FIFOScheduler(),
     )
 
