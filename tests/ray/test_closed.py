@@ -32,16 +32,27 @@ except ConnectionError:
 AGENT, WORKER = "ray::DashboardAgent", "ray::RayTrainWorker"
 
 
+THROUGH_US = """
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.errors import ConfigError
+from xalign_ray.train.driver import connect
+try:
+    connect(ParallelConfig())
+except ConfigError as error:
+    print(error)
+"""
+
+
 def addresses_of_this_machine() -> list[str]:
     families = {socket.AF_INET, socket.AF_INET6}
     found = [one.address for each in psutil.net_if_addrs().values() for one in each if one.family in families]
     return [address for address in found if "%" not in address]  # link-local: another spelling of the same machine
 
 
-def join(address: str, home: Path, **environment: str) -> subprocess.Popen[str]:
+def join(address: str, home: Path, program: str = JOIN, **environment: str) -> subprocess.Popen[str]:
     """Somebody of this machine, with this home and environment, on the way into the cluster."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-    command = [sys.executable, "-c", JOIN, address]
+    command = [sys.executable, "-c", program, address]
     return subprocess.Popen(command, env=kept | {"HOME": str(home), **environment}, stdout=subprocess.PIPE, text=True)
 
 
@@ -79,7 +90,11 @@ def test_a_process_without_the_token_is_refused_at_every_address_and_one_with_it
         join(lan, tmp_path, RAY_AUTH_MODE="token", **wrong),
         join(lan, tmp_path, RAY_AUTH_MODE="token", **token),
     ]
+    through_us = join(lan, tmp_path, THROUGH_US, RAY_ADDRESS=lan)
     assert [one.communicate(timeout=120)[0].strip() for one in tries] == ["refused"] * 3 + ["ran code"]
+    assert through_us.communicate(timeout=120)[0].startswith(
+        f"The cluster at {lan}, which RAY_ADDRESS names, cannot be joined: it is not there, or wants its token. Set "
+    )
     everywhere = addresses_of_this_machine()
     assert len(everywhere) >= 2
     for address in everywhere:

@@ -17,6 +17,7 @@ import ray
 import ray.train
 import ray.train.collective
 from ray import cloudpickle
+from ray.exceptions import AuthenticationError
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
@@ -43,12 +44,22 @@ def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
 
     CPUs are logical: a machine with fewer cores runs the same job, slower. `cpus` is how many a cluster started here
     has, where it is not for a recipe.
+
+    Raises:
+        ConfigError: the cluster cannot be joined, or the token of one that is started here cannot be written.
     """
     if ray.is_initialized():
         return
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address := os.environ.get("RAY_ADDRESS"):
-        ray.init(address=address, **quiet)
+        try:
+            ray.init(address=address, **quiet)
+        except (ConnectionError, AuthenticationError):
+            raise ConfigError(
+                f"The cluster at {address}, which RAY_ADDRESS names, cannot be joined: it is not there, or wants its "
+                "token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the token or RAY_AUTH_TOKEN_PATH to a file that "
+                "holds it; or unset RAY_ADDRESS to start a cluster here."
+            ) from None
         return
     ensure_token()
     ray.init(
