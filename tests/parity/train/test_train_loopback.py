@@ -10,8 +10,10 @@ from tests.parity.train.pool import Pool
 
 
 def addresses(workers) -> set[str]:
-    """Where this process listens, once the group has talked."""
+    """Where this process listens, once the group has talked; by the interface, not by luck with the machine's name."""
     workers.barrier()
+    assert os.environ["GLOO_SOCKET_IFNAME"] == os.environ["NCCL_SOCKET_IFNAME"]
+    assert os.environ["GLOO_SOCKET_IFNAME"].startswith("lo")
     return {one.laddr.ip for one in psutil.Process(os.getpid()).net_connections("tcp") if one.status == "LISTEN"}
 
 
