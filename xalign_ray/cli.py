@@ -35,15 +35,16 @@ RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="a name (`xali
 Settings = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the recipe")]
 Languages = Annotated[str, typer.Option(metavar="CODES", help="languages to score, separated by commas")]
 Trust = Annotated[bool, typer.Option("--trust", help="read a state that could run code: of people you trust")]
+Rehash = Annotated[bool, typer.Option("--rehash", help="read all inputs again, whatever is remembered of them")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="where to write instead of the default")]
 
 
 @app.command()
-def prepare(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006 - typer copies it
+def prepare(recipe: RecipeName, settings: Settings = [], rehash: Rehash = False) -> None:  # noqa: B006 - typer copies it
     """Make the token shards of a recipe, or check and mend those that exist."""
     from xalign_ray import pipeline
 
-    typer.echo(str(pipeline.prepare(load_recipe(recipe, settings)).folder))
+    typer.echo(str(pipeline.prepare(load_recipe(recipe, settings), rehash=rehash).folder))
 
 
 @app.command()
@@ -61,11 +62,12 @@ def pretrain(
     out: Out = None,
     no_ray: Annotated[bool, typer.Option("--no-ray", help="in this process, or torchrun's, without Ray")] = False,
     trust: Trust = False,
+    rehash: Rehash = False,
 ) -> None:
     """Train a recipe, or go on with it, and export it as a Hugging Face folder."""
     from xalign_ray import pipeline
 
-    typer.echo(str(pipeline.pretrain(load_recipe(recipe, settings), out, no_ray, trust)))
+    typer.echo(str(pipeline.pretrain(load_recipe(recipe, settings), out, no_ray, trust, rehash)))
 
 
 @app.command()
@@ -133,11 +135,12 @@ def study(
     name: Annotated[str, typer.Argument(metavar="STUDY", help="a name in recipes/sweeps or a YAML file")],
     settings: Settings = [],  # noqa: B006
     out: Out = None,
+    rehash: Rehash = False,
 ) -> None:
     """Run the cells of a study that are not finished, and report on all; --set holds for every cell."""
     from xalign_ray import studies
 
-    typer.echo(str(studies.run(name, out, settings)))
+    typer.echo(str(studies.run(name, out, settings, rehash)))
 
 
 @app.command()

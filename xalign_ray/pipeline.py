@@ -53,12 +53,18 @@ def check(recipe: Recipe) -> str:
     return plan
 
 
-def prepare(recipe: Recipe, verify: bool = True) -> Prepared:
-    """The token shards of a recipe: made if they do not exist, checked and mended if they do."""
+def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepared:
+    """The token shards of a recipe: made if they do not exist, checked and mended if they do.
+
+    Args:
+        rehash: read all input files again, whatever is remembered of them.
+    """
     check(recipe)
     check_lasting("output", recipe.config.output)
     from xalign_ray.data.inputs import check_inputs
 
+    if rehash:
+        forget_inputs(recipe.config.output)
     check_inputs(recipe.config)  # before the imports that take seconds
     from xalign_ray.data.prepare import prepare as prepare_data
     from xalign_ray.train.driver import connect
@@ -81,12 +87,11 @@ def align(
     check_lasting("--out", out)
     from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
     from xalign_ray.data.word_alignment.corpus import align_corpus
-    from xalign_ray.data.word_alignment.kinds import choose_aligner
+    from xalign_ray.data.word_alignment.kinds import named_aligner
     from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND
     from xalign_ray.train.driver import connect
 
-    name, _, folder = aligner.partition(":")
-    kind = choose_aligner(name, **({"path": folder} if folder else {}))
+    kind = named_aligner(aligner)
     try:
         corpus = ParallelCorpus.model_validate({"format": form, "languages": languages, "paths": paths})
     except ValidationError as error:
@@ -95,13 +100,16 @@ def align(
     return align_corpus(corpus, out, kind=kind, method=method or GROW_DIAG_FINAL_AND)
 
 
-def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False, trust: bool = False) -> Path:
+def pretrain(
+    recipe: Recipe, out: Path | None = None, local: bool = False, trust: bool = False, rehash: bool = False
+) -> Path:
     """Trains a recipe to its last step, from its newest checkpoint if there is one, and exports it.
 
     Args:
         out: the run folder; `<output>/<recipe>-<fingerprint>` if not given.
         local: train in this process (or in torchrun's processes) without Ray; the shards must have been prepared.
         trust: whether the files of a checkpoint that it goes on from may run code.
+        rehash: read all input files again, whatever is remembered of them.
 
     Returns:
         The run folder. A finished one is returned as it is.
@@ -109,12 +117,21 @@ def pretrain(recipe: Recipe, out: Path | None = None, local: bool = False, trust
     check(recipe)
     check_lasting("output", recipe.config.output)
     check_lasting("--out", out)
+    if rehash:
+        forget_inputs(recipe.config.output)
     base = base_recipe(recipe)
     start = (
         str((pretrain(base, local=local, trust=trust) / EXPORT).absolute()) if base else recipe.config.model.init_from
     )
     recipe = settle(recipe, start)
     return (_pretrain_here if local else _pretrain_on_ray)(recipe, out, trust)
+
+
+def forget_inputs(output: str | Path) -> None:
+    """Lets the input files of an output folder's recipes be read again, to notice what size and time do not show."""
+    from xalign_ray.data.input_hashes import InputHashes
+
+    InputHashes.of_output(output).forget()
 
 
 def find_run(recipe: Recipe) -> Path | None:

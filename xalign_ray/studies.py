@@ -56,19 +56,22 @@ def report(
     return files.page
 
 
-def run(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> Path:
+def run(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash: bool = False) -> Path:
     """Runs the cells of a study that are not finished, and compares all of them.
 
     Args:
         name: a study of the package or a file.
         out: the folder of runs, data and report; `runs` if not given.
         settings: given to every cell, over its own.
+        rehash: read all input files again, whatever is remembered of them.
 
     Returns:
         The report's page.
     """
     study = load_study(name)
     output = (out or RUNS).absolute()
+    if rehash:
+        pipeline.forget_inputs(output)
     common = (f"output={output}", *settings)
     cells = plan_cells(study)
     names = {(cell.label, cell.seed): number for number, cell in enumerate(cells, start=1)}

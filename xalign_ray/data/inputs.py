@@ -1,32 +1,39 @@
-"""Finds the files a recipe names, knows their content by hash, and writes the embedded world where it is asked for."""
+"""Finds the files a recipe names, cuts them into parts, and writes the embedded world where it is asked for."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xalign_ray.config.schema import Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
-from xalign_ray.data.sources.files import is_url, join, open_bytes
+from xalign_ray.data.sources.files import is_url, join
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.registry import check_languages, find_files, parts
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
 
-WHOLE_HASH_BYTES = 64 << 20  # larger files are known by their size and samples: hashing terabytes would take hours
-SAMPLE_BYTES = 1 << 20
-SAMPLES = 16
+
+@dataclass(frozen=True)
+class Source:
+    """One source of the recipe, found but not read: the pool its rows go to, its format, languages and files."""
+
+    pool: str  # text/en or pairs/de-en; dictionaries have none
+    format: str
+    languages: tuple[str, ...]
+    files: tuple[str, ...]
+    undivided: bool = False
 
 
 @dataclass(frozen=True)
 class Input:
-    """One source of the recipe: the pool its rows go to, its languages and its parts."""
+    """A source that is cut into parts; `hashes` are the SHA-256 of its files where they are asked for."""
 
-    pool: str  # text/en or pairs/de-en; dictionaries have none
+    pool: str
     languages: tuple[str, ...]
     parts: tuple[Part, ...]
+    hashes: tuple[str, ...] = ()
 
 
 def data_root(config: RunConfig) -> Path:
@@ -70,22 +77,27 @@ def check_inputs(config: RunConfig) -> None:
         find_files(_paths(source, config.data, root))
 
 
-def find_inputs(data: DataConfig, root: Path) -> tuple[list[Input], list[Input]]:
-    """The text and pair inputs, then the dictionaries, in the recipe's order.
+def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source]]:
+    """The text and pair sources, then the dictionaries, in the recipe's order; no file is opened.
 
     Raises:
         DataError, ConfigError: a path, format or language that is not there, in a sentence.
     """
 
-    def one(pool: str, source: Corpus | ParallelCorpus | Dictionary, languages: Sequence[str]) -> Input:
+    def one(pool: str, source: Corpus | ParallelCorpus | Dictionary, languages: Sequence[str]) -> Source:
         codes = _check_codes(source.format, languages)
-        return Input(pool, codes, tuple(parts(source.format, _paths(source, data, root))))
+        return Source(pool, source.format, codes, tuple(find_files(_paths(source, data, root))))
 
     texts = [one(f"text/{corpus.language}", corpus, (corpus.language,)) for corpus in data.corpora]
     pairs = [one(f"pairs/{'-'.join(sorted(corpus.languages))}", corpus, corpus.languages) for corpus in data.parallel]
-    if data.most_pairs:
-        pairs = [replace(pair, parts=_undivided(pair.parts)) for pair in pairs]
+    pairs = [replace(pair, undivided=bool(data.most_pairs)) for pair in pairs]
     return texts + pairs, [one("", dictionary, dictionary.languages) for dictionary in data.dictionaries]
+
+
+def cut_source(source: Source) -> Input:
+    """Cuts a source into parts; large files of lines that are not packed are read for it, to their end."""
+    cut = tuple(parts(source.format, source.files))
+    return Input(source.pool, source.languages, _undivided(cut) if source.undivided else cut)
 
 
 def _undivided(parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -104,24 +116,3 @@ def _check_codes(format_: str, languages: Sequence[str]) -> tuple[str, ...]:
         if written != code:
             raise ConfigError(f"it names the language '{written}'; write its BCP-47 code '{code}'.")
     return codes
-
-
-def content_hashes(inputs: Sequence[Input]) -> list[list[str]]:
-    """What the files of each input hold, whatever they are called and wherever they lie."""
-    files = [list(dict.fromkeys(path for part in one.parts for path in part.paths)) for one in inputs]
-    return [[_content_hash(path) for path in paths] for paths in files]
-
-
-def _content_hash(path: str) -> str:
-    """The same of a file on a disk and in a store: it is read (in samples), whatever tags the store gives it."""
-    with open_bytes(path) as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        digest = hashlib.sha256(str(size).encode())
-        if size <= WHOLE_HASH_BYTES:
-            digest.update(file.read())
-        else:
-            for sample in range(SAMPLES):
-                file.seek((size - SAMPLE_BYTES) * sample // (SAMPLES - 1))
-                digest.update(file.read(SAMPLE_BYTES))
-    return digest.hexdigest()

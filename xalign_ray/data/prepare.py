@@ -7,22 +7,22 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tokenizers
 
 from xalign_ray.artifacts import (
     MANIFEST,
-    hash_value,
     write_atomic,
     write_json,
     write_manifest,
 )
-from xalign_ray.config.choices import BpeTokenizer, FolderTokenizer, Tokenizer
+from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
 from xalign_ray.data.examples import longest_word
@@ -38,7 +38,9 @@ from xalign_ray.data.file_hashes import (
     tokenizer_is_whole,
     write_arrays,
 )
-from xalign_ray.data.inputs import Input, content_hashes, data_root, find_inputs
+from xalign_ray.data.identity import data_folder, fingerprint_of, given_folder
+from xalign_ray.data.input_hashes import InputHashes
+from xalign_ray.data.inputs import Input, Source, cut_source, data_root, find_sources
 from xalign_ray.data.lexicon import read_links, trained_translations, write_lexicon
 from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
 from xalign_ray.data.prepared import Prepared, whole_folder
@@ -51,7 +53,7 @@ from xalign_ray.data.sources.registry import explain_empty, read_part
 from xalign_ray.data.summary import SourceSummary, as_fields, missing_held_out, say_lines, summarize
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.data.word_alignment.corpus import align_parts
-from xalign_ray.data.word_alignment.kinds import choose_aligner
+from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerWords
 from xalign_ray.errors import DataError
 from xalign_ray.text.new_pieces import extend_tokenizer
@@ -59,7 +61,6 @@ from xalign_ray.text.tokenizer import train_bpe
 
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
 MOST_FAULTS = 10  # parts whose faults are told at once
-SHARDS_VERSION = 6  # raise it when the same input would give other shards
 
 log = logging.getLogger(__name__)
 
@@ -74,21 +75,25 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
     Raises:
         DataError, ConfigError: input that is missing, empty or worse than the tolerance.
     """
-    texts, dictionaries = find_inputs(config.data, data_root(config))
-    fingerprint = _fingerprint(config, texts + dictionaries)
-    folder = _folder(config, fingerprint)
+    sources = find_sources(config.data, data_root(config))
+    with ThreadPoolExecutor(1) as beside:  # parts are cut while files are hashed
+        hashes = InputHashes.of_output(config.output)
+        cut = None if hashes.knows([f for s in chain(*sources) for f in s.files]) else beside.submit(_cut, sources)
+        fingerprint = fingerprint_of(config, [*chain(*sources)], hashes)
+    folder = data_folder(config, fingerprint)
     manifest = whole_folder(folder)
     if manifest is not None and not verify:
         return Prepared.open(folder)
     if manifest is not None and not remove_damaged(folder, manifest):
         say_lines(manifest)
         return Prepared.open(folder)
+    texts, dictionaries = cut.result() if cut else _cut(sources)
     broken: list[BrokenFile] = []
     links, dictionary_sources = read_links(config, dictionaries, folder, broken)
     _write_tokenizer(config.data, texts, trained_translations(links), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
     dictionary_counts = write_lexicon(config, links, tokenizer, folder)
-    tasks = _tasks(config, texts, folder, _align(config, texts, folder))
+    tasks = _tasks(config, texts, folder, _align(config, texts, folder, hashes))
     todo = [task for task in tasks if read_record(task) is None]
     if config.data.filters.repeated:
         _mark_repeats(tasks, config.parallel)
@@ -101,39 +106,14 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
 
 def find_prepared(config: RunConfig) -> Prepared | None:
     """The shards of a recipe if they are finished, else None; makes nothing."""
-    texts, dictionaries = find_inputs(config.data, data_root(config))
-    folder = _folder(config, _fingerprint(config, texts + dictionaries))
+    sources = [*chain(*find_sources(config.data, data_root(config)))]
+    folder = data_folder(config, fingerprint_of(config, sources, InputHashes.of_output(config.output)))
     return Prepared.open(folder) if (folder / MANIFEST).is_file() else None
 
 
-def _fingerprint(config: RunConfig, inputs: Sequence[Input]) -> str:
-    return hash_value(
-        {
-            "settings": data_settings(config),
-            "inputs": content_hashes(inputs),
-            "tokenizer": _tokenizer_identity(config.data),
-            "versions": {"shards": SHARDS_VERSION, "tokenizers": tokenizers.__version__},
-        }
-    )
-
-
-def _folder(config: RunConfig, fingerprint: str) -> Path:
-    return Path(config.output).absolute() / "data" / fingerprint[:12]
-
-
-def _tokenizer_identity(data: DataConfig) -> str:
-    if isinstance(data.tokenizer, BpeTokenizer):
-        return "trained"
-    return hash_value(json.loads(open_tokenizer(_given_folder(data.tokenizer)).backend_tokenizer.to_str()))
-
-
-def _given_folder(tokenizer: Tokenizer) -> str:
-    return _given(tokenizer).path
-
-
-def _given(tokenizer: Tokenizer) -> FolderTokenizer:
-    assert isinstance(tokenizer, FolderTokenizer), "the pipeline has settled where a run starts"
-    return tokenizer
+def _cut(sources: tuple[list[Source], list[Source]]) -> tuple[list[Input], list[Input]]:
+    texts, dictionaries = ([cut_source(source) for source in some] for some in sources)
+    return texts, dictionaries
 
 
 def _write_tokenizer(
@@ -146,8 +126,8 @@ def _write_tokenizer(
     if isinstance(settings, BpeTokenizer):
         tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(data, texts, settings.sample_mib << 20)))
     else:
-        tokenizer = open_tokenizer(_given_folder(settings))
-        if wanted := _given(settings).new_pieces:
+        tokenizer = open_tokenizer(given_folder(settings).path)
+        if wanted := given_folder(settings).new_pieces:
             lines = _sampler(data, texts, NEW_PIECES_SAMPLE)()
             unknown = vocabulary(tokenizer).unknown
             backend, rows = extend_tokenizer(tokenizer.backend_tokenizer, lines, wanted, translations, unknown)
@@ -179,21 +159,19 @@ def _sampler(data: DataConfig, texts: Sequence[Input], limit: int) -> Callable[[
     return lines
 
 
-def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> dict[int, Path]:
+def _align(config: RunConfig, texts: Sequence[Input], folder: Path, hashes: InputHashes) -> dict[int, Path]:
     """Aligns the corpora that ask for it, on the words that `prepare_part` will cut: a folder by number in `texts`."""
     words = TokenizerWords(str(folder / "tokenizer"), longest_word(config.data.capacity, 2))
     folders = {}
     for number, corpus in enumerate(config.data.parallel):
         if corpus.align:
-            name, _, encoder = corpus.align.partition(":")
-            kind = choose_aligner(name, **({"path": encoder} if encoder else {}))
             place = len(config.data.corpora) + number
-            out = folder / "word_alignment" / str(number)
+            files = dict.fromkeys(path for part in texts[place].parts for path in part.paths)
             folders[place] = align_parts(
-                texts[place],
-                out,
+                replace(texts[place], hashes=tuple(hashes.of([*files]))),
+                folder / "word_alignment" / str(number),
                 words,
-                kind,
+                named_aligner(corpus.align),
                 parallel=config.parallel,
                 keep_rest_out=config.data.on_broken_file == "keep_rest_out",
             )

@@ -2,37 +2,108 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from pathlib import Path
 
 import fsspec
 import pytest
 
 from xalign_ray.config.schema import Corpus, DataConfig
-from xalign_ray.data import inputs
-from xalign_ray.data.inputs import Input, content_hashes, find_inputs
-from xalign_ray.data.sources.registry import parts
+from xalign_ray.data import input_hashes
+from xalign_ray.data.input_hashes import InputHashes
+from xalign_ray.data.inputs import cut_source, find_sources
+
+OLD = 1_600_000_000  # seconds: a file that was written long ago is remembered
 
 
-def hashes(*paths: str) -> list[list[str]]:
-    return content_hashes([Input("text/en", ("en",), tuple(parts("text", list(paths))))])
+def settled(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    os.utime(path, (OLD, OLD))
+    return path
 
 
-@pytest.mark.parametrize("limit", [1 << 20, 1000])
-def test_a_file_in_a_store_has_the_hash_of_its_copy_on_a_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
-    monkeypatch.setattr(inputs, "WHOLE_HASH_BYTES", limit)
-    monkeypatch.setattr(inputs, "SAMPLE_BYTES", 100)
+def forbid_reading(patch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> None:
+        raise AssertionError(f"{path} is read again")
+
+    patch.setattr(input_hashes, "open_bytes", refuse)
+
+
+def test_a_file_in_a_store_has_the_hash_of_its_copy_on_a_disk(tmp_path: Path) -> None:
     content = b"".join(b"line %d\n" % n for n in range(2000))
     (tmp_path / "a.txt").write_bytes(content)
     store = fsspec.filesystem("memory")
     store.pipe("/hashes/b.txt", content)
     store.pipe("/hashes/c.txt", content.replace(b"line 0", b"Line 0"))
-    (here,), (there,), (other,) = (
-        hashes(path)[0] for path in (str(tmp_path / "a.txt"), "memory://hashes/b.txt", "memory://hashes/c.txt")
-    )
-    assert here == there
+    paths = [str(tmp_path / "a.txt"), "memory://hashes/b.txt", "memory://hashes/c.txt"]
+    here, there, other = InputHashes(tmp_path / "memory.json").of(paths)
+    assert here == there == hashlib.sha256(content).hexdigest()
     assert here != other
+
+
+def test_a_megabyte_changed_in_the_middle_of_a_large_file_is_noticed(tmp_path: Path) -> None:
+    path, half = tmp_path / "large.txt", 36 << 20
+    settled(path, b"\n" * (2 * half))
+    before = InputHashes(tmp_path / "memory.json").of([str(path)])
+    with path.open("r+b") as file:
+        file.seek(half + (200 << 10))  # between two of the sixteen samples that were once taken
+        file.write(b"x" * (1 << 20))
+    assert InputHashes(tmp_path / "memory.json").of([str(path)]) != before
+
+
+def test_a_file_is_read_once_and_remembered_while_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, memory = settled(tmp_path / "a.txt", b"one\n"), tmp_path / "memory.json"
+    before = InputHashes(memory).of([str(path)])
+    with monkeypatch.context() as patch:
+        forbid_reading(patch)
+        assert InputHashes(memory).of([str(path)]) == before
+    path.write_bytes(b"two\n")  # of the same size
+    os.utime(path, (OLD + 1, OLD + 1))
+    after = InputHashes(memory).of([str(path)])
+    assert after == [hashlib.sha256(b"two\n").hexdigest()]
+    settled(tmp_path / "b.txt", b"six\n").rename(path)  # of the same size and time as what is remembered of another
+    os.utime(path, (OLD + 1, OLD + 1))
+    assert InputHashes(memory).of([str(path)]) == [hashlib.sha256(b"six\n").hexdigest()]
+
+
+def test_a_file_that_was_written_just_now_is_not_remembered(tmp_path: Path) -> None:
+    path, memory = tmp_path / "a.txt", tmp_path / "memory.json"
+    path.write_bytes(b"one\n")
+    InputHashes(memory).of([str(path)])
+    stat = path.stat()
+    path.write_bytes(b"two\n")  # perhaps within one tick of the disk's clock
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert InputHashes(memory).of([str(path)]) == [hashlib.sha256(b"two\n").hexdigest()]
+
+
+def test_what_is_remembered_of_others_stays_and_a_damaged_memory_is_none(tmp_path: Path) -> None:
+    memory = tmp_path / "memory.json"
+    first, second = (settled(tmp_path / name, name.encode()) for name in ("a", "b"))
+    InputHashes(memory).of([str(first)])
+    InputHashes(memory).of([str(second)])
+    whole = memory.read_bytes()
+    assert set(json.loads(whole)["files"]) == {str(first), str(second)}
+    for content in (b"", whole[:40], b"{}", whole.replace(b'"sha256": "', b'"sha256": "0', 1)):
+        memory.write_bytes(content)
+        assert InputHashes(memory).of([str(first)]) == [hashlib.sha256(b"a").hexdigest()]
+
+
+def test_a_store_that_names_versions_is_asked_for_them_instead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    store = fsspec.filesystem("memory")
+    store.pipe("/versions/a.txt", b"one")
+    memory, url = tmp_path / "memory.json", "memory://versions/a.txt"
+    facts = {"size": 3, "ETag": "v1"}
+    monkeypatch.setattr(type(store), "info", lambda *_, **__: facts | {"type": "file", "name": "/versions/a.txt"})
+    before = InputHashes(memory).of([url])
+    with monkeypatch.context() as patch:
+        forbid_reading(patch)
+        assert InputHashes(memory).of([url]) == before
+    facts["ETag"] = "v2"
+    store.store["/versions/a.txt"].seek(0)
+    store.store["/versions/a.txt"].write(b"two")
+    assert InputHashes(memory).of([url]) == [hashlib.sha256(b"two").hexdigest()]
 
 
 def test_a_root_may_be_a_url_and_paths_may_leave_it(tmp_path: Path) -> None:
@@ -42,8 +113,8 @@ def test_a_root_may_be_a_url_and_paths_may_leave_it(tmp_path: Path) -> None:
         Corpus(format="text", language="en", paths=("*.txt",)),
         Corpus(format="text", language="de", paths=(str(tmp_path / "local.txt"), "memory://bucket/en.txt")),
     )
-    texts, _ = find_inputs(DataConfig(root="memory://bucket", corpora=corpora), Path("unused"))
-    assert [[part.paths[0] for part in one.parts] for one in texts] == [
+    texts, _ = find_sources(DataConfig(root="memory://bucket", corpora=corpora), Path("unused"))
+    assert [[part.paths[0] for part in cut_source(one).parts] for one in texts] == [
         ["memory:///bucket/en.txt"],
         [str(tmp_path / "local.txt"), "memory://bucket/en.txt"],
     ]

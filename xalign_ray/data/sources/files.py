@@ -10,6 +10,16 @@ from typing import Any, BinaryIO, cast
 from xalign_ray.errors import DataError
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_VERSIONS = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "content_md5",
+    "LastModified",
+    "last_modified",
+    "mtime",
+    "updated",
+)  # as stores say
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 
 
@@ -38,6 +48,17 @@ def open_bytes(path: str) -> BinaryIO:
             raise DataError(f"{path} cannot be opened: {error.strerror}.") from None
     system, inner = _find_system(path)
     return cast("BinaryIO", system.open(inner, "rb"))
+
+
+def facts_of(path: str) -> list[Any] | None:
+    """What changes when a file does: size, mtime in ns and inode; of a URL its size and version; None if not known."""
+    if not is_url(path):
+        stat = Path(path).stat()
+        return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+    system, inner = _find_system(path)
+    info = system.info(inner)
+    version = next((info[key] for key in _VERSIONS if info.get(key)), None)
+    return [info.get("size"), str(version)] if version else None
 
 
 def size_of(path: str) -> int:

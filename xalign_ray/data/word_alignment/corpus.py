@@ -24,7 +24,8 @@ from xalign_ray.artifacts import (
     write_manifest,
 )
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
-from xalign_ray.data.inputs import Input, content_hashes
+from xalign_ray.data.input_hashes import InputHashes
+from xalign_ray.data.inputs import Input
 from xalign_ray.data.quarantine import merge_counts, merge_files
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import Pair, Record
@@ -36,7 +37,7 @@ from xalign_ray.data.word_alignment.sample import hash_pair, read_samples, small
 from xalign_ray.data.word_alignment.words import BlankWords, Words
 from xalign_ray.errors import DataError
 
-FILES_VERSION = 1  # raise it when the same input would give other files
+FILES_VERSION = 2  # raise it when the same input would give other files
 BATCH = 1024  # records aligned together
 SAMPLE_PAIRS = 30_000  # trained on in less than half a minute and 1.5 GB; more pairs gain little
 ALIGNMENT = "alignment.txt"
@@ -100,7 +101,8 @@ def align_corpus(
     languages = check_languages(corpus.format, corpus.languages)
     paths = corpus.paths[:2] if corpus.format == "moses" else corpus.paths
     cut = tuple(parts(corpus.format, [str(root / path) for path in paths]))
-    return align_parts(Input("", languages, cut), out, words, kind, method, sample_pairs, seed)
+    hashes = InputHashes(None).of(list(dict.fromkeys(path for part in cut for path in part.paths)))
+    return align_parts(Input("", languages, cut, tuple(hashes)), out, words, kind, method, sample_pairs, seed)
 
 
 def align_parts(
@@ -117,6 +119,7 @@ def align_parts(
     """As `align_corpus`, of a corpus that is cut into parts already; `read_alignments` takes their numbers.
 
     Args:
+        corpus: with the hashes of its files.
         parallel: says where tasks may run.
         keep_rest_out: of a file whose rest cannot be read; without it such a file is an error.
     """
@@ -124,7 +127,7 @@ def align_parts(
     languages, cut = corpus.languages, corpus.parts
     identity = {
         "version": FILES_VERSION,
-        "inputs": content_hashes([corpus]),
+        "inputs": corpus.hashes,
         "languages": languages,
         "words": words.identity(),
         "aligner": kind.identity(),

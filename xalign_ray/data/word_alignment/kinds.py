@@ -64,6 +64,12 @@ def choose_aligner(name: str, **options: Any) -> AlignerKind:
     return ALIGNERS[name](**options)
 
 
+def named_aligner(name: str) -> AlignerKind:
+    """The kind that a recipe or command names: `hmm`, `ibm`, or `encoder:FOLDER`."""
+    name, _, folder = name.partition(":")
+    return choose_aligner(name, **({"path": folder} if folder else {}))
+
+
 def check_method(kind: AlignerKind, method: str) -> None:
     """Raises ConfigError if a kind of aligner cannot symmetrise in this way."""
     if method not in kind.methods:

@@ -1,0 +1,70 @@
+"""What prepared data depends on (settings, content of files, tokenizer, programs), and its fingerprint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from xalign_ray.artifacts import hash_value
+from xalign_ray.config.choices import BpeTokenizer, FolderTokenizer, Tokenizer
+from xalign_ray.config.derive import data_settings
+from xalign_ray.config.schema import DataConfig, RunConfig
+from xalign_ray.data.input_hashes import InputHashes
+from xalign_ray.data.inputs import Source
+from xalign_ray.data.tokenizer_folder import NEEDED, open_tokenizer
+from xalign_ray.data.word_alignment.corpus import FILES_VERSION
+from xalign_ray.data.word_alignment.kinds import named_aligner
+
+SHARDS_VERSION = 6  # raise it when the same input would give other shards
+PARSERS = {"wikipedia": "mwparserfromhell"}  # packages whose versions read a format differently
+
+
+def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHashes) -> str:
+    """Hash of all that the shards depend on; files are known by content, whatever they are called."""
+    files = hashes.of([file for source in sources for file in source.files])
+    left = iter(files)
+    return hash_value(
+        {
+            "settings": data_settings(config),
+            "inputs": [[next(left) for _ in source.files] for source in sources],
+            "tokenizer": tokenizer_identity(config.data),
+            "aligners": _aligners(config.data),
+            "parsers": {PARSERS[name]: version(PARSERS[name]) for name in _formats(sources) if name in PARSERS},
+            "versions": {"shards": SHARDS_VERSION, "tokenizers": tokenizers.__version__},
+        }
+    )
+
+
+def data_folder(config: RunConfig, fingerprint: str) -> Path:
+    """Where data of this fingerprint lies."""
+    return Path(config.output).absolute() / "data" / fingerprint[:12]
+
+
+def given_folder(tokenizer: Tokenizer) -> FolderTokenizer:
+    """The settings of a tokenizer that is given and not trained."""
+    assert isinstance(tokenizer, FolderTokenizer), "the pipeline has settled where a run starts"
+    return tokenizer
+
+
+def tokenizer_identity(data: DataConfig) -> Any:
+    """A given tokenizer by content and special tokens; one that is trained follows from settings and inputs."""
+    if isinstance(data.tokenizer, BpeTokenizer):
+        return "trained"
+    given = open_tokenizer(given_folder(data.tokenizer).path)
+    special = {name: getattr(given, f"{name}_token") for name in NEEDED}
+    return {"backend": hash_value(json.loads(given.backend_tokenizer.to_str())), "special": special}
+
+
+def _aligners(data: DataConfig) -> list[Any]:
+    """Of each corpus that is aligned the aligner's version, or the hashes of an encoder's files."""
+    kinds = [named_aligner(corpus.align) if corpus.align else None for corpus in data.parallel]
+    return [kind and [FILES_VERSION, kind.identity()] for kind in kinds]
+
+
+def _formats(sources: Sequence[Source]) -> list[str]:
+    return sorted({source.format for source in sources})

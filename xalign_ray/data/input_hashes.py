@@ -1,0 +1,90 @@
+"""The SHA-256 of each input file: read once, in parallel, and remembered while size, time and inode stay."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.artifacts import hash_value, whole_json, write_json
+from xalign_ray.data.sources.files import facts_of, open_bytes
+
+MEMORY = "inputs.json"  # in the output's data folder
+SETTLED_S = 2  # a file that was written since may be written again within one tick of its disk's clock
+_THREADS = 16  # hashing and reading let go of the interpreter
+_CHUNK = 4 << 20
+
+Stamp = list[Any]
+
+
+class InputHashes:
+    """What is known of files, by path; another process may keep the same memory: what one of them learns may be lost.
+
+    Args:
+        memory: a JSON file; without it nothing is remembered.
+    """
+
+    def __init__(self, memory: Path | None) -> None:
+        self._memory = memory
+
+    @classmethod
+    def of_output(cls, output: str | Path) -> InputHashes:
+        """The memory of an output folder."""
+        return cls(Path(output).absolute() / "data" / MEMORY)
+
+    def forget(self) -> None:
+        """Lets all files be read again."""
+        if self._memory:
+            self._memory.unlink(missing_ok=True)
+
+    def knows(self, paths: Sequence[str]) -> bool:
+        """Whether no file would have to be read."""
+        return all(_known(self._entries, path, facts_of(path)) for path in paths)
+
+    def of(self, paths: Sequence[str]) -> list[str]:
+        """The SHA-256 of each file, by content alone: the same on a disk and in a store."""
+        distinct = list(dict.fromkeys(paths))
+        with ThreadPoolExecutor(_THREADS) as threads:
+            found = dict(zip(distinct, threads.map(self._look_up, distinct), strict=True))
+        new = {path: entry for path, entry in found.items() if entry["stamp"] and entry != self._entries.get(path)}
+        if new and self._memory:
+            files = _read(self._memory) | new
+            write_json(self._memory, {"files": files, "sha256": hash_value(files)})
+        return [found[path]["sha256"] for path in paths]
+
+    @cached_property
+    def _entries(self) -> dict[str, Any]:
+        return _read(self._memory) if self._memory else {}
+
+    def _look_up(self, path: str) -> dict[str, Any]:
+        stamp = facts_of(path)
+        if known := _known(self._entries, path, stamp):
+            return known
+        digest = hashlib.sha256()
+        with open_bytes(path) as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+        return {"stamp": stamp if _is_settled(path, stamp) else None, "sha256": digest.hexdigest()}
+
+
+def _read(memory: Path) -> dict[str, Any]:
+    content = whole_json(memory, "files", "sha256")
+    return content["files"] if content and content["sha256"] == hash_value(content["files"]) else {}
+
+
+def _known(entries: Mapping[str, Any], path: str, stamp: Stamp | None) -> dict[str, Any] | None:
+    entry = entries.get(path)
+    return entry if entry and stamp and entry["stamp"] == stamp else None
+
+
+def _is_settled(path: str, before: Stamp | None) -> bool:
+    """Whether a file that was just read was not written meanwhile, and can be told from one that will be."""
+    return before is not None and before == facts_of(path) and (len(before) < 3 or _age(before) > SETTLED_S)
+
+
+def _age(stamp: Stamp) -> float:
+    return time.time() - stamp[1] / 1e9
