@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tokenizers
 
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray import pipeline
@@ -45,6 +46,12 @@ def test_the_version_of_shards_is_in_it(config: RunConfig, monkeypatch: pytest.M
     before = fingerprint(config)
     assert fingerprint(config) == before
     monkeypatch.setattr(identity, "SHARDS_VERSION", identity.SHARDS_VERSION + 1)
+    assert fingerprint(config) != before
+
+
+def test_the_version_of_the_tokenizers_library_is_in_it(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(config)
+    monkeypatch.setattr(tokenizers, "__version__", "0.0")
     assert fingerprint(config) != before
 
 
