@@ -284,6 +284,12 @@ class RunConfig(Frozen):
             raise ValueError("data.tokenizer start is that of model.init_from, which names no encoder")
         if self.model.init_from is None and getattr(self.data.tokenizer, "new_pieces", 0):
             raise ValueError("data.tokenizer.new_pieces extends the vocabulary of model.init_from, which names none")
+        if self.model.conditioned_head and any(getattr(one, "variant", "") == "input_swap" for one in self.streams):
+            raise ValueError(
+                "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: its slot "
+                "shows a translation and asks for the word itself, so the head would be told another language than its "
+                "label's; use variant label_swap, or conditioned_head: false"
+            )
         if len(set(asked)) < len(asked):
             raise ValueError(f"objectives name {', '.join(asked)}: each kind may stand once")
         if self.train.precision == "bf16" and self.parallel.zero_stage == 0:

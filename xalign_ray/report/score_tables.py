@@ -19,6 +19,8 @@ TITLES = {
     "alignment_heldout_csls": "Word translation, held-out pairs, CSLS",
     "alignment_trained": "Word translation, trained pairs",
     "alignment_trained_csls": "Word translation, trained pairs, CSLS",
+    "alignment_untrained": "Word translation, languages without a trained dictionary",
+    "alignment_untrained_csls": "Word translation, languages without a trained dictionary, CSLS",
     "cloze_accuracy": "Masked words beside their translation",
     "cloze_accuracy_alone": "Masked words without it",
     "pair_cosine": "Mean cosine of translations",

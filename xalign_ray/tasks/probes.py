@@ -21,7 +21,6 @@ from xalign_ray.tasks.word_pairs import (
     read_exported_pairs,
     read_muse_pairs,
     shared_words,
-    source_words,
 )
 
 TASK = "alignment"
@@ -51,10 +50,11 @@ def evaluate_alignment(
     batch_size: int = 64,  # noqa: ARG001 - the signature of every task; nothing is batched here
     device: str = "cpu",
 ) -> list[Score]:
-    """Precision@1 of word translation by cosine and CSLS, on trained and held-out pairs, and the collapse monitor.
+    """Precision@1 of word translation by cosine and CSLS, on trained, held-out and untrained pairs; the
+    collapse monitor.
 
     For each source word (English where the pair has it) the nearest among all distinct words of the target language in
-    the dictionary, trained and held out together; it is right if it is any of the word's translations in the same part
+    the dictionary, all pairs together; it is right if it is any of the word's translations in the same part
     (METHODS 11). A word's vector is the mean of its pieces' raw embedding rows, plus the language's vector in models
     with language embeddings, as ALIGN-MLM's authors do; that moves all candidates alike. A source word without any
     known piece counts as wrong, so that n does not depend on the encoder. Source words that are their own translation
@@ -67,7 +67,10 @@ def evaluate_alignment(
     Args:
         encoder_folder: folder or hub id.
         data: a MUSE file or a folder of them; None scores the pairs that the run itself wrote beside its export. With
-            files, pairs whose source word the run was trained on are scored as trained, all others as held out.
+            files, each pair is labelled by its languages and source word: trained; held out, if training had a
+            dictionary of these languages but neither word in any (pairs of which it saw one are not asked); untrained,
+            if training had dictionaries, but none of these languages. All pairs are held out of an encoder whose run
+            had no dictionary.
         languages: target languages; all that are found if None.
         batch_size: unused.
         device: a torch device.
@@ -77,7 +80,7 @@ def evaluate_alignment(
     """
     encoder = Encoder.open(encoder_folder, device)
     pairs = _read_pairs(Path(encoder_folder), data)
-    both = (*pairs.trained, *pairs.held_out)
+    both = pairs.all
     targets = {pair.target_language for pair in both}
     chosen = choose_languages(targets, languages, data or Path(encoder_folder) / DICTIONARY_PAIRS)
     encoder.inputs.check_languages(
@@ -122,16 +125,20 @@ def _read_pairs(folder: Path, data: Path | None) -> WordPairs:
     if data is None:
         return read_exported_pairs(folder)
     trained = read_exported_pairs(folder).trained if (folder / DICTIONARY_PAIRS).is_file() else ()
-    return read_muse_pairs(data, source_words(trained))
+    return read_muse_pairs(data, trained)
 
 
 def _score_pairs(encoder: Encoder, pairs: WordPairs, chosen: Sequence[str]) -> Iterator[Score]:
-    both = (*pairs.trained, *pairs.held_out)
+    both = pairs.all
     shared = shared_words(both)
     names = sorted({(pair.source_language, pair.target_language) for pair in both if pair.target_language in chosen})
     lexicons = {code: _lexicon(encoder, both, code) for code in sorted({code for name in names for code in name})}
     for source, target in names:
-        for part, metric in ((pairs.trained, "alignment_trained"), (pairs.held_out, "alignment_heldout")):
+        for metric, part in (
+            ("alignment_trained", pairs.trained),
+            ("alignment_heldout", pairs.held_out),
+            ("alignment_untrained", pairs.untrained),
+        ):
             asked = [
                 pair
                 for pair in part

@@ -30,6 +30,8 @@ METRICS = (
             "alignment_heldout_csls",
             "alignment_trained",
             "alignment_trained_csls",
+            "alignment_untrained",
+            "alignment_untrained_csls",
             "mean_cosine_random",
         }
     )

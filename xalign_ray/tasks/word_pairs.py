@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.files import name_language, read_lines
+from xalign_ray.text.tokenizer import look_up_form
 
 DICTIONARY_PAIRS = "dictionary_pairs.json"
 ENGLISH = "en"
@@ -35,11 +36,26 @@ class WordPair:
 
 @dataclass(frozen=True, slots=True)
 class WordPairs:
-    """Pairs that training saw, pairs that it did not, and what to call them together."""
+    """The pairs of a dictionary by what training saw of them, and what to call them together.
+
+    Attributes:
+        trained: a dictionary of training has the source word in these two languages.
+        held_out: training had a dictionary of these two languages, and neither word in any.
+        split: of the scores.
+        untrained: training had no dictionary of these two languages, but of others.
+        dropped: not asked, because training saw one of the words in another pair; they stay candidates.
+    """
 
     trained: tuple[WordPair, ...]
     held_out: tuple[WordPair, ...]
     split: str
+    untrained: tuple[WordPair, ...] = ()
+    dropped: tuple[WordPair, ...] = ()
+
+    @property
+    def all(self) -> tuple[WordPair, ...]:
+        """Every pair, once."""
+        return (*self.trained, *self.held_out, *self.untrained, *self.dropped)
 
 
 def read_exported_pairs(folder: Path) -> WordPairs:
@@ -59,29 +75,37 @@ def read_exported_pairs(folder: Path) -> WordPairs:
     return WordPairs(parts["trained"], parts["held_out"], "dictionary")
 
 
-def read_muse_pairs(data: Path, trained_words: frozenset[tuple[str, str]]) -> WordPairs:
+def read_muse_pairs(data: Path, trained: Sequence[WordPair]) -> WordPairs:
     """The pairs of one MUSE file, or of every `<xx>-<yy>.txt` of a folder (not of its splits such as en-de.0-5000.txt).
 
     Args:
         data: file or folder. Languages are read off the name: `en-de.5000-6500.txt` is en-de.
-        trained_words: (language, word) of the sources that the encoder was trained on: their pairs count as trained,
-            all others as held out.
+        trained: the pairs that the encoder was trained on; if there are none, all are held out.
 
     Raises:
         DataError: no such files; a line that is not two words (named by file and line).
     """
     pairs = tuple(pair for path in _muse_files(data) for pair in _read_muse_file(path))
-    seen = [(pair.source_language, pair.source) in trained_words for pair in pairs]
-    return WordPairs(
-        tuple(pair for pair, is_seen in zip(pairs, seen, strict=True) if is_seen),
-        tuple(pair for pair, is_seen in zip(pairs, seen, strict=True) if not is_seen),
-        data.stem,
+    languages = {pair.name for pair in trained}
+    sources = {(pair.name, look_up_form(pair.source)) for pair in trained}
+    seen = {key for pair in trained for key in _keys(pair)}
+    found: dict[str, list[WordPair]] = {"trained": [], "held_out": [], "untrained": [], "dropped": []}
+    for pair in pairs:
+        if trained and pair.name not in languages:
+            label = "untrained"
+        elif (pair.name, look_up_form(pair.source)) in sources:
+            label = "trained"
+        else:  # as prepare drops them: what is scored as held out was never pulled anywhere
+            label = "dropped" if seen.intersection(_keys(pair)) else "held_out"
+        found[label].append(pair)
+    return WordPairs(split=data.stem, **{label: tuple(some) for label, some in found.items()})
+
+
+def _keys(pair: WordPair) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (
+        (pair.source_language, look_up_form(pair.source)),
+        (pair.target_language, look_up_form(pair.target)),
     )
-
-
-def source_words(pairs: Iterable[WordPair]) -> frozenset[tuple[str, str]]:
-    """(language, word) of the source sides."""
-    return frozenset((pair.source_language, pair.source) for pair in pairs)
 
 
 def shared_words(pairs: Iterable[WordPair]) -> frozenset[tuple[str, str, str]]:

@@ -60,6 +60,8 @@ EVALUATIONS: dict[str, str] = {
     "alignment_heldout_csls": "the same by CSLS",
     "alignment_trained": "precision@1 by cosine over dictionary pairs of training (0 to 1)",
     "alignment_trained_csls": "the same by CSLS",
+    "alignment_untrained": "precision@1 by cosine over pairs of languages of which training had no dictionary (0 to 1)",
+    "alignment_untrained_csls": "the same by CSLS",
     "cloze_accuracy": "masked words predicted beside their English translation (0 to 1)",
     "cloze_accuracy_alone": "the same words predicted without it (0 to 1)",
     "pair_cosine": "mean cosine of translated sentences, last layers (-1 to 1)",

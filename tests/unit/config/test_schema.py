@@ -81,6 +81,11 @@ DICT = "[{languages: [en, de], paths: [x]}]"
         (["model.width=97"], "'model': width 97 is not a multiple of heads 4."),
         (["model.conditioned_head=true"],
          "'model': conditioned_head needs language_embeddings: true (the two share one table)."),
+        (["model.language_embeddings=true", "model.conditioned_head=true",
+          "streams=[{kind: code_switched_labels, variant: input_swap}]"],
+         "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: its slot shows a "
+         "translation and asks for the word itself, so the head would be told another language than its label's; use "
+         "variant label_swap, or conditioned_head: false."),
         (["data.row_tokens=16", "data.slack_share=0.6"],
          "'data': slack_share 0.6 of row_tokens 16 leaves 6 tokens for text; leave at least 8."),
     ],

@@ -12,7 +12,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.encoder import Encoder
 from xalign_ray.tasks.probes import evaluate_alignment, mean_cosine_random
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.word_pairs import read_muse_pairs
+from xalign_ray.tasks.word_pairs import WordPair, read_muse_pairs
 
 VECTORS = {
     "dog": [1, 0], "hund": [2, 0.1], "köter": [1, -0.5],
@@ -136,10 +136,33 @@ def test_muse_files_are_scored_as_held_out_but_for_words_that_training_saw(
     assert (found["alignment_heldout"].n, found["alignment_heldout"].value) == (2, 0.5)
 
 
+def test_two_languages_without_a_trained_dictionary_are_neither_trained_nor_held_out(
+    tmp_path: Path, make_bert: Callable[..., Path]
+):
+    folder = make_bert(list(VECTORS), vectors=VECTORS)
+    write_pairs(folder, {"trained": [["en", "dog", "de", "hund"]], "held_out": [["en", "sun", "de", "sonne"]]})
+    muse = tmp_path / "en-pt.txt"
+    muse.write_text("dog hund\nsun sonne\n")
+    found = by_metric(evaluate_alignment(str(folder), muse), "en-pt")
+    assert set(found) == {"alignment_untrained", "alignment_untrained_csls"}
+    assert (found["alignment_untrained"].n, found["alignment_untrained"].value) == (2, 1.0)
+
+
+def test_pairs_of_which_training_saw_a_word_are_not_held_out(tmp_path: Path):
+    (tmp_path / "en-de.txt").write_text("Dog hund\ncat hund\nsun sonne\nhouse haus\n")
+    trained = [WordPair("en", "dog", "de", "hund"), WordPair("en", "house", "nl", "huis")]
+    pairs = read_muse_pairs(tmp_path / "en-de.txt", trained)
+    assert [pair.source for pair in pairs.trained] == ["Dog"]
+    assert [pair.source for pair in pairs.held_out] == ["sun"]
+    assert [pair.source for pair in pairs.dropped] == ["cat", "house"], "hund and house were pulled"
+    assert pairs.untrained == ()
+    assert len(pairs.all) == 4
+
+
 def test_a_folder_of_muse_files_is_read_without_its_splits_and_controls(tmp_path: Path):
     for name in ("en-de.txt", "hi-en.txt", "en-de.0-5000.txt", "en-de.shuffled.txt", "notes.txt"):
         (tmp_path / name).write_text(f"{name} x\n" if name != "hi-en.txt" else "kutta dog\n")
-    pairs = read_muse_pairs(tmp_path, frozenset())
+    pairs = read_muse_pairs(tmp_path, ())
     assert [(pair.name, pair.source, pair.target) for pair in pairs.held_out] == [
         ("en-de", "en-de.txt", "x"),
         ("en-hi", "dog", "kutta"),
@@ -150,15 +173,15 @@ def test_a_line_that_is_not_two_words_is_named(tmp_path: Path):
     path = tmp_path / "en-de.txt"
     path.write_text("dog hund\ncat\n")
     with pytest.raises(DataError, match=r"en-de.txt, line 2: 1 words, not a word and its translation: 'cat'\."):
-        read_muse_pairs(path, frozenset())
+        read_muse_pairs(path, ())
 
 
 def test_a_name_without_two_languages_is_no_dictionary(tmp_path: Path):
     (tmp_path / "words.txt").write_text("dog hund\n")
     with pytest.raises(DataError, match=r"words.txt holds no dictionary; MUSE files are called en-de.txt"):
-        read_muse_pairs(tmp_path / "words.txt", frozenset())
+        read_muse_pairs(tmp_path / "words.txt", ())
     with pytest.raises(DataError, match="holds no dictionary"):
-        read_muse_pairs(tmp_path, frozenset())
+        read_muse_pairs(tmp_path, ())
 
 
 def test_an_export_without_a_dictionary_asks_for_one(make_bert: Callable[..., Path]):
