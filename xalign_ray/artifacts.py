@@ -10,6 +10,7 @@ import shutil
 import socket
 import stat
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,18 @@ def hash_file(path: Path) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_files(folder: Path) -> dict[str, str]:
+    """The hash of each file below a folder but its manifest, by its name from there."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+    return {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
+
+
+def check_files(folder: Path, files: Mapping[str, str], cure: str) -> None:
+    """Raises DataError naming the first file that is missing or not as it was hashed."""
+    for name, expected in files.items():
+        check_file(folder / name, expected, cure)
 
 
 def hash_value(value: Any) -> str:

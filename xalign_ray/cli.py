@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -30,6 +31,13 @@ track_app = typer.Typer(no_args_is_help=True, help="MLflow, after the fact.")
 app.add_typer(data_app, name="data")
 app.add_typer(config_app, name="config")
 app.add_typer(track_app, name="track")
+
+_CURES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Make room, or raise the limit, and give it again."),
+    errno.ENAMETOOLONG: "Give a shorter name.",
+    errno.ELOOP: "Links lead in a circle there: remove one.",
+    errno.ENOENT: "It was there, or should be: give the command that makes it again.",
+}
 
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="a name (`xalign config list`) or a YAML file")]
 Settings = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the recipe")]
@@ -343,6 +351,18 @@ def _run(command: Callable[[], None]) -> int:
     except XalignError as error:
         sys.stderr.write(f"xalign: {error}\n")
         return error.exit_code
+    except OSError as error:
+        if error.errno is None:  # a library's own, without what the system said
+            raise
+        sys.stderr.write(f"xalign: {_what_the_disk_said(error)}\n")
+        return 1
     except SystemExit as stop:
         return int(stop.code or 0)
     return 0
+
+
+def _what_the_disk_said(error: OSError) -> str:
+    """A sentence that names the file, and what to do about it where that is known."""
+    named = error.filename2 or error.filename or "A file that was being written"
+    cure = _CURES.get(error.errno or 0, "Give a place that can be read and written, with --out or --set output=DIR.")
+    return f"{named}: {error.strerror}. {cure}"

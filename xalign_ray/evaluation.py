@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.config.explain import suggest
+from xalign_ray.config.saved import CONFIG, read_saved
 from xalign_ray.errors import ConfigError, TrainingError
-from xalign_ray.pipeline import CONFIG, EXPORT, check_lasting, read_run_config, say
+from xalign_ray.pipeline import EXPORT, check_export, check_lasting, say
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score
@@ -84,10 +85,17 @@ def _known_options(options: dict[str, Any], settings: type) -> dict[str, Any]:
 
 
 def find_encoder(model: str) -> tuple[str, Path | None]:
-    """The encoder to open, and the run folder it belongs to if it is one of ours."""
+    """The encoder to open, and the run folder it belongs to if it is one of ours.
+
+    Raises:
+        DataError: a file of our export is missing or not as it was written.
+    """
     folder = Path(model)
-    if (folder / EXPORT / "config.json").is_file():
+    if (folder / EXPORT).is_dir():
+        check_export(folder / EXPORT)
         return str(folder / EXPORT), folder
+    if folder.is_dir():
+        check_export(folder)
     run = folder.parent
     return model, run if folder.name == EXPORT and (run / CONFIG).is_file() else None
 
@@ -108,8 +116,8 @@ def _known(word: str, known: Iterable[str], what: str = "task") -> str:
 
 def _publish(run: Path | None) -> None:
     """Brings a run's new scores to its model card and to where its config says it is tracked."""
-    saved = read_run_config(run) if run else None
-    if run is None or saved is None:
+    saved = read_saved(run) if run else {}
+    if run is None or "recipe" not in saved:
         return
     from xalign_ray.report.card import write_model_card
     from xalign_ray.track.follower import publish, resolve_uri

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from xalign_ray.artifacts import finished_run, write_atomic, write_manifest
+from xalign_ray.artifacts import check_files, finished_run, read_manifest, write_atomic, write_manifest
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import Recipe
+from xalign_ray.config.saved import CONFIG, open_saved, read_saved
 from xalign_ray.config.start import base_recipe, needed_recipes, settle
-from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from xalign_ray.data.prepared import Prepared
 
-CONFIG, EXPORT = "config.yaml", "export"
+EXPORT = "export"
 JOB_MARK = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray sets in the process that `ray job submit` started, and only there
 
 
@@ -170,6 +170,8 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool) -> Path:
         with _followed(recipe, folder):
             run_on_ray(recipe.config, folder, prepared.folder, facts, trust)
             _finish_run(recipe, prepared, folder, facts, trust)
+    else:
+        _mend_export(recipe, prepared, folder, facts, trust)
     return folder
 
 
@@ -191,6 +193,8 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
         )
     folder, facts = _open_run(recipe, prepared, out, write=rank == 0)
     if finished_run(folder) is not None:
+        if rank == 0:
+            _mend_export(recipe, prepared, folder, facts, trust)
         return folder
     with _followed(recipe, folder, active=rank == 0):
         train(
@@ -215,9 +219,10 @@ def _open_run(recipe: Recipe, prepared: Prepared, out: Path | None, write: bool 
         check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder, prepared.new_rows)
     fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
     folder = (out or run_folder(recipe, fingerprint)).absolute()
-    if (before := read_run_config(folder)) and before["fingerprint"] != fingerprint:
+    if (before := _identity(folder)) and before.get("fingerprint") != fingerprint:
+        other = str(before.get("fingerprint"))[:8]
         raise ConfigError(
-            f"{folder} holds a run of {before['recipe']} with fingerprint {before['fingerprint'][:8]}; this recipe's "
+            f"{folder} holds a run of {before.get('recipe')} with fingerprint {other}; this recipe's "
             f"is {fingerprint[:8]}. Give another --out, or remove the folder to start over."
         )
     facts = {
@@ -239,9 +244,33 @@ def run_folder(recipe: Recipe, fingerprint: str) -> Path:
     return Path(recipe.config.output) / f"{recipe.name.replace('/', '-')}-{fingerprint[:8]}"
 
 
-def read_run_config(folder: Path) -> dict[str, Any] | None:
-    path = folder / CONFIG
-    return parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else None
+def _identity(folder: Path) -> dict[str, Any]:
+    """Whose run a folder holds, empty if none; a damaged config.yaml is written anew, the manifest says it too."""
+    with suppress(DataError):
+        if saved := read_saved(folder):
+            return saved
+    return finished_run(folder) or {}
+
+
+def _mend_export(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any], trust: bool) -> None:
+    """Exports a finished run again if a file of its export is missing or damaged."""
+    from xalign_ray.report.card import write_model_card
+
+    try:
+        check_export(folder / EXPORT)
+    except DataError as damage:
+        say(f"{damage} It is written again.")
+        export_run(recipe, prepared, folder, facts, trust=trust)
+        write_model_card(folder)
+
+
+def check_export(folder: Path) -> None:
+    """Raises DataError if an exported folder of ours is not as it was written; a stranger's has nothing to compare."""
+    if not (folder / "config.json").is_file():
+        raise DataError(f"{folder / 'config.json'} is missing.")
+    if manifest := read_manifest(folder):
+        cure = f"`xalign export {folder.parent}` writes the export of a run again."
+        check_files(folder, manifest.get("files", {}), cure)
 
 
 @contextmanager
@@ -298,16 +327,17 @@ def _weights(
     recipe: Recipe, prepared: Prepared, folder: Path, fingerprint: str, step: int | None, trust: bool
 ) -> tuple[dict[str, Tensor], int]:
     """The weights and the step they are of; at step 0 those that the seed gives, as every run of it began."""
-    from xalign_ray.train.checkpoint import newest
+    from xalign_ray.train.checkpoint import CHECKPOINTS, newest
     from xalign_ray.train.consolidate import consolidate
     from xalign_ray.train.loop import build_objectives
 
     if step == 0:
         return build_objectives(recipe.config, prepared).state_dict(), 0
-    checkpoint, _ = newest(folder, fingerprint, step, trust)
-    if checkpoint is None:
+    finished = finished_run(folder) or {}
+    checkpoint, damage = newest(folder, fingerprint, step, trust)
+    if checkpoint is None or (step is None and checkpoint.step < finished.get("steps", 0)):
         asked = "whole checkpoint to export" if step is None else f"whole checkpoint of step {step}"
-        raise DataError(f"{folder} has no {asked}; let `xalign pretrain` reach one.")
+        raise DataError(" ".join([*damage, f"{folder / CHECKPOINTS} has no {asked}; let `xalign pretrain` reach one."]))
     return consolidate(checkpoint), checkpoint.step
 
 
@@ -319,17 +349,14 @@ def export(run: Path, step: int | None = None, out: Path | None = None, trust: b
         out: `<run>/export` by default, for a step `<run>/export_step_<step>`.
         trust: whether the files of the checkpoint may run code.
     """
-    from xalign_ray.config.schema import RunConfig
     from xalign_ray.data.prepared import Prepared
-    from xalign_ray.track.events import read_events
+    from xalign_ray.track.events import EVENT_LOG, read_events
 
-    saved = read_run_config(run)
-    if saved is None:
-        raise DataError(f"{run} is not a run folder: it has no {CONFIG}.")
-    name, fingerprint = saved.pop("recipe"), saved.pop("fingerprint")
-    recipe = Recipe(name, RunConfig.model_validate(saved), {})
-    start = next(event for event in read_events(run / "events.jsonl") if event["event"] == "start")
-    return export_run(recipe, Prepared.open(Path(start["data"])), run, {"fingerprint": fingerprint}, step, out, trust)
+    recipe, fingerprint = open_saved(run)
+    data = next((Path(event["data"]) for event in read_events(run / EVENT_LOG) if "data" in event), None)
+    if data is None:
+        raise DataError(f"{run / EVENT_LOG} does not say which data the run reads. Restore it from a copy.")
+    return export_run(recipe, Prepared.open(data), run, {"fingerprint": fingerprint}, step, out, trust)
 
 
 def say(text: str) -> None:

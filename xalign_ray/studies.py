@@ -18,7 +18,7 @@ from xalign_ray.report.run import read_run
 from xalign_ray.report.sources import MLFLOW, find_runs
 from xalign_ray.report.study import Cell, EvaluationConfig, load_study, plan_cells, run_study
 from xalign_ray.tasks.registry import TUNED_TASKS
-from xalign_ray.tasks.scores import SCORES
+from xalign_ray.tasks.scores import SCORES, are_whole
 from xalign_ray.track.follower import open_command, resolve_uri
 
 QUICKSTART = "quickstart"
@@ -87,7 +87,7 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash
         recipe = recipe_of(cell)
         folder = pipeline.pretrain(recipe)
         for evaluation in cell.evaluate:
-            if not (folder / scoring.EVALUATION / evaluation.folder / SCORES).is_file():
+            if not are_whole(folder / scoring.EVALUATION / evaluation.folder / SCORES):
                 _evaluate(folder, evaluation, data_root(recipe.config))
         return folder
 

@@ -12,11 +12,12 @@ import yaml
 from rich.console import Console
 
 from xalign_ray.artifacts import MANIFEST, finished_run, hash_value, write_atomic, write_manifest
+from xalign_ray.config.saved import CONFIG, read_saved
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.inputs import open_root
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.evaluation import find_encoder
-from xalign_ray.pipeline import CONFIG, EXPORT, check_lasting, read_run_config, say
+from xalign_ray.pipeline import EXPORT, check_lasting, say
 from xalign_ray.report.compare import compare
 from xalign_ray.report.comparison_files import write_comparison
 from xalign_ray.report.comparison_page import write_comparison_page
@@ -24,7 +25,7 @@ from xalign_ray.report.score_tables import as_terminal_table
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.sweep import SweepConfig, SweptEncoder, load_sweep
 from xalign_ray.tasks.sweep_choice import SettingChoice, choose_settings, write_choices
-from xalign_ray.tasks.sweep_plan import PlannedTrial, plan_trials, read_plan, write_plan
+from xalign_ray.tasks.sweep_plan import PlannedTrial, plan_trials, read_plan, whole_plan, write_plan
 from xalign_ray.tasks.sweep_run import SweepRun, describe
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
 from xalign_ray.track.follower import resolve_uri
@@ -97,7 +98,7 @@ def _plan(sweep: SweepConfig, folder: Path, output: Path) -> tuple[SweepConfig, 
         if not (root / evaluation.data).exists():
             raise ConfigError(f"evaluate: {root / evaluation.data}, data of {evaluation.task}, is missing.")
     planned = plan_trials(sweep, encoders, root)
-    saved = read_plan(folder)
+    saved = whole_plan(folder)
     if saved is not None and saved[1] != planned:
         raise ConfigError(
             f"{folder} holds a sweep of {len(saved[1])} trials that are not those of this file. --resume finishes "
@@ -114,7 +115,7 @@ def _encoder_of(encoder: SweptEncoder, output: Path) -> str:
         found, _ = find_encoder(encoder.model)
         return str(Path(found).resolve()) if Path(found).is_dir() else found
     stem, recipe = encoder.recipe.replace("/", "-"), encoder.recipe
-    runs = [path for path in sorted(output.glob(f"{stem}-*")) if (read_run_config(path) or {}).get("recipe") == recipe]
+    runs = [path for path in sorted(output.glob(f"{stem}-*")) if read_saved(path).get("recipe") == recipe]
     finished = [path for path in runs if finished_run(path) is not None]
     if len(finished) == 1:
         return str((finished[0] / EXPORT).resolve())

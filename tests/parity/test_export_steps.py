@@ -65,4 +65,4 @@ def test_a_step_that_was_not_kept_is_refused(finished: tuple[Recipe, Path]) -> N
     _, run = finished
     with pytest.raises(DataError) as caught:
         pipeline.export(run, step=3)
-    assert str(caught.value) == f"{run} has no whole checkpoint of step 3; let `xalign pretrain` reach one."
+    assert str(caught.value) == f"{run}/checkpoints has no whole checkpoint of step 3; let `xalign pretrain` reach one."

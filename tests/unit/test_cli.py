@@ -116,7 +116,7 @@ def test_a_typo_in_a_recipe_names_file_key_and_nearest_before_anything_starts(
 def test_what_fails_exits_1_with_a_sentence(run: Run, tmp_path: Path) -> None:
     said = run("export", str(tmp_path))
     assert (said.code, said.out) == (1, "")
-    assert said.err == f"xalign: {tmp_path} is not a run folder: it has no config.yaml.\n"
+    assert said.err == f"xalign: {tmp_path} is not a run folder: it has no config.yaml of a run.\n"
 
 
 def test_an_unknown_task_is_refused_with_the_nearest(run: Run, tmp_path: Path) -> None:

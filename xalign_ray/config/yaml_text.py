@@ -1,12 +1,14 @@
-"""Reads YAML with the scalars of version 1.2, whatever PyYAML thinks of `no`, `off` and `1e-3`; no aliases, no tags."""
+"""Reads YAML with the scalars of version 1.2, whatever PyYAML thinks of `no`, `off` and `1e-3`; without tags."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+MOST_VALUES = 100_000  # a recipe has a thousand
 DEEPEST = 32  # blocks inside blocks: a recipe has 6
 _BOOL, _INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float", "timestamp"))
 
@@ -48,8 +50,8 @@ def parse_yaml(text: str) -> Any:
     """The value of a YAML text.
 
     Raises:
-        yaml.YAMLError: the text is not YAML, repeats a key, or holds an alias (a few lines of them unfold to gigabytes,
-            or to themselves), a tag, or more than DEEPEST blocks inside each other.
+        yaml.YAMLError: the text is not YAML, repeats a key, has tags or an alias inside what it stands for, or unfolds
+            (as 300 bytes can, to gigabytes) to more than MOST_VALUES or DEEPEST.
     """
     try:
         _check(text)
@@ -62,15 +64,36 @@ def parse_yaml(text: str) -> Any:
 
 
 def _check(text: str) -> None:
-    depth = 0
+    """Refuses what cannot be a recipe before values are made of it."""
+    opened: list[_Block] = [_Block()]
+    anchors: dict[str, _Block] = {}
     for event in yaml.parse(text, _Yaml):
-        if isinstance(event, yaml.AliasEvent):
-            raise _Wrong(
-                f"'*{event.anchor}' stands for another value; write it out, or put it into a file to extend",
-                event.start_mark,
-            )
         if tag := getattr(event, "tag", None):
             raise _Wrong(f"tags such as '{tag}' mean nothing here; leave it out", event.start_mark)
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append(_Block(event.anchor))
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in anchors:
+                raise _Wrong(f"'*{event.anchor}' stands inside what it stands for; write it out", event.start_mark)
+            opened[-1].take(anchors[event.anchor])
+        elif isinstance(event, yaml.ScalarEvent | yaml.CollectionEndEvent):
+            done = _Block(event.anchor) if isinstance(event, yaml.ScalarEvent) else opened.pop()
+            opened[-1].take(done)
+            anchors |= {done.anchor: done} if done.anchor else {}
+        if sum(block.values for block in opened) > MOST_VALUES:
+            raise _Wrong(f"more than {MOST_VALUES:,} values, aliases unfolded", event.start_mark)
+        if len(opened) - 2 + opened[-1].depth > DEEPEST:
             raise _Wrong(f"more than {DEEPEST} blocks inside each other", event.start_mark)
+
+
+@dataclass
+class _Block:
+    """A value, and what it holds with aliases unfolded."""
+
+    anchor: str | None = None
+    values: int = 1
+    depth: int = 0  # blocks inside each other
+
+    def take(self, inner: _Block) -> None:
+        self.values += inner.values
+        self.depth = max(self.depth, inner.depth + 1)

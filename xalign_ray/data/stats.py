@@ -14,10 +14,10 @@ import numpy as np
 from xalign_ray.artifacts import read_manifest, write_atomic, write_json
 from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.config.saved import CONFIG, open_saved
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import base_recipe, settle
-from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import DataError
 from xalign_ray.text.collate import specials
@@ -27,8 +27,6 @@ from xalign_ray.track.events import EVENT_LOG, read_events
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-RUN_CONFIG = "config.yaml"
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ def _percent(share: float | None) -> str:
 
 def _open(name: str, settings: Sequence[str]) -> _Subject:
     folder = Path(name)
-    if (folder / RUN_CONFIG).is_file():
+    if (folder / CONFIG).is_file():
         return _open_run(folder)
     if folder.is_dir():
         if "pools" not in (read_manifest(folder) or {}):
@@ -208,8 +206,7 @@ def _settled(recipe: Recipe) -> Recipe | None:
 
 
 def _open_run(folder: Path) -> _Subject:
-    saved = parse_yaml((folder / RUN_CONFIG).read_text(encoding="utf-8"))
-    config = RunConfig.model_validate({key: saved[key] for key in saved if key not in ("recipe", "fingerprint")})
+    config = open_saved(folder)[0].config
     log = folder / EVENT_LOG
     starts = [event for event in read_events(log) if event["event"] == "start"] if log.is_file() else []
     if not starts or "data" not in starts[-1]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import MANIFEST, hash_file, read_manifest, write_atomic, write_manifest
+from xalign_ray.artifacts import MANIFEST, hash_file, whole_manifest, write_atomic, write_manifest
 from xalign_ray.demo.answers import ANSWER_ROWS, answer_files
 from xalign_ray.demo.corpus import draw_articles, draw_distinct
 from xalign_ray.demo.dictionaries import list_entries, shuffle_targets
@@ -84,7 +84,7 @@ def write_demo(
 
 def is_written(folder: Path) -> bool:
     """Whether a folder holds the whole world, as this version of the package writes it."""
-    manifest = read_manifest(folder)
+    manifest = whole_manifest(folder)
     return manifest is not None and manifest.get("version") == WORLD_VERSION
 
 

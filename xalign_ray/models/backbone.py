@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.artifacts import read_json
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
@@ -57,7 +57,7 @@ def _read_config(init_from: str) -> dict[str, Any]:
     path = folder / "config.json" if folder.is_dir() else _fetch_config(init_from)
     if not path.is_file():
         raise ConfigError(f"model.init_from: {init_from} holds no config.json; name a Hugging Face model folder.")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return read_json(path, "It is the model that model.init_from names.", "model_type")
 
 
 def _fetch_config(hub_id: str) -> Path:

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
-from xalign_ray.artifacts import MANIFEST, share, write_json
+from xalign_ray.artifacts import MANIFEST, hash_files, share, write_json, write_manifest
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
 from xalign_ray.models.backbone import LANGUAGES_KEY, backbone
@@ -105,6 +105,7 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
         _copy_tokenizer(prepared.tokenizer_folder, temporary)
         _write_pairs(config, prepared, temporary)
         share(temporary, "*.safetensors")
+        write_manifest(temporary, {**facts, "files": hash_files(temporary)})
         temporary.chmod(0o755)
         _replace(temporary, folder)
     except BaseException:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from xalign_ray.artifacts import write_atomic
+from xalign_ray.artifacts import read_json, write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.report.columns import Column
 from xalign_ray.report.compare import compare
@@ -32,7 +32,7 @@ def write_model_card(run: Path) -> None:
     path = run / _EXPORT / "config.json"
     if not path.is_file():
         raise DataError(f"{run} has no exported encoder ({path} is missing); run `xalign export {run}` first.")
-    model = json.loads(path.read_text(encoding="utf-8"))
+    model = read_json(path, f"`xalign export {run}` writes it again.", "model_type", "hidden_size")
     write_atomic(run / _EXPORT / "README.md", _write(read_run(run), model))
 
 

@@ -8,15 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import read_manifest
-from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.credentials import hide_credentials
+from xalign_ray.artifacts import finished_run, read_manifest, whole_manifest
+from xalign_ray.config.saved import CONFIG, CURE, read_saved
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, read_scores
-from xalign_ray.track.events import EVENT_LOG, Event, read_events
+from xalign_ray.track.events import EVENT_LOG, Event, check_whole, read_events
 from xalign_ray.track.headline import score_files
-
-CONFIG = "config.yaml"
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class Run:
     def on_demo(self) -> bool:
         """Whether the data is the embedded world, which is no source of claims."""
         root = self.config.get("data", {}).get("root")
-        return root == "demo" or bool(root and (read_manifest(Path(root)) or {}).get("kind") == "demo")
+        return root == "demo" or bool(root and (whole_manifest(Path(root)) or {}).get("kind") == "demo")
 
 
 def read_run(folder: Path) -> Run:
@@ -90,25 +87,23 @@ def read_run(folder: Path) -> Run:
         DataError: there is neither an event log nor a score in it, or a file of it is damaged.
     """
     log = folder / EVENT_LOG
+    check_whole(log)
     scores = tuple(score for path in score_files(folder) for score in read_scores(path))
     if not log.is_file() and not scores:
         raise DataError(
             f"{folder} is not a run: it holds neither {EVENT_LOG} nor a scores.json. Give run folders, such as those "
             "below runs/."
         )
+    config = read_saved(folder)
+    if not config and finished_run(folder):
+        raise DataError(f"{folder / CONFIG} is missing. {CURE}")
     every = tuple(read_events(log, surviving=False)) if log.is_file() else ()
     data = next((event["data"] for event in reversed(every) if event["event"] == "start" and "data" in event), None)
     return Run(
         folder=folder,
-        config=read_config(folder),
+        config=config,
         events=tuple(read_events(log)) if log.is_file() else (),
         every_event=every,
         scores=scores,
         data=read_manifest(Path(data)) if data else None,
     )
-
-
-def read_config(folder: Path) -> Mapping[str, Any]:
-    """The resolved recipe of a run folder, empty where there is none."""
-    path = folder / CONFIG
-    return parse_yaml(hide_credentials(path.read_text(encoding="utf-8"))) or {} if path.is_file() else {}

@@ -15,6 +15,7 @@ from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.load import RECIPES
 from xalign_ray.errors import ConfigError
+from xalign_ray.tasks.scores import are_whole
 
 SWEEPS = RECIPES / "sweeps"
 
@@ -126,7 +127,7 @@ def plan_cells(study: StudyConfig) -> list[Cell]:
 def is_finished(cell: Cell, folder: Path) -> bool:
     """Whether a cell's run folder has its manifest and the scores of every evaluation."""
     scores = [folder / "evaluation" / evaluation.folder / "scores.json" for evaluation in cell.evaluate]
-    return finished_run(folder) is not None and all(path.is_file() for path in scores)
+    return finished_run(folder) is not None and all(map(are_whole, scores))
 
 
 def run_study(

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.report.run import Run, read_config
+from xalign_ray.config.saved import read_saved
+from xalign_ray.report.run import Run
 from xalign_ray.tasks.scores import Score
 
 _EXPORT = "export"
@@ -52,5 +53,5 @@ def _as_run(source: str, step: int | None, scores: Sequence[Score]) -> Run:
 
 def _recipe_beside(score: Score) -> Mapping[str, Any]:
     """The recipe of the run folder whose own export was scored."""
-    config = read_config(Path(score.encoder).parent) if Path(score.encoder).name == _EXPORT else {}
+    config = read_saved(Path(score.encoder).parent) if Path(score.encoder).name == _EXPORT else {}
     return config if score.run and "recipe" in config else {}

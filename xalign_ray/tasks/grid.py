@@ -16,11 +16,11 @@ import ray
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 
-from xalign_ray.artifacts import hash_value, read_manifest, write_json
+from xalign_ray.artifacts import hash_value, read_manifest, whole_manifest, write_json
 from xalign_ray.errors import ConfigError
 from xalign_ray.tasks.fine_tune import FineTuning
 from xalign_ray.tasks.registry import TUNED_TASKS
-from xalign_ray.tasks.scores import SCORES, Score, read_scores
+from xalign_ray.tasks.scores import SCORES, Score, are_whole, read_scores
 from xalign_ray.tasks.training import Training
 from xalign_ray.tasks.trial_log import FINISHED, STOPPED, TrialNotes, close_log, log_epoch, trial_logged
 from xalign_ray.tasks.tuning import tune_task
@@ -159,7 +159,7 @@ def tune_grid(
 
 def state_of(folder: Path) -> str | None:
     """What a trial's folder says: finished, stopped early, or None where it has yet to run."""
-    if read_manifest(folder) is not None:
+    if whole_manifest(folder, "development") is not None and are_whole(folder / SCORES):
         return FINISHED
     return STOPPED if (folder / STOP_MARK).is_file() else None
 

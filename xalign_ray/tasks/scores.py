@@ -126,6 +126,14 @@ def write_scores(path: Path, scores: Iterable[Score]) -> None:
     write_json(path, {"scores": [asdict(score) for score in scores]})
 
 
+def are_whole(path: Path) -> bool:
+    """Whether a scores.json is there and can be read: an evaluation that need not be done again."""
+    try:
+        return bool(read_scores(path))
+    except DataError:
+        return False
+
+
 def read_scores(path: Path) -> list[Score]:
     """The scores of a scores.json.
 

@@ -132,6 +132,14 @@ def read_plan(folder: Path) -> tuple[SweepConfig, list[PlannedTrial]] | None:
     raise DataError(f"{path} is not a sweep of this version; begin anew under another name or in another --out.")
 
 
+def whole_plan(folder: Path) -> tuple[SweepConfig, list[PlannedTrial]] | None:
+    """`read_plan` for who plans anew: a damaged plan is as good as none."""
+    try:
+        return read_plan(folder)
+    except DataError:
+        return None
+
+
 def _check_files(task: SweptTask, root: Path) -> None:
     """Looks at names only, so that a wrong path costs moments, not the first trials."""
     found = TUNED_TASKS[task.task].find([root / path for path in task.data])

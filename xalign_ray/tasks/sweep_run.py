@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import read_manifest, write_json
+from xalign_ray.artifacts import read_manifest, whole_manifest, write_json
 from xalign_ray.tasks.grid import Ended, GridOutcome, Halving, fitting_trials, state_of, trial_folder, tune_grid
 from xalign_ray.tasks.registry import TASKS
-from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
+from xalign_ray.tasks.scores import SCORES, Score, are_whole, read_scores, write_scores
 from xalign_ray.tasks.sweep import AshaSearch, SweepConfig
 from xalign_ray.tasks.sweep_choice import choose_settings
 from xalign_ray.tasks.sweep_plan import PlannedTrial
@@ -68,7 +68,9 @@ class SweepRun:
 
     def manifests(self) -> dict[str, dict[str, Any]]:
         """Of the finished trials, by name."""
-        found = {one.trial.name: read_manifest(trial_folder(self.folder, one.trial)) for one in self.planned}
+        found = {
+            one.trial.name: whole_manifest(trial_folder(self.folder, one.trial), "development") for one in self.planned
+        }
         return {name: manifest for name, manifest in found.items() if manifest is not None}
 
     def evaluate_beside(self) -> dict[str, list[Score]]:
@@ -136,7 +138,7 @@ class SweepRun:
         folder = self.folder / BESIDE / label.replace("/", "-")
         notes = TrialNotes(f"{label} as pretrained", label, run_identity(self.folder), pretraining_of(encoder))
         files = {evaluation: folder / "evaluation" / evaluation.task / SCORES for evaluation in self.sweep.evaluate}
-        missing = {evaluation: path for evaluation, path in files.items() if not path.is_file()}
+        missing = {evaluation: path for evaluation, path in files.items() if not are_whole(path)}
         if missing:
             path = folder / EVENT_LOG
             with EventLog(path, last_attempt(path) + 1) as log:

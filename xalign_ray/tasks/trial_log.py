@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xalign_ray.artifacts import read_json
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt, read_events, run_identity
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def close_log(folder: Path, state: str) -> None:
     path = folder / EVENT_LOG
     if not path.is_file():
         return
-    last = read_events(path)[-1]
-    if last["event"] != "end":
+    last = next(reversed(read_events(path)), None)
+    if last is not None and last["event"] != "end":
         with EventLog(path, last["attempt"]) as log:
             log.write("end", last["step"], state=state)
 
@@ -89,7 +89,7 @@ def pretraining_of(encoder: str) -> dict[str, str]:
 def describe_encoder(encoder: str, notes: TrialNotes) -> dict[str, Any]:
     """What an encoder says of its pretraining, under the names that a search in MLflow uses."""
     path = Path(encoder) / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    config = read_json(path, "Export the run again.") if path.is_file() else {}
     known = {name: config.get(f"xalign_{name}") for name in ("objective", "recipe", "step")}
     known |= {"pretraining_seed": config.get("xalign_seed"), "pretraining_run": notes.pretraining.get("run")}
     return {"encoder": notes.encoder or encoder} | {name: value for name, value in known.items() if value is not None}

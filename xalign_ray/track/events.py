@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.artifacts import finished_run
 from xalign_ray.errors import DataError, TrainingError
 from xalign_ray.track.names import EVENTS, METRICS
 
@@ -127,6 +128,31 @@ class EventReader:
         )
 
 
+def check_whole(path: Path) -> None:
+    """Raises DataError where the log of a run that has finished is gone, or ends before the run did."""
+    if (manifest := finished_run(path.parent)) is None:
+        return
+    size = _whole_size(path) if path.is_file() else 0
+    lines = _last_bytes(path, size).splitlines() if size else []
+    try:
+        last = json.loads(lines[-1]) if lines else {}
+        if (last["event"], last["step"]) == ("end", manifest["steps"]):
+            return
+    except (ValueError, KeyError, TypeError):
+        pass
+    state = "torn" if lines else "missing or empty"
+    raise DataError(
+        f"{path} is {state}: this run ended at step {manifest['steps']}, its log does not. Restore it from a copy; the "
+        "weights are whole without it."
+    )
+
+
+def _last_bytes(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, size - 65536))
+        return file.read(size)
+
+
 def read_events(path: Path, surviving: bool = True) -> list[Event]:
     """All events of a log in the order of writing; a torn last line is left out.
 
@@ -136,10 +162,11 @@ def read_events(path: Path, surviving: bool = True) -> list[Event]:
             steps > k (at 0, everything but the starts), and what an attempt still wrote after a later one had started.
 
     Raises:
-        DataError: the file is missing, or a line inside it is damaged.
+        DataError: the file is missing, ends before its run did, or a line inside it is damaged.
     """
     if not path.is_file():
         raise DataError(f"{path} is missing: {path.parent} is not the folder of a run that has started.")
+    check_whole(path)
     events = EventReader(path).read()
     return _surviving(events) if surviving else events
 

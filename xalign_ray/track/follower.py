@@ -10,7 +10,7 @@ from pathlib import Path
 
 from xalign_ray.credentials import hide_credentials, without_credentials
 from xalign_ray.errors import TrackingError, XalignError
-from xalign_ray.track.events import EVENT_LOG, run_identity
+from xalign_ray.track.events import EVENT_LOG, check_whole, run_identity
 
 _log = logging.getLogger(__name__)
 _RETRY_S = 1.0  # pause between attempts while a run is being closed
@@ -139,6 +139,7 @@ def replay(folder: Path, tracking_uri: str, experiment: str) -> list[str]:
     inner = sorted(path.parent for path in folder.glob(f"*/**/{EVENT_LOG}"))
     run_ids = []
     for each in [folder, *(path for path in inner if run_identity(path))]:
+        check_whole(each / EVENT_LOG)
         try:
             run = _connect(each, tracking_uri, experiment)
             _catch_up(run, finish=True)

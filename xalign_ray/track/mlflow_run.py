@@ -11,6 +11,7 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
 from xalign_ray.artifacts import MANIFEST
+from xalign_ray.config.saved import read_saved
 from xalign_ray.credentials import with_credentials
 from xalign_ray.track.events import EVENT_LOG, Event, EventReader, run_identity
 from xalign_ray.track.headline import headline, read_records, score_files, table
@@ -20,7 +21,6 @@ from xalign_ray.track.mlflow_values import (
     flatten,
     held_out_table,
     milliseconds,
-    read_recipe,
 )
 
 MOST_KEYS = 100  # metric keys a run: each is a chart of its own
@@ -58,7 +58,7 @@ class MlflowRun:
         self._resumed: list[int] = []
         self._last: Event = self._start
         self._ended = False
-        self._thinning = Thinning(self._start.get("steps") or read_recipe(folder).get("train", {}).get("steps", 0))
+        self._thinning = Thinning(self._start.get("steps") or read_saved(folder).get("train", {}).get("steps", 0))
         # to_proto is the public way to the step of a key's last point.
         self._marks = {m.key: self._thinning.place(m.step) for m in run.data.to_proto().metrics}
         self._describe(run)
@@ -134,7 +134,7 @@ class MlflowRun:
         if pretraining := self._start.get("pretraining"):
             self._link(pretraining)
         # A resume may have another number of workers; MLflow refuses a second value for a parameter.
-        recipe = flatten(read_recipe(self.folder)) | flatten(self._start.get("params", {}))
+        recipe = flatten(read_saved(self.folder)) | flatten(self._start.get("params", {}))
         new = [Param(key, value) for key, value in recipe.items() if key not in run.data.params]
         for first in range(0, len(new), _MOST_PARAMS):
             self._client.log_batch(self.run_id, params=new[first : first + _MOST_PARAMS], synchronous=True)

@@ -11,8 +11,6 @@ from typing import Any
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from xalign_ray.artifacts import hash_value, read_manifest
-from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.credentials import hide_credentials
 from xalign_ray.track.events import Event, read_events
 
 MOST_POINTS = 2000  # points a metric: more make MLflow's pages hang (mlflow#1571, mlflow#9779)
@@ -49,12 +47,6 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, str]:
     for name, child in items:
         leaves |= flatten(child, f"{prefix}.{name}" if prefix else str(name))
     return leaves
-
-
-def read_recipe(folder: Path) -> dict[str, Any]:
-    """The resolved recipe of a run folder, empty if it has none."""
-    path = folder / "config.yaml"
-    return parse_yaml(hide_credentials(path.read_text(encoding="utf-8"))) or {} if path.is_file() else {}
 
 
 def dataset_input(start: Event) -> DatasetInput | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import MANIFEST, check_file, hash_file, read_manifest, write_manifest
+from xalign_ray.artifacts import MANIFEST, check_files, hash_files, read_manifest, write_manifest
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError, DataError
 from xalign_ray.train.distributed import Workers
@@ -18,6 +19,8 @@ from xalign_ray.train.engine import STATE, Engine
 from xalign_ray.train.trust import check_pickles
 
 CHECKPOINTS = "checkpoints"
+_NAME = re.compile(r"step_\d+")  # others, such as a copy that a user kept, are not ours
+KEYS = ("step", "fingerprint", "zero_stage", "workers", "tokens", "files")  # of its manifest
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def newest(
     notes: list[str] = []
     for folder in _folders(run_folder):
         try:
-            manifest = read_manifest(folder)
+            manifest = read_manifest(folder, *KEYS)
             if manifest is None or (step is not None and manifest["step"] != step):
                 continue
             if manifest["fingerprint"] != fingerprint:
@@ -70,8 +73,7 @@ def newest(
                     f"{folder} was written by another recipe: its fingerprint is {manifest['fingerprint'][:8]}, this "
                     f"run's is {fingerprint[:8]}. Give another --out, or remove {run_folder} to start over."
                 )
-            for name, expected in manifest["files"].items():
-                check_file(folder / name, expected, "Training goes on from the checkpoint before it.")
+            check_files(folder, manifest["files"], "Training goes on from the checkpoint before it.")
             if not trust:
                 check_pickles(path for path in sorted((folder / STATE).rglob("*")) if path.is_file())
             return Checkpoint(folder, manifest, trust), notes
@@ -84,7 +86,7 @@ def newest(
 
 def _folders(run_folder: Path) -> Iterator[Path]:
     """Checkpoint folders, newest first, whole or not."""
-    named = (run_folder / CHECKPOINTS).glob("step_*")
+    named = (path for path in (run_folder / CHECKPOINTS).glob("step_*") if _NAME.fullmatch(path.name))
     return iter(sorted(named, key=lambda folder: int(folder.name.removeprefix("step_")), reverse=True))
 
 
@@ -160,8 +162,7 @@ class Checkpoints:
             for path in files:
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
-            hashes = {path.relative_to(writing).as_posix(): hash_file(path) for path in files}
-            write_manifest(writing, fields | {"files": hashes})
+            write_manifest(writing, fields | {"files": hash_files(writing)})
             shutil.rmtree(folder, ignore_errors=True)  # a damaged one of the same step, passed over at the start
             writing.rename(folder)
         except OSError as error:

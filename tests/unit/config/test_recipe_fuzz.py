@@ -17,6 +17,7 @@ import yaml
 from xalign_ray import cli
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.yaml_text import parse_yaml
 
 RECIPES = 200
 LONGEST = 400  # characters of a sentence: what is wrong is quoted, never unfolded
@@ -162,6 +163,8 @@ def test_what_is_called_valid_can_be_planned_and_what_is_refused_is_told_in_sent
         elif code != 2 or out or not all(names_its_place(line, path) for line in err.splitlines()):
             wrong.append((path.name, err))
         counted["valid" if code == 0 else "refused"] += 1
+    with capsys.disabled():
+        sys.stdout.write(f"\n{RECIPES} recipes: {dict(counted)}\n")
     assert wrong == []
     assert counted["valid"] + counted["refused"] == RECIPES
     assert counted["valid"] >= 40, counted
@@ -194,14 +197,20 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{b}: &{b} [{','.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
 )
 
+CHAIN = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 60))
+
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("train: {steps: 3, steps: 4}", "line 2: the key 'steps' stands twice, first in line 2; keep one"),
         ("seed: 1\nseed: 1", "line 3: the key 'seed' stands twice, first in line 2; keep one"),
-        (BOMB, "line 3: '*a' stands for another value; write it out, or put it into a file to extend"),
-        ("notes: &n [*n]", "line 2: '*n' stands for another value; write it out, or put it into a file to extend"),
+        (BOMB, "line 7: more than 100,000 values, aliases unfolded"),
+        ("notes: &n [*n]", "line 2: '*n' stands inside what it stands for; write it out"),
+        (
+            "data: &a [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1 or ''}]\n" for n in range(1, 60)),
+            "line 33: more than 32 blocks inside each other",
+        ),
         ("notes: " + "[" * 99, "line 2: more than 32 blocks inside each other"),
         ("seed: !!int 3", "line 2: tags such as 'tag:yaml.org,2002:int' mean nothing here; leave it out"),
     ],
@@ -210,6 +219,10 @@ def test_what_no_recipe_may_hold(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path = tmp_path / "mine.yaml"
     path.write_text(f"extends: tiny/mlm\n{text}\n")
     assert call(capsys, "config", "check", str(path)) == (2, "", f"xalign: {path} is not YAML: {said}\n")
+
+
+def test_an_alias_that_ends_is_what_it_stands_for() -> None:
+    assert parse_yaml("a: &x {b: [1, 2]}\nc: [*x, *x]") == {"a": {"b": [1, 2]}, "c": [{"b": [1, 2]}] * 2}
 
 
 @pytest.mark.parametrize(

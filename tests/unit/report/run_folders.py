@@ -61,17 +61,18 @@ def write_run(
     scores: Mapping[str, Sequence[Score]] | None = None,
     events: Sequence[Mapping[str, Any]] | None = None,
 ) -> Path:
-    """A finished run: config.yaml, events.jsonl, evaluation/<task>/scores.json, manifest; the data lies beside it."""
+    """A run: config.yaml, events.jsonl, evaluation/<task>/scores.json, a manifest if it ended; data lies beside it."""
     resolved = load_recipe(recipe, [*settings, f"seed={seed}"])
     folder.mkdir(parents=True)
     write_manifest(folder.parent / "data", DATA_MANIFEST)
     config = {"recipe": recipe, "fingerprint": "f" * 64} | resolved.config.model_dump(mode="json")
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    lines = whole_run(folder.parent / "data") if events is None else events
+    lines = list(whole_run(folder.parent / "data") if events is None else events)
     (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     for task, records in (scores or {}).items():
         write_scores(folder / "evaluation" / task / "scores.json", records)
-    write_manifest(folder, {"recipe": recipe, "fingerprint": "f", "steps": 4})
+    if lines and lines[-1]["event"] == "end":
+        write_manifest(folder, {"recipe": recipe, "fingerprint": "f", "steps": lines[-1]["step"]})
     return folder
 
 

@@ -1,0 +1,249 @@
+"""Damages every file of a finished run, its data, its export and its scores, one at a time, and calls what reads it.
+
+A verb then ends with the results of the undamaged files, or with a sentence that names the damaged file; never with a
+traceback, never with other numbers. Verbs that make a file mend it when they are given again.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xalign_ray import cli, evaluation, pipeline
+from xalign_ray.artifacts import hash_file, hash_files
+from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.data import prepare as preparation
+from xalign_ray.data.stats import measure
+from xalign_ray.demo.writer import write_demo
+from xalign_ray.report.study import Cell, EvaluationConfig, is_finished
+
+NOISE = random.Random(7).randbytes(300)
+DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "deleted": lambda _: None,
+    "emptied": lambda _: b"",
+    "halved": lambda content: content[: len(content) // 2],
+    "emptied to {}": lambda _: b"{}",
+    "noise": lambda _: NOISE,
+}
+SETTINGS = (
+    "data.corpora=[{format: jsonl, language: en, paths: [wiki/en.jsonl]},"
+    " {format: jsonl, language: qgr, paths: [wiki/qgr.jsonl]}]",
+    "data.dictionaries=[{languages: [en, qgr], paths: [dictionaries/en-qgr.txt]}]",
+    "data.tokenizer.vocab_size=400",
+    "train={steps: 2, global_batch_rows: 4, micro_batch_rows: 4, held_out_every_steps: 0}",
+    "model={layers: 1, width: 16, heads: 2, feed_forward: 16}",
+    "checkpoint={keep_last: 2, every_steps: 1}",
+    "parallel.workers=1",
+    "track.mlflow=off",
+)
+
+
+@dataclass(frozen=True)
+class World:
+    """A recipe whose run is finished, and where everything of it lies."""
+
+    folder: Path
+    recipe: Recipe
+    run: Path
+    data: Path
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The embedded world at its smallest, prepared, trained, exported and evaluated.
+
+    Parts are prepared one after the other in this process; on a cluster they are tasks of Ray Data.
+    """
+    folder = tmp_path_factory.mktemp("walk")
+    write_demo(folder / "demo", sentences=60, parallel_sentences=10, retrieval_pairs=8)
+    places = (f"data.root={folder / 'demo'}", f"output={folder / 'runs'}")
+    recipe = load_recipe("tiny/align-mlm", [*SETTINGS, *places])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparation, "_run_tasks", lambda tasks, work, _: [work(task) for task in tasks])
+        prepared = preparation.prepare(recipe.config)
+        run = pipeline.pretrain(recipe, local=True)
+        evaluation.evaluate(str(run), "alignment", None)
+        yield World(folder, recipe, run, prepared.folder)
+
+
+def files_of(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def damaged(path: Path) -> Iterator[str]:
+    """The file in each damaged state, one after the other; it is as it was when the iterator ends."""
+    content = path.read_bytes()
+    try:
+        for name, damage in DAMAGES.items():
+            path.unlink(missing_ok=True)
+            if (left := damage(content)) is not None:
+                path.write_bytes(left)
+            yield name
+    finally:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+@dataclass
+class Walk:
+    """Counts what verbs did with damaged files, and keeps what they should not have done."""
+
+    capsys: pytest.CaptureFixture[str]
+    counted: Counter[str]
+    wrong: list[str]
+
+    def call(self, file: Path, damage: str, verb: str, do: Callable[[], Any], right: Any) -> None:
+        """A verb on a damaged file: its right result, or a sentence that names the file (or the folder it is of)."""
+        result: list[Any] = []
+        try:
+            code = cli._run(lambda: result.append(do()))
+        except Exception as error:  # what a user would see as a traceback
+            self.wrong.append(f"{verb}, {file.name} {damage}: {type(error).__name__}: {error}")
+            return
+        said = self.capsys.readouterr().err
+        self.counted["right" if code == 0 else "told"] += 1
+        if code == 0 and result != [right]:
+            self.wrong.append(f"{verb}, {file.name} {damage}: other results")
+        if code != 0 and (code not in (1, 2) or "Traceback" in said or not names(said, file)):
+            self.wrong.append(f"{verb}, {file.name} {damage}: {code} {said}")
+
+
+def names(said: str, file: Path) -> bool:
+    return any(str(path) in said for path in (file, file.parent, file.parent.parent))
+
+
+@pytest.fixture
+def walk(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Iterator[Walk]:
+    one = Walk(capsys, Counter(), [])
+    yield one
+    with capsys.disabled():
+        sys.stdout.write(f"\n{request.node.name}: {dict(one.counted)}\n")
+    assert not one.wrong, "\n".join(one.wrong)
+
+
+def report_of(world: World) -> dict[str, str]:
+    """The numbers of the run's report, by file."""
+    from xalign_ray import studies
+
+    out = world.folder / "report"
+    studies.report([str(world.run)], out)
+    return {name: (out / name).read_text() for name in ("scores.csv", "losses.csv", "comparison.csv")}
+
+
+def exported(world: World) -> str:
+    out = world.folder / "exported"
+    pipeline.export(world.run, None, out)
+    return hash_file(out / "model.safetensors")
+
+
+def stats_of(world: World) -> Any:
+    return measure(str(world.run), (), world.folder / "stats")[0]
+
+
+def evaluated(world: World) -> Any:
+    return evaluation.evaluate(str(world.run), "alignment", None, world.folder / "scores")
+
+
+def pretrained(world: World) -> dict[str, str]:
+    folder = pipeline.pretrain(world.recipe, local=True)
+    card = {"README.md": ""}  # it tells of attempts
+    return hash_files(folder / "export") | card | {"manifest": hash_file(folder / "manifest.json")}
+
+
+READERS: Mapping[str, Callable[[World], Any]] = {
+    "report": report_of,
+    "export": exported,
+    "data stats": stats_of,
+    "evaluate": evaluated,
+    "pretrain": pretrained,
+}
+READ_BY = {"checkpoints": ("export", "pretrain"), "export": ("evaluate", "pretrain"), "evaluation": ("report",)}
+
+
+def test_every_file_of_a_finished_run(world: World, walk: Walk) -> None:
+    right = {verb: do(world) for verb, do in READERS.items()}
+    kept = world.folder / "kept"
+    shutil.copytree(world.run, kept)
+    files = [file.relative_to(world.run) for file in files_of(world.run)]
+    for file in files:
+        for damage in damaged(world.run / file):
+            if (file.parts[0], damage) == ("evaluation", "deleted"):
+                continue  # an evaluation that was never made
+            for verb in READ_BY.get(file.parts[0], READERS):
+                walk.call(world.run / file, damage, verb, partial(READERS[verb], world), right[verb])
+            shutil.rmtree(world.run)
+            shutil.copytree(kept, world.run)
+    assert len(files) >= 15
+    assert walk.counted["right"] >= 60
+    assert walk.counted["told"] >= 60
+
+
+def test_pretrain_mends_what_is_its_own(world: World) -> None:
+    files = [world.run / "manifest.json", world.run / "config.yaml", *files_of(world.run / "export")]
+    for file in files:
+        content = file.read_bytes()
+        for damage in damaged(file):
+            if file.name == "README.md" or (file.parent.name == "export" and file.name == "manifest.json"):
+                continue  # the card is written by evaluate too; without hashes there is nothing to compare
+            pipeline.pretrain(world.recipe, local=True)
+            assert file.read_bytes() == content, (file, damage)
+
+
+def test_an_interrupted_run_goes_on_whatever_is_damaged_or_says_what_is(world: World, walk: Walk) -> None:
+    """As a kill after the first step left it: no manifest, no export, one checkpoint."""
+    right = hash_file(world.run / "export" / "model.safetensors")
+    begun, out = world.folder / "begun", world.folder / "again"
+    shutil.copytree(world.run, begun, ignore=shutil.ignore_patterns("export", "evaluation", "step_000002"))
+    (begun / "manifest.json").unlink()
+    lines = (begun / "events.jsonl").read_text().splitlines(keepends=True)
+    last = next(number for number, line in enumerate(lines) if '"checkpoint"' in line)
+    (begun / "events.jsonl").write_text("".join(lines[: last + 1]))
+
+    def resumed() -> str:
+        return hash_file(pipeline.pretrain(world.recipe, out, local=True) / "export" / "model.safetensors")
+
+    for file in [file.relative_to(begun) for file in files_of(begun)]:
+        for damage in ("halved", "emptied to {}"):
+            shutil.rmtree(out, ignore_errors=True)
+            shutil.copytree(begun, out)
+            left = DAMAGES[damage]((out / file).read_bytes())
+            assert left is not None
+            (out / file).write_bytes(left)
+            walk.call(out / file, damage, "pretrain", resumed, right)
+    assert walk.counted["right"] >= 8
+
+
+def test_a_study_does_again_what_is_damaged(world: World) -> None:
+    cell = Cell("x", world.recipe.name, (), 0, (EvaluationConfig(task="alignment", options={}),))
+    assert is_finished(cell, world.run)
+    for file in (world.run / "manifest.json", world.run / "evaluation" / "alignment" / "scores.json"):
+        for damage in damaged(file):
+            assert not is_finished(cell, world.run), (file, damage)
+    assert is_finished(cell, world.run)
+
+
+def test_every_file_of_the_prepared_data(world: World, walk: Walk) -> None:
+    """`prepare` given again makes whatever is damaged as it was; what opens the data uses none of it unseen."""
+    whole = hash_files(world.data) | {"manifest": hash_file(world.data / "manifest.json")}
+    right = stats_of(world)
+
+    def prepared() -> Any:
+        folder = preparation.prepare(world.recipe.config, verify=True).folder
+        return hash_files(folder) | {"manifest": hash_file(folder / "manifest.json")}
+
+    files = files_of(world.data)
+    for file in files:
+        for damage in damaged(file):
+            walk.call(file, damage, "data stats", partial(stats_of, world), right)
+            walk.call(file, damage, "prepare", prepared, whole)
+    assert len(files) >= 15
+    assert walk.counted["right"] >= 3 * len(files)
