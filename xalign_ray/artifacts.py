@@ -80,7 +80,6 @@ def write_atomic(path: Path, content: bytes | str) -> None:
             out.write(content.encode() if isinstance(content, str) else content)
             out.flush()
             os.fsync(out.fileno())  # a power cut must not leave the name without the bytes
-        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
