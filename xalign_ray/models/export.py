@@ -22,6 +22,7 @@ from xalign_ray.models.backbone import LANGUAGES_KEY, backbone
 from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
+from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify
 
 ENCODER = "encoder."  # how `Objectives` names its encoder; what else is in the state belongs to losses
 STOCK = f"{ENCODER}hf."
@@ -145,6 +146,7 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
         "xalign_fingerprint": facts["fingerprint"],
         "xalign_seed": config.seed,
         "xalign_step": facts["step"],
+        TOKENIZER_KEY: identify(prepared.tokenizer_folder),
     }
     classes = family.classes(with_languages=model.language_embeddings)
     values.pop("model_type")  # the class has its own

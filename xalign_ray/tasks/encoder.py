@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PretrainedConfig
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
+from xalign_ray.models.own_tokenizer import check_files, check_ids
 from xalign_ray.tasks.inputs import Inputs
 from xalign_ray.tasks.scores import Origin
 
@@ -169,8 +170,8 @@ def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[A
         settings: put into the model's config, such as `num_labels`.
 
     Raises:
-        DataError: there is no such folder, transformers cannot open it, or it lacks weights of the encoder (which
-            transformers would silently draw at random).
+        DataError: there is no such folder, transformers cannot open it, it lacks weights of the encoder (which
+            transformers would silently draw at random), or its tokenizer is gone or another's (it would make one up).
     """
     # Registers our class, so that Auto classes open it; here, because it costs whoever imports it two seconds of CPU.
     from xalign_ray.models import language_modernbert  # noqa: F401
@@ -180,6 +181,7 @@ def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[A
         raise DataError(f"{name} is not a folder; give an export folder or a hub id such as bert-base-cased.")
     try:
         config: PretrainedConfig = AutoConfig.from_pretrained(name, trust_remote_code=False, **settings)
+        check_files(name, config)
         with quiet_transformers():
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             model, found = model_class.from_pretrained(
@@ -194,6 +196,7 @@ def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[A
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer: {reason}") from error
     _check_weights(name, found["missing_keys"])
+    check_ids(name, tokenizer, model.get_input_embeddings().num_embeddings)
     return model, tokenizer
 
 
