@@ -73,10 +73,12 @@ def listening(pid: int) -> Iterator[Listening]:
 
 
 def _name(words: list[str]) -> str:
-    """`gcs_server`, `ray::DashboardAgent`, or the script or module that Python runs."""
+    """`gcs_server`, `ray::DashboardAgent` whatever it does now, or the script or module that Python runs."""
     shown = [os.path.basename(word) for word in words if word and not word.startswith("-")]
+    if shown and shown[0].startswith("ray::"):
+        return shown[0].split()[0].partition(".")[0]
     python = bool(shown) and shown[0].startswith("python")
-    return shown[1] if python and len(shown) > 1 else shown[0].split()[0] if shown else "?"
+    return shown[1] if python and len(shown) > 1 else shown[0] if shown else "?"
 
 
 def closed_by(one: Listening) -> str:
