@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,7 @@ class TwoNodes:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[TwoNodes]:
+    ray.shutdown()  # the cluster of other files
     with pytest.MonkeyPatch.context() as patch:
         folder = tempfile.mkdtemp(prefix="xa-")  # short: a socket's path has at most 107 characters
         patch.setenv("RAY_TMPDIR", folder)  # or another session on this machine would find this cluster as its own
@@ -108,19 +109,13 @@ def recorded() -> dict[bytes, tuple[str, str]]:
     return {task: (name, node) for task, name, node in events if node and name.startswith(("Map", "BlockServer.get"))}
 
 
+def since(before: Collection[bytes]) -> list[tuple[str, str]]:
+    """What has been recorded beyond these tasks."""
+    return [found for task, found in recorded().items() if task not in before]
+
+
 def all_events() -> list[Any]:
     return ray._private.state.state._get_all_task_events()
-
-
-def test_data_tasks_run_where_the_recipe_says(nodes: TwoNodes, world: list[str], tmp_path: Path) -> None:
-    """Preparing, too: its shards go to a folder of their own, so that they are made here."""
-    config = recipe([*world, *SIZES], f"output={tmp_path}", "train.steps=8", "parallel.data_resource=reader")
-    on_ray(config, tmp_path / "run")
-    kinds = {"Map(_do_numbered)", "MapBatches(_make_block)", "BlockServer.get"}
-    until = time.monotonic() + 20  # nodes tell of their tasks once a second
-    while {name for name, _ in recorded().values()} < kinds and time.monotonic() < until:
-        time.sleep(0.2)
-    assert set(recorded().values()) == {(kind, nodes.second.node_id) for kind in kinds}
 
 
 @pytest.mark.usefixtures("nodes")
@@ -142,23 +137,31 @@ def test_a_resource_that_no_node_has_is_refused_before_anything_waits(
         placement.wait_for_place(recipe(settings).parallel)
 
 
-def test_a_node_with_a_worker_and_the_feed_dies_and_is_replaced(
+def test_a_node_with_a_worker_and_the_feed_dies_and_is_replaced_and_data_tasks_run_only_where_the_recipe_says(
     nodes: TwoNodes, world: list[str], expected: Curve, tmp_path: Path
 ) -> None:
+    """Preparing, too: its shards go to a folder of their own, so that they are made here."""
     one_on_each = ["parallel.cpus_per_worker=1.6", "parallel.data_cpus=0.2", "parallel.data_resource=reader"]
-    config = recipe([*world, *SIZES], *one_on_each)
-    held: list[int] = []
+    config = recipe([*world, *SIZES], f"output={tmp_path}", *one_on_each)
+    held, before, readers = [], recorded().keys(), [nodes.second.node_id]
 
     def replace() -> None:
         held.extend([len(nodes.on_second(TRAIN_WORKER)), len(nodes.on_second(BLOCK_SERVER))])
         nodes.replace()
+        readers.append(nodes.second.node_id)
 
-    death = when((reached(tmp_path, DEATH_AT), replace))
-    assert on_ray(config, tmp_path) == expected
+    death = when((reached(tmp_path / "run", DEATH_AT), replace))
+    assert on_ray(config, tmp_path / "run") == expected
     death.join(1)
     assert held == [1, 1]
-    assert len(starts(tmp_path)) == 2
-    check_rows(tmp_path, expected)
+    assert len(starts(tmp_path / "run")) == 2
+    check_rows(tmp_path / "run", expected)
+    kinds = {"Map(_do_numbered)", "MapBatches(_make_block)", "BlockServer.get"}
+    until = time.monotonic() + 20  # nodes tell of their tasks once a second
+    while {name for name, _ in since(before)} < kinds and time.monotonic() < until:
+        time.sleep(0.2)
+    assert {name for name, _ in since(before)} == kinds
+    assert {node for _, node in since(before)} <= set(readers)
 
 
 def test_a_node_with_data_tasks_dies_and_the_other_goes_on_alone(
@@ -175,8 +178,7 @@ def test_a_node_with_data_tasks_dies_and_the_other_goes_on_alone(
     assert on_ray(config, tmp_path) == expected
     death.join(1)
     nodes.add()
-    there = [task for task, (_, node) in recorded().items() if node == lost and task not in before]
-    assert there
+    assert lost in {node for _, node in since(before)}
     assert workers_lost == [0]
     assert len(starts(tmp_path)) <= 2
     check_rows(tmp_path, expected)
