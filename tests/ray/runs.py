@@ -18,7 +18,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepare import prepare
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.track.events import EVENT_LOG, Event, read_events
+from xalign_ray.track.events import EVENT_LOG, Event, EventReader, read_events
 from xalign_ray.train.driver import run_on_ray
 from xalign_ray.train.loop import train
 
@@ -97,8 +97,9 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def reached(folder: Path, step: int, attempt: int = 1) -> Callable[[], bool]:
-    """Whether an attempt has finished a step."""
-    return lambda: any(e["event"] == "step" and e["attempt"] == attempt and e["step"] >= step for e in events(folder))
+    """Whether an attempt has finished a step; each call reads what is new in the log, until one says yes."""
+    log = EventReader(folder / EVENT_LOG)
+    return lambda: any(e["event"] == "step" and e["attempt"] == attempt and e["step"] >= step for e in log.read())
 
 
 def when(*turns: tuple[Callable[[], Any], Callable[[], None]]) -> threading.Thread:

@@ -29,7 +29,8 @@ def command(settings: list[str], out: Path) -> list[str]:
 
 def wait_for(run: subprocess.Popen[bytes], out: Path, step: int, attempt: int) -> None:
     until = time.monotonic() + PATIENCE_S
-    while not reached(out, step, attempt)():
+    done = reached(out, step, attempt)
+    while not done():
         assert run.poll() is None
         assert time.monotonic() < until
         time.sleep(0.05)
