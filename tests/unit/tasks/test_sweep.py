@@ -50,7 +50,7 @@ RATES = "write a list of numbers above 0, or {log_uniform: [lowest, highest]}."
             "'search.learning_rate': log_uniform is [lowest, highest].",
         ),
         ({"tasks": [POS | {"task": "poss"}]}, "'tasks.0': task 'poss' is not known here. Did you mean 'pos'? Known: "),
-        ({"tasks": [POS, POS]}, "tasks has pos (en) twice; remove one, or give it another name."),
+        ({"tasks": [POS, {**POS, "data": ["pos"]}]}, "tasks has pos (en) twice; remove one, or give it another name."),
         (
             {"tasks": [POS | {"options": {"epoch": 2}}]},
             "unknown key 'tasks.0.options.epoch'. Did you mean 'tasks.0.options.epochs'?",
