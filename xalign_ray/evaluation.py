@@ -50,20 +50,24 @@ def tune(
 
     Another `train_language` is fine-tuned on and scored itself: the supervised score beside the zero-shot one.
     """
-    from xalign_ray.config.schema import ParallelConfig
     from xalign_ray.tasks.fine_tune import FineTuning
-    from xalign_ray.tasks.grid import Trial, tune_grid
     from xalign_ray.tasks.registry import TUNED_TASKS
     from xalign_ray.tasks.scores import SCORES, write_scores
-    from xalign_ray.tasks.trial_log import TrialNotes
-    from xalign_ray.track.events import run_identity
-    from xalign_ray.train.driver import connect
+    from xalign_ray.tasks.tuning import check_files
 
     if not data:
         raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
     encoder, run = find_encoder(model)
     target = _target(out, run, _known(task, TUNED_TASKS))
     settings = FineTuning(**_known_options(options or {}, FineTuning))
+    if others := check_files(TUNED_TASKS[task], data, languages, train_language):
+        say(others)
+    from xalign_ray.config.schema import ParallelConfig
+    from xalign_ray.tasks.grid import Trial, tune_grid  # Ray is not started, nor imported, before names are right
+    from xalign_ray.tasks.trial_log import TrialNotes
+    from xalign_ray.track.events import run_identity
+    from xalign_ray.train.driver import connect
+
     connect(ParallelConfig())
     folders = tuple(str(folder.absolute()) for folder in data)
     tested = tuple(languages) if languages else None

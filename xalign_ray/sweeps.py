@@ -25,7 +25,7 @@ from xalign_ray.report.score_tables import as_terminal_table
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.sweep import SweepConfig, SweptEncoder, load_sweep
 from xalign_ray.tasks.sweep_choice import SettingChoice, choose_settings, write_choices
-from xalign_ray.tasks.sweep_plan import PlannedTrial, plan_trials, read_plan, whole_plan, write_plan
+from xalign_ray.tasks.sweep_plan import PlannedTrial, check_task_files, plan_trials, read_plan, whole_plan, write_plan
 from xalign_ray.tasks.sweep_run import SweepRun, describe
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
 from xalign_ray.track.follower import resolve_uri
@@ -98,6 +98,9 @@ def _plan(sweep: SweepConfig, folder: Path, output: Path) -> tuple[SweepConfig, 
         if not (root / evaluation.data).exists():
             raise ConfigError(f"evaluate: {root / evaluation.data}, data of {evaluation.task}, is missing.")
     planned = plan_trials(sweep, encoders, root)
+    for task in sweep.tasks:
+        if others := check_task_files(task, root):
+            say(f"{task.task}: {others}")
     saved = whole_plan(folder)
     if saved is not None and saved[1] != planned:
         raise ConfigError(

@@ -89,6 +89,11 @@ class Prepared:
         return {int(number): olds for number, olds in listed.items()}
 
     @property
+    def held_out_missing(self) -> dict[str, int]:
+        """Languages of which no document is held out, with the documents that they have."""
+        return self.manifest["held_out_missing"]
+
+    @property
     def fingerprint(self) -> str:
         """Hash of everything that the shards depend on."""
         return self.manifest["fingerprint"]

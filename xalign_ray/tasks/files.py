@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+from xalign_ray.data.sources.open import MAX_LINE_BYTES
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.languages import check_language
 
+MOST_NAMED = 5  # files that a message names
 _SPLITS = {"train": "train", "dev": "dev", "val": "dev", "test": "test", "": "test"}
 
 
@@ -17,14 +18,14 @@ def read_lines(path: Path) -> list[str]:
     """The lines of a file without their ends. Only LF and CRLF end a line: U+2028 and its like belong to the text.
 
     Raises:
-        DataError: the file is missing, or a line is not UTF-8 (named by its number, from 1).
+        DataError: the file is missing, or a line is not UTF-8 or longer than 1 MB (named by its number, from 1).
     """
     if not path.is_file():
         raise DataError(f"{path} is missing; give the folder or file that holds the task's data.")
-    rows = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
-    if not rows[-1]:
-        rows.pop()
-    return [_decode(row, path, number) for number, row in enumerate(rows, 1)]
+    with path.open("rb") as file:
+        rows = iter(lambda: file.readline(MAX_LINE_BYTES + 2), b"")
+        lines = [_decode(row, path, number) for number, row in enumerate(rows, 1)]
+    return [lines[0].removeprefix("\ufeff"), *lines[1:]] if lines else []
 
 
 def name_language(code: str, path: Path) -> str:
@@ -57,7 +58,8 @@ def find_split_files(
         languages_of: the languages that a name's `language` means; by default the one of that code.
 
     Raises:
-        DataError: a folder is missing, there is nothing in any, or two files are the same split of one language.
+        DataError: a folder is missing, there is nothing in any (what there is instead is named), or two files are the
+            same split of one language.
     """
     found: dict[str, dict[str, Path]] = {"train": {}, "dev": {}, "test": {}}
     depths = sorted({pattern.pattern.count("/") for pattern in patterns})
@@ -74,8 +76,49 @@ def find_split_files(
                 if known != path:
                     raise DataError(f"{path} and {known} are both {split} of {language}; keep one.")
     if not any(found.values()):
-        raise DataError(f"{', '.join(map(str, folders))}: no {what} files; they are called {_either(examples)}.")
+        others = name_others(found, folders)
+        raise DataError(
+            f"{', '.join(map(str, folders))}: no {what} files; they are called {_either(examples)}.{others}"
+        )
     return found
+
+
+def name_others(found: Mapping[str, Mapping[str, Path]], folders: Sequence[Path]) -> str:
+    """A sentence on the files of the folders that have no name of the task, with their count; empty if there are none.
+
+    It begins with a blank, to be put behind another.
+    """
+    taken = {path for split in found.values() for path in split.values()}
+    there = {path for folder in folders for shape in ("*", "*/*") for path in folder.glob(shape) if path.is_file()}
+    others = sorted(str(path) for path in there - taken if not path.name.startswith("."))
+    if not others:
+        return ""
+    named = ", ".join(others[:MOST_NAMED]) + (f" and {len(others) - MOST_NAMED} more" if others[MOST_NAMED:] else "")
+    return f" Not read, since no name of the task fits: {len(others)} file{'s' * (len(others) > 1)}, {named}."
+
+
+def check_training_files(
+    found: Mapping[str, Mapping[str, Path]], folders: Sequence[Path], language: str, example: str, needs: str
+) -> None:
+    """Refuses files without a training and a development file of a language.
+
+    Args:
+        found: by split, then language, as `find_split_files` gives them.
+        folders: where they were looked for.
+        language: the one that is trained on.
+        example: a name with `{split}` and `{language}` in it.
+        needs: the end of the sentence, which says what needs them.
+
+    Raises:
+        DataError: one is not there; names what files there are instead.
+    """
+    for split in ("train", "dev"):
+        if language not in found[split]:
+            where = ", ".join(map(str, folders))
+            name = example.format(split=split, language=language)
+            raise DataError(
+                f"{where}: no {split} file in {language}, such as {name}; {needs}.{name_others(found, folders)}"
+            )
 
 
 def choose_languages(found: Collection[str], asked: Collection[str] | None, where: object) -> list[str]:
@@ -92,8 +135,11 @@ def choose_languages(found: Collection[str], asked: Collection[str] | None, wher
 
 
 def _decode(row: bytes, path: Path, number: int) -> str:
+    row = row.removesuffix(b"\n").removesuffix(b"\r")
+    if len(row) > MAX_LINE_BYTES:
+        raise DataError(f"{path}, line {number}: longer than 1 MB; this is no file of a task's lines.")
     try:
-        return row.removesuffix(b"\r").decode("utf-8")
+        return row.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file to UTF-8.") from None
 

@@ -26,6 +26,7 @@ from xalign_ray.tasks.sweep import (
     SweptTraining,
 )
 from xalign_ray.tasks.training import Training
+from xalign_ray.tasks.tuning import check_files
 
 SWEEP = "sweep.json"
 _SEARCHED = ("learning_rate", "epochs", "batch_size")
@@ -70,7 +71,7 @@ def plan_trials(sweep: SweepConfig, encoders: Mapping[str, str], root: Path) -> 
     """
     root, draws = root.resolve(), settings_of(sweep.search)
     for task in sweep.tasks:
-        _check_files(task, root)
+        check_task_files(task, root)
     one_each = itertools.product(sweep.seeds, sweep.tasks, sweep.encoders)
     planned = [
         PlannedTrial(
@@ -140,16 +141,10 @@ def whole_plan(folder: Path) -> tuple[SweepConfig, list[PlannedTrial]] | None:
         return None
 
 
-def _check_files(task: SweptTask, root: Path) -> None:
-    """Looks at names only, so that a wrong path costs moments, not the first trials."""
-    found = TUNED_TASKS[task.task].find([root / path for path in task.data])
-    for split in ("train", "dev"):
-        if task.train_language not in found[split]:
-            example = TUNED_TASKS[task.task].example.format(split=split, language=task.train_language)
-            where = ", ".join(str(root / path) for path in task.data)
-            raise DataError(
-                f"{where}: no {split} file in {task.train_language}, such as {example}; {task.task} needs it."
-            )
+def check_task_files(task: SweptTask, root: Path) -> str:
+    """Looks at names only, so that a wrong path costs moments, not the first trials; says which files are not read."""
+    folders = [root / path for path in task.data]
+    return check_files(TUNED_TASKS[task.task], folders, task.languages or None, task.train_language)
 
 
 def _training_of(swept: SweptTraining, root: Path) -> Training:

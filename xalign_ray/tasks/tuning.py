@@ -12,6 +12,7 @@ from torch import Tensor
 from xalign_ray.artifacts import MANIFEST, hash_file, share, write_json, write_manifest
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.encoder import open_model, origin_of, quiet_transformers
+from xalign_ray.tasks.files import check_training_files, name_others
 from xalign_ray.tasks.fine_tune import Choice, FineTuning, fine_tune, repeatable
 from xalign_ray.tasks.inputs import Inputs
 from xalign_ray.tasks.scores import SCORES, Score, average_languages, score_by, write_scores
@@ -86,6 +87,23 @@ def tune_task(
     return scores
 
 
+def check_files(
+    task: Task, folders: Sequence[Path], languages: Sequence[str] | None, train_language: str = ENGLISH
+) -> str:
+    """Whether `tune_task` will find its files, by their names alone: in moments, and before anything is started.
+
+    Returns:
+        The files of the folders that are not read, as a sentence; empty if there are none.
+
+    Raises:
+        DataError: training, development or test files are missing.
+    """
+    found = task.find(folders)
+    check_training_files(found, folders, train_language, task.example, f"{task.name} needs it")
+    _tested(task, found, languages, train_language, tuple(folders))
+    return name_others(found, folders).lstrip()
+
+
 def fit_task(
     task: Task,
     encoder_folder: str,
@@ -113,11 +131,7 @@ def fit_task(
         on_epoch: told each epoch and its development score.
     """
     found = task.find(data_folders)
-    for split in ("train", "dev"):
-        if train_language not in found[split]:
-            example = task.example.format(split=split, language=train_language)
-            raise DataError(f"{_join(data_folders)}: no {split} file in {train_language}, such as {example}; "
-                            "fine-tuning needs one.")  # fmt: skip
+    check_training_files(found, data_folders, train_language, task.example, "fine-tuning needs one")
     training = training or Training()
     with repeatable(settings.seed):
         examples = load_training(task, found["train"], train_language, training, settings.train_examples, settings.seed)

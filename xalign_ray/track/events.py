@@ -176,6 +176,11 @@ def last_attempt(path: Path) -> int:
     return max((event["attempt"] for event in read_events(path, surviving=False)), default=0) if path.is_file() else 0
 
 
+def last_step(path: Path) -> int:
+    """The newest step of which a log tells, 0 if there is none."""
+    return max((event["step"] for event in EventReader(path).read()), default=0)
+
+
 def run_identity(folder: Path) -> dict[str, str] | None:
     """Fingerprint and first start of a run: what stays the same when it resumes, is renamed or copied.
 

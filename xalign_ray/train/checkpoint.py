@@ -21,6 +21,8 @@ from xalign_ray.train.trust import check_pickles
 CHECKPOINTS = "checkpoints"
 _NAME = re.compile(r"step_\d+")  # others, such as a copy that a user kept, are not ours
 KEYS = ("step", "fingerprint", "zero_stage", "workers", "tokens", "files")  # of its manifest
+_GOES_ON = "Training goes on from the checkpoint before it, of step {}."
+_BEGINS = "There is no whole checkpoint before it: training begins at step 0."
 
 
 @dataclass(frozen=True)
@@ -73,15 +75,16 @@ def newest(
                     f"{folder} was written by another recipe: its fingerprint is {manifest['fingerprint'][:8]}, this "
                     f"run's is {fingerprint[:8]}. Give another --out, or remove {run_folder} to start over."
                 )
-            check_files(folder, manifest["files"], "Training goes on from the checkpoint before it.")
+            check_files(folder, manifest["files"], "")
             if not trust:
                 check_pickles(path for path in sorted((folder / STATE).rglob("*")) if path.is_file())
-            return Checkpoint(folder, manifest, trust), notes
+            goes_on = [f"{note} {_GOES_ON.format(manifest['step'])}" for note in notes]
+            return Checkpoint(folder, manifest, trust), goes_on
         except DataError as damage:
-            notes.append(str(damage))
+            notes.append(str(damage).rstrip())
         except (ValueError, KeyError, TypeError):
-            notes.append(f"{folder / MANIFEST} cannot be read. Training goes on from the checkpoint before it.")
-    return None, notes
+            notes.append(f"{folder / MANIFEST} cannot be read.")
+    return None, [f"{note} {_BEGINS}" for note in notes]
 
 
 def _folders(run_folder: Path) -> Iterator[Path]:

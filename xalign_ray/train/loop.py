@@ -21,7 +21,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import TrainingError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
+from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt, last_step
 from xalign_ray.train.checkpoint import Checkpoints
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
@@ -45,6 +45,8 @@ class PreparedRows(Protocol):
     def special(self) -> Any: ...
     @property
     def new_rows(self) -> Mapping[int, Sequence[int]]: ...
+    @property
+    def held_out_missing(self) -> Mapping[str, int]: ...
     def pairs(self, split: Any) -> Any: ...
     def held_out(self, rank: int, workers: int, batch_rows: int) -> Sequence[tuple[str, Share]]: ...
 
@@ -126,6 +128,8 @@ class Loop:
             self._engine.load(self._found.folder, self._found.trusted)
         self._stepper = Stepper(self._engine, objectives, config, workers)
         log_path = run_folder / EVENT_LOG
+        if workers.rank == 0:
+            self._notes = [*self._notes, *self._what_is_missing(log_path)]
         self._log = EventLog(log_path, last_attempt(log_path) + 1) if workers.rank == 0 else None
         self._tokens = 0  # along the surviving lineage
         self._problem: str | None = None
@@ -147,6 +151,31 @@ class Loop:
         speed = (tokens - before) / max(seconds, 1e-9)
         self._tell("end", steps, {"run/seconds": seconds, "run/tokens": tokens, "run/tokens_per_s": speed})
         raise_together(workers, self._problem)
+
+    def _what_is_missing(self, log: Path) -> list[str]:
+        """What the run's numbers will lack, and why; told at the start."""
+        done = self._found.step if self._found else 0
+        known = last_step(log)
+        every = self._config.track.log_every_steps
+        missing = self._prepared.held_out_missing if self._config.train.held_out_every_steps else {}
+        said = [
+            (
+                bool(done) and (not known or known + every <= done),
+                f"{log.name} ends at step {known}, the checkpoint is of step {done}: the log was removed or cut, and "
+                "the numbers between are lost. Later ones are added to it.",
+            ),
+            (
+                bool(missing),
+                "The held-out loss leaves out "
+                + ", ".join(f"{language} ({count:,} documents)" for language, count in missing.items())
+                + ": no document of so few was drawn to be held out.",
+            ),
+            (
+                bool(self._config.train.held_out_every_steps) and not self._scores_held_out,
+                "There is no held-out loss: it is that of the objective masked_lm, which the recipe lacks.",
+            ),
+        ]
+        return [text for holds, text in said if holds]
 
     def _take(self, step: int, stream: Iterator[Share], stop: threading.Event) -> None:
         began = time.perf_counter()
@@ -176,7 +205,9 @@ class Loop:
         shares = self._prepared.held_out(self._workers.rank, self._workers.size, rows)
         losses = held_out_losses(self._engine, shares, self._prepared.languages, self._workers)
         if losses:
-            self._tell("held_out", step, {"held_out/loss": sum(losses.values()) / len(losses)}, languages=losses)
+            metrics = {"held_out/loss": sum(losses.values()) / len(losses)}
+            missing = sorted(set(self._prepared.held_out_missing) - set(losses))
+            self._tell("held_out", step, metrics, languages=losses, missing=missing)
 
     def _save(self, step: int, metrics: dict[str, float]) -> None:
         saved = self._checkpoints.save(self._engine, step, {"tokens": self._tokens})

@@ -64,7 +64,7 @@ def test_a_torn_checkpoint_is_passed_over_with_a_note(one: Pool, tmp_path: Path)
     (_, again) = [e for e in read_events(tmp_path / "events.jsonl", surviving=False) if e["event"] == "start"]
     (note,) = again["notes"]
     assert note.startswith(f"{torn} is damaged: its SHA-256 is ")
-    assert note.endswith("Training goes on from the checkpoint before it.")
+    assert note.endswith("Training goes on from the checkpoint before it, of step 2.")
     assert newest(tmp_path, synthetic.FINGERPRINT)[1] == []
 
 
@@ -75,7 +75,34 @@ def test_a_manifest_that_is_not_json_is_passed_over_with_a_note(one: Pool, tmp_p
     found, notes = newest(tmp_path, synthetic.FINGERPRINT)
     assert found is not None
     assert found.step == 2
-    assert notes == [f"{manifest} cannot be read. Training goes on from the checkpoint before it."]
+    assert notes == [f"{manifest} cannot be read. Training goes on from the checkpoint before it, of step 2."]
+    (manifest.parents[1] / "step_000002" / "manifest.json").write_text("")
+    found, notes = newest(tmp_path, synthetic.FINGERPRINT)
+    assert found is None
+    assert len(notes) == 2
+    assert notes[0] == (
+        f"{manifest} cannot be read. There is no whole checkpoint before it: training begins at step 0."
+    )
+
+
+def test_a_log_that_was_removed_is_said_when_training_goes_on_and_begun_anew(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path, {"train__steps": 4})
+    log = tmp_path / "events.jsonl"
+    log.unlink()
+    one.call(train, tmp_path, {"train__steps": 4})
+    (start, *_) = read_events(log, surviving=False)
+    assert (start["event"], start["step"], start["attempt"]) == ("start", 4, 1)
+    assert start["notes"] == [
+        "events.jsonl ends at step 0, the checkpoint is of step 4: the log was removed or cut, and the numbers between "
+        "are lost. Later ones are added to it."
+    ]
+
+
+def test_a_log_that_is_whole_is_not_said_to_be_cut(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path, {"train__steps": 4})
+    one.call(train, tmp_path, {"train__steps": 4})
+    starts = [event for event in read_events(tmp_path / "events.jsonl", surviving=False) if event["event"] == "start"]
+    assert [start["notes"] for start in starts] == [[], []]
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(two: Pool, tmp_path: Path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,5 +68,35 @@ def test_a_file_of_a_split_is_found_by_its_name_in_any_of_the_folders(tmp_path: 
         "dev": {"de": tmp_path / "a/deu/dev.txt"},
         "test": {},
     }
-    with pytest.raises(DataError, match=r"deeper: no such files; they are called en/dev.txt\."):
+    with pytest.raises(DataError) as caught:
         find_split_files([tmp_path / "a/deu/deeper"], [pattern], "such", ["en/dev.txt"])
+    deeper = tmp_path / "a/deu/deeper"
+    assert str(caught.value) == (
+        f"{deeper}: no such files; they are called en/dev.txt. Not read, since no name of the task fits: 1 file, "
+        f"{deeper / 'test.txt'}."
+    )
+
+
+def test_a_line_of_more_than_a_megabyte_is_refused_before_the_file_is_in_memory(tmp_path: Path):
+    path = tmp_path / "train-en.tsv"
+    path.write_bytes(b"a\tb\n" + b"x" * (3 << 20))
+    with pytest.raises(DataError, match=r"train-en\.tsv, line 2: longer than 1 MB; this is no file of"):
+        read_lines(path)
+
+
+def test_files_of_other_names_are_named_before_ray_is_imported(tmp_path: Path):
+    for name in ("train-english.tsv", "german.tsv", "dev-en.tsv", "test-de.tsv", *(f"note{n}.md" for n in range(4))):
+        (tmp_path / name).write_text("a\tNOUN\n")
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom xalign_ray.errors import DataError\n"
+        "from xalign_ray.evaluation import tune\n"
+        "try:\n    tune('no-model', 'pos', [Path(sys.argv[1])], out=Path(sys.argv[1], 'out'))\n"
+        "except DataError as error:\n    print(error)\n"
+        "print('ray' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    said, ray = done.stdout.splitlines()
+    assert ray == "False"
+    assert said.startswith(f"{tmp_path}: no train file in en, such as ")
+    assert " Not read, since no name of the task fits: 6 files, " in said
+    assert str(tmp_path / "train-english.tsv") in said or " and 1 more." in said

@@ -146,6 +146,7 @@ def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path):
     dictionary = {"kind": "word_switch", "dictionaries": ["en-de.txt"]}
     tasks = [POS | {"languages": ["en", "de"], "training": [dictionary]}]
     sweep = load_sweep(str(write(tmp_path, search=search, tasks=tasks)))
+    (tmp_path / "pos" / "de.dev.conllu").touch()
     trials = plan_trials(sweep, ENCODERS, tmp_path)
     write_plan(tmp_path, sweep, trials)
     assert read_plan(tmp_path) == (sweep, trials)
