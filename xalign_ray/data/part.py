@@ -24,7 +24,7 @@ from xalign_ray.data.shards import ShardWriter
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Pair, Record
-from xalign_ray.data.sources.registry import read_part
+from xalign_ray.data.sources.registry import NOTED, read_part
 from xalign_ray.data.summary import LEFT_FILES
 from xalign_ray.data.word_alignment.corpus import read_alignments
 from xalign_ray.text.chunks import ChunkCutter
@@ -109,7 +109,7 @@ def prepare_part(task: Task) -> None:
             if task.most_pairs and trained.examples == task.most_pairs:
                 counts[LEFT_FILES] = int(next(windows, None) is not None)
                 break
-    counts.update({f"skipped: {reason}": count for reason, count in skipped.items()})
+    counts.update({k if k.startswith(NOTED) else f"skipped: {k}": count for k, count in skipped.items()})
     record = {
         "pool": task.pool,
         "trained": _describe(task, trained),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.quarantine import merge_counts
 from xalign_ray.data.sources.broken import BrokenFile
+from xalign_ray.data.sources.registry import NOTED
 
 KEPT = "kept"  # lines or pairs of which something is trained on or held out
 NO_WORDS = "no words"
@@ -31,14 +32,17 @@ class SourceSummary:
     rows: int
     kept: int
     set_aside: dict[str, int]
+    noted: dict[str, int] = field(default_factory=dict)  # what takes no row away
     files_not_read_on: int = 0  # files left when they had given data.most_pairs
 
     def __str__(self) -> str:
         files = self.files[0] + (f" and {len(self.files) - 1} more" if len(self.files) > 1 else "")
         aside = sorted(self.set_aside.items(), key=lambda item: (-item[1], item[0]))
         told = ", ".join(f"{reason} {count:,}" for reason, count in aside)
+        noted = "".join(f"; {what}: {count:,}" for what, count in self.noted.items())
         left = f"; not read on after most_pairs: {self.files_not_read_on} files" if self.files_not_read_on else ""
-        return f"{self.name} ({files}): {self.rows:,} rows in, {self.kept:,} kept{told and '; set aside: '}{told}{left}"
+        told = told and f"; set aside: {told}"
+        return f"{self.name} ({files}): {self.rows:,} rows in, {self.kept:,} kept{told}{noted}{left}"
 
 
 def summarize(one: Input, records: Sequence[Mapping[str, Any]]) -> SourceSummary:
@@ -56,6 +60,7 @@ def summarize(one: Input, records: Sequence[Mapping[str, Any]]) -> SourceSummary
         rows=counts.get("lines", 0) + counts.get("pairs", 0) + sum(bad.values()) + skipped,
         kept=counts.get(KEPT, 0),
         set_aside={reason: count for reason, count in sorted(aside.items()) if count},
+        noted={key.removeprefix(NOTED): count for key, count in counts.items() if key.startswith(NOTED)},
         files_not_read_on=counts.get(LEFT_FILES, 0),
     )
 

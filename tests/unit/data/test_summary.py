@@ -37,7 +37,7 @@ def write(folder: Path) -> None:
     )
     (folder / "en.txt").write_bytes(text.encode() + b"\n" + b"\n".join(wrong) + b"\n")
     pages = [
-        PAGE.format("A", 0, "", "das ist eins\n\ndas ist zwei\n\nkurz"),
+        PAGE.format("A", 0, "", "das {{xyz|ist}} eins\n\ndas ist zwei{{xyz|y}}\n\nkurz"),
         PAGE.format("B", 0, "<redirect title='A'/>", "#REDIRECT [[A]]"),
         PAGE.format("Talk:A", 1, "", "rede"),
         PAGE.format("C", 0, "", "{{Nur eine Vorlage}}"),
@@ -106,6 +106,7 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
             "too long": 1,
             "too short": 1,
         },
+        "noted": {},
         "files_not_read_on": 0,
     }
     assert (sources["text/de"]["rows"], sources["text/de"]["kept"]) == (7, 3)
@@ -114,6 +115,10 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
         "page of another namespace": 1,
         "redirect": 1,
         "too short": 1,
+    }
+    assert sources["text/de"]["noted"] == {
+        "templates that no list knows, left out of a sentence": 1,
+        "templates that no list knows, shown by their first argument": 1,
     }
     assert sources["pairs/de-en"]["set_aside"] == {
         "lengths too different": 1,
@@ -141,6 +146,7 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
             "identical": 1,
             "repeated": 1,
         },
+        "noted": {},
         "files_not_read_on": 0,
     }
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("prepare: ")]

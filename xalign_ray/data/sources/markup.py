@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import mwparserfromhell
 from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Template, Text, Wikilink
+from mwparserfromhell.parser import ParserError
 
 from xalign_ray.data.sources.quotes import drop_quotes
-from xalign_ray.data.sources.templates import words_of_template
+from xalign_ray.data.sources.templates import knows_template, running_text, words_of_template
 
 _HIDDEN_NAMESPACES = frozenset({"file", "image", "media", "category"})  # these work in every wiki
 _FILE_NAME = re.compile(r"\.(jpe?g|png|svg|gif|tiff?|webp|xcf|pdf|djvu|og[gav]|opus|webm|mp3|wav|flac|midi?)$", re.I)
@@ -42,7 +43,14 @@ _SPACED = re.compile(r"\s+([,.)\u3001\u3002\uff0c])(?=\s|$)")
 _DOUBLED = re.compile(r"([,\u3001\uff0c\u060c])(\s*\1)+")
 _BLANKS = re.compile(r"[^\S\n]+")
 _TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\|-|[|!]|\}\})")
-_HEADING, _HOLE = "\x01", "\x02"  # no XML holds these; a hole keeps the quote marks around what is dropped apart
+# No XML holds these. A hole keeps the quote marks around what is dropped apart; between _OPEN and _CLOSE stands what a
+# template that no list knows would show inside a sentence.
+_HEADING, _HOLE, _OPEN, _CLOSE = "\x01", "\x02", "\x03", "\x04"
+_OFFERED = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+_ENDS_SENTENCE = (".", "!", "?", "\u3002", "\u0964", "\u061f", "\u06d4", ":", ";", ",", "\u060c", "\u3001", "\uff0c")
+MOST_OPEN = 1000  # marks that are open at once: the parser's time grows with their square
+_PAIRED = re.compile(r"\{\{|\}\}|[\[\]]|</?[A-Za-z][^<>]*>")
+_NEVER_CLOSED = re.compile(r"<(br|hr|wbr|li|dt|dd|p|tr|td|th)\b|.*/>", re.I | re.S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +59,92 @@ class _Line:
     level: int  # 0 is text, 1-6 a heading
 
 
-def read_paragraphs(markup: str, hidden: frozenset[str] = frozenset()) -> tuple[str, ...]:
+@dataclass(slots=True)
+class Templates:
+    """How often a template that no list knows stood inside a sentence."""
+
+    shown: int = 0  # by its first argument that is running text
+    left_out: int = 0  # a hole, or a mark such as a footnote
+
+
+def read_paragraphs(
+    markup: str, hidden: frozenset[str] = frozenset(), unknown: Templates | None = None
+) -> tuple[str, ...]:
     """The paragraphs, list items and headings of an article, in order, one a string.
 
-    Gone are templates (but for the few of templates.py), tables, references, formulas, files, categories, links to
+    Gone are templates (but for those of templates.py, and for the first argument that is running text of one inside a
+    sentence), tables, references, formulas, files, categories, links to
     other languages, comments, and the headings under which nothing is left.
 
     Args:
       markup: the page's wikitext.
       hidden: the wiki's own lower-case names of the file and category namespaces; the English ones always count.
+      unknown: receives counts of the templates inside sentences that no list knows.
+
+    Raises:
+      ParserError: more marks are open at once than any article has.
     """
+    unknown = unknown or Templates()
+    lines = [line for raw in rendered_lines(markup, hidden) if (line := _clean(fill(raw, unknown))).text]
+    return tuple(line.text for line in _drop_empty_sections(lines))
+
+
+def rendered_lines(markup: str, hidden: frozenset[str] = frozenset()) -> list[str]:
+    """The lines of an article before templates that no list knows are filled in: what the bench of holes looks at."""
+    _refuse_open_marks(markup)
     markup = _COMMENT.sub("", markup)
     markup = _LONE_NAMESPACE_LINKS.sub("", markup)
     markup = _VARIANTS.sub(_choose_variant, markup)
     code = mwparserfromhell.parse(markup, skip_style_tags=True)
-    text = "".join(_render(code.nodes, hidden | _HIDDEN_NAMESPACES))
-    lines = [line for raw in text.split("\n") if (line := _clean(raw)).text]
-    return tuple(line.text for line in _drop_empty_sections(lines))
+    return "".join(_render(code.nodes, hidden | _HIDDEN_NAMESPACES)).split("\n")
+
+
+def _refuse_open_marks(markup: str) -> None:
+    opened = {"{": 0, "[": 0, "<": 0}
+    for match in _PAIRED.finditer(markup):
+        mark = match[0]
+        if mark[0] in "}]" or mark.startswith("</"):
+            kind = {"}": "{", "]": "["}.get(mark[0], "<")
+            opened[kind] = max(0, opened[kind] - 1)
+        elif not _NEVER_CLOSED.match(mark):
+            opened[mark[0]] += 1
+            if opened[mark[0]] > MOST_OPEN:
+                raise ParserError(f"more than {MOST_OPEN} marks are open at once")
+
+
+def fill(raw: str, unknown: Templates) -> str:
+    """A line in which each template that no list knows shows what it offers where a word of the sentence is missing.
+
+    That is where it stands apart from the word before it (in scripts with blanks), is not behind the sentence's end,
+    and does not begin a line whose sentence begins behind it. A template alone on a line shows nothing.
+    """
+    if _OPEN not in raw:
+        return raw
+    parts = _OFFERED.split(raw)
+    if not any(map(str.isalpha, "".join(parts[::2]))):
+        return "".join(parts[::2])
+    for place in range(1, len(parts), 2):
+        shown = bool(parts[place]) and _lacks_a_word(parts[place - 1], parts[place + 1], place == 1)
+        unknown.shown += shown
+        unknown.left_out += not shown
+        parts[place] = parts[place] if shown else _HOLE
+    return "".join(parts)
+
+
+def _lacks_a_word(before: str, after: str, first: bool) -> bool:
+    """Whether a word of the sentence is missing between two pieces of a line."""
+    before, after = before.replace(_HOLE, ""), after.replace(_HOLE, "")
+    if not before.strip(" *#:'"):
+        return first and (after.lstrip(" '")[:1].islower() or after.lstrip(" '")[:1] in (",", "("))
+    if before.rstrip(" '").endswith(_ENDS_SENTENCE) and not any(map(str.isalpha, after)):
+        return False
+    last = before.rstrip("'")[-1:]
+    return _without_blanks(last) or not (last.isalnum() or last in _ENDS_SENTENCE)
+
+
+def _without_blanks(letter: str) -> bool:
+    """Whether a letter is of a script that puts no blanks between words."""
+    return unicodedata.name(letter, "").startswith(("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"))
 
 
 def _choose_variant(match: re.Match[str]) -> str:
@@ -98,8 +175,12 @@ def _show_entity(node: HTMLEntity, _: frozenset[str]) -> Iterator[str]:
 def _show_template(node: Template, hidden: frozenset[str]) -> Iterator[str]:
     shown = [value for value in node.params if not value.showkey]
     shown = shown or [value for value in node.params if str(value.name).strip().lower() == "text"]  # {{quote|text=..}}
-    values = ["".join(_render(value.value.nodes, hidden)) for value in shown]
-    yield words_of_template(str(node.name), values) or _HOLE
+    values = [_OFFERED.sub(r"\1", "".join(_render(value.value.nodes, hidden))) for value in shown]
+    name = str(node.name)
+    if knows_template(name) or not values:
+        yield words_of_template(name, values) or _HOLE
+    else:
+        yield f"{_OPEN}{running_text(name, values)}{_CLOSE}"
 
 
 def _show_heading(node: Heading, hidden: frozenset[str]) -> Iterator[str]:

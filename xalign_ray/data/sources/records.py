@@ -54,4 +54,12 @@ class Skipped:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something in the input that is worth a count, of a kind that takes no row away."""
+
+    what: str
+    count: int
+
+
 Record = Document | Pair | Entry | BadRow

@@ -18,7 +18,7 @@ from xalign_ray.data.sources.muse import read_muse
 from xalign_ray.data.sources.opus import read_opus
 from xalign_ray.data.sources.parquet import read_parquet, split_parquet
 from xalign_ray.data.sources.parts import Part, cut_at_lines, cut_side_by_side, one_part_a_file
-from xalign_ray.data.sources.records import BadRow, Document, Entry, Pair, Record, Skipped
+from xalign_ray.data.sources.records import BadRow, Document, Entry, Noted, Pair, Record, Skipped
 from xalign_ray.data.sources.text import read_text, split_text
 from xalign_ray.data.sources.tmx import read_tmx
 from xalign_ray.data.sources.tsv import read_tsv
@@ -31,7 +31,7 @@ from xalign_ray.text.languages import check_language
 class Format:
     """A format family: how a part is read, how a source is cut, and how many languages and paths it takes."""
 
-    read: Callable[[Part, Sequence[str]], Iterator[Record | Skipped]]
+    read: Callable[[Part, Sequence[str]], Iterator[Record | Skipped | Noted]]
     split: Callable[[str, Sequence[str]], list[Part]]
     holds: str
     languages: tuple[int, ...]
@@ -51,6 +51,11 @@ FORMATS: dict[str, Format] = {
     "muse": Format(read_muse, one_part_a_file, "entries", (2,)),
 }
 
+NOTED = "noted: "
+_COUNTED: dict[type, Callable[[Any], dict[str, int]]] = {
+    Skipped: lambda record: {record.reason: 1},
+    Noted: lambda record: {NOTED + record.what: record.count},
+}
 _KINDS: dict[type, str] = {Document: "document", Pair: "pair", Entry: "entry", BadRow: "bad_row"}
 
 
@@ -99,10 +104,11 @@ def read_part(
     """
     try:
         for record in FORMATS[part.format].read(part, languages):
-            if not isinstance(record, Skipped):
+            if isinstance(record, Skipped | Noted):
+                if skipped is not None:
+                    skipped.update(_COUNTED[type(record)](record))
+            else:
                 yield record
-            elif skipped is not None:
-                skipped[record.reason] += 1
     except BrokenFileError as error:
         if broken is None:
             raise

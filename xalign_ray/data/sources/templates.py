@@ -1,4 +1,4 @@
-"""Says which words of a MediaWiki template stand in the running text: few have any, all others show nothing."""
+"""Says which words of a MediaWiki template stand in the running text: by lists, and by a rule for all others."""
 
 from __future__ import annotations
 
@@ -118,8 +118,44 @@ _NUMBER = re.compile(r"formatnum:\s*([\d.,]+)", re.IGNORECASE)
 _PREFIXES = ("lang-", "link-")  # lang-de|Wort, link-en|word: written with the code of any language
 
 
+# Templates that show a mark or nothing whatever they are given, under the names that most wikis have copied.
+_MARKS = re.compile(
+    r"(sfn|harv|r$|rp$|ref|efn|note|cit|cite|fact|cn$|flag|coord|anchor|clarify|who|when|where|which|by whom|dn$|main|"
+    r"see|ipa|pron|"
+    r"audio|listen|isbn|doi|issn|oclc|defaultsort|portal|commons|wiktionary|stub|short description|use |webarchive|"
+    r"dead link|page needed|better source|verify|dubious|subst|safesubst)"
+)
+_NO_TEXT = re.compile(r"\S+://\S*|.*\.(jpe?g|png|svg|gif|tiff?|og[gav]|webm|mp3|wav|mid|pdf)", re.I | re.S)
+
+
+_CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z]+)*")  # of a language, if another argument is the word
+
+
+def knows_template(name: str) -> bool:
+    """Whether a list says what a template shows."""
+    written = name.strip().replace("_", " ")
+    known = written.lower() in _WORDS or written.lower() in _SIGNS or written.lower().startswith(_PREFIXES)
+    return known or bool(_NUMBER.fullmatch(written) or _SELF.fullmatch(written))
+
+
+def running_text(name: str, values: Sequence[str]) -> str:
+    """The first argument of a template that can stand in a sentence: no URL, file, language code or text of many lines.
+
+    Empty for parser functions, and for marks such as footnotes and flags.
+    """
+    written = name.strip().replace("_", " ").lower()
+    if not written or ":" in written or "#" in written or _MARKS.match(written):
+        return ""
+    texts = [text for value in values if _is_text(text := value.strip())]
+    return next((text for text in texts if not _CODE.fullmatch(text)), texts[0] if texts else "")
+
+
+def _is_text(value: str) -> bool:
+    return any(map(str.isalnum, value)) and "\n" not in value and "=" not in value and not _NO_TEXT.fullmatch(value)
+
+
 def words_of_template(name: str, values: Sequence[str]) -> str:
-    """What a template shows of its positional arguments in the running text; empty for most templates."""
+    """What a template that a list knows shows of its positional arguments; empty for one that shows nothing."""
     written = name.strip().replace("_", " ")
     name, values = written.lower(), [value.strip() for value in values]
     if number := _NUMBER.fullmatch(written):

@@ -11,10 +11,10 @@ from mwparserfromhell.parser import ParserError
 
 from xalign_ray.data.sources.broken import BrokenFileError
 from xalign_ray.data.sources.dumps import PAGE
-from xalign_ray.data.sources.markup import read_paragraphs
+from xalign_ray.data.sources.markup import Templates, read_paragraphs
 from xalign_ray.data.sources.open import Chunks, Span
 from xalign_ray.data.sources.parts import Part
-from xalign_ray.data.sources.records import BadRow, Document, Record, Skipped
+from xalign_ray.data.sources.records import BadRow, Document, Noted, Record, Skipped
 from xalign_ray.data.sources.xml import local_name, stream_elements
 
 _ARTICLE, _FILE, _MEDIA, _CATEGORY = "0", "6", "-2", "14"
@@ -36,7 +36,7 @@ class _Site:
         return self.namespaces.get(title.partition(":")[0].strip().lower(), _ARTICLE) if ":" in title else _ARTICLE
 
 
-def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
+def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
     """Articles as plain text. `line` counts the pages from 1, those left out included.
 
     The pages of a part that begins within a file are counted from there; its `source` is file@byte. Redirects, pages
@@ -55,7 +55,9 @@ def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
                 site.namespaces = _namespaces(element)
                 continue
             number += 1
-            yield _read_page(element, site, language, path, number)
+            unknown = Templates()
+            yield _read_page(element, site, language, path, number, unknown)
+            yield from (Noted(what, count) for what, count in _told(unknown) if count)
     except BrokenFileError as broken:
         raise broken.after("page", number) from None
 
@@ -75,7 +77,16 @@ def _head(path: str) -> bytes:
     return head.partition(PAGE)[0]
 
 
-def _read_page(page: Element, site: _Site, language: str, path: str, number: int) -> Record | Skipped:
+def _told(unknown: Templates) -> tuple[tuple[str, int], ...]:
+    return (
+        ("templates that no list knows, shown by their first argument", unknown.shown),
+        ("templates that no list knows, left out of a sentence", unknown.left_out),
+    )
+
+
+def _read_page(
+    page: Element, site: _Site, language: str, path: str, number: int, unknown: Templates
+) -> Record | Skipped:
     fields = {local_name(element): element.text or "" for element in page.iter()}  # of several revisions, the last
     markup = fields.get("text", "")
     if fields.get("ns", site.key_of(fields.get("title", ""))) != _ARTICLE:
@@ -85,7 +96,7 @@ def _read_page(page: Element, site: _Site, language: str, path: str, number: int
     if fields.get("model", "wikitext") != "wikitext":
         return Skipped("page that is not wikitext")
     try:
-        paragraphs = read_paragraphs(markup, site.hidden())
+        paragraphs = read_paragraphs(markup, site.hidden(), unknown)
     except (ParserError, RecursionError):
         return BadRow(path, number, "markup cannot be parsed")
     return Document(language, paragraphs, path, number) if paragraphs else Skipped("empty after markup")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mwparserfromhell.parser import ParserError
 
 from xalign_ray.data.sources.markup import read_paragraphs
 
@@ -74,7 +75,7 @@ def test_templates_that_hold_words_of_the_sentence_show_them(markup: str, text: 
         ("dans l{{'}}''Historia'' et", "dans l'Historia et"),
         ("the ''a'''s end", "the a's end"),
         ("'''Bold''' and ''slant'' and '''''both'''''", "Bold and slant and both"),
-        ("''{{unknown|x}}'' (UK)", "(UK)"),
+        ("''{{unknown}}'' (UK)", "(UK)"),
         ("''''''six", "'six"),
         ("don't, 'this' stays", "don't, 'this' stays"),
     ],
@@ -131,3 +132,35 @@ def test_text_can_always_be_written_to_a_file() -> None:
     paragraphs = read_paragraphs("a&#xD800;b&#x1;c &#x1F600;")
     assert "".join(paragraphs).encode("utf-8").decode("utf-8") == paragraphs[0]
     assert "\U0001f600" in paragraphs[0]
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("The river {{xyz|Amstel|nl}} flows.", "The river Amstel flows."),
+        ("It is ({{xyz|de|Wort}}) here.", "It is (Wort) here."),
+        ("A height of {{xyz|1200|m}}, they say.", "A height of 1200, they say."),
+        ("{{xyz|Amstel}} is a river.", "Amstel is a river."),
+        ("{{xyz|About the river}} The Amstel flows.", "The Amstel flows."),
+        ("* {{xyz|Amstel}}\nThe end.", "The end."),
+        ("It flows.{{xyz|Smith}} It ends. {{xyz|Jones 1990}}", "It flows. It ends."),
+        ("It flows{{xyz|note}} on, {{sfn|Smith|1990}} on.", "It flows on, on."),
+        ("See {{xyz|https://a.b/c|there}} and {{xyz|picture.jpg}} now.", "See there and now."),
+        ("The {{xyz|{{abc|Amstel}}}} flows.", "The Amstel flows."),
+        ("In {{#if:x|y|z}} the {{xyz|a=b}} middle.", "In the middle."),
+        ("\u4ed6\u5728{{xyz|\u67cf\u6797}}\u5de5\u4f5c\u3002", "\u4ed6\u5728\u67cf\u6797\u5de5\u4f5c\u3002"),
+    ],
+)
+def test_a_template_that_no_list_knows_shows_its_first_running_text_inside_a_sentence(markup: str, text: str) -> None:
+    assert read_paragraphs(markup) == (text,)
+
+
+@pytest.mark.parametrize("opened", ["{{a|", "[[a|", "[http://a ", "<b>", "{{{a|"])
+def test_marks_that_are_opened_without_end_are_refused_before_they_are_parsed(opened: str) -> None:
+    with pytest.raises(ParserError, match="more than 1000 marks are open at once"):
+        read_paragraphs(opened * 200_000)  # parsed, these would take hours
+
+
+def test_many_closed_marks_are_no_reason_to_refuse() -> None:
+    text = "<br>a {{sfn|b}} [[c]] [http://d e] <ref>f</ref> <i>g</i><references />\n" * 1_500
+    assert len(read_paragraphs(text)) == 1_500
