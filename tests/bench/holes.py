@@ -4,7 +4,9 @@ A hole is a place on a line of text where a template showed nothing and what sta
 missing: a blank (or an opening bracket) before it, and a blank, a closing mark or a lower-case letter behind it. A mark
 that touches the word before it (a footnote), or stands behind the sentence's end, is none.
 
-    python -m tests.bench.holes DUMP...
+    python -m tests.bench.holes [--without-lists] DUMP...
+
+Without lists every dump is of a language that no list was made for.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def _articles(path: str) -> Iterator[str]:
 def main() -> None:
     """A line a dump."""
     sys.stdout.write(f"{'dump':<34}{'sentences':>10}{'holes per 1,000 before':>24}{'after':>8}{'shown':>8}" + "\n")
-    for path in sys.argv[1:]:
+    if "--without-lists" in sys.argv:
+        markup.knows_template = lambda _: False
+    for path in (argument for argument in sys.argv[1:] if argument != "--without-lists"):
         sentences, before, after, shown = measure(path)
         scale = 1000 / max(sentences, 1)
         sys.stdout.write(
