@@ -1,4 +1,4 @@
-"""What tests on real clusters share: a small world, and a cluster of one node for the tests of a file."""
+"""What tests on real clusters share: a small world, and a cluster of one node."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return write_world(tmp_path_factory.mktemp("world"))
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """A running local cluster for two workers and their feed."""
-    connect(ParallelConfig(workers=2, cpus_per_worker=0.5))
+@pytest.fixture(scope="session")
+def _shut_down() -> Iterator[None]:
     yield
     ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def cluster(_shut_down: None) -> None:
+    """A running local cluster for two workers and their feed: started by the first test that asks, kept to the end."""
+    connect(ParallelConfig(workers=2, cpus_per_worker=0.5))
