@@ -26,9 +26,11 @@ def evaluate(
     Writes `scores.json` into `out`, by default `<run>/evaluation/<task>` for a run's own export. Scores all languages
     of the data if none are named.
     """
-    from xalign_ray.tasks.registry import TASKS
+    from xalign_ray.tasks.registry import TASKS, WITHOUT_DATA
     from xalign_ray.tasks.scores import SCORES, write_scores
 
+    if data is None and _known(task, TASKS) not in WITHOUT_DATA:
+        raise ConfigError(f"--data is needed: the files of {task}.")
     encoder, run = find_encoder(model)
     target = _target(out, run, task)
     scores = TASKS[_known(task, TASKS)](encoder, data, languages)

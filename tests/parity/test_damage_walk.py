@@ -7,6 +7,7 @@ traceback, never with other numbers. Verbs that make a file mend it when they ar
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 import sys
 from collections import Counter
@@ -247,3 +248,28 @@ def test_every_file_of_the_prepared_data(world: World, walk: Walk) -> None:
             walk.call(file, damage, "prepare", prepared, whole)
     assert len(files) >= 15
     assert walk.counted["right"] >= 3 * len(files)
+
+
+def test_a_full_disk_at_export_is_a_sentence_and_leaves_the_older_export(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = hash_files(world.run / "export")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # bytes of a file; the kernel refuses more, as when full
+    try:
+        code = cli._run(lambda: pipeline.export(world.run))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert code == 1
+    assert str(world.run / "export") in capsys.readouterr().err
+    assert hash_files(world.run / "export") == before
+    assert [path.name for path in world.run.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_folder_that_a_user_put_beside_the_checkpoints_is_passed_over(world: World) -> None:
+    copy = world.run / "checkpoints" / "step_000002.bak"
+    shutil.copytree(world.run / "checkpoints" / "step_000002", copy)
+    try:
+        assert exported(world) == hash_file(world.run / "export" / "model.safetensors")
+    finally:
+        shutil.rmtree(copy)

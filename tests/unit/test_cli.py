@@ -125,6 +125,31 @@ def test_an_unknown_task_is_refused_with_the_nearest(run: Run, tmp_path: Path) -
     assert said.err.startswith("xalign: unknown task 'tatoba'. Did you mean 'tatoeba'? Known: ")
 
 
+def test_a_task_without_its_files_is_refused(run: Run, tmp_path: Path) -> None:
+    said = run("evaluate", "some/model", "--task", "tatoeba", "--out", str(tmp_path))
+    assert (said.code, said.err) == (2, "xalign: --data is needed: the files of tatoeba.\n")
+
+
+@pytest.mark.parametrize(
+    ("out", "says"),
+    [
+        ("file", "file/manifest.json: Not a directory. "),
+        ("file/inside", "Not a directory. "),
+        ("x" * 300, "File name too long. Give a shorter name.\n"),
+        ("circle/inside", "Too many levels of symbolic links. Links lead in a circle there: remove one.\n"),
+        ("/proc/xalign", "/proc/xalign"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named(run: Run, tmp_path: Path, out: str, says: str) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "circle").symlink_to("circle")
+    said = run("data", "demo", "--out", str(tmp_path / out))
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("xalign: /")
+    assert says in said.err
+    assert len(said.err.splitlines()) == 1
+
+
 def test_mlflow_that_is_asked_for_directly_and_not_there_exits_1(run: Run, tmp_path: Path) -> None:
     said = run("track", "replay", str(tmp_path), "--to", "sqlite")
     assert said.code == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers.utils import logging as transformers_logging
@@ -95,7 +95,7 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
         facts: recipe name, run fingerprint and step, for config.json.
 
     Raises:
-        CheckpointError: when the state is not that of this recipe's encoder.
+        CheckpointError: when the disk is full, or the state is not that of this recipe's encoder.
         ConfigError: when the folder that the run continued is gone.
     """
     transformers_logging.disable_progress_bar()
@@ -109,6 +109,11 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
         write_manifest(temporary, {**facts, "files": hash_files(temporary)})
         temporary.chmod(0o755)
         _replace(temporary, folder)
+    except SafetensorError as error:  # what the system said, as its library tells it
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise CheckpointError(
+            f"The export cannot be written to {folder}: {error}. Make room and give the same command again."
+        ) from error
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

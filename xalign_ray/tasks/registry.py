@@ -19,7 +19,9 @@ from xalign_ray.tasks.xnli import XNLI
 
 TUNED_TASKS: Mapping[str, Task] = {task.name: task for task in (POS, NER, XNLI, PAWSX, MLDOC, MLDOC_H, SIB, MLQA)}
 
-# (encoder_folder, data, languages=None, batch_size=64, device="cpu"); only `alignment` takes None for data.
+WITHOUT_DATA = frozenset({"alignment"})  # an encoder of ours brings its own
+
+# (encoder_folder, data, languages=None, batch_size=64, device="cpu"); data is None for those WITHOUT_DATA alone.
 TASKS: Mapping[str, Callable[..., list[Score]]] = {
     "alignment": evaluate_alignment,
     "cloze": evaluate_cloze,
