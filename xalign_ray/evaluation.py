@@ -29,11 +29,11 @@ def evaluate(
     from xalign_ray.tasks.registry import TASKS, WITHOUT_DATA
     from xalign_ray.tasks.scores import SCORES, write_scores
 
-    if data is None and _known(task, TASKS) not in WITHOUT_DATA:
-        raise ConfigError(f"--data is needed: the files of {task}.")
     encoder, run = find_encoder(model)
     target = _target(out, run, task)
-    scores = TASKS[_known(task, TASKS)](encoder, data, languages)
+    if _known(task, TASKS) not in WITHOUT_DATA and data is None:
+        raise ConfigError(f"--data is needed: the files of {task}.")
+    scores = TASKS[task](encoder, data, languages)
     write_scores(target / SCORES, scores)
     _publish(run)
     return scores
