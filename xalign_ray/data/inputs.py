@@ -59,10 +59,7 @@ def check_codes(config: RunConfig) -> None:
     """
     for key in ("corpora", "parallel", "dictionaries"):
         for number, source in enumerate(getattr(config.data, key)):
-            try:
-                _check_codes(source.format, (source.language,) if isinstance(source, Corpus) else source.languages)
-            except ConfigError as error:
-                raise ConfigError(f"data.{key}.{number}: {error}") from None
+            _codes(f"data.{key}.{number}", source)
 
 
 def check_inputs(config: RunConfig) -> None:
@@ -84,14 +81,16 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
         DataError, ConfigError: a path, format or language that is not there, in a sentence.
     """
 
-    def one(pool: str, source: Corpus | ParallelCorpus | Dictionary, languages: Sequence[str]) -> Source:
-        codes = _check_codes(source.format, languages)
-        return Source(pool, source.format, codes, tuple(find_files(_paths(source, data, root))))
+    def found(key: str, kind: str) -> list[Source]:
+        sources = []
+        for number, source in enumerate(getattr(data, key)):
+            codes = _codes(f"data.{key}.{number}", source)
+            pool = f"{kind}/{'-'.join(sorted(codes))}" if kind else ""
+            sources.append(Source(pool, source.format, codes, tuple(find_files(_paths(source, data, root)))))
+        return sources
 
-    texts = [one(f"text/{corpus.language}", corpus, (corpus.language,)) for corpus in data.corpora]
-    pairs = [one(f"pairs/{'-'.join(sorted(corpus.languages))}", corpus, corpus.languages) for corpus in data.parallel]
-    pairs = [replace(pair, undivided=bool(data.most_pairs)) for pair in pairs]
-    return texts + pairs, [one("", dictionary, dictionary.languages) for dictionary in data.dictionaries]
+    pairs = [replace(pair, undivided=bool(data.most_pairs)) for pair in found("parallel", "pairs")]
+    return found("corpora", "text") + pairs, found("dictionaries", "")
 
 
 def cut_source(source: Source) -> Input:
@@ -110,9 +109,14 @@ def _paths(source: Corpus | ParallelCorpus | Dictionary, data: DataConfig, root:
     return [join(data.root if is_url(data.root) else str(root), path) for path in source.paths]
 
 
-def _check_codes(format_: str, languages: Sequence[str]) -> tuple[str, ...]:
-    codes = check_languages(format_, languages)
-    for written, code in zip(languages, codes, strict=True):
+def _codes(key: str, source: Corpus | ParallelCorpus | Dictionary) -> tuple[str, ...]:
+    """The languages of a source, as it names them."""
+    named = (source.language,) if isinstance(source, Corpus) else tuple(source.languages)
+    try:
+        codes = check_languages(source.format, named)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
+    for written, code in zip(named, codes, strict=True):
         if written != code:
-            raise ConfigError(f"it names the language '{written}'; write its BCP-47 code '{code}'.")
+            raise ConfigError(f"{key}: it names the language '{written}'; write its BCP-47 code '{code}'.")
     return codes
