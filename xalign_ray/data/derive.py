@@ -25,6 +25,7 @@ from xalign_ray.text.derived import (
     split_words,
     transliterate,
 )
+from xalign_ray.text.span_tags import tag_mover
 
 ENGLISH = "en"
 LEAST_COUNT = 5  # a type must occur so often to be drawn: about what has a piece of its own, as the paper's types do
@@ -61,7 +62,7 @@ def write_derived(
     Writes below `out`: `text/en.txt` and `text/en-x-inv.txt`, line i of one derived from line i of the other, a
     sentence a line, a blank line after each document; `dictionaries/en-en-x-inv.txt` (to train on) and
     `en-en-x-inv.held_out.txt` (for the probe), MUSE's format, in the order of frequency; `pos/` with each tagged file
-    as it is and its derived copy, the tags moved with the words.
+    as it is and its derived copy, the tags moved with the words; those of spans begin where the spans now begin.
 
     The dictionary's types are drawn uniformly among the word types that occur at least LEAST_COUNT times, punctuation
     included, as ALIGN-MLM draws among the pieces of its vocabulary. As many further types are held out.
@@ -168,11 +169,15 @@ def _derive_tagged(path: Path) -> tuple[Path, str, str]:
     if path.suffix not in _TAGGED or not found:
         raise DataError(f"{path}: a tagged file is called like train-en.tsv or en_ewt-ud-dev.conllu.")
     columns = _TAGGED[path.suffix]
+    sentences = list(_tagged_sentences(path, columns))
+    move = tag_mover([[tag for _, tag in rows] for rows in sentences])
     lines: list[str] = []
-    for rows in _tagged_sentences(path, columns):
-        order = inverted_order([word for word, _ in rows])
-        moved = [rows[place] for place in order]
-        lines += [columns.row(number, transliterate(word), tag) for number, (word, tag) in enumerate(moved, 1)]
+    for rows in sentences:
+        words = [word for word, _ in rows]
+        order = inverted_order(words)
+        tags = move([tag for _, tag in rows], order)
+        for number, (place, tag) in enumerate(zip(order, tags, strict=True), 1):
+            lines.append(columns.row(number, transliterate(words[place]), tag))
         lines.append("")
     if not lines:
         raise DataError(f"{path} holds no sentence.")

@@ -22,6 +22,7 @@ from xalign_ray.data.quarantine import Quarantine
 from xalign_ray.data.repeats import Repeats, hash_records, write_hashes
 from xalign_ray.data.shards import ShardWriter
 from xalign_ray.data.sources.broken import BrokenFile
+from xalign_ray.data.sources.moses import BOTH_EMPTY
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Pair, Record
 from xalign_ray.data.sources.registry import NOTED, read_part
@@ -150,7 +151,9 @@ def _read(
         folder, number = task.alignment
         records = map(_with_alignment, records, read_alignments(Path(folder), number))
     for record in records:
-        if isinstance(record, BadRow):
+        if isinstance(record, BadRow) and record.reason == BOTH_EMPTY:
+            skipped[BOTH_EMPTY] += 1  # such as the borders of documents: nothing is lost
+        elif isinstance(record, BadRow):
             quarantine.add(record)
         elif isinstance(record, Document | Pair):
             lines = len(record.paragraphs) if isinstance(record, Document) else 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.data.derive import LEAST_COUNT, write_derived
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.tagged import find_tagged_files, read_tagged
@@ -80,6 +81,33 @@ def test_tags_move_with_their_words_in_both_formats(text: Path, tmp_path: Path) 
     assert third.words == tuple(map(transliterate, ("me", "'s", "It")))
     assert third.tags == ("PRON", "AUX", "PRON")
     assert (tmp_path / "out" / "pos" / "train-en.tsv").read_bytes() == tagged[0].read_bytes()
+
+
+def test_tags_of_spans_are_those_of_the_spans_turned_round(text: Path, tmp_path: Path) -> None:
+    tags = ["O", "B-LOC", "I-LOC", "O", "I-PER", "O"]
+    words = ["in", "New", "York", "saw", "Bob", "."]
+    rows = "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True))
+    (tmp_path / "train-en.tsv").write_text(rows, encoding="utf-8")
+    write_derived([str(text)], [tmp_path / "train-en.tsv"], tmp_path / "out")
+    derived = [line.split("\t") for line in read(tmp_path / "out" / "pos" / "train-en-x-inv.tsv") if line]
+    assert [tag for _, tag in derived] == ["B-PER", "O", "B-LOC", "I-LOC", "O", "O"]
+    assert [word for word, _ in derived] == derive(words)
+
+
+def test_both_texts_are_a_parallel_corpus(text: Path, tmp_path: Path) -> None:
+    write_derived([str(text)], [], tmp_path / "out")
+    parallel = "{format: moses, languages: [en, en-x-inv], paths: [out/text/en.txt, out/text/en-x-inv.txt]}"
+    write_inputs(tmp_path)
+    settings = (
+        "data.corpora=[{format: text, language: en, paths: [en.txt]}]", "data.dictionaries=[]",
+        f"data.parallel=[{parallel}]", "streams=[{kind: masked_text}, {kind: masked_pairs}]", "data.row_tokens=64",
+    )  # fmt: skip
+    prepared = prepare_here(make_config(tmp_path, *settings))
+    assert prepared.manifest["bad_rows"] == {}
+    counts = prepared.manifest["counts"]
+    sentences = json.loads((tmp_path / "out" / "manifest.json").read_text())["sentences"]
+    assert counts["pairs"] == sentences
+    assert counts["skipped: both sides are empty"] > sentences / 3
 
 
 def test_the_manifest_counts_what_was_made(text: Path, tmp_path: Path) -> None:
