@@ -25,6 +25,7 @@ from xalign_ray.errors import ConfigError, XalignError
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = {"xalign_ray": (".py", ".yaml", ".tsv", ".html", ".css"), "jobs": (".py",)}  # kinds of file, by folder
 GIVEN = "given"  # where a file of the user lies in the upload
+GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}  # seconds that `ray job stop` leaves a step and its checkpoint; Ray's 3
 VERBS = ("prepare", "pretrain", "evaluate", "tune")
 MOST_BYTES = 50_000_000  # the dashboard takes at most 100 MiB a request, and says little about why it refused
 SHOWN = 5
@@ -129,7 +130,7 @@ def submit(address: str, verb: str, arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy_code(ROOT, files, Path(folder))
         entry = shlex.join(["python", f"jobs/{verb}.py", *take_along(arguments, Path(folder))])
-        job = client.submit_job(entrypoint=entry, runtime_env={"working_dir": folder})
+        job = client.submit_job(entrypoint=entry, runtime_env={"working_dir": folder, "env_vars": GRACE})
     sys.stderr.write(f"{job}: {entry} ({size / 1e6:.1f} MB of code). It goes on without this process; to end it: ")
     sys.stderr.write(f"ray job stop --address {address} {job}\n")
     asyncio.run(_show_log(client, job))

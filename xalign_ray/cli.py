@@ -13,11 +13,12 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from xalign_ray import stops
 from xalign_ray.config.explain import differences
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.errors import ConfigError, XalignError
+from xalign_ray.errors import ConfigError, StoppedError, XalignError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -346,19 +347,29 @@ def main(verb: str | None = None) -> None:
 
 
 def _run(command: Callable[[], None]) -> int:
-    try:
-        command()
-    except XalignError as error:
-        sys.stderr.write(f"xalign: {error}\n")
-        return error.exit_code
-    except OSError as error:
-        if error.errno is None:  # a library's own, without what the system said
-            raise
-        sys.stderr.write(f"xalign: {_what_the_disk_said(error)}\n")
-        return 1
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
+    with stops.listened():
+        try:
+            command()
+        except XalignError as error:
+            if not isinstance(error, StoppedError) or os.environ.get("RANK", "0") == "0":  # the ranks stop together
+                sys.stderr.write(f"xalign: {error}\n")
+            return error.exit_code
+        except OSError as error:
+            if error.errno is None:  # a library's own, without what the system said
+                raise
+            sys.stderr.write(f"xalign: {_what_the_disk_said(error)}\n")
+            return 1
+        except SystemExit as left:  # by this click also leaves when it was interrupted
+            if not stops.was_interrupted():
+                return int(left.code or 0)
+        except KeyboardInterrupt:
+            pass
+        else:
+            return 0
+        name = stops.asked() or "SIGINT"
+        if os.environ.get("RANK", "0") == "0":
+            sys.stderr.write(f"xalign: Interrupted ({name}). Give the same command again to go on.\n")
+        return stops.exit_code(name)
 
 
 def _what_the_disk_said(error: OSError) -> str:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from xalign_ray import stops
-from xalign_ray.artifacts import HOST, MACHINE, process_start, remove_unfinished
+from xalign_ray.artifacts import HOST, MACHINE, process_start, remove_unfinished, unfinished
 from xalign_ray.errors import LockError
 
 LOCK = ".lock"
@@ -130,7 +130,20 @@ def hold(
             raise LockError(lost_sentence(folder)) from None
         raise
     finally:
+        remove_unfinished(folder, path.stat().st_mtime - lease_s)
         lock.release()
+
+
+def check_writable(folder: Path) -> None:
+    """Finds out whether a folder, there or not yet, can be written.
+
+    Raises:
+        LockError: it cannot, in a sentence.
+    """
+    path = unfinished(folder / "probe")
+    if (file := _create(path, b"")) is not None:
+        os.close(file)
+        path.unlink(missing_ok=True)
 
 
 def holds(folder: Path, token: str) -> bool:

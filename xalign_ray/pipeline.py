@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.saved import CONFIG, open_saved, read_saved
 from xalign_ray.config.start import base_recipe, needed_recipes, settle
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.locks import check_writable, hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,8 +72,7 @@ def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepar
 
     base = base_recipe(recipe)
     tokenizer = str(prepare(base, verify).tokenizer_folder) if base else recipe.config.model.init_from
-    connect(recipe.config.parallel)
-    return prepare_data(settle(recipe, tokenizer).config, verify)
+    return prepare_data(settle(recipe, tokenizer).config, verify, lambda: connect(recipe.config.parallel))
 
 
 def align(
@@ -161,18 +161,32 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool) -> Path:
 
     check_inputs(recipe.config)
     from xalign_ray.data.prepare import prepare as prepare_data
-    from xalign_ray.train.driver import connect, run_on_ray
 
-    connect(recipe.config.parallel)
-    prepared = prepare_data(recipe.config)
-    folder, facts = _open_run(recipe, prepared, out)
-    if finished_run(folder) is None:
-        with _followed(recipe, folder):
-            run_on_ray(recipe.config, folder, prepared.folder, facts, trust)
-            _finish_run(recipe, prepared, folder, facts, trust)
-    else:
+    prepared = prepare_data(recipe.config, connect=lambda: _open_cluster(recipe, out))
+    folder, facts = _describe_run(recipe, prepared, out)
+    if finished_run(folder) is not None:
         _mend_export(recipe, prepared, folder, facts, trust)
+        return folder
+    with hold(folder, "pretrain") as lock:
+        if finished_run(folder) is None:
+            _open_cluster(recipe, out)
+            _write_config(recipe, folder, facts)
+            from xalign_ray.train.driver import run_on_ray
+
+            with _followed(recipe, folder):
+                run_on_ray(recipe.config, folder, prepared.folder, facts, trust, lock.token)
+                _finish_run(recipe, prepared, folder, facts, trust)
     return folder
+
+
+def _open_cluster(recipe: Recipe, out: Path | None) -> None:
+    """Joins or starts a cluster that can hold the run; what can be known without one is found out before."""
+    from xalign_ray.train.driver import check_cluster, check_machine, connect
+
+    check_writable(out or Path(recipe.config.output))
+    check_machine(recipe.config.parallel)
+    connect(recipe.config.parallel)
+    check_cluster(recipe.config.parallel)
 
 
 def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
@@ -191,28 +205,32 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
         raise DataError(
             "The shards of this recipe are not there yet, and --no-ray does not make them: run `xalign prepare`."
         )
-    folder, facts = _open_run(recipe, prepared, out, write=rank == 0)
+    folder, facts = _describe_run(recipe, prepared, out)
     if finished_run(folder) is not None:
         if rank == 0:
             _mend_export(recipe, prepared, folder, facts, trust)
         return folder
-    with _followed(recipe, folder, active=rank == 0):
-        train(
-            config,
-            folder,
-            prepared,
-            lambda first, rank, _: open_local(prepared, config, first, rank),
-            join(config.parallel),
-            facts,
-            progress=Progress(config.train.steps, sys.stderr) if rank == 0 else None,
-            trust=trust,
-        )
+    with hold(folder, "pretrain") if rank == 0 else nullcontext():
         if rank == 0:
-            _finish_run(recipe, prepared, folder, facts, trust)
+            _write_config(recipe, folder, facts)
+        with _followed(recipe, folder, active=rank == 0):
+            train(
+                config,
+                folder,
+                prepared,
+                lambda first, rank, _: open_local(prepared, config, first, rank),
+                join(config.parallel),
+                facts,
+                progress=Progress(config.train.steps, sys.stderr) if rank == 0 else None,
+                trust=trust,
+            )
+            if rank == 0:
+                _finish_run(recipe, prepared, folder, facts, trust)
     return folder
 
 
-def _open_run(recipe: Recipe, prepared: Prepared, out: Path | None, write: bool = True) -> tuple[Path, dict[str, Any]]:
+def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None) -> tuple[Path, dict[str, Any]]:
+    """The folder of a run and what its start event says; writes nothing."""
     if recipe.config.model.init_from:
         from xalign_ray.models.backbone import check_tokenizer
 
@@ -232,11 +250,13 @@ def _open_run(recipe: Recipe, prepared: Prepared, out: Path | None, write: bool 
         "data": str(prepared.folder.absolute()),
         "data_fingerprint": prepared.fingerprint,
     }
-    if write:
-        head = {"recipe": recipe.name, "fingerprint": fingerprint}
-        text = yaml.safe_dump(head | recipe.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-        write_atomic(folder / CONFIG, text)
     return folder, facts
+
+
+def _write_config(recipe: Recipe, folder: Path, facts: Mapping[str, Any]) -> None:
+    head = {"recipe": recipe.name, "fingerprint": facts["fingerprint"]}
+    text = yaml.safe_dump(head | recipe.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    write_atomic(folder / CONFIG, text)
 
 
 def run_folder(recipe: Recipe, fingerprint: str) -> Path:

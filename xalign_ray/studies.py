@@ -11,6 +11,7 @@ from xalign_ray import evaluation as scoring
 from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data.inputs import data_root
+from xalign_ray.locks import hold
 from xalign_ray.report.build import Chosen
 from xalign_ray.report.build import report as write_report
 from xalign_ray.report.groups import read_sizes
@@ -91,10 +92,11 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash
                 _evaluate(folder, evaluation, data_root(recipe.config))
         return folder
 
-    folders = run_study(study, run_cell, find_folder)
-    labels = [cell.label for cell in cells]
-    chosen = Chosen(labels, study.baseline)
-    files, table = write_report([read_run(folder) for folder in folders], output / "reports" / study.name, chosen)
+    report_folder = output / "reports" / study.name
+    with hold(report_folder, f"study {study.name}"):
+        folders = run_study(study, run_cell, find_folder)
+        chosen = Chosen([cell.label for cell in cells], study.baseline)
+        files, table = write_report([read_run(folder) for folder in folders], report_folder, chosen)
     Console(stderr=True).print(table)
     return files.page
 

@@ -17,6 +17,7 @@ from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.inputs import open_root
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.evaluation import find_encoder
+from xalign_ray.locks import hold
 from xalign_ray.pipeline import EXPORT, check_lasting, say
 from xalign_ray.report.compare import compare
 from xalign_ray.report.comparison_files import write_comparison
@@ -58,6 +59,12 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = (), resume
     sweep = load_sweep(name, settings)
     sweep = sweep.model_copy(update={"root": str(open_root(sweep.root, output).resolve())})
     folder = output / TUNING / sweep.name
+    with hold(folder, f"tune {sweep.name}"):
+        _run(sweep, folder, output, resume)
+    return folder
+
+
+def _run(sweep: SweepConfig, folder: Path, output: Path, resume: bool) -> None:
     sweep, planned = _resume(sweep, folder) if resume else _plan(sweep, folder, output)
     job = SweepRun(sweep, planned, folder, None if sweep.mlflow == "off" else resolve_uri(sweep.mlflow, output), say)
     with _logged(job):
@@ -77,7 +84,6 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = (), resume
                 f"again.\n{reasons}"
             )
         write_manifest(folder, {"kind": "sweep", "name": sweep.name, "trials": len(outcome.scores)})
-    return folder
 
 
 def _resume(sweep: SweepConfig, folder: Path) -> tuple[SweepConfig, list[PlannedTrial]]:

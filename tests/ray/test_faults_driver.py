@@ -1,4 +1,4 @@
-"""The whole driver is interrupted, then dies, and the same command, given again, ends as if nothing had happened."""
+"""The whole driver is told to stop, then dies, and the same command, given again, ends as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from pathlib import Path
 
 import psutil
 import pytest
+import ray
 
 from tests.parity.train.pool import Pool
-from tests.ray.runs import TRAIN_WORKER, calm, check_rows, curve, is_alive, pids, reached, starts
+from tests.ray.runs import TRAIN_WORKER, calm, check_rows, curve, events, is_alive, pids, reached, starts
 from tests.ray.small import batches, recipe
+from xalign_ray import pipeline
+from xalign_ray.config.load import load_recipe
 
 pytestmark = pytest.mark.ray
-STEPS, SAVED_EVERY, INTERRUPTED_AT, KILLED_AT = 150, 10, 12, 25
+STEPS, SAVED_EVERY, STOPPED_AT, KILLED_AT = 150, 10, 12, 35
 PATIENCE_S = 240
 
 
@@ -34,6 +37,21 @@ def wait_for(run: subprocess.Popen[bytes], out: Path, step: int, attempt: int) -
         assert run.poll() is None
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def stop_once(run: subprocess.Popen[bytes], out: Path, said: Path) -> int:
+    """Tells the driver to stop in mid run; nothing of it is left, and one sentence names the step, returned here."""
+    wait_for(run, out, STOPPED_AT, attempt=1)
+    below = psutil.Process(run.pid).children(recursive=True)
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(PATIENCE_S) == 143, said.read_text()
+    assert [process for process in psutil.wait_procs(below, timeout=10)[1] if is_alive(process)] == []
+    step = max(event["step"] for event in events(out) if event["event"] == "checkpoint")
+    lines = [line for line in said.read_text().splitlines() if not line.startswith(("prepare: ", "training ", "step "))]
+    assert lines == [
+        f"xalign: Told to stop (SIGTERM): step {step} of {STEPS} is saved. Give the same command again to go on."
+    ]
+    return step
 
 
 def kill_once(run: subprocess.Popen[bytes], out: Path) -> None:
@@ -52,7 +70,7 @@ def kill_once(run: subprocess.Popen[bytes], out: Path) -> None:
     assert (len(workers), left) == (2, [])
 
 
-def test_an_interrupted_and_a_killed_driver_are_started_again_by_the_same_command(
+def test_a_stopped_and_a_killed_driver_are_started_again_by_the_same_command(
     world: list[str], two: Pool, tmp_path: Path
 ) -> None:
     settings = [*world, *batches(24, 12, STEPS, SAVED_EVERY)]
@@ -61,18 +79,17 @@ def test_an_interrupted_and_a_killed_driver_are_started_again_by_the_same_comman
     given = command(settings, tmp_path / "killed")
     with (tmp_path / "said").open("wb") as said:
         first = subprocess.Popen(given, env=environment, stdout=said, stderr=said, start_new_session=True)
-        wait_for(first, tmp_path / "killed", INTERRUPTED_AT, attempt=1)
-        first.send_signal(signal.SIGINT)
-        assert first.wait(PATIENCE_S) == 1
-        assert "Interrupted. Give the same command again to go on" in (tmp_path / "said").read_text()
+        saved = stop_once(first, tmp_path / "killed", tmp_path / "said")
         second = subprocess.Popen(given, env=environment, stdout=said, stderr=said, start_new_session=True)
         kill_once(second, tmp_path / "killed")
         again = subprocess.run(given, env=environment, stdout=said, stderr=said, timeout=PATIENCE_S)
     assert again.returncode == 0, (tmp_path / "said").read_text()
     expected = calm(two, recipe(settings), tmp_path / "calm")
     begun, once, twice = starts(tmp_path / "killed")
-    assert begun == 0
-    assert 10 <= once <= twice < STEPS  # workers live a moment longer than their driver
+    assert (begun, once) == (0, saved)
+    assert STOPPED_AT <= once <= twice < STEPS  # workers live a moment longer than their driver
     assert curve(tmp_path / "killed", STEPS) == expected
     check_rows(tmp_path / "killed", expected)
     assert (tmp_path / "killed" / "export" / "model.safetensors").is_file()
+    finished = pipeline.pretrain(load_recipe("tiny/align-mlm", settings), tmp_path / "killed")
+    assert (finished, ray.is_initialized()) == (tmp_path / "killed", False)

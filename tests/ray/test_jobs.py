@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -15,19 +16,25 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from mlflow import MlflowClient
 
 from tests.parity.mlflow_server import Server
+from tests.ray.runs import check_batches, starts
+from xalign_ray.config.load import load_recipe
+from xalign_ray.data.local import open_local
+from xalign_ray.data.prepare import prepare
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 pytestmark = pytest.mark.ray
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-STEPS, DOWN_AT = 500, 100
+STEPS, DOWN_AT, UP_AFTER = 500, 100, 50
 PATIENCE_S = 240
+STOP_GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "120"}  # Ray kills after 3 s
 MODEL = ["data.tokenizer.vocab_size=1000", "model.width=32", "model.feed_forward=64", "model.layers=1"]
 
 
@@ -148,7 +155,16 @@ def last_step(output: Path) -> int:
     return max((event["step"] for event in read_events(logs[0])), default=0) if logs else 0
 
 
-def test_a_submitted_run_is_whole_in_mlflow_though_the_server_died_in_the_middle(
+def stop(cluster: Cluster, job: Job) -> None:
+    """`ray job stop` on the job that was submitted."""
+    name = re.search(r"Job '(raysubmit_\w+)' submitted", job.said())
+    assert name, job.said()
+    command = [BIN / "ray", "job", "stop", "--address", cluster.address, name[1]]
+    done = subprocess.run(command, env=cluster.environment, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert "was stopped" in done.stdout + done.stderr, done
+
+
+def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server_died(
     cluster: Cluster, server: Server, tmp_path: Path
 ) -> None:
     output = tmp_path / "runs"
@@ -157,20 +173,32 @@ def test_a_submitted_run_is_whole_in_mlflow_though_the_server_died_in_the_middle
     settings += [f"track.mlflow={server.uri}", f"train.steps={STEPS}"]
     settings += ["train.global_batch_rows=24", "train.micro_batch_rows=12", "train.held_out_every_steps=0"]
     settings += [f"checkpoint.every_steps={STEPS}", "parallel.workers=1"]
-    command = [BIN / "ray", "job", "submit", "--address", cluster.address, "--working-dir", ROOT, "--"]
+    command = [BIN / "ray", "job", "submit", "--address", cluster.address, "--working-dir", ROOT]
+    command += ["--runtime-env-json", json.dumps({"env_vars": STOP_GRACE}), "--"]
     entry = ["python", "jobs/pretrain.py", "tiny/mlm", *(word for text in settings for word in ("--set", text))]
-    job = Job([*command, *entry], cluster.environment, tmp_path / "job.log")
+    job = Job([*command, *entry], cluster.environment, tmp_path / "stopped.log")
     try:
         job.wait_for(lambda: last_step(output) >= DOWN_AT)
         server.kill()
-        alone_from = last_step(output)
+        stop(cluster, job)
+    finally:
+        job.kill()
+    (folder,) = (path.parent for path in output.glob(f"*/{EVENT_LOG}"))
+    saved = int(next((folder / "checkpoints").glob("*")).name.removeprefix("step_"))
+    assert f"\nxalign: Told to stop (SIGTERM): step {saved} of {STEPS} is saved. Give the same " in job.said()
+    assert "Traceback" not in job.said()
+    job = Job([*command, *entry], cluster.environment, tmp_path / "job.log")
+    try:
+        job.wait_for(lambda: last_step(output) >= saved + UP_AFTER)
         server.start()
-        assert last_step(output) > alone_from
         code = job.end()
     finally:
         job.kill()
     assert code == 0, job.said()
-    (folder,) = (path.parent for path in output.glob(f"*/{EVENT_LOG}"))
+    assert starts(folder) == [0, saved]
+    config = load_recipe("tiny/mlm", settings).config
+    rows = open_local(prepare(config), config, 0, 0)
+    check_batches(folder, [int(next(rows)["row_hash"].sum(dtype=np.uint64)) for _ in range(STEPS)])
     assert (folder / "export" / "model.safetensors").is_file()
 
     client = MlflowClient(server.uri)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,13 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     write_atomic(path, b"second")
     assert path.read_bytes() == b"second"
     assert [p.name for p in path.parent.iterdir()] == ["file"]
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
+    write_atomic(tmp_path / "file", "whole")
+    assert synced == [(tmp_path / "file").stat().st_ino]
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.registry import check_languages, find_files, parts
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
+from xalign_ray.locks import hold
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ def open_root(root: str, output: Path) -> Path:
         return Path(root)
     folder = output / "demo"
     if not is_written(folder):
-        write_demo(folder)
+        with hold(folder, "writing the embedded world", waits=True):
+            if not is_written(folder):
+                write_demo(folder)
     return folder
 
 

@@ -46,7 +46,6 @@ from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
 from xalign_ray.data.prepared import Prepared, whole_folder
 from xalign_ray.data.quarantine import BAD_ROWS, check_tolerance, merge_counts, merge_files
 from xalign_ray.data.repeats import mark_repeats
-from xalign_ray.data.shards import remove_unfinished
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.sources.registry import explain_empty, read_part
@@ -56,6 +55,7 @@ from xalign_ray.data.word_alignment.corpus import align_parts
 from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerWords
 from xalign_ray.errors import DataError
+from xalign_ray.locks import hold
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
 
@@ -65,12 +65,13 @@ MOST_FAULTS = 10  # parts whose faults are told at once
 log = logging.getLogger(__name__)
 
 
-def prepare(config: RunConfig, verify: bool = False) -> Prepared:
+def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None] = lambda: None) -> Prepared:
     """The shards of a recipe: opened if they exist, made (or finished, or mended) if not.
 
     Args:
         verify: read every shard and compare hashes; without it a finished folder is taken as it is, and damage is found
             when a shard is first read.
+        connect: joins or starts the cluster that does the work; called if there is any.
 
     Raises:
         DataError, ConfigError: input that is missing, empty or worse than the tolerance.
@@ -81,13 +82,27 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
         cut = None if hashes.knows([f for s in chain(*sources) for f in s.files]) else beside.submit(_cut, sources)
         fingerprint = fingerprint_of(config, [*chain(*sources)], hashes)
     folder = data_folder(config, fingerprint)
-    manifest = whole_folder(folder)
-    if manifest is not None and not verify:
+    if not verify and whole_folder(folder) is not None:
         return Prepared.open(folder)
-    if manifest is not None and not remove_damaged(folder, manifest):
-        say_lines(manifest)
-        return Prepared.open(folder)
-    texts, dictionaries = cut.result() if cut else _cut(sources)
+    with hold(folder, "prepare", waits=True) as lock:
+        manifest = whole_folder(folder)
+        if manifest is None or (not lock.waited and remove_damaged(folder, manifest)):
+            texts, dictionaries = cut.result() if cut else _cut(sources)
+            connect()
+            _make(config, texts, dictionaries, hashes, folder, fingerprint)
+        elif verify:
+            say_lines(manifest)
+    return Prepared.open(folder)
+
+
+def _make(
+    config: RunConfig,
+    texts: Sequence[Input],
+    dictionaries: Sequence[Input],
+    hashes: InputHashes,
+    folder: Path,
+    fingerprint: str,
+) -> None:
     broken: list[BrokenFile] = []
     links, dictionary_sources = read_links(config, dictionaries, folder, broken)
     _write_tokenizer(config.data, texts, trained_translations(links), folder)
@@ -101,7 +116,6 @@ def prepare(config: RunConfig, verify: bool = False) -> Prepared:
         log.info("prepare: %d of %d parts to do in %s", len(todo), len(tasks), folder)
         _run_tasks(todo, prepare_part, config.parallel)
     _finish(config, texts, tasks, folder, fingerprint, dictionary_counts, dictionary_sources, broken)
-    return Prepared.open(folder)
 
 
 def find_prepared(config: RunConfig) -> Prepared | None:
@@ -257,7 +271,6 @@ def _finish(
         raise DataError(
             f"{len(tasks) - len(records)} of {len(tasks)} parts were not prepared. Run `xalign prepare` again."
         )
-    remove_unfinished(folder)
     bad = merge_counts([record["bad_rows"] for _, record in records])
     merge_files([task.bad_rows_file for task in tasks], folder / BAD_ROWS)
     counts = merge_counts([record["counts"] for _, record in records])

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
+from xalign_ray.artifacts import unfinished
 from xalign_ray.data.sources.records import BadRow
 from xalign_ray.errors import DataError
 
@@ -26,7 +27,7 @@ class Quarantine:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.counts: Counter[str] = Counter()
-        self._unfinished = path.with_name(path.name + ".unfinished")
+        self._unfinished = unfinished(path)
 
     def __enter__(self) -> Quarantine:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,6 +43,8 @@ class Quarantine:
         self._file.close()
         if kind is None:
             os.replace(self._unfinished, self.path)
+        else:
+            self._unfinished.unlink()
 
 
 def merge_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -54,13 +57,13 @@ def merge_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def merge_files(parts: Iterable[Path], target: Path) -> None:
     """Joins the quarantine files of several tasks, in the given order, into one that appears when it is whole."""
-    unfinished = target.with_name(target.name + ".unfinished")
-    with unfinished.open("wb") as out:
+    temporary = unfinished(target)
+    with temporary.open("wb") as out:
         for part in parts:
             with part.open("rb") as file:
                 while chunk := file.read(1 << 20):
                     out.write(chunk)
-    os.replace(unfinished, target)
+    os.replace(temporary, target)
 
 
 def check_tolerance(counts: Mapping[str, int], total: int, tolerance: float, kept_in: Path | str) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from xalign_ray.artifacts import unfinished
 from xalign_ray.data.file_hashes import check_once
 from xalign_ray.errors import DataError
 from xalign_ray.text.rows import Rows, starts, sum_runs
@@ -32,7 +33,7 @@ class ShardWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.groups: list[int] = []
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        self._temporary = unfinished(path)
         self._writer: pq.ParquetWriter | None = None
 
     def __enter__(self) -> ShardWriter:
@@ -65,12 +66,6 @@ class ShardWriter:
             os.replace(self._temporary, self.path)
         else:
             self._temporary.unlink(missing_ok=True)
-
-
-def remove_unfinished(folder: Path) -> None:
-    """Removes what writers that were killed have left; call it while nobody writes."""
-    for path in folder.rglob(".*.parquet.*"):
-        path.unlink()
 
 
 @lru_cache(maxsize=CACHED_GROUPS)

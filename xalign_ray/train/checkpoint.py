@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import MANIFEST, check_files, hash_files, read_manifest, write_manifest
+from xalign_ray.artifacts import MANIFEST, check_files, hash_files, read_manifest, unfinished, write_manifest
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError, DataError
 from xalign_ray.train.distributed import Workers
@@ -139,7 +139,7 @@ class Checkpoints:
         """
         began = time.monotonic()
         folder = self._run_folder / CHECKPOINTS / f"step_{step:06d}"
-        writing = folder.with_name(f".{folder.name}.writing")
+        writing = Path(self._workers.gather(str(unfinished(folder)))[0])  # rank 0's name, where all write
         self._together(step, writing, self._make_room(writing))
         self._together(step, writing, engine.save(writing))
         fields = {"step": step, "fingerprint": self._fingerprint, "zero_stage": self._zero_stage}
@@ -151,7 +151,6 @@ class Checkpoints:
     def _make_room(self, writing: Path) -> OSError | None:
         try:
             if self._workers.rank == 0:
-                shutil.rmtree(writing, ignore_errors=True)
                 writing.mkdir(parents=True)
         except OSError as error:
             return error

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,26 +17,31 @@ from typing import Any
 import ray
 import ray.train
 import ray.train.collective
+import torch
 from ray import cloudpickle
 from ray.exceptions import AuthenticationError
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 
+from xalign_ray import stops
 from xalign_ray.config import schema
 from xalign_ray.data.feed import open_feed
 from xalign_ray.data.placement import check_placement
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.errors import CheckpointError, ConfigError, TrainingError, XalignError
+from xalign_ray.errors import CheckpointError, ConfigError, LockError, TrainingError, XalignError
+from xalign_ray.locks import holds
 from xalign_ray.track.events import EVENT_LOG, EventReader
 from xalign_ray.train.auth_token import ensure_token
 from xalign_ray.train.distributed import join
 from xalign_ray.train.loop import train
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.rendezvous import ClosedTorchConfig
+from xalign_ray.train.stop_request import hear_stop, open_stop_request
 
 FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl (FEED.md)
 SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
+LOOK_S = 0.05  # how soon a signal is passed on
 POLL_S = 0.5  # how often the controller looks at its workers; Ray's 2 s lose work after a death
 
 
@@ -50,6 +56,11 @@ def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
     """
     if ray.is_initialized():
         return
+    with stops.kept():  # Ray's own handler of SIGTERM leaves with a C++ stack
+        _connect(parallel, cpus)
+
+
+def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address := os.environ.get("RAY_ADDRESS"):
         try:
@@ -68,6 +79,22 @@ def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
         resources={parallel.data_resource: 1} if parallel.data_resource else None,
         include_dashboard=False,
         **quiet,
+    )
+
+
+def check_machine(parallel: schema.ParallelConfig) -> None:
+    """Finds out before a cluster is started here whether this machine has the GPUs; CPUs are logical, so it has them.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    asked = parallel.workers * parallel.gpus_per_worker
+    if "RAY_ADDRESS" in os.environ or ray.is_initialized() or asked <= (there := torch.cuda.device_count()):
+        return
+    raise ConfigError(
+        f"parallel.workers {parallel.workers} x parallel.gpus_per_worker {parallel.gpus_per_worker:g} are {asked:g} "
+        f"GPUs; this machine has {there}. Set parallel.gpus_per_worker=0 to train on the CPU, or join a cluster that "
+        "has them (RAY_ADDRESS)."
     )
 
 
@@ -95,7 +122,12 @@ def check_cluster(parallel: schema.ParallelConfig) -> None:
 
 
 def run_on_ray(
-    config: schema.RunConfig, run_folder: Path, prepared_folder: Path, facts: Mapping[str, Any], trust: bool = False
+    config: schema.RunConfig,
+    run_folder: Path,
+    prepared_folder: Path,
+    facts: Mapping[str, Any],
+    trust: bool = False,
+    lock: str = "",
 ) -> None:
     """Trains a recipe to its last step on the joined cluster; continues a run that was begun.
 
@@ -105,9 +137,11 @@ def run_on_ray(
         prepared_folder: the finished data folder, likewise.
         facts: `recipe`, `fingerprint` and whatever else the start event is to say.
         trust: whether the files of a checkpoint may run code.
+        lock: token of the lock on the run folder, if it is held: workers that outlive it save nothing more.
 
     Raises:
         ConfigError: the cluster is too small.
+        StoppedError: this process was told to stop; the step in progress is saved.
         TrainingError: training cannot go on, or workers died more often than `parallel.max_failures`.
         CheckpointError: a checkpoint is another run's, or cannot be written.
     """
@@ -116,6 +150,7 @@ def run_on_ray(
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(POLL_S))
     run_folder = run_folder.resolve()
     storage = run_folder / "ray"
+    stop = open_stop_request()
     trainer = TorchTrainer(
         _work,
         train_loop_config={
@@ -124,6 +159,8 @@ def run_on_ray(
             "prepared_folder": str(prepared_folder.resolve()),
             "facts": dict(facts),
             "trust": trust,
+            "lock": lock,
+            "stop": stop,
         },
         torch_config=ClosedTorchConfig(backend="nccl" if parallel.gpus_per_worker else "gloo"),
         scaling_config=_scaling(parallel),
@@ -136,7 +173,7 @@ def run_on_ray(
         ),
     )
     with _shown(run_folder / EVENT_LOG, config.train.steps):
-        outcome = _fit(trainer)
+        outcome = _wait_for(trainer, stop)
     shutil.rmtree(storage, ignore_errors=True)
     if outcome is not None:
         raise outcome
@@ -151,6 +188,33 @@ def _scaling(parallel: schema.ParallelConfig) -> ScalingConfig:
     )
 
 
+def _wait_for(trainer: TorchTrainer, stop: Any) -> XalignError | None:
+    """Fits in a thread, for in the main one Ray takes Ctrl-C for itself; meanwhile passes on the word to stop."""
+    outcome: Future[XalignError | None] = Future()
+    thread = threading.Thread(target=_set_result, args=(outcome, trainer), name="fit", daemon=True)
+    told = False
+    try:
+        with stops.heeded():
+            thread.start()
+            while thread.is_alive():
+                thread.join(LOOK_S)
+                if stops.asked() and not told:
+                    told = True
+                    if not ray.get(stop.ask.remote(stops.asked())):  # no step is in progress
+                        raise KeyboardInterrupt
+            return outcome.result()
+    except KeyboardInterrupt:
+        ray.shutdown()  # ends the workers, here and on other machines
+        raise
+
+
+def _set_result(outcome: Future[XalignError | None], trainer: TorchTrainer) -> None:
+    try:
+        outcome.set_result(_fit(trainer))
+    except BaseException as error:
+        outcome.set_exception(error)
+
+
 def _fit(trainer: TorchTrainer) -> XalignError | None:
     try:
         return trainer.fit().return_value
@@ -161,8 +225,6 @@ def _fit(trainer: TorchTrainer) -> XalignError | None:
         )
     except TrainingFailedError as failed:
         return TrainingError(f"Ray gave the job up: {_last_line(failed)}")
-    except SystemExit:  # Ray takes Ctrl-C for itself, ends the workers, and leaves without a word
-        return TrainingError("Interrupted. Give the same command again to go on from the newest checkpoint.")
 
 
 def _last_line(error: Exception) -> str:
@@ -173,6 +235,7 @@ def _last_line(error: Exception) -> str:
 def _work(job: dict[str, Any]) -> XalignError | None:
     """The train function. What the loop raises on all ranks together is returned: a retry would only meet it again."""
     config = schema.RunConfig.model_validate(job["config"])
+    run_folder, lock = Path(job["run_folder"]), job["lock"]
     prepared = Prepared.open(Path(job["prepared_folder"]))
     workers = join(config.parallel)
 
@@ -182,15 +245,17 @@ def _work(job: dict[str, Any]) -> XalignError | None:
     try:
         train(
             config,
-            Path(job["run_folder"]),
+            run_folder,
             prepared,
             open_stream,
             workers,
             job["facts"],
             on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),
             trust=job["trust"],
+            stop_asked=hear_stop(job["stop"]) if workers.rank == 0 else lambda: "",
+            may_write=lambda: not lock or holds(run_folder, lock),
         )
-    except (CheckpointError, TrainingError) as error:
+    except (CheckpointError, LockError, TrainingError) as error:
         return error
     return None
 

@@ -6,19 +6,19 @@ It knows neither Ray nor where its rows come from: the same loop runs under Ray 
 from __future__ import annotations
 
 import resource
-import signal
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
+from xalign_ray import stops
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.errors import TrainingError
+from xalign_ray.errors import LockError, StoppedError, TrainingError
+from xalign_ray.locks import lost_sentence
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt, last_step
@@ -61,6 +61,8 @@ def train(
     on_checkpoint: OnCheckpoint | None = None,
     progress: Progress | None = None,
     trust: bool = False,
+    stop_asked: Callable[[], str] = stops.asked,
+    may_write: Callable[[], bool] = lambda: True,
 ) -> None:
     """Trains until the recipe's last step is done and saved, from the newest whole checkpoint if there is one.
 
@@ -74,13 +76,19 @@ def train(
         on_checkpoint: called on all ranks after each checkpoint with the step and its metrics.
         progress: where rank 0 shows what it does.
         trust: whether the files of a checkpoint may run code.
+        stop_asked: name of the signal that told the job to stop, empty if none did; one rank that hears it is enough.
+        may_write: whether the run folder is still this job's.
 
     Raises:
-        TrainingError: a loss is not finite, the feed is wrong, or the process was told to stop (after saving).
+        TrainingError: a loss is not finite, or the feed is wrong.
+        StoppedError: the job was told to stop; the step in progress is saved.
+        LockError: the run folder has become another job's; nothing was saved.
         CheckpointError: the newest checkpoint is not this run's, or one cannot be written.
     """
     objectives = build_objectives(config, prepared)
-    Loop(objectives, config, run_folder, prepared, workers, facts, on_checkpoint, progress, trust).run(open_stream)
+    words = (on_checkpoint, progress, trust, stop_asked, may_write)
+    with stops.heeded():
+        Loop(objectives, config, run_folder, prepared, workers, facts, *words).run(open_stream)
 
 
 def build_objectives(config: RunConfig, prepared: PreparedRows) -> Objectives:
@@ -110,9 +118,14 @@ class Loop:
         facts: Mapping[str, Any],
         on_checkpoint: OnCheckpoint | None,
         progress: Progress | None,
-        trust: bool = False,
+        trust: bool,
+        stop_asked: Callable[[], str],
+        may_write: Callable[[], bool],
     ) -> None:
         self._config = config
+        self._run_folder = run_folder
+        self._stop_asked = stop_asked
+        self._may_write = may_write
         self._prepared = prepared
         self._workers = workers
         self._facts = facts
@@ -143,9 +156,9 @@ class Loop:
         self._tell("start", first, **{**self._facts, **parallel}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
         if first < steps:
-            with _stop_signal() as stop, closing(open_stream(first, workers.rank, workers.size)) as stream:
+            with closing(open_stream(first, workers.rank, workers.size)) as stream:
                 for step in range(first, steps):
-                    self._take(step, stream, stop)
+                    self._take(step, stream)
                 workers.barrier()  # a rank that closes the stream closes it for all
         seconds, tokens = time.monotonic() - began, self._tokens
         speed = (tokens - before) / max(seconds, 1e-9)
@@ -177,12 +190,12 @@ class Loop:
         ]
         return [text for holds, text in said if holds]
 
-    def _take(self, step: int, stream: Iterator[Share], stop: threading.Event) -> None:
+    def _take(self, step: int, stream: Iterator[Share]) -> None:
         began = time.perf_counter()
         share = next(stream, None)
         assert share is not None, f"the feed ended before step {step + 1} of {self._config.train.steps}"
         waited = time.perf_counter() - began
-        outcome = self._stepper.take(step, share, stop.is_set(), self._problem)
+        outcome = self._stepper.take(step, share, bool(self._stop_asked()), self._problem)
         self._tokens += outcome.totals.tokens
         done, steps = step + 1, self._config.train.steps
         metrics = _metrics(outcome, time.perf_counter() - began, waited, self._workers)
@@ -194,8 +207,10 @@ class Loop:
         if done % self._config.checkpoint.every_steps == 0 or done == steps or outcome.totals.stop_asked:
             self._save(done, metrics)
         if outcome.totals.stop_asked and done < steps:
-            raise TrainingError(
-                f"Told to stop (SIGTERM): step {done} of {steps} is saved. Give the same command again to go on."
+            name = next(filter(None, self._workers.gather(self._stop_asked())))
+            raise StoppedError(
+                f"Told to stop ({name}): step {done} of {steps} is saved. Give the same command again to go on.",
+                stops.exit_code(name),
             )
 
     def _score(self, step: int) -> None:
@@ -210,6 +225,8 @@ class Loop:
             self._tell("held_out", step, metrics, languages=losses, missing=missing)
 
     def _save(self, step: int, metrics: dict[str, float]) -> None:
+        if not all(self._workers.gather(self._workers.rank != 0 or self._may_write())):
+            raise LockError(lost_sentence(self._run_folder))
         saved = self._checkpoints.save(self._engine, step, {"tokens": self._tokens})
         cost = {"checkpoint/save_s": saved.seconds, "checkpoint/size_mb": saved.bytes / 1e6}
         self._tell("checkpoint", step, cost, path=str(saved.folder))
@@ -252,17 +269,3 @@ def _peak_memory(workers: Workers) -> float:
     if workers.on_gpu:
         return torch.cuda.max_memory_allocated(workers.device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-@contextmanager
-def _stop_signal() -> Iterator[threading.Event]:
-    """Inside, SIGTERM asks for a stop at the next step boundary; only a main thread can listen, Ray's are none."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: asked.set())
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGTERM, before)

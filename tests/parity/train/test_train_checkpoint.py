@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 from pathlib import Path
@@ -11,9 +12,11 @@ import torch
 
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
+from xalign_ray.artifacts import write_manifest
 from xalign_ray.errors import CheckpointError
 from xalign_ray.track.events import read_events
-from xalign_ray.train.checkpoint import newest
+from xalign_ray.train.checkpoint import Checkpoints, newest
+from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import build_objectives
 
 SETTINGS = {"checkpoint__every_steps": 2, "checkpoint__keep_last": 2}
@@ -195,3 +198,31 @@ def test_a_damaged_checkpoint_of_the_same_step_is_replaced(one: Pool, tmp_path: 
     one.call(train, tmp_path, {"train__steps": 4})
     assert whole(tmp_path) == ["step_000002", "step_000004"]
     assert newest(tmp_path, synthetic.FINGERPRINT)[1] == []
+
+
+def test_a_checkpoint_has_its_manifest_before_its_name_and_every_byte_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    writing = tmp_path / "checkpoints" / "unfinished"
+    writing.mkdir(parents=True)
+    (writing / "weights").write_bytes(b"all")
+    synced: list[int] = []
+    named: list[list[str]] = []
+    rename = Path.rename
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
+    monkeypatch.setattr(Path, "rename", lambda self, to: (named.append(sorted(os.listdir(self))), rename(self, to))[1])
+    folder = tmp_path / "checkpoints" / "step_000002"
+    alone = Checkpoints(tmp_path, "f", synthetic.config(), Workers(0, 1, 0, torch.device("cpu")))
+    assert alone._publish(writing, folder, {"step": 2, "fingerprint": "f"}) is None
+    assert named == [["manifest.json", "weights"]]
+    assert {file.stat().st_ino for file in folder.iterdir()} <= set(synced)
+    assert newest(tmp_path, "f")[0] is not None
+
+
+def test_a_checkpoint_that_goes_loses_its_manifest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for step in (2, 4):
+        write_manifest(tmp_path / "checkpoints" / f"step_00000{step}", {"step": step, "fingerprint": "f", "files": {}})
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if it were killed there
+    config = synthetic.config(checkpoint__keep_last=1)
+    Checkpoints(tmp_path, "f", config, Workers(0, 1, 0, torch.device("cpu")))._prune()
+    assert whole(tmp_path) == ["step_000004"]

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.text.random_rows import make_rows
 from xalign_ray.artifacts import hash_file
 from xalign_ray.data.file_hashes import CURE
-from xalign_ray.data.shards import ROW_GROUP, ShardWriter, read_group, remove_unfinished
+from xalign_ray.data.shards import ROW_GROUP, ShardWriter, read_group
 from xalign_ray.errors import DataError
 from xalign_ray.text.rows import Rows, concatenate
 
@@ -96,10 +96,3 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
 def test_a_shard_without_rows_is_not_written(tmp_path: Path) -> None:
     assert write_shard(make_rows(0), tmp_path / "a.parquet") == []
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
-    write_shard(make_rows(10), tmp_path / "text" / "a.parquet")
-    (tmp_path / "text" / ".a.parquet.123").write_bytes(b"half")
-    remove_unfinished(tmp_path)
-    assert [path.name for path in (tmp_path / "text").iterdir()] == ["a.parquet"]

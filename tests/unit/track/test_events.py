@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -209,3 +210,15 @@ for step in range(1, 10**9):
     write_attempt(path, 2, resumed=said[-1], last=said[-1])
     found = [step for _, step in steps(read_events(path))]
     assert found == said
+
+
+def test_checkpoints_and_ends_are_on_the_disk_when_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "events.jsonl"
+    synced: list[bytes] = []
+    monkeypatch.setattr(os, "fsync", lambda _: synced.append(path.read_bytes().splitlines()[-1]))
+    with EventLog(path, 1) as log:
+        for event in ("start", "step", "checkpoint", "end"):
+            log.write(event, 1)
+    assert [json.loads(line)["event"] for line in synced] == ["checkpoint", "end"]

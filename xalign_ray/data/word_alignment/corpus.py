@@ -18,6 +18,7 @@ from xalign_ray.artifacts import (
     hash_file,
     hash_value,
     read_manifest,
+    unfinished,
     whole_json,
     whole_manifest,
     write_json,
@@ -235,9 +236,9 @@ def align_part(job: Job, number: int) -> dict[str, Any]:
     aligner = _open_model(job)
     path = job.path("parts", f"part-{number:05d}.txt")
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".unfinished")
+    temporary = unfinished(path)
     counts: list[dict[str, int]] = []
-    with unfinished.open("w", encoding="utf-8", newline="\n") as out:
+    with temporary.open("w", encoding="utf-8", newline="\n") as out:
         records = job.read(number)
         while batch := list(islice(records, BATCH)):
             links = _align_batch(batch, aligner, job)
@@ -245,7 +246,7 @@ def align_part(job: Job, number: int) -> dict[str, Any]:
             pairs = sum(isinstance(record, Pair) for record in batch)
             found = {"links": sum(map(len, links)), "pairs_without_links": pairs - sum(map(bool, links))}
             counts.append({"pairs": pairs, "bad_rows": len(batch) - pairs} | found)
-    os.replace(unfinished, path)
+    os.replace(temporary, path)
     record = {"file": f"parts/{path.name}", "sha256": hash_file(path), "counts": merge_counts(counts)}
     write_json(path.with_suffix(".json"), record)
     return {"counts": record["counts"]}
