@@ -172,11 +172,11 @@ def run_on_ray(
             logging_config=LoggingConfig(log_level="ERROR"),
         ),
     )
-    with _shown(run_folder / EVENT_LOG, config.train.steps):
-        outcome = _wait_for(trainer, stop)
-    shutil.rmtree(storage, ignore_errors=True)
-    if outcome is not None:
-        raise outcome
+    try:
+        with _shown(run_folder / EVENT_LOG, config.train.steps):
+            _wait_for(trainer, stop)
+    finally:
+        shutil.rmtree(storage, ignore_errors=True)
 
 
 def _scaling(parallel: schema.ParallelConfig) -> ScalingConfig:
@@ -188,7 +188,7 @@ def _scaling(parallel: schema.ParallelConfig) -> ScalingConfig:
     )
 
 
-def _wait_for(trainer: TorchTrainer, stop: Any) -> XalignError | None:
+def _wait_for(trainer: TorchTrainer, stop: Any) -> None:
     """Fits in a thread, for in the main one Ray takes Ctrl-C for itself; meanwhile passes on the word to stop."""
     outcome: Future[XalignError | None] = Future()
     thread = threading.Thread(target=_set_result, args=(outcome, trainer), name="fit", daemon=True)
@@ -202,7 +202,8 @@ def _wait_for(trainer: TorchTrainer, stop: Any) -> XalignError | None:
                     told = True
                     if not ray.get(stop.ask.remote(stops.asked())):  # no step is in progress
                         raise KeyboardInterrupt
-            return outcome.result()
+            if (error := outcome.result()) is not None:
+                raise error
     except KeyboardInterrupt:
         ray.shutdown()  # ends the workers, here and on other machines
         raise
