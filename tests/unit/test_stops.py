@@ -27,7 +27,7 @@ with stops.listened():
 VERB = """
 import os, signal, sys, time
 from xalign_ray import cli, pipeline
-def prepare(recipe):
+def prepare(recipe, **_):
     print("at work", flush=True)
     time.sleep(60)
 pipeline.prepare = prepare
