@@ -167,7 +167,8 @@ def test_a_node_with_a_worker_and_the_feed_dies_and_is_replaced_and_data_tasks_r
 def test_a_node_with_data_tasks_dies_and_the_other_goes_on_alone(
     nodes: TwoNodes, world: list[str], expected: Curve, tmp_path: Path
 ) -> None:
-    config = recipe([*world, *SIZES], "parallel.cpus_per_worker=1.2")  # both on the head, whose CPUs are then taken
+    # Both workers on the head, whose CPUs are then taken but for one data task.
+    config = recipe([*world, *SIZES], "parallel.cpus_per_worker=1.2", "parallel.data_cpus=0.5")
     lost, before, workers_lost = nodes.second.node_id, recorded().keys(), [-1]
 
     def remove() -> None:
