@@ -92,7 +92,7 @@ def main() -> None:
             sys.stderr.write(f"{line}\n")
 
         def prepared(output: Path) -> str:
-            (made,) = (output / "data").glob("*")
+            (made,) = (path.parent for path in (output / "data").glob("*/manifest.json"))
             return digest(made)
 
         shards = folder / "shards"

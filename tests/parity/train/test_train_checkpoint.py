@@ -212,7 +212,7 @@ def test_a_checkpoint_has_its_manifest_before_its_name_and_every_byte_is_on_the_
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
     monkeypatch.setattr(Path, "rename", lambda self, to: (named.append(sorted(os.listdir(self))), rename(self, to))[1])
     folder = tmp_path / "checkpoints" / "step_000002"
-    alone = Checkpoints(tmp_path, "f", synthetic.config(), Workers(0, 1, 0, torch.device("cpu")))
+    alone = Checkpoints(tmp_path, "f", synthetic.config(), Workers(0, 1, 0, torch.device("cpu")), trust=False)
     assert alone._publish(writing, folder, {"step": 2, "fingerprint": "f"}) is None
     assert named == [["manifest.json", "weights"]]
     assert {file.stat().st_ino for file in folder.iterdir()} <= set(synced)
@@ -224,5 +224,5 @@ def test_a_checkpoint_that_goes_loses_its_manifest_first(tmp_path: Path, monkeyp
         write_manifest(tmp_path / "checkpoints" / f"step_00000{step}", {"step": step, "fingerprint": "f", "files": {}})
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if it were killed there
     config = synthetic.config(checkpoint__keep_last=1)
-    Checkpoints(tmp_path, "f", config, Workers(0, 1, 0, torch.device("cpu")))._prune()
+    Checkpoints(tmp_path, "f", config, Workers(0, 1, 0, torch.device("cpu")), trust=False)._prune()
     assert whole(tmp_path) == ["step_000004"]
