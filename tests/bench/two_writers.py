@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import ray
@@ -64,13 +66,13 @@ def steps(run: Path) -> str:
     return hashlib.sha256(repr(seen).encode()).hexdigest()[:12]
 
 
-def outcome(ended: list[tuple[int, str]], result: str) -> str:
+def outcome(ended: list[tuple[int, str]]) -> str:
     codes = " and ".join(map(str, sorted(code for code, _ in ended)))
     tracebacks = sum(text.count("Traceback") for _, text in ended)
     told = sum("is being written by" in text for _, text in ended)
-    if tracebacks:
+    if tracebacks or all(code for code, _ in ended):
         sys.stderr.write("\n".join(text for _, text in ended))
-    return f"exits {codes}, {tracebacks} tracebacks, {told} told of the other, result {result}"
+    return f"exits {codes}, {tracebacks} tracebacks, {told} told of the other"
 
 
 def main() -> None:
@@ -86,8 +88,9 @@ def main() -> None:
         joined = alone | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
         found: Counter[str] = Counter()
 
-        def try_once(kind: str, ended: list[tuple[int, str]], result: str) -> None:
-            line = f"{kind}: {outcome(ended, result)}"
+        def try_once(kind: str, ended: list[tuple[int, str]], result: Callable[[], str]) -> None:
+            told = outcome(ended)
+            line = f"{kind}: {told}, result {result()}"
             found[line] += 1
             sys.stderr.write(f"{line}\n")
 
@@ -99,7 +102,7 @@ def main() -> None:
         for number in range(given.times + 1):
             output = folder / f"prepare-{number}" if number else shards
             ended = run_at_once(command(folder, "prepare", output), joined, 2 if number else 1)
-            try_once("prepare" if number else "prepare alone", ended, prepared(output))
+            try_once("prepare" if number else "prepare alone", ended, partial(prepared, output))
             if number:
                 shutil.rmtree(output)
         for number in range(given.times + 1):
@@ -108,13 +111,13 @@ def main() -> None:
             try_once(
                 "pretrain --no-ray" if number else "pretrain alone",
                 run_at_once(words, alone, 2 if number else 1),
-                steps(out),
+                partial(steps, out),
             )
             shutil.rmtree(out)
         for _ in range(given.under_ray):
             out = folder / "run"
             words = command(folder, "pretrain", shards, "--out", str(out))
-            try_once("pretrain under Ray", run_at_once(words, joined), steps(out))
+            try_once("pretrain under Ray", run_at_once(words, joined), partial(steps, out))
             shutil.rmtree(out)
         sys.stdout.write("".join(f"{count:3} x {line}\n" for line, count in found.items()))
     finally:
