@@ -85,7 +85,8 @@ def main() -> None:
     try:
         write_demo(folder / "demo", sentences=200, parallel_sentences=50, retrieval_pairs=10)
         connect(ParallelConfig(workers=1), cpus=4)
-        joined = alone | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+        tokens = {key: value for key, value in os.environ.items() if key.startswith("RAY_AUTH")}
+        joined = alone | {"RAY_AUTH_MODE": "token"} | tokens | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
         found: Counter[str] = Counter()
 
         def try_once(kind: str, ended: list[tuple[int, str]], result: Callable[[], str]) -> None:
