@@ -20,7 +20,7 @@ from xalign_ray.train.step import tensors
 def train_here(workers: Workers, config: RunConfig, prepared: Prepared, folder: Path, facts: Any) -> Encoder:
     """Trains to the last step; the encoder in evaluation mode."""
     objectives = build_objectives(config, prepared)
-    Loop(objectives, config, folder, prepared, workers, facts, None, None).run(
+    Loop(objectives, config, folder, prepared, workers, facts, None, None, False, str, lambda: True).run(
         lambda first, rank, _: open_local(prepared, config, first, rank)
     )
     return objectives.eval().encoder
