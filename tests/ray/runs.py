@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -134,3 +135,10 @@ def kill_after(folder: Path, deaths: list[tuple[int, int]]) -> threading.Thread:
     return when(
         *((reached(folder, step, attempt), kill_worker(which)) for attempt, (step, which) in enumerate(deaths, start=1))
     )
+
+
+def addresses_of_this_machine() -> list[str]:
+    """Of all its interfaces, loopback too."""
+    families = {socket.AF_INET, socket.AF_INET6}
+    found = [one.address for each in psutil.net_if_addrs().values() for one in each if one.family in families]
+    return [address for address in found if "%" not in address]  # link-local: another spelling of the same machine

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import grpc
-import psutil
 import pytest
 import ray
 
 from tests.bench.sockets import LOOPBACK, METRICS, OPEN, TOKEN, Listening, ask_grpc, closed_by, listening
-from tests.ray.runs import on_ray
+from tests.ray.runs import addresses_of_this_machine, on_ray
 from tests.ray.small import batches, recipe
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
@@ -41,12 +39,6 @@ try:
 except ConfigError as error:
     print(error)
 """
-
-
-def addresses_of_this_machine() -> list[str]:
-    families = {socket.AF_INET, socket.AF_INET6}
-    found = [one.address for each in psutil.net_if_addrs().values() for one in each if one.family in families]
-    return [address for address in found if "%" not in address]  # link-local: another spelling of the same machine
 
 
 def join(address: str, home: Path, program: str = JOIN, **environment: str) -> subprocess.Popen[str]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,7 +23,7 @@ import pytest
 from mlflow import MlflowClient
 
 from tests.parity.mlflow_server import Server
-from tests.ray.runs import check_batches, starts
+from tests.ray.runs import addresses_of_this_machine, check_batches, starts
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepare import prepare
@@ -45,6 +46,7 @@ class Cluster:
         self.folder = Path(tempfile.mkdtemp(prefix="xa-"))  # short: a socket's path has at most 107 characters
         port, dashboard, client, agent, agent_grpc = _free_ports(5)
         self.address = f"http://127.0.0.1:{dashboard}"
+        self.job_doors = [f"{dashboard}/api/jobs/", f"{agent}/api/job_agent/jobs/"]  # each by port and path
         settings = {"RAY_AUTH_MODE": "token", "RAY_DISABLE_MEMORY_MONITOR": "1", "OMP_NUM_THREADS": "1"}
         left_out = {"RAY_ADDRESS", "PYTHONPATH"}
         self.environment = {key: value for key, value in os.environ.items() if key not in left_out} | settings
@@ -262,6 +264,45 @@ def test_a_submitter_without_the_token_is_told_how_to_give_it(cluster: Cluster) 
         f"submit: The cluster at {cluster.address} wants its token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the "
         "token or RAY_AUTH_TOKEN_PATH to a file that holds it.\n"
     )
+
+
+def wait_until(happened: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def post_job(url: str, entrypoint: str, token: str = "") -> int | None:
+    """The status of the answer to a job that is posted as it is; None where nothing listens."""
+    bearer = {"Authorization": f"Bearer {token}"} if token else {}
+    job = json.dumps({"entrypoint": entrypoint}).encode()
+    request = urllib.request.Request(url, job, {"Content-Type": "application/json", **bearer})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return None
+
+
+def test_who_posts_a_job_without_the_token_is_refused_at_every_address(cluster: Cluster, tmp_path: Path) -> None:
+    stranger, ours = tmp_path / "stranger", tmp_path / "ours"
+    wait_until(lambda: post_job(f"http://127.0.0.1:{cluster.job_doors[1]}", "true"))  # the agent is up last
+    answers = {}
+    for address in addresses_of_this_machine():
+        host = f"[{address}]" if ":" in address else address
+        for door in cluster.job_doors:
+            for token in ("", "0" * 64):
+                answers[host, door, token] = post_job(f"http://{host}:{door}", f"touch {stranger}", token)
+    assert {key: answer for key, answer in answers.items() if answer not in (None, 401, 403)} == {}
+    assert {door for (_, door, _), answer in answers.items() if answer is not None} == set(cluster.job_doors)
+    for door in cluster.job_doors:  # the same with the token: the job runs
+        assert post_job(f"http://127.0.0.1:{door}", f"touch {ours}", os.environ["RAY_AUTH_TOKEN"]) == 200
+        wait_until(ours.exists)
+        ours.unlink()
+    assert not stranger.exists()
 
 
 def test_an_address_without_a_cluster_is_named() -> None:
