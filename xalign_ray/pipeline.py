@@ -165,7 +165,7 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool) -> Path:
     prepared = prepare_data(recipe.config, connect=lambda: _open_cluster(recipe, out))
     folder, facts = _describe_run(recipe, prepared, out)
     if finished_run(folder) is not None:
-        _mend_export(recipe, prepared, folder, facts, trust)
+        _mend_run(recipe, prepared, folder, facts, trust)
         return folder
     with hold(folder, "pretrain") as lock:
         if finished_run(folder) is None:
@@ -208,7 +208,7 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
     folder, facts = _describe_run(recipe, prepared, out)
     if finished_run(folder) is not None:
         if rank == 0:
-            _mend_export(recipe, prepared, folder, facts, trust)
+            _mend_run(recipe, prepared, folder, facts, trust)
         return folder
     with hold(folder, "pretrain") if rank == 0 else nullcontext():
         if rank == 0:
@@ -272,10 +272,15 @@ def _identity(folder: Path) -> dict[str, Any]:
     return finished_run(folder) or {}
 
 
-def _mend_export(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any], trust: bool) -> None:
-    """Exports a finished run again if a file of its export is missing or damaged."""
+def _mend_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any], trust: bool) -> None:
+    """Writes again what is missing or damaged of a finished run: its config.yaml, its export."""
     from xalign_ray.report.card import write_model_card
 
+    try:
+        open_saved(folder)
+    except DataError as damage:
+        say(f"{damage} It is written again.")
+        _write_config(recipe, folder, facts)
     try:
         check_export(folder / EXPORT)
     except DataError as damage:
