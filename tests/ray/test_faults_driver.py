@@ -91,5 +91,6 @@ def test_a_stopped_and_a_killed_driver_are_started_again_by_the_same_command(
     assert curve(tmp_path / "killed", STEPS) == expected
     check_rows(tmp_path / "killed", expected)
     assert (tmp_path / "killed" / "export" / "model.safetensors").is_file()
+    ray.shutdown()  # the cluster of other tests
     finished = pipeline.pretrain(load_recipe("tiny/align-mlm", settings), tmp_path / "killed")
     assert (finished, ray.is_initialized()) == (tmp_path / "killed", False)

@@ -81,7 +81,7 @@ def prepared(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
             command = [sys.executable, "-c", PROGRAM, str(recipe), str(out), str(cpus)]
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
             assert done.returncode == 0, done.stderr
-            (folders[cpus],) = (out / "data").iterdir()
+            (folders[cpus],) = (path.parent for path in (out / "data").glob("*/manifest.json"))
         return folders[cpus]
 
     return make

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.parity.train.pool import Pool
-from tests.ray.runs import Curve, calm, check_rows, kill_worker, on_ray, reached, starts, when
+from tests.ray.runs import Curve, calm, check_rows, events, kill_worker, on_ray, reached, starts, when
 from tests.ray.small import batches, recipe
 from tests.unit.report.run_folders import open_folders, report_on
 from xalign_ray.config.schema import RunConfig
@@ -36,8 +36,8 @@ def rescale(settings: list[str], folder: Path, expected: Curve) -> None:
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
-    given = {"recipe": "tiny/align-mlm"} | config.model_dump(mode="json")
-    (folder / "config.yaml").write_text(yaml.safe_dump(given), encoding="utf-8")
+    given = {"recipe": "tiny/align-mlm", "fingerprint": events(folder)[0]["fingerprint"]}
+    (folder / "config.yaml").write_text(yaml.safe_dump(given | config.model_dump(mode="json")), encoding="utf-8")
 
 
 def test_two_workers_then_one_then_two_take_the_same_steps_and_a_report_says_so(
