@@ -35,7 +35,7 @@ def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:
             yield from pair_lines(lines, [f"{path}:{member}" for member in members], languages)
     except zipfile.BadZipFile as error:
         raise DataError(f"{path} is no zip file, or is cut short ({error}). Fetch it again.") from None
-    except (RuntimeError, NotImplementedError) as error:  # what zipfile raises for a password and an unknown packing
+    except RuntimeError as error:  # of zipfile, for a password or a packing that it does not know
         raise DataError(f"{path} cannot be unpacked here: {error}. Unpack it, and read it with format moses.") from None
 
 
