@@ -267,6 +267,8 @@ def data_stats(
 
     stats, files = measure(what, settings, out)
     Console(stderr=True).print(*as_tables(stats), sep="\n")
+    for broken in stats.broken_files:
+        typer.echo(f"warning: {broken}", err=True)
     typer.echo("\n".join(map(str, files)))
 
 

@@ -19,6 +19,7 @@ from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.errors import DataError
 from xalign_ray.text.collate import specials
 from xalign_ray.text.order import Request
@@ -80,6 +81,7 @@ class Stats:
     dictionary: dict[str, int]
     bad_rows: dict[str, int]
     dropped: dict[str, int]
+    broken_files: list[str]  # a sentence for each file of which only the beginning was read
 
 
 def measure(name: str, settings: Sequence[str] = (), out: Path | None = None) -> tuple[Stats, list[Path]]:
@@ -116,6 +118,7 @@ def _measure(prepared: Prepared, config: RunConfig | None) -> Stats:
         dictionary=manifest["dictionary"],
         bad_rows=manifest["bad_rows"],
         dropped={key: value for key, value in manifest["counts"].items() if key.startswith("dropped")},
+        broken_files=[str(BrokenFile(**broken)) for broken in manifest["broken_files"]],
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from xalign_ray import cli, pipeline
 from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.schema import ParallelCorpus
@@ -25,6 +28,7 @@ from xalign_ray.data.word_alignment.sample import HELD, hash_pair, read_samples,
 from xalign_ray.data.word_alignment.words import NO_FORM, BlankWords, TokenizerWords
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.tokenizer import cut_lines, train_bpe
+from xalign_ray.train import driver
 
 CORPUS = ParallelCorpus(format="moses", languages=("en", "de"), paths=("pairs.en", "pairs.de"))
 LINES = 200
@@ -200,3 +204,44 @@ def test_a_pair_that_stands_in_two_parts_is_trained_on_once(tmp_path: Path) -> N
     write_sample(tmp_path / "a", [(9, (["x"], ["y"])), (3, (["u"], ["v"]))])
     write_sample(tmp_path / "b", [(9, (["x"], ["y"])), (5, (["\u00e4"], ["w"]))])
     assert read_samples([tmp_path / "a", tmp_path / "b"]) == [(["u"], ["v"]), (["\u00e4"], ["w"]), (["x"], ["y"])]
+
+
+TMX = "<tmx><body>{}</body></tmx>"
+UNIT = '<tu><tuv xml:lang="en"><seg>one {0}</seg></tuv><tuv xml:lang="de"><seg>eins {0}</seg></tuv></tu>'
+
+
+def write_half_packed(root: Path) -> list[str]:
+    packed = gzip.compress((root / "pairs.en").read_bytes())
+    (root / "pairs.en.gz").write_bytes(packed[: len(packed) // 2])
+    return ["pairs.en.gz", "pairs.de"]
+
+
+def write_broken_tmx(root: Path) -> list[str]:
+    whole = TMX.format("".join(UNIT.format(number) for number in range(LINES)))
+    (root / "pairs.tmx").write_text(whole.replace("one 150</seg>", "one 150</sge>"))
+    return ["pairs.tmx"]
+
+
+@pytest.mark.parametrize(
+    ("form", "write", "said"),
+    [
+        ("moses", write_half_packed, r"pairs\.en\.gz breaks off at byte \d+ of \d+, after line \d+: truncated archive"),
+        ("tmx", write_broken_tmx, r"pairs\.tmx cannot be read from byte [\d,]+ of [\d,]+ on.*: XML is not well-formed"),
+    ],
+)
+def test_the_verb_stops_at_a_broken_file_in_one_sentence(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    form: str,
+    write: Callable[[Path], list[str]],
+    said: str,
+) -> None:
+    monkeypatch.setattr(driver, "connect", lambda _: None)
+    paths = [str(root / name) for name in write(root)]
+    code = cli._run(lambda: pipeline.align(paths, form, ["en", "de"], root / "out"))
+    assert code == 1
+    told = capsys.readouterr().err
+    assert re.search(rf"^xalign: {root}/{said}", told), told
+    assert told.count("\n") == 1
+    assert not (root / "out" / "manifest.json").exists()
