@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import sys
@@ -18,7 +17,7 @@ from xalign_ray.config.explain import differences
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.errors import ConfigError, StoppedError, XalignError
+from xalign_ray.errors import ConfigError, StoppedError, XalignError, explain
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -32,13 +31,6 @@ track_app = typer.Typer(no_args_is_help=True, help="MLflow, after the fact.")
 app.add_typer(data_app, name="data")
 app.add_typer(config_app, name="config")
 app.add_typer(track_app, name="track")
-
-_CURES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Make room, or raise the limit, and give it again."),
-    errno.ENAMETOOLONG: "Give a shorter name.",
-    errno.ELOOP: "Links lead in a circle there: remove one.",
-    errno.ENOENT: "It was there, or should be: give the command that makes it again.",
-}
 
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="a name (`xalign config list`) or a YAML file")]
 Settings = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the recipe")]
@@ -356,10 +348,10 @@ def _run(command: Callable[[], None]) -> int:
             if not isinstance(error, StoppedError) or os.environ.get("RANK", "0") == "0":  # the ranks stop together
                 sys.stderr.write(f"xalign: {error}\n")
             return error.exit_code
-        except OSError as error:
-            if error.errno is None:  # a library's own, without what the system said
+        except Exception as error:
+            if (said := explain(error)) is None:
                 raise
-            sys.stderr.write(f"xalign: {_what_the_disk_said(error)}\n")
+            sys.stderr.write(f"xalign: {said}\n")
             return 1
         except SystemExit as left:  # by this click also leaves when it was interrupted
             if not stops.was_interrupted():
@@ -372,10 +364,3 @@ def _run(command: Callable[[], None]) -> int:
         if os.environ.get("RANK", "0") == "0":
             sys.stderr.write(f"xalign: Interrupted ({name}). Give the same command again to go on.\n")
         return stops.exit_code(name)
-
-
-def _what_the_disk_said(error: OSError) -> str:
-    """A sentence that names the file, and what to do about it where that is known."""
-    named = error.filename2 or error.filename or "A file that was being written"
-    cure = _CURES.get(error.errno or 0, "Give a place that can be read and written, with --out or --set output=DIR.")
-    return f"{named}: {error.strerror}. {cure}"

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from xalign_ray.credentials import hide_credentials
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CURES = {
+    **dict.fromkeys(_FULL, "Make room, or raise the limit, and give it again."),
+    errno.ENAMETOOLONG: "Give a shorter name.",
+    errno.ELOOP: "Links lead in a circle there: remove one.",
+    errno.ENOENT: "It was there, or should be: give the command that makes it again.",
+}
 
 
 class XalignError(Exception):
@@ -53,5 +68,67 @@ class LockError(XalignError):
     """Another process writes the folder, or has taken it over, or nobody can write it."""
 
 
+class ClusterError(XalignError):
+    """Ray did not start, or a process of its own died: nothing is wrong with the recipe or the data."""
+
+
 class TrackingError(XalignError):
     """The tracking server was asked for directly and cannot be reached."""
+
+
+def first_sentence(error: BaseException) -> str:
+    """What an error of Ray's says first: an explanation for its developers may follow."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return said.partition(". ")[0].rstrip(".") + "."
+
+
+def explain(error: Exception) -> str | None:
+    """The sentence for an error of the disk or of Ray; None for what is a mistake of our own."""
+    return _what_the_disk_said(error) or _what_ray_said(error)
+
+
+@contextmanager
+def written_in(folder: Path) -> Iterator[None]:
+    """Inside, a write that finds the disk full gets the name of the folder: the system names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL and error.filename is None:
+            error.filename = str(folder)
+        raise
+
+
+def fault_of(work: Callable[[], object], folder: Path) -> str:
+    """Does a task that writes below a folder; returns what is wrong with its input or with the disk, empty if nothing.
+
+    Ray would wrap what is raised, and another try only meet it again. A mistake of our own is raised.
+    """
+    try:
+        with written_in(folder):
+            work()
+    except (DataError, OSError) as error:
+        said = str(error) if isinstance(error, DataError) else _what_the_disk_said(error)
+        if said is None:
+            raise
+        return said
+    return ""
+
+
+def _what_the_disk_said(error: Exception) -> str | None:
+    """A sentence that names the file, and what to do about it where that is known."""
+    if not isinstance(error, OSError) or error.errno is None:  # a library's own, without what the system said
+        return None
+    named = error.filename2 or error.filename or "A file that was being written"
+    cure = _CURES.get(error.errno, "Give a place that can be read and written, with --out or --set output=DIR.")
+    return f"{named}: {os.strerror(error.errno)}. {cure}"
+
+
+def _what_ray_said(error: Exception) -> str | None:
+    """A sentence for the death of a process of Ray's own; what a task of ours raised is not Ray's."""
+    raised = getattr(sys.modules.get("ray"), "exceptions", None)  # not imported for those who do without
+    if raised is None or not isinstance(error, raised.RayError) or isinstance(error, raised.RayTaskError):
+        return None
+    return (
+        f"The Ray cluster lost a process or a node under this command ({type(error).__name__}: "
+        f"{first_sentence(error)}) Give the same command again: it goes on from what is on disk."
+    )

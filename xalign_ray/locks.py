@@ -21,7 +21,7 @@ from pathlib import Path
 
 from xalign_ray import stops
 from xalign_ray.artifacts import HOST, MACHINE, process_start, remove_unfinished, unfinished
-from xalign_ray.errors import LockError
+from xalign_ray.errors import LockError, written_in
 
 LOCK = ".lock"
 LEASE_S = 60.0  # a lock that was not touched for so long is nobody's; longer than anything holds Python's interpreter
@@ -124,7 +124,8 @@ def hold(
     _remove_marks(path, content)
     remove_unfinished(folder, path.stat().st_mtime - lease_s)
     try:
-        yield lock
+        with written_in(folder):
+            yield lock
     except BaseException:
         if lock.lost:
             raise LockError(lost_sentence(folder)) from None

@@ -1,9 +1,14 @@
-"""What tests of a real MLflow share: a database for the tests of a file, an experiment for each."""
+"""What tests of several files share: a real MLflow database with an experiment for each test, and a walk."""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
 import pytest
 
+from tests.parity.damage import Walk
 from xalign_ray.track.follower import resolve_uri
 
 
@@ -16,3 +21,13 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def experiment(request: pytest.FixtureRequest) -> str:
     return request.node.name
+
+
+@pytest.fixture
+def walk(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Iterator[Walk]:
+    """A walk over damaged files; its counts are printed, and the test fails for whatever went wrong in it."""
+    one = Walk(capsys, Counter(), [])
+    yield one
+    with capsys.disabled():
+        sys.stdout.write(f"\n{request.node.name}: {dict(one.counted)}\n")
+    assert not one.wrong, "\n".join(one.wrong)

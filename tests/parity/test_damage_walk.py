@@ -6,11 +6,8 @@ traceback, never with other numbers. Verbs that make a file mend it when they ar
 
 from __future__ import annotations
 
-import random
 import resource
 import shutil
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.parity.damage import DAMAGES, Walk, damaged, files_of
 from xalign_ray import cli, evaluation, pipeline
 from xalign_ray.artifacts import hash_file, hash_files
 from xalign_ray.config.load import Recipe, load_recipe
@@ -27,14 +25,6 @@ from xalign_ray.data.stats import measure
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.report.study import Cell, EvaluationConfig, is_finished
 
-NOISE = random.Random(7).randbytes(300)
-DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
-    "deleted": lambda _: None,
-    "emptied": lambda _: b"",
-    "halved": lambda content: content[: len(content) // 2],
-    "emptied to {}": lambda _: b"{}",
-    "noise": lambda _: NOISE,
-}
 SETTINGS = (
     "data.corpora=[{format: jsonl, language: en, paths: [wiki/en.jsonl]},"
     " {format: jsonl, language: qgr, paths: [wiki/qgr.jsonl]}]",
@@ -74,61 +64,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         run = pipeline.pretrain(recipe, local=True)
         evaluation.evaluate(str(run), "alignment", None)
         yield World(folder, recipe, run, prepared.folder)
-
-
-def files_of(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-
-
-def damaged(path: Path) -> Iterator[str]:
-    """The file in each damaged state, one after the other; it is as it was when the iterator ends."""
-    content = path.read_bytes()
-    try:
-        for name, damage in DAMAGES.items():
-            path.unlink(missing_ok=True)
-            if (left := damage(content)) is not None:
-                path.write_bytes(left)
-            yield name
-    finally:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-
-@dataclass
-class Walk:
-    """Counts what verbs did with damaged files, and keeps what they should not have done."""
-
-    capsys: pytest.CaptureFixture[str]
-    counted: Counter[str]
-    wrong: list[str]
-
-    def call(self, file: Path, damage: str, verb: str, do: Callable[[], Any], right: Any) -> None:
-        """A verb on a damaged file: its right result, or a sentence that names the file (or the folder it is of)."""
-        result: list[Any] = []
-        try:
-            code = cli._run(lambda: result.append(do()))
-        except Exception as error:  # what a user would see as a traceback
-            self.wrong.append(f"{verb}, {file.name} {damage}: {type(error).__name__}: {error}")
-            return
-        said = self.capsys.readouterr().err
-        self.counted["right" if code == 0 else "told"] += 1
-        if code == 0 and result != [right]:
-            self.wrong.append(f"{verb}, {file.name} {damage}: other results")
-        if code != 0 and (code not in (1, 2) or "Traceback" in said or not names(said, file)):
-            self.wrong.append(f"{verb}, {file.name} {damage}: {code} {said}")
-
-
-def names(said: str, file: Path) -> bool:
-    return any(str(path) in said for path in (file, file.parent, file.parent.parent))
-
-
-@pytest.fixture
-def walk(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Iterator[Walk]:
-    one = Walk(capsys, Counter(), [])
-    yield one
-    with capsys.disabled():
-        sys.stdout.write(f"\n{request.node.name}: {dict(one.counted)}\n")
-    assert not one.wrong, "\n".join(one.wrong)
 
 
 def report_of(world: World) -> dict[str, str]:

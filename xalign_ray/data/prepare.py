@@ -54,7 +54,7 @@ from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, voc
 from xalign_ray.data.word_alignment.corpus import align_parts
 from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerWords
-from xalign_ray.errors import DataError
+from xalign_ray.errors import DataError, fault_of
 from xalign_ray.locks import hold
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
@@ -240,20 +240,18 @@ def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None], parallel: Pa
     context.enable_progress_bars = context.print_on_execution_start = False
     numbers = ray.data.from_items([{"number": number} for number in range(len(tasks))], override_num_blocks=len(tasks))
     do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
-    done = numbers.map(do_one, num_cpus=1, **placement(parallel)).take_all()
+    _raise_faults(numbers.map(do_one, num_cpus=1, **placement(parallel)).take_all())
+
+
+def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:
     if faults := [row["fault"] for row in done if row["fault"]]:
         raise DataError("\n".join(dict.fromkeys(faults[:MOST_FAULTS])))
 
 
 def _do_numbered(row: dict[str, Any], tasks: Sequence[Task], work: Callable[[Task], None]) -> dict[str, Any]:
-    """What is wrong with the input is returned: Ray would wrap what is raised, and another try only meet it again."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a task has one CPU
     task = tasks[row["number"]]
-    try:
-        work(task)
-    except DataError as error:
-        return {"name": task.name, "fault": str(error)}
-    return {"name": task.name, "fault": ""}
+    return {"name": task.name, "fault": fault_of(lambda: work(task), Path(task.folder))}
 
 
 def _finish(

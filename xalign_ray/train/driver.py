@@ -29,7 +29,15 @@ from xalign_ray.config import schema
 from xalign_ray.data.feed import open_feed
 from xalign_ray.data.placement import check_placement
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.errors import CheckpointError, ConfigError, LockError, TrainingError, XalignError
+from xalign_ray.errors import (
+    CheckpointError,
+    ClusterError,
+    ConfigError,
+    LockError,
+    TrainingError,
+    XalignError,
+    first_sentence,
+)
 from xalign_ray.locks import holds
 from xalign_ray.track.events import EVENT_LOG, EventReader
 from xalign_ray.train.auth_token import ensure_token
@@ -53,6 +61,7 @@ def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
 
     Raises:
         ConfigError: the cluster cannot be joined, or the token of one that is started here cannot be written.
+        ClusterError: Ray does not start.
     """
     if ray.is_initialized():
         return
@@ -73,13 +82,19 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
             ) from None
         return
     ensure_token()
-    ray.init(
-        address="local",
-        num_cpus=cpus or int(parallel.workers * parallel.cpus_per_worker + 0.999) + SPARE_CPUS,
-        resources={parallel.data_resource: 1} if parallel.data_resource else None,
-        include_dashboard=False,
-        **quiet,
-    )
+    try:
+        ray.init(
+            address="local",
+            num_cpus=cpus or int(parallel.workers * parallel.cpus_per_worker + 0.999) + SPARE_CPUS,
+            resources={parallel.data_resource: 1} if parallel.data_resource else None,
+            include_dashboard=False,
+            **quiet,
+        )
+    except Exception as error:  # Ray has no class of its own for this: it raises bare Exceptions too
+        raise ClusterError(
+            f"Ray did not start on this machine: {first_sentence(error)} Give the command again when it is less busy; "
+            "Ray's own words are in the newest /tmp/ray/session_*/logs."
+        ) from error
 
 
 def check_machine(parallel: schema.ParallelConfig) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.unit.data.conftest import WORDS, make_config, prepare_here, write_inputs
-from xalign_ray.config.schema import RunConfig
+from xalign_ray import cli
+from xalign_ray.config.schema import ParallelConfig, RunConfig
+from xalign_ray.data import prepare as preparation
 from xalign_ray.data.file_hashes import CURE
+from xalign_ray.data.part import Task
 from xalign_ray.data.prepared import HELD_OUT_ROWS, Prepared
 from xalign_ray.data.shards import read_group
 from xalign_ray.data.word_alignment import corpus
@@ -274,3 +280,34 @@ def test_alignments_reach_the_shards_and_bad_ones_the_quarantine(tmp_path: Path)
     }
     reasons = [json.loads(line) for line in (prepared.folder / "bad_rows.jsonl").read_text().splitlines()]
     assert [row["line"] for row in reasons] == [4, 8]
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Inside, the kernel refuses files of more bytes, as it does when a disk is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("size", [0, 100, 3_000, 20_000])
+def test_a_disk_that_fills_up_in_a_task_is_a_sentence_that_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], size: int
+) -> None:
+    def run(tasks: Sequence[Task], work: Callable[[Task], None], _: ParallelConfig) -> None:
+        with full_disk(size):
+            done = [preparation._do_numbered({"number": number}, tasks, work) for number in range(len(tasks))]
+        preparation._raise_faults(done)
+
+    write_inputs(tmp_path)
+    config = make_config(tmp_path)
+    monkeypatch.setattr(preparation, "_run_tasks", run)
+    code = cli._run(lambda: preparation.prepare(config))
+    assert code == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert str(tmp_path / "out" / "data") in said
+    assert "File too large. Make room" in said
+    prepare_here(config)  # whatever was left by the tasks that failed is done again

@@ -36,7 +36,7 @@ from xalign_ray.data.word_alignment.kinds import Aligner, AlignerKind, check_met
 from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, Link, write_pharaoh
 from xalign_ray.data.word_alignment.sample import hash_pair, read_samples, smallest, write_sample
 from xalign_ray.data.word_alignment.words import BlankWords, Words
-from xalign_ray.errors import DataError
+from xalign_ray.errors import DataError, fault_of
 
 FILES_VERSION = 2  # raise it when the same input would give other files
 BATCH = 1024  # records aligned together
@@ -322,8 +322,6 @@ def _run(step: Callable[[Job, int], dict[str, Any]], job: Job, numbers: Sequence
 
 
 def _guarded(row: dict[str, Any], step: Callable[[Job, int], dict[str, Any]], job: Job) -> dict[str, Any]:
-    """What is wrong with the input is returned: Ray would wrap what is raised, and another try only meet it again."""
-    try:
-        return {"found": json.dumps(step(job, row["number"])), "fault": ""}
-    except DataError as error:
-        return {"found": "null", "fault": str(error)}
+    found: list[dict[str, Any]] = []
+    fault = fault_of(lambda: found.append(step(job, row["number"])), job.path())
+    return {"found": json.dumps(found[0] if found else None), "fault": fault}
