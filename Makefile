@@ -18,12 +18,12 @@ help: ## this list
 quickstart: .venv/installed ## the whole way on the embedded world, a few minutes on two cores
 	$(BIN)/xalign quickstart
 
-unit: .venv/installed ## tests without Ray, under a minute, shuffled anew each time; SEED=5 for the order of seed 5
-	$(BIN)/pytest -n auto --random-order --random-order-seed=$(SEED) tests/unit
+unit: .venv/installed ## tests without Ray, under a minute, shuffled anew each time; SEED=5 for the order of seed 5; the rules: make check
+	$(BIN)/pytest -n auto --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules tests/unit
 
 test: export OMP_NUM_THREADS ?= 1
 test: unit ## every test, with real local clusters: two test files at a time, each with clusters of its own
-	$(BIN)/pytest -n 2 tests/parity
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/parity
 	$(BIN)/pytest -n 2 --dist loadfile --durations=15 tests/ray
 
 check: .venv/installed ## lint, format, types, rules of the house

@@ -12,15 +12,15 @@ from tests.parity.damage import Walk
 from xalign_ray.track.follower import resolve_uri
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One database for the module, because making its tables takes seconds; each test has its own experiment."""
+    """One database, because making its tables takes seconds; each test has its own experiment."""
     return resolve_uri("sqlite", tmp_path_factory.mktemp("mlflow"))
 
 
 @pytest.fixture
 def experiment(request: pytest.FixtureRequest) -> str:
-    return request.node.name
+    return f"{request.node.path.stem}.{request.node.name}"
 
 
 @pytest.fixture

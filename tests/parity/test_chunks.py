@@ -47,12 +47,12 @@ def test_pieces_words_forms_and_places_are_the_tokenizers_own(name: str, longest
     backend, forms = (LOCAL | NOT_LOCAL)[name](), Forms()
     cutter = ChunkCutter(backend, forms, longest)
     for seed in (0, 1, 0):  # the third time all chunks are known
-        assert_exact(backend, hostile_lines(600, seed), cutter, forms, longest)
+        assert_exact(backend, hostile_lines(300, seed), cutter, forms, longest)
 
 
 @pytest.mark.parametrize("name", LOCAL)
 def test_where_places_are_not_asked_for_the_rest_is_the_same(name: str) -> None:
-    backend, forms, lines = LOCAL[name](), Forms(), hostile_lines(1500, 7)
+    backend, forms, lines = LOCAL[name](), Forms(), hostile_lines(600, 7)
     found = as_words(ChunkCutter(backend, forms).cut(lines, 0), forms)
     wanted = cut_slowly(backend, lines)
     for line, ours, theirs in zip(lines, found, wanted, strict=True):

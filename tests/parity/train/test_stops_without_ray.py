@@ -1,7 +1,8 @@
-"""A process and torchrun's processes, told to stop or killed in the middle, go on with the rows of a plain run."""
+"""A process and torchrun's processes, stopped or killed in the middle, go on, and take the steps of one another."""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -21,10 +22,11 @@ import yaml
 from tests.ray.runs import check_batches, reached, starts
 from tests.ray.small import batches, write_world
 from tests.unit.data.conftest import prepare_here
-from xalign_ray import pipeline, studies
+from xalign_ray import cli, pipeline, studies
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.local import open_local
 from xalign_ray.errors import ConfigError, LockError
+from xalign_ray.track.events import EVENT_LOG, read_events
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 STEPS, STOPPED_AT = 80, 12
@@ -33,27 +35,41 @@ PATIENCE_S = 240
 
 @dataclass(frozen=True)
 class World:
-    """A recipe whose shards are there, and the hash of what each step of it must see."""
+    """A recipe whose shards are there, the hash of what each step of it must see, and where one process trains it."""
 
     settings: list[str]
     hashes: list[int]
+    alone: Path
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    settings = write_world(tmp_path_factory.mktemp("stops"), sentences=300, parallel=50)
-    settings += batches(8, 4, STEPS, saved_every=STEPS)
+    folder = tmp_path_factory.mktemp("stops")
+    settings = write_world(folder, sentences=300, parallel=50)
+    settings += batches(8, 4, STEPS, saved_every=STEPS, held_out_every=STEPS // 2)
     config = load_recipe("tiny/align-mlm", [*settings, "parallel.workers=1"]).config
     rows = open_local(prepare_here(config), config, 0, 0)
-    return World(settings, [int(next(rows)["row_hash"].sum(dtype=np.uint64)) for _ in range(STEPS)])
+    return World(settings, [int(next(rows)["row_hash"].sum(dtype=np.uint64)) for _ in range(STEPS)], folder / "alone")
+
+
+def pretrain(world: World, out: Path) -> list[str]:
+    chosen = [word for setting in world.settings for word in ("--set", setting)]
+    return ["pretrain", "tiny/align-mlm", "--no-ray", *chosen, "--out", str(out)]
 
 
 def start(world: World, out: Path, launcher: Sequence[str] = ()) -> subprocess.Popen[str]:
-    chosen = [word for setting in world.settings for word in ("--set", setting)]
-    command = [*launcher, "-m", "xalign_ray", "pretrain", "tiny/align-mlm", "--no-ray", *chosen, "--out", str(out)]
+    command = [sys.executable, *launcher, "-m", "xalign_ray", *pretrain(world, out)]
     pipe = subprocess.PIPE
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, *command], stdout=pipe, stderr=pipe, text=True, env=environment)
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+
+
+def run_here(world: World, out: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The command in this process, which has imported all that it needs; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["xalign", *pretrain(world, out)])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    return left.value.code
 
 
 def wait_for(run: subprocess.Popen[str], out: Path, step: int, attempt: int) -> None:
@@ -79,17 +95,19 @@ def stop(run: subprocess.Popen[str]) -> tuple[int, list[str]]:
     return run.returncode, said
 
 
-def test_a_process_stopped_and_killed_goes_on_and_nobody_else_may_write_its_run(world: World, tmp_path: Path) -> None:
-    out = tmp_path / "run"
+def test_a_process_stopped_and_killed_goes_on_and_nobody_else_may_write_its_run(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = world.alone
     first = start(world, out)
     wait_for(first, out, 1, attempt=1)
-    first.send_signal(signal.SIGSTOP)  # or it might be done before the second has started
-    second = start(world, out)
-    (refused,) = end(second)
+    first.send_signal(signal.SIGSTOP)  # or it might be done before this process has asked
+    code = run_here(world, out, monkeypatch)
+    (refused,) = capsys.readouterr().err.splitlines()
     assert refused.startswith(f"xalign: {out} is being written by pretrain on {os.uname().nodename} (process ")
     assert f"(process {first.pid}) since " in refused
     assert refused.endswith("Wait for its end, or stop it.")
-    assert second.returncode == 1
+    assert code == 1
     first.send_signal(signal.SIGCONT)
     code, said = stop(first)
     saved = saved_step(out)
@@ -101,8 +119,8 @@ def test_a_process_stopped_and_killed_goes_on_and_nobody_else_may_write_its_run(
     wait_for(killed, out, saved + 1, attempt=2)
     killed.kill()
     killed.communicate()
-    again = start(world, out)
-    assert (end(again), again.returncode) == ([], 0)
+    assert run_here(world, out, monkeypatch) == 0
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("xalign: ")] == []
     assert starts(out) == [0, saved, saved]
     check_batches(out, world.hashes)
     assert sorted(path.name for path in out.iterdir() if path.name.startswith(".")) == []
@@ -116,7 +134,16 @@ def saved_step(out: Path) -> int:
     return int(folder.name.removeprefix("step_"))
 
 
-def test_a_stopped_torchrun_goes_on(world: World, tmp_path: Path) -> None:
+def losses(run: Path) -> dict[str, list[float]]:
+    """The losses of the steps and of the held-out scorings that survive."""
+    found: dict[str, list[float]] = {"train/loss": [], "held_out/loss": []}
+    for event in read_events(run / EVENT_LOG):
+        for name in found.keys() & event.get("metrics", {}).keys():
+            found[name].append(event["metrics"][name])
+    return found
+
+
+def test_a_stopped_torchrun_goes_on_and_takes_the_steps_of_one_process(world: World, tmp_path: Path) -> None:
     found = pipeline.find_run(load_recipe("tiny/align-mlm", world.settings))
     assert found
     out = found
@@ -133,6 +160,12 @@ def test_a_stopped_torchrun_goes_on(world: World, tmp_path: Path) -> None:
     assert (end(again), again.returncode) == ([], 0)
     assert starts(out) == [0, saved]
     check_batches(out, world.hashes)
+    pipeline.pretrain(load_recipe("tiny/align-mlm", world.settings), world.alone, local=True)  # done by the test above
+    one, two = losses(world.alone), losses(out)
+    assert [len(values) for values in one.values()] == [STEPS, 2]
+    for name, values in one.items():
+        assert all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(values, two[name], strict=True)), name
+    assert (out / "export" / "model.safetensors").is_file()
     study = tmp_path / "one.yaml"
     study.write_text(yaml.safe_dump({"cells": [{"recipe": "tiny/align-mlm", "settings": world.settings}]}))
     assert studies.run(str(study), out.parent).is_file()  # as the quickstart given again

@@ -1,5 +1,8 @@
 """What worker processes of the tests import, once for all: the fork server loads it and forks."""
 
+import transformers.models.bert.modeling_bert
+import transformers.models.modernbert.modeling_modernbert  # noqa: F401
+
 from xalign_ray.train import consolidate, loop  # noqa: F401
 from xalign_ray.train.engine import load_deepspeed
 
