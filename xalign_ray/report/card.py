@@ -13,7 +13,7 @@ from xalign_ray.artifacts import read_json, write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.report.columns import Column
 from xalign_ray.report.compare import compare
-from xalign_ray.report.page import how_to_read
+from xalign_ray.report.reading import how_to_read
 from xalign_ray.report.run import Run, read_run
 from xalign_ray.report.run_tables import data_tables, run_table
 from xalign_ray.report.score_tables import score_table

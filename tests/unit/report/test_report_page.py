@@ -14,7 +14,7 @@ from tests.unit.report.run_folders import held_out, open_folders, report_on, sco
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.report.build import ReportFiles, compare_columns, report
 from xalign_ray.report.curves import MOST_POINTS, loss_curves
-from xalign_ray.report.page import how_to_read
+from xalign_ray.report.reading import how_to_read
 from xalign_ray.report.run_tables import run_table, training_seconds
 from xalign_ray.report.score_tables import as_terminal_table
 from xalign_ray.report.table import Entry, Table, as_html, as_markdown

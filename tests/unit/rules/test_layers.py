@@ -112,9 +112,15 @@ def modules(*folders: str) -> list[str]:
     [
         (["xalign_ray.train.loop", "xalign_ray.train.engine", "xalign_ray.data.local"], ["ray"]),
         (modules("text", "demo"), ["torch", "ray", "transformers"]),
+        (["xalign_ray.report.card"], ["matplotlib"]),
         (["xalign_ray.tasks.grid", "xalign_ray.train.driver"], ["torch._dynamo", "deepspeed", "mlflow", "sympy"]),
     ],
-    ids=["loop, engine and local feed", "text and demo", "what drives jobs, whose workers alone open models"],
+    ids=[
+        "loop, engine and local feed",
+        "text and demo",
+        "the model card",
+        "what drives jobs, whose workers alone open models",
+    ],
 )
 def test_nothing_they_import_brings_it_in(imported: list[str], absent: list[str]) -> None:
     code = f"import sys, {', '.join(imported)}; print([name for name in {absent} if name in sys.modules])"
