@@ -337,7 +337,10 @@ def main(verb: str | None = None) -> None:
         verb: the verb that the arguments are for; without it the first of them names it.
     """
     os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # read when ray.data is imported: progress is ours to show
-    sys.exit(_run(lambda: app([verb, *sys.argv[1:]] if verb else None, prog_name="xalign")))
+    code = _run(lambda: app([verb, *sys.argv[1:]] if verb else None, prog_name="xalign"))
+    if stops.asked():
+        stops.ending()
+    sys.exit(code)
 
 
 def _run(command: Callable[[], None]) -> int:

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -80,24 +80,38 @@ def heeded() -> Iterator[None]:
         finally:
             _stop.heeded = False
         if _stop.name:
-            _interrupt()
+            interrupt()
 
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Inside, a library may install handlers of its own and start processes; afterwards ours are back.
+    """Inside, a library starts processes and must not be broken off in the middle: a signal interrupts afterwards.
 
-    The processes do not get SIGHUP, which a closed terminal sends to all that were started from it.
+    A second one interrupts at once. The processes do not get SIGHUP, which a closed terminal sends to all that were
+    started from it; handlers that the library has installed give way to ours.
     """
     ours = signal.getsignal(signal.SIGTERM) is _on_signal
     ignored = {one for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
-        yield
+        with heeded() if ours else nullcontext():
+            yield
     finally:
         if ours and threading.current_thread() is threading.main_thread():
             _install(ignored)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def interrupt() -> None:
+    """Ends what the main thread does, which must be the one that calls this: somebody acts on a signal's word."""
+    _stop.interrupted, _stop.urgent, _stop.at = True, False, time.monotonic()
+    raise KeyboardInterrupt
+
+
+def ending() -> None:
+    """What is left of a process that was told to stop, such as to shut a cluster down; one more stop ends that too."""
+    _stop.interrupted = True
+    _install(ignored={one for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN})
 
 
 def interrupt_now() -> None:
@@ -116,19 +130,14 @@ def _install(ignored: set[signal.Signals]) -> None:
 
 def _on_signal(number: int, _: object) -> None:
     if _stop.urgent:
-        _interrupt()
+        interrupt()
     now, first = time.monotonic(), not _stop.name
     if first:
         _stop.name, _stop.at = signal.Signals(number).name, now
         if not _stop.heeded:
-            _interrupt()
+            interrupt()
     elif now - _stop.at > SAME_STOP_S:
         if _stop.interrupted:  # it does not come to its end
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        _interrupt()
-
-
-def _interrupt() -> None:
-    _stop.interrupted, _stop.urgent, _stop.at = True, False, time.monotonic()
-    raise KeyboardInterrupt
+        interrupt()

@@ -6,8 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+
+from xalign_ray.stops import SAME_STOP_S
 
 PATIENCE_S = 60
 # Works through a step that lasts until its standard input ends, as the training loop does.
@@ -25,13 +28,56 @@ with stops.listened():
         sys.exit(stops.exit_code(stops.asked()))
 """
 VERB = """
-import os, signal, sys, time
+import atexit, sys, time
 from xalign_ray import cli, pipeline
+def shut_down():
+    print("shutting down", flush=True)
+    time.sleep(SHUT_DOWN_S)
+atexit.register(shut_down)
 def prepare(recipe, **_):
     print("at work", flush=True)
     time.sleep(60)
 pipeline.prepare = prepare
 sys.argv = ["xalign", "prepare", "tiny/mlm"]
+cli.main()
+"""
+# Starts something that must not be broken off, as a cluster; its processes are not to get the hang-up of a terminal.
+KEPT = """
+import signal, subprocess, sys
+from xalign_ray import stops
+with stops.listened():
+    try:
+        with stops.kept():
+            print("in a step", flush=True)
+            sys.stdin.read()
+            blocked = "import signal; print(*(one.name for one in signal.pthread_sigmask(signal.SIG_BLOCK, ())))"
+            subprocess.run([sys.executable, "-c", blocked], check=True)
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))
+        print("not told", flush=True)
+        sys.stdin.read()
+        signal.raise_signal(signal.SIGTERM)
+    except KeyboardInterrupt:
+        print("interrupted by", stops.asked(), flush=True)
+        sys.exit(stops.exit_code(stops.asked()))
+"""
+# A study of two cells: the second is told to stop, in a step or elsewhere.
+STUDY = """
+import sys, time
+from pathlib import Path
+from xalign_ray import cli, pipeline
+from xalign_ray.errors import StoppedError
+begun = []
+def pretrain(recipe):
+    begun.append(recipe.config.seed)
+    if len(begun) == 2:
+        if STOPPED:
+            raise StoppedError("Told to stop (SIGTERM): step 3 of 6 is saved.", 143)
+        print("at work", flush=True)
+        time.sleep(60)
+    assert len(begun) < 3
+    return Path(recipe.config.output)
+pipeline.pretrain, pipeline.find_run = pretrain, lambda recipe: None
+sys.argv = ["xalign", "study", FILE, "--out", OUT]
 cli.main()
 """
 
@@ -58,7 +104,7 @@ def test_the_step_ends_first(number: signal.Signals, code: int) -> None:
 def test_a_second_signal_ends_the_step_at_once() -> None:
     process = start(STEP)
     process.send_signal(signal.SIGTERM)
-    time.sleep(1.2)
+    time.sleep(SAME_STOP_S + 0.2)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == 143
@@ -67,11 +113,61 @@ def test_a_second_signal_ends_the_step_at_once() -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1), (signal.SIGHUP, 1)])
 def test_a_verb_without_steps_ends_at_once_with_a_sentence(number: signal.Signals, code: int) -> None:
-    process = start(VERB)
+    process = start(VERB.replace("SHUT_DOWN_S", "0"))
     process.send_signal(number)
     said, errors = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, said) == (code, "")
+    assert (process.returncode, said) == (code, "shutting down\n")
     assert errors == f"xalign: Interrupted ({number.name}). Give the same command again to go on.\n"
+
+
+def test_a_second_signal_ends_what_a_stopped_verb_still_does_without_a_word_more() -> None:
+    process = start(VERB.replace("SHUT_DOWN_S", str(PATIENCE_S)))
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout
+    assert process.stdout.readline() == "shutting down\n"
+    time.sleep(SAME_STOP_S + 0.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == -signal.SIGINT
+    assert errors == "xalign: Interrupted (SIGTERM). Give the same command again to go on.\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1), (signal.SIGHUP, 1)])
+def test_the_start_of_a_cluster_is_not_broken_off(number: signal.Signals, code: int) -> None:
+    process = start(KEPT)
+    process.send_signal(number)
+    time.sleep(0.2)
+    said, errors = process.communicate(timeout=PATIENCE_S)
+    assert said == f"SIGHUP\ninterrupted by {number.name}\n"
+    assert (process.returncode, errors) == (code, "")
+
+
+def test_a_librarys_handler_gives_way_to_ours() -> None:
+    process = start(KEPT)
+    said, errors = process.communicate(timeout=PATIENCE_S)
+    assert said == "SIGHUP\nnot told\ninterrupted by SIGTERM\n"
+    assert (process.returncode, errors) == (143, "")
+
+
+@pytest.mark.parametrize("in_a_step", [True, False])
+def test_a_study_ends_with_the_cell_that_was_told_to_stop(tmp_path: Path, in_a_step: bool) -> None:
+    study = tmp_path / "two.yaml"
+    study.write_text("cells: [{recipe: tiny/mlm, label: mlm}]\nseeds: [0, 1, 2]\n")
+    out = tmp_path / "runs"
+    script = STUDY.replace("STOPPED", str(in_a_step)).replace("FILE", repr(str(study))).replace("OUT", repr(str(out)))
+    if in_a_step:
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
+        code, errors = done.returncode, done.stderr
+        last = "xalign: Told to stop (SIGTERM): step 3 of 6 is saved."
+    else:
+        process = start(script)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+        code = process.returncode
+        last = "xalign: Interrupted (SIGTERM). Give the same command again to go on."
+    assert errors.splitlines() == ["[1/3] mlm, seed 0", "[2/3] mlm, seed 1", last]
+    assert code == 143
+    assert list((out / "reports" / "two").iterdir()) == []  # the lock is free
 
 
 def test_who_was_started_with_nohup_outlives_its_terminal() -> None:

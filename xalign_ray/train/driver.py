@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import ray._private.utils
 import ray.train
 import ray.train.collective
 import torch
@@ -65,7 +66,9 @@ def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
     """
     if ray.is_initialized():
         return
-    with stops.kept():  # Ray's own handler of SIGTERM leaves with a C++ stack
+    # Ray's own handler of SIGTERM breaks the start of a cluster off, which leaves agents of the node behind.
+    ray._private.utils.set_sigterm_handler = lambda _: None
+    with stops.kept():
         _connect(parallel, cpus)
 
 
@@ -216,7 +219,7 @@ def _wait_for(trainer: TorchTrainer, stop: Any) -> None:
                 if stops.asked() and not told:
                     told = True
                     if not ray.get(stop.ask.remote(stops.asked())):  # no step is in progress
-                        raise KeyboardInterrupt
+                        stops.interrupt()
             if (error := outcome.result()) is not None:
                 raise error
     except KeyboardInterrupt:

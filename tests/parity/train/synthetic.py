@@ -113,7 +113,7 @@ class SyntheticRows:
         self.vocab_size = VOCAB
         self.special = SimpleNamespace(pad=0, cls=1, sep=2)
         self.new_rows: dict[int, list[int]] = {}
-        self.held_out_missing: dict[str, int] = {}
+        self.held_out_missing = {"ru": 2}
 
     def pairs(self, split: str) -> SimpleNamespace:
         assert split == "trained"

@@ -20,6 +20,8 @@ from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import join, join_hash, split_hash
 from xalign_ray.train.progress import Progress
 
+LEFT_OUT = "The held-out loss leaves out ru (2 documents): no document of so few was drawn to be held out."
+
 
 def train(workers, folder, settings, change=None):
     config = synthetic.config(parallel__workers=workers.size, **settings)
@@ -89,12 +91,23 @@ def test_the_log_tells_of_start_steps_held_out_losses_checkpoint_and_end(two: Po
     scores = events(tmp_path, "held_out")
     assert [score["step"] for score in scores] == [4, 6]
     assert list(scores[1]["languages"]) == ["en", "de"]
+    assert [score["missing"] for score in scores] == [["ru"], ["ru"]]
+    assert start["notes"] == [LEFT_OUT]
     assert scores[1]["metrics"]["held_out/loss"] == pytest.approx(sum(scores[1]["languages"].values()) / 2)
     (saved,) = events(tmp_path, "checkpoint")
     assert saved["path"] == str(tmp_path / "checkpoints" / "step_000006")
     (end,) = events(tmp_path, "end")
     tokens = sum((synthetic.rows(np.arange(48))["example_ids"] > 0).sum(axis=1))
     assert end["metrics"]["run/tokens"] == tokens
+
+
+def test_a_recipe_whose_held_out_rows_cannot_be_scored_is_told_so_at_the_start(one: Pool, tmp_path: Path):
+    settings = {"train__held_out_every_steps": 1, "train__steps": 1}
+    one.call(train, tmp_path, settings | {"objectives": [{"kind": "dictionary_alignment"}]})
+    (start,) = events(tmp_path, "start")
+    without = "There is no held-out loss: it is that of the objective masked_lm, which the recipe lacks."
+    assert start["notes"] == [LEFT_OUT, without]
+    assert events(tmp_path, "held_out") == []
 
 
 def test_the_tokens_of_a_run_are_those_of_its_surviving_steps_over_all_attempts(one: Pool, tmp_path: Path):

@@ -41,7 +41,7 @@ def write(folder: Path) -> None:
         PAGE.format("B", 0, "<redirect title='A'/>", "#REDIRECT [[A]]"),
         PAGE.format("Talk:A", 1, "", "rede"),
         PAGE.format("C", 0, "", "{{Nur eine Vorlage}}"),
-        PAGE.format("D", 0, "", "das ist drei"),
+        PAGE.format("D", 0, "", "das ist drei\n\n{{xyz|allein}}"),
     ]
     (folder / "de.xml").write_text(WIKI.format("".join(pages)))
     packed = gzip.compress("\n".join(f"{number(n)} ist es" for n in range(4_000)).encode())
@@ -151,6 +151,10 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
     }
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("prepare: ")]
     assert said[0].startswith("prepare: text/en (en.txt): 308 rows in, 300 kept; set aside: bytes are not UTF-8 1, ")
+    assert said[1].endswith(
+        "; templates that no list knows, left out of a sentence: 1; templates that no list knows, shown by their first "
+        "argument: 1"
+    )
     assert [line.split(" ")[1] for line in said[:5]] == ["text/en", "text/de", "text/tr", "pairs/de-en", "dictionary"]
     assert said[5].startswith(f"prepare: warning: {tmp_path / 'tr.txt.gz'} breaks off at byte ")
     assert said[6] == (

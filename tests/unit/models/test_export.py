@@ -16,6 +16,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, fold
+from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify
 from xalign_ray.objectives.combine import Objectives
 
 FACTS = {"recipe": "tiny/mlm", "fingerprint": "00", "step": 1}
@@ -62,6 +63,13 @@ def test_a_second_export_replaces_the_first_and_leaves_nothing_beside_it(config,
     export(state, config, prepared, out, FACTS)
     assert files(out) == ["config.json", "manifest.json", "model.safetensors", "tokenizer.json"]
     assert files(out.parent) == ["export"]
+
+
+def test_an_export_says_which_tokenizer_is_its_own(config, prepared, state, tmp_path):
+    out = tmp_path / "export"
+    export(state, config, prepared, out, FACTS)
+    said = json.loads((out / "config.json").read_text())[TOKENIZER_KEY]
+    assert said == identify(out) is not None
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o027])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.evaluation import tune
 from xalign_ray.tasks.files import choose_languages, find_split_files, name_language, read_lines
 
 
@@ -100,3 +101,16 @@ def test_files_of_other_names_are_named_before_ray_is_imported(tmp_path: Path):
     assert said.startswith(f"{tmp_path}: no train file in en, such as ")
     assert " Not read, since no name of the task fits: 6 files, " in said
     assert str(tmp_path / "train-english.tsv") in said or " and 1 more." in said
+
+
+def test_a_tuning_says_which_files_it_does_not_read_before_it_imports_ray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for name in ("en.train.conllu", "en.dev.conllu", "de.test.conllu", "german.conllu"):
+        (tmp_path / name).touch()
+    monkeypatch.setitem(sys.modules, "xalign_ray.tasks.grid", None)  # what imports Ray
+    with pytest.raises(ImportError):
+        tune("no-model", "pos", [tmp_path], out=tmp_path / "out")
+    assert capsys.readouterr().err == (
+        f"Not read, since no name of the task fits: 1 file, {tmp_path / 'german.conllu'}.\n"
+    )
