@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.tasks.sweep import SWEEPS, LogUniform, RandomSearch, load_sweep
 from xalign_ray.tasks.sweep_plan import SWEEP, PlannedTrial, plan_trials, read_plan, settings_of, write_plan
 
@@ -168,3 +168,22 @@ def test_missing_files_are_found_before_anything_runs(tmp_path: Path):
     (tmp_path / "pos" / "en.dev.conllu").unlink()
     with pytest.raises(DataError, match=r"/pos: no dev file in en, such as en\.dev\.conllu; pos needs it\."):
         plan_trials(load_sweep(str(file)), ENCODERS, tmp_path)
+
+
+def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from xalign_ray import sweeps  # imports Ray
+
+    def connect(*_: object) -> None:
+        raise TrainingError("no cluster is wanted here")
+
+    monkeypatch.setattr(sweeps, "connect", connect)
+    file = write(tmp_path)
+    for name in ("de.test.conllu", "german.conllu"):
+        (tmp_path / "pos" / name).touch()
+    with pytest.raises(TrainingError, match="no cluster is wanted here"):
+        sweeps.run(str(file), tmp_path / "runs", ['mlflow="off"'])
+    assert capsys.readouterr().err == (
+        f"pos: Not read, since no name of the task fits: 1 file, {tmp_path / 'pos' / 'german.conllu'}.\n"
+    )
