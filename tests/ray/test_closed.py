@@ -62,7 +62,7 @@ def test_each_socket_of_a_run_is_on_loopback_or_behind_the_token(world: list[str
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(0.2):
+        while not over.wait(1):  # a look at 50 processes costs a third of a second
             for one in listening(os.getpid()):
                 if one not in seen and not is_of_a_pool(one.pid):
                     seen[one] = closed_by(one)

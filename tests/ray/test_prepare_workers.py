@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.unit.data.conftest import prepare_here
 from xalign_ray.artifacts import hash_file, read_manifest
+from xalign_ray.config.load import load_recipe
+from xalign_ray.data.prepare import prepare
 
 pytestmark = pytest.mark.ray
 
 PARTS, DOCUMENTS, WORDS = 3, 60, 400
-PROGRAM = """
-import sys
-from xalign_ray.config.load import load_recipe
-from xalign_ray.data import part, prepare
-recipe, out, cpus = sys.argv[1], sys.argv[2], int(sys.argv[3])
-if cpus:
-    import ray
-    ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False)
-else:
-    prepare._run_tasks = lambda tasks, work, parallel: [work(task) for task in tasks]
-prepare.prepare(load_recipe(recipe, ["output=" + out]).config)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -70,21 +57,9 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def prepared(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
-    """The data folder made with so many CPUs, each in a process and a cluster of its own; 0 is without Ray."""
-    folders: dict[int, Path] = {}
-
-    def make(cpus: int) -> Path:
-        if cpus not in folders:
-            out = tmp_path_factory.mktemp(f"cpus-{cpus}")
-            environment = os.environ | {"OMP_NUM_THREADS": "1"}
-            command = [sys.executable, "-c", PROGRAM, str(recipe), str(out), str(cpus)]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-            assert done.returncode == 0, done.stderr
-            (folders[cpus],) = (path.parent for path in (out / "data").glob("*/manifest.json"))
-        return folders[cpus]
-
-    return make
+def alone(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder as one process makes it, without Ray."""
+    return prepare_here(load_recipe(str(recipe), [f"output={tmp_path_factory.mktemp('alone')}"]).config).folder
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -92,13 +67,15 @@ def hashes(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
 
 
-def test_ray_prepares_the_bytes_that_one_process_does(prepared: Callable[[int], Path]) -> None:
-    assert prepared(2).name == prepared(0).name, "the fingerprint"
-    assert hashes(prepared(2)) == hashes(prepared(0))
+@pytest.mark.usefixtures("cluster")
+def test_ray_prepares_the_bytes_that_one_process_does(recipe: Path, alone: Path, tmp_path: Path) -> None:
+    shared = prepare(load_recipe(str(recipe), [f"output={tmp_path}"]).config).folder
+    assert shared.name == alone.name, "the fingerprint"
+    assert hashes(shared) == hashes(alone)
 
 
-def test_what_is_compared_has_parts_and_repeats(prepared: Callable[[int], Path]) -> None:
-    manifest = read_manifest(prepared(0))
+def test_what_is_compared_has_parts_and_repeats(alone: Path) -> None:
+    manifest = read_manifest(alone)
     assert manifest is not None
     assert {name: len(pool["shards"]) for name, pool in manifest["pools"].items()} == {
         "pairs/de-en": 2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from xalign_ray.tasks.grid import TRIALS
 from xalign_ray.track.events import EVENT_LOG, EventLog
 from xalign_ray.track.follower import replay
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
 RATES = (1e-2, 1e-9)
 
@@ -69,8 +70,8 @@ def write_sweep(folder: Path, **changes: object) -> Path:
     return path
 
 
-def start(file: Path, output: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "xalign_ray", "tune", str(file), "--out", str(output), *more]
+def start(file: Path, output: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "xalign_ray", "tune", str(file), "--out", str(output)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -124,10 +125,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
             os.kill(process, signal.SIGKILL)
     finished = manifests(output)
     file.write_text(file.read_text().replace("epochs: 3", "epochs: 4"))
-    again = start(file, output, "--resume")
-    _, said = again.communicate(timeout=400)
-    assert again.returncode == 0, said
-    return Killed(output, file, finished, said)
+    with redirect_stderr(io.StringIO()) as said:
+        sweeps.run(str(file), output, resume=True)
+    return Killed(output, file, finished, said.getvalue())
 
 
 def runs_of(output: Path, query: str = "", experiment: str = "small") -> Sequence[Run]:
@@ -217,7 +217,6 @@ def test_what_was_never_begun_cannot_be_resumed(tmp_path: Path):
         sweeps.run(str(write_sweep(tmp_path)), tmp_path / "runs", resume=True)
 
 
-@pytest.mark.usefixtures("cluster")
 def test_a_trial_whose_loss_is_not_finite_is_reported_and_the_sweep_goes_on(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):

@@ -13,23 +13,23 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.artifacts import hash_file, read_manifest
+from xalign_ray.config.schema import ParallelCorpus
+from xalign_ray.data.word_alignment import corpus
 
 pytestmark = pytest.mark.ray
 
+ROOT = Path(__file__).resolve().parents[2]
 PARTS, LINES = 4, 1500
+PAIRS = ParallelCorpus(format="tsv", languages=("en", "de"), paths=("*.tsv",))
+SAMPLE_PAIRS = 1000
 PROGRAM = """
 import sys
 from pathlib import Path
-from xalign_ray.config.schema import ParallelCorpus
-from xalign_ray.data.word_alignment import corpus
-root, out, workers = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-if workers:
-    import ray
-    ray.init(address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
-else:
-    corpus._run = lambda step, job, numbers: [step(job, number) for number in numbers]
-pairs = ParallelCorpus(format="tsv", languages=("en", "de"), paths=("*.tsv",))
-corpus.align_corpus(pairs, out, root, sample_pairs=1000)
+import ray
+from tests.ray.test_word_alignment import PAIRS, SAMPLE_PAIRS
+from xalign_ray.data.word_alignment.corpus import align_corpus
+ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+align_corpus(PAIRS, Path(sys.argv[2]), Path(sys.argv[1]), sample_pairs=SAMPLE_PAIRS)
 """
 
 
@@ -47,17 +47,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(root: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", PROGRAM, str(root), str(out), str(workers)]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True)
-
-
-def finish(process: subprocess.Popen[bytes]) -> None:
-    _, said = process.communicate(timeout=240)
-    assert process.returncode == 0, said.decode()
-
-
 def hashes(out: Path) -> dict[str, str]:
     files = [path for path in out.rglob("*") if path.is_file()]
     return {path.relative_to(out).as_posix(): hash_file(path) for path in files}
@@ -67,15 +56,19 @@ def hashes(out: Path) -> dict[str, str]:
 def aligned(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As one process does it, without Ray."""
     out = tmp_path_factory.mktemp("alone") / "out"
-    finish(start(root, out, 0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "_run", lambda step, job, numbers: [step(job, number) for number in numbers])
+        corpus.align_corpus(PAIRS, out, root, sample_pairs=SAMPLE_PAIRS)
     return out
 
 
+@pytest.mark.usefixtures("cluster")
 def test_a_killed_job_on_two_workers_goes_on_where_it_was_and_writes_the_bytes_of_one_process(
     root: Path, aligned: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    process = start(root, out, 2)
+    command, environment = [sys.executable, "-c", PROGRAM, str(root), str(out)], os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, start_new_session=True)
     deadline = time.monotonic() + 200
     while not list(out.glob("parts/*.json")) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.01)
@@ -84,7 +77,7 @@ def test_a_killed_job_on_two_workers_goes_on_where_it_was_and_writes_the_bytes_o
     done = {path: path.stat().st_mtime_ns for path in [*out.glob("parts/*.json"), out / "model" / "manifest.json"]}
     assert 1 < len(done) <= PARTS
     assert read_manifest(out) is None
-    finish(start(root, out, 2))
+    corpus.align_corpus(PAIRS, out, root, sample_pairs=SAMPLE_PAIRS)
     assert {path: path.stat().st_mtime_ns for path in done} == done
     assert hashes(out) == hashes(aligned)
 
@@ -93,5 +86,5 @@ def test_what_is_compared_has_parts_and_links(aligned: Path) -> None:
     manifest = read_manifest(aligned)
     assert manifest is not None
     assert len(manifest["parts"]) == PARTS
-    assert manifest["model"]["pairs"] == 1000
+    assert manifest["model"]["pairs"] == SAMPLE_PAIRS
     assert manifest["counts"]["links"] > 0.9 * PARTS * LINES * 7
