@@ -24,7 +24,7 @@ unit: .venv/installed ## tests without Ray, under a minute, shuffled anew each t
 test: export OMP_NUM_THREADS ?= 1
 test: unit ## every test, with real local clusters: two test files at a time, each with clusters of its own
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/parity
-	$(BIN)/pytest -n 2 --dist loadfile --durations=15 tests/ray
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15 tests/ray
 
 check: .venv/installed ## lint, format, types, rules of the house
 	$(BIN)/ruff check .

@@ -7,12 +7,14 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from tests.bench.sockets import Listening, closed_by, listening
 from tests.parity.train.pool import Pool
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.schema import RunConfig
@@ -135,6 +137,35 @@ def kill_after(folder: Path, deaths: list[tuple[int, int]]) -> threading.Thread:
     return when(
         *((reached(folder, step, attempt), kill_worker(which)) for attempt, (step, which) in enumerate(deaths, start=1))
     )
+
+
+@contextmanager
+def sockets_watched() -> Iterator[dict[Listening, str]]:
+    """Asks each socket that opens below this process meanwhile what keeps strangers out of it."""
+    seen: dict[Listening, str] = {}
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(1):  # a look at all processes costs a third of a second
+            for one in listening(os.getpid()):
+                if one not in seen and not _is_of_a_pool(one.pid):
+                    seen[one] = closed_by(one)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watching.join()
+
+
+def _is_of_a_pool(pid: int) -> bool:
+    """Whether it is a worker of the tests' own, which other tests of this process have left running."""
+    try:
+        return "multiprocessing.forkserver" in " ".join(psutil.Process(pid).cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def addresses_of_this_machine() -> list[str]:

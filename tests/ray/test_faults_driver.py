@@ -1,4 +1,4 @@
-"""The whole driver is told to stop, then dies, and the same command, given again, ends as if nothing had happened."""
+"""The whole driver is told to stop, is started again, dies, and the run ends as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ import psutil
 import pytest
 
 from tests.parity.train.pool import Pool
-from tests.ray.runs import TRAIN_WORKER, calm, check_rows, curve, events, is_alive, pids, reached, starts
+from tests.ray.runs import TRAIN_WORKER, calm, check_rows, curve, events, is_alive, pids, reached, starts, without_ray
 from tests.ray.small import batches, recipe
-from xalign_ray import pipeline
-from xalign_ray.config.load import load_recipe
+from xalign_ray.data.prepare import prepare
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
+pytestmark = pytest.mark.ray
 STEPS, SAVED_EVERY, STOPPED_AT, KILLED_AT = 150, 10, 12, 35
 PATIENCE_S = 240
 
@@ -69,7 +68,7 @@ def kill_once(run: subprocess.Popen[bytes], out: Path) -> None:
     assert (len(workers), left) == (2, [])
 
 
-def test_a_stopped_and_a_killed_driver_are_started_again_by_the_same_command(
+def test_a_run_whose_driver_was_stopped_and_then_killed_goes_on_each_time(
     world: list[str], two: Pool, tmp_path: Path
 ) -> None:
     usual = [*world, *batches(24, 12, STEPS, SAVED_EVERY)]
@@ -81,11 +80,10 @@ def test_a_stopped_and_a_killed_driver_are_started_again_by_the_same_command(
         saved = stop_once(first, tmp_path / "killed", tmp_path / "said")
         second = subprocess.Popen(given, env=environment, stdout=said, stderr=said, start_new_session=True)
         kill_once(second, tmp_path / "killed")
-    pipeline.pretrain(load_recipe("tiny/align-mlm", usual), tmp_path / "killed")  # the verb on the tests' own cluster
+    two.call(without_ray, recipe(usual), tmp_path / "killed", prepare(recipe(usual)).folder)
     expected = calm(two, recipe(usual), tmp_path / "calm")
     begun, once, twice = starts(tmp_path / "killed")
     assert (begun, once) == (0, saved)
     assert STOPPED_AT <= once <= twice < STEPS  # workers live a moment longer than their driver
     assert curve(tmp_path / "killed", STEPS) == expected
     check_rows(tmp_path / "killed", expected)
-    assert (tmp_path / "killed" / "export" / "model.safetensors").is_file()

@@ -13,7 +13,9 @@ import pytest
 
 from tests.ray.tagging_world import write_encoder, write_tags
 from xalign_ray.tasks.fine_tune import FineTuning
-from xalign_ray.tasks.grid import STOP_MARK, TRIALS, Ended, GridOutcome, Halving, Trial, tune_grid
+from xalign_ray.tasks.grid import STOP_MARK, TRIALS, Ended, GridOutcome, Halving, Trial, trial_folder, tune_grid
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.tuning import tune_task
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
@@ -80,15 +82,15 @@ def test_a_grid_yields_the_scores_of_each_trial_finds_paths_from_the_current_fol
 
 def test_a_trial_killed_at_work_is_tried_again_with_the_same_scores(tmp_path: Path, encoder: str, data: str):
     trial = Trial("pos", encoder, (data,), settings(3, epochs=30))
-    calm = tune_grid([trial], tmp_path / "calm", max_concurrent_trials=1)
+    calm = tune_task(TUNED_TASKS["pos"], encoder, [Path(data)], tmp_path / "calm", settings=trial.settings)
     killed: list[int] = []
     killer = threading.Thread(target=kill_one_trial, args=(killed,))
     killer.start()
     outcome = tune_grid([trial], tmp_path / "hit", max_concurrent_trials=1)
     killer.join()
     assert len(killed) == 1
-    assert outcome == calm
-    weights = [tmp_path / name / TRIALS / trial.name / "model.safetensors" for name in ("calm", "hit")]
+    assert outcome.scores == {trial.name: calm}
+    weights = [folder / "model.safetensors" for folder in (tmp_path / "calm", trial_folder(tmp_path / "hit", trial))]
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 

@@ -43,8 +43,8 @@ def write_config(folder: Path, config: RunConfig) -> None:
 def test_two_workers_then_one_then_two_take_the_same_steps_and_a_report_says_so(
     world: list[str], two: Pool, tmp_path: Path
 ) -> None:
-    """At stage 2; stages 1 and 3 are resized in tests/parity/train, where the same loop runs without Ray."""
-    settings = [*world, *SIZES, "parallel.zero_stage=2"]
+    """At stage 3; each stage is resized in tests/parity/train, where the same loop runs without Ray."""
+    settings = [*world, *SIZES, "parallel.zero_stage=3"]
     folders = [tmp_path / name for name in ("plain", "rescaled")]
     expected = calm(two, recipe(settings), folders[0])
     rescale(settings, folders[1], expected)

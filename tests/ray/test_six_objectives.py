@@ -1,21 +1,37 @@
-"""Four losses in one run of 200 steps on two workers, one of them killed: the same rows, the same losses."""
+"""Four losses in one run of 200 steps on two workers, one of them killed: the same rows and losses, no open socket."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.bench.sockets import LOOPBACK, METRICS, OPEN, TOKEN, Listening
 from tests.parity.train.pool import Pool
-from tests.ray.runs import calm, check_rows, kill_after, on_ray, starts
+from tests.ray.runs import Curve, calm, check_rows, kill_after, on_ray, sockets_watched, starts
 from tests.ray.small import batches, recipe, write_world
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 STEPS, KILLED_AT, SAVED_EVERY = 200, 117, 50
+AGENT, WORKER = "ray::DashboardAgent", "ray::RayTrainWorker"
 
 
-def test_a_killed_run_of_four_objectives_ends_as_the_calm_one(two: Pool, tmp_path: Path) -> None:
-    settings = [*write_world(tmp_path, parallel=300), *batches(16, 8, STEPS, saved_every=SAVED_EVERY)]
+@dataclass(frozen=True)
+class Killed:
+    """A run whose second worker was killed, the calm one's curve and its own, and what closed each of its sockets."""
+
+    folder: Path
+    expected: Curve
+    curve: Curve
+    sockets: dict[Listening, str]
+
+
+@pytest.fixture(scope="module")
+def killed(two: Pool, tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    folder = tmp_path_factory.mktemp("six")
+    settings = write_world(folder, parallel=300)
+    settings += batches(16, 8, STEPS, saved_every=SAVED_EVERY, held_out_every=SAVED_EVERY)
     config = recipe(settings, "model.dropout=0.1", "objectives.3.queue_size=100", name="tiny/all")
     assert [one.kind for one in config.objectives] == [
         "masked_lm",
@@ -23,12 +39,26 @@ def test_a_killed_run_of_four_objectives_ends_as_the_calm_one(two: Pool, tmp_pat
         "word_exchange",
         "momentum_contrast",
     ]
-    expected = calm(two, config, tmp_path / "calm")
-    killer = kill_after(tmp_path / "killed", [(KILLED_AT, 1)])
-    killed = on_ray(config, tmp_path / "killed")
+    expected = calm(two, config, folder / "calm")
+    killer = kill_after(folder / "killed", [(KILLED_AT, 1)])
+    with sockets_watched() as sockets:
+        curve = on_ray(config, folder / "killed")
     killer.join(1)
-    first, again = starts(tmp_path / "killed")
+    return Killed(folder / "killed", expected, curve, sockets)
+
+
+def test_a_killed_run_of_four_objectives_ends_as_the_calm_one(killed: Killed) -> None:
+    first, again = starts(killed.folder)
     assert (first, again % SAVED_EVERY) == (0, 0)
     assert 100 <= again < STEPS  # the kill comes at step 117 or as soon after it as the machine allows
-    assert killed == expected
-    check_rows(tmp_path / "killed", expected)
+    assert killed.curve == killed.expected
+    check_rows(killed.folder, killed.expected)
+
+
+def test_each_socket_of_a_run_is_on_loopback_or_behind_the_token(killed: Killed) -> None:
+    assert {one: closed for one, closed in killed.sockets.items() if closed == OPEN} == {}
+    reading = {one.process for one, closed in killed.sockets.items() if closed == METRICS}
+    assert reading <= {"monitor.py", "dashboard.py", AGENT}
+    # What would be open if nobody had closed it: the store and Gloo of the training workers, and Ray's own.
+    closed = {(one.process, closed) for one, closed in killed.sockets.items()}
+    assert closed >= {(WORKER, LOOPBACK), (WORKER, TOKEN), ("gcs_server", TOKEN), ("raylet", TOKEN)}

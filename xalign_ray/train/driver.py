@@ -85,6 +85,7 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
             ) from None
         return
     ensure_token()
+    os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # nobody takes this machine's only node away
     try:
         ray.init(
             address="local",
