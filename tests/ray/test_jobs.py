@@ -33,7 +33,7 @@ from xalign_ray.track.events import EVENT_LOG, read_events
 pytestmark = pytest.mark.ray
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-STEPS, DOWN_AT, UP_AFTER = 500, 100, 50
+STEPS, DOWN_AT, UP_AFTER = 500, 60, 30
 PATIENCE_S = 240
 STOP_GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "120"}  # Ray kills after 3 s
 MODEL = ["data.tokenizer.vocab_size=1000", "model.width=32", "model.feed_forward=64", "model.layers=1"]
