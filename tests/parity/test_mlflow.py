@@ -95,23 +95,23 @@ def test_with_the_server_down_at_first_and_killed_in_the_middle_every_metric_arr
 ) -> None:
     folder = tmp_path / "tiny-mlm-00000001"
     with EventLog(folder / EVENT_LOG, 1) as log:
-        log.write("start", 0, recipe="tiny/mlm", fingerprint="00000001", steps=1500)
+        log.write("start", 0, recipe="tiny/mlm", fingerprint="00000001", steps=800)
         following = follow(folder, server.uri, EXPERIMENT, every_s=0.2)
-        write_steps(log, 1, 100)
+        write_steps(log, 1, 60)
         server.start()
-        write_steps(log, 101, 400)
-        wait_for_labels(server.uri, folder, 100)
+        write_steps(log, 61, 160)
+        wait_for_labels(server.uri, folder, 60)
         server.kill()
-        write_steps(log, 401, 700)
+        write_steps(log, 161, 260)
         server.start()
         # The second death comes without a pause in the writing, so that it can hit a request on its way.
-        write_steps(log, 701, 900)
-        wait_for_labels(server.uri, folder, 701)
-        write_steps(log, 901, 1000, pause_s=0)
+        write_steps(log, 261, 360)
+        wait_for_labels(server.uri, folder, 261)
+        write_steps(log, 361, 500, pause_s=0)
         server.kill()
         server.start()
-        write_steps(log, 1001, 1500, pause_s=0)
-        log.write("end", 1500, {"run/seconds": 9.5})
+        write_steps(log, 501, 800, pause_s=0)
+        log.write("end", 800, {"run/seconds": 9.5})
     assert following.close(timeout_s=60) is None
     assert_all_there_once(server.uri, folder, ("train/loss", "train/labels", "run/seconds"))
 
