@@ -12,6 +12,8 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 
 class Server:
     """`mlflow server` on a port and a database of its own; killed and started again at will, started once at most."""
@@ -26,22 +28,26 @@ class Server:
             *("--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "art")),
         ]
         self._log = folder / "server.log"
+        self._environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         if self._process is not None:
             return
-        environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with self._log.open("ab") as log:
             # A session of its own, because the server forks its workers and all have to go.
             self._process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, env=environment, start_new_session=True
+                self._command, stdout=log, stderr=log, env=self._environment, start_new_session=True
             )
         until = time.monotonic() + 120
         while not self.answers():
             assert time.monotonic() < until, self._log.read_text()
             assert self._process.poll() is None, self._log.read_text()
-            time.sleep(0.3)
+            time.sleep(0.1)
+        # `mlflow server` imports all of MLflow, makes the tables and starts the process that answers: the next time,
+        # that one alone.
+        for answering in psutil.Process(self._process.pid).children():
+            self._command, self._environment = answering.cmdline(), answering.environ()
 
     def answers(self) -> bool:
         with suppress(OSError), urllib.request.urlopen(f"{self.uri}/health", timeout=2) as answer:
