@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xalign_ray.demo.facts import Fact, Noun
 from xalign_ray.demo.languages import FUNCTION_WORDS, Language
@@ -13,8 +13,7 @@ ROOT = ""
 _UPOS = {concept.word: concept.upos for concept in load_concepts()} | FUNCTION_WORDS
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A word of a sentence.
 
     Attributes:
