@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from xalign_ray.artifacts import check_files, finished_run, read_manifest, write_atomic, write_manifest
+from xalign_ray.artifacts import TRIAL_KIND, check_files, finished_run, read_manifest, write_atomic, write_manifest
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.saved import CONFIG, open_saved, read_saved
@@ -294,7 +294,9 @@ def check_export(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise DataError(f"{folder / 'config.json'} is missing.")
     if manifest := read_manifest(folder):
-        cure = f"`xalign export {folder.parent}` writes the export of a run again."
+        again = f"Remove {folder} and give the `xalign tune` that made it again."
+        export = f"`xalign export {folder.parent}` writes the export of a run again."
+        cure = again if manifest.get("kind") == TRIAL_KIND else export
         check_files(folder, manifest.get("files", {}), cure)
 
 

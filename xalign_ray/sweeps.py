@@ -11,19 +11,19 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from xalign_ray.artifacts import MANIFEST, finished_run, hash_value, write_atomic, write_manifest
+from xalign_ray.artifacts import MANIFEST, SWEEP_KIND, finished_run, hash_file, hash_value, write_atomic, write_manifest
 from xalign_ray.config.saved import CONFIG, read_saved
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.inputs import open_root
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.evaluation import find_encoder
-from xalign_ray.locks import hold
+from xalign_ray.locks import LOCK, hold
 from xalign_ray.pipeline import EXPORT, check_lasting, say
 from xalign_ray.report.compare import compare
 from xalign_ray.report.comparison_files import write_comparison
 from xalign_ray.report.comparison_page import write_comparison_page
 from xalign_ray.report.score_tables import as_terminal_table
-from xalign_ray.tasks.scores import Score
+from xalign_ray.tasks.scores import SCORES, Score
 from xalign_ray.tasks.sweep import SweepConfig, SweptEncoder, load_sweep
 from xalign_ray.tasks.sweep_choice import SettingChoice, choose_settings, write_choices
 from xalign_ray.tasks.sweep_plan import PlannedTrial, check_task_files, plan_trials, read_plan, whole_plan, write_plan
@@ -67,6 +67,7 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = (), resume
 def _run(sweep: SweepConfig, folder: Path, output: Path, resume: bool) -> None:
     sweep, planned = _resume(sweep, folder) if resume else _plan(sweep, folder, output)
     job = SweepRun(sweep, planned, folder, None if sweep.mlflow == "off" else resolve_uri(sweep.mlflow, output), say)
+    write_atomic(folder / CONFIG, yaml.safe_dump(sweep.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
     with _logged(job):
         beside = job.evaluate_beside()
         if not job.has_ended():
@@ -83,7 +84,18 @@ def _run(sweep: SweepConfig, folder: Path, output: Path, resume: bool) -> None:
                 f"{len(outcome.failures)} of {len(planned)} trials of {sweep.name} failed; the same command tries them "
                 f"again.\n{reasons}"
             )
-        write_manifest(folder, {"kind": "sweep", "name": sweep.name, "trials": len(outcome.scores)})
+        what = {"kind": SWEEP_KIND, "name": sweep.name, "trials": len(outcome.scores)}
+        write_manifest(folder, what | {"files": _hash_made(folder)})
+
+
+def _hash_made(folder: Path) -> dict[str, str]:
+    """What reports and MLflow are made from; the log of the sweep is still open, models are in their trials' manifests.
+
+    Of each trial and evaluation beside: its log, scores and manifest.
+    """
+    own = [path for path in folder.iterdir() if path.is_file() and path.name not in (MANIFEST, EVENT_LOG, LOCK)]
+    inner = [path for name in (EVENT_LOG, SCORES, MANIFEST) for path in folder.glob(f"*/**/{name}")]
+    return {path.relative_to(folder).as_posix(): hash_file(path) for path in sorted([*own, *inner])}
 
 
 def _resume(sweep: SweepConfig, folder: Path) -> tuple[SweepConfig, list[PlannedTrial]]:
@@ -114,7 +126,6 @@ def _plan(sweep: SweepConfig, folder: Path, output: Path) -> tuple[SweepConfig, 
             "them; to begin anew give this one another name, or another --out."
         )
     write_plan(folder, sweep, planned)
-    write_atomic(folder / CONFIG, yaml.safe_dump(sweep.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
     return sweep, planned
 
 

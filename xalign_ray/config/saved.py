@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from xalign_ray.artifacts import finished_run, is_finished_sweep
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
@@ -15,7 +16,7 @@ from xalign_ray.credentials import hide_credentials
 from xalign_ray.errors import DataError
 
 CONFIG = "config.yaml"
-CURE = "Give the `xalign pretrain` of this run again, which writes it anew."
+CURE = "Give the `xalign pretrain` of this run, or the `xalign tune` of this sweep, again: it writes the file anew."
 _OF_A_RUN = ("recipe", "fingerprint", "data", "train", "track")  # the last one is written last
 
 
@@ -23,13 +24,15 @@ def read_saved(folder: Path) -> dict[str, Any]:
     """What config.yaml says: of a run its `recipe`, `fingerprint` and tree, of a sweep its own; empty if there is none.
 
     Raises:
-        DataError: it is torn, empty or changed.
+        DataError: it is torn, empty or changed, or missing though the run or sweep has finished.
     """
     path = folder / CONFIG
     try:
         text = hide_credentials(path.read_text(encoding="utf-8"))
         tree = parse_yaml(text)
     except FileNotFoundError:
+        if finished_run(folder) or is_finished_sweep(folder):
+            raise DataError(f"{path} is missing. {CURE}") from None
         return {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is damaged: {error}. {CURE}") from None

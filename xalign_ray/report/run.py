@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import finished_run, read_manifest, whole_manifest
-from xalign_ray.config.saved import CONFIG, CURE, read_saved
+from xalign_ray.artifacts import read_manifest, whole_manifest
+from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.events import EVENT_LOG, Event, check_whole, read_events
@@ -95,8 +95,6 @@ def read_run(folder: Path) -> Run:
             "below runs/."
         )
     config = read_saved(folder)
-    if not config and finished_run(folder):
-        raise DataError(f"{folder / CONFIG} is missing. {CURE}")
     every = tuple(read_events(log, surviving=False)) if log.is_file() else ()
     data = next((event["data"] for event in reversed(every) if event["event"] == "start" and "data" in event), None)
     return Run(

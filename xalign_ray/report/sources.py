@@ -6,15 +6,16 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from xalign_ray.artifacts import check_files, read_manifest
 from xalign_ray.credentials import with_credentials
-from xalign_ray.errors import TrackingError, XalignError
+from xalign_ray.errors import DataError, TrackingError, XalignError
 from xalign_ray.report.run import Run, read_run
-from xalign_ray.report.sweep_choices import CHOICES, read_choices
+from xalign_ray.report.sweep_choices import CHOICES, CURE, read_choices
 from xalign_ray.track.events import EVENT_LOG
 from xalign_ray.track.follower import quiet_mlflow, reason_of
 
 MLFLOW = "mlflow:"
-_TRIALS, _BESIDE = "trials", "beside"  # folders of a sweep
+_PLAN, _TRIALS, _BESIDE = "sweep.json", "trials", "beside"  # of a sweep
 
 
 def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
@@ -40,8 +41,11 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
 
 
 def _from_folder(folder: Path) -> list[Run]:
-    if not (folder / CHOICES).is_file():
+    if not (folder / CHOICES).is_file() and not (folder / _PLAN).is_file():
         return [read_run(folder)]
+    check_files(folder, (read_manifest(folder) or {}).get("files", {}), CURE)
+    if not (folder / CHOICES).is_file():
+        raise DataError(f"{folder / CHOICES} is missing. {CURE}")
     choices = read_choices([folder])
     trials = [read_run(folder / _TRIALS / name) for name in choices.kept]
     return choices.keep([*trials, *(read_run(path.parent) for path in sorted(folder.glob(f"{_BESIDE}/*/{EVENT_LOG}")))])

@@ -11,6 +11,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.report.run import Run
 
 CHOICES = "choices.json"
+CURE = "Give the `xalign tune` of this sweep again: it writes it anew and repeats no trial that has ended."
 _PLAIN = "english"
 
 
@@ -47,7 +48,10 @@ def read_choices(folders: Iterable[Path]) -> Choices:
         if not path.is_file():
             continue
         try:
-            for choice in json.loads(path.read_text(encoding="utf-8")):
+            choices = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(choices, list):
+                raise TypeError("it is no list")
+            for choice in choices:
                 tried.update(name for candidate in choice["candidates"] for name in candidate["trials"].values())
                 kept |= dict.fromkeys((choice["chosen"] or {"trials": {}})["trials"].values(), choice["training"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -130,7 +130,10 @@ def read_plan(folder: Path) -> tuple[SweepConfig, list[PlannedTrial]] | None:
             return SweepConfig.model_validate(value["sweep"]), planned
     except (ValueError, KeyError, TypeError):
         pass
-    raise DataError(f"{path} is not a sweep of this version; begin anew under another name or in another --out.")
+    raise DataError(
+        f"{path} is not a sweep of this version. Give the sweep without --resume: its trials are planned again, and "
+        "none that has ended is repeated."
+    )
 
 
 def whole_plan(folder: Path) -> tuple[SweepConfig, list[PlannedTrial]] | None:

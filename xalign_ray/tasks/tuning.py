@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from xalign_ray.artifacts import MANIFEST, hash_file, share, write_json, write_manifest
+from xalign_ray.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.encoder import open_model, origin_of, quiet_transformers
 from xalign_ray.tasks.files import check_training_files, name_others
@@ -18,6 +18,7 @@ from xalign_ray.tasks.inputs import Inputs
 from xalign_ray.tasks.scores import SCORES, Score, average_languages, score_by, write_scores
 from xalign_ray.tasks.task import Files, TunedTask
 from xalign_ray.tasks.training import Training, TrainingSet, load_training
+from xalign_ray.track.events import EVENT_LOG
 
 CHOICE = "choice.json"
 ENGLISH = "en"
@@ -73,7 +74,7 @@ def tune_task(
     write_manifest(
         out_folder,
         {
-            "kind": "tuned",
+            "kind": TRIAL_KIND,
             "task": task.name,
             "encoder": str(encoder_folder),
             "train_language": train_language,
@@ -82,6 +83,7 @@ def tune_task(
             "training": asdict(training),
             "development": max(choice.development),
             "data": {str(path): hash_file(path) for path in used},
+            "files": {name: digest for name, digest in hash_files(out_folder).items() if name != EVENT_LOG},
         },
     )
     return scores

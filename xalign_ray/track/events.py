@@ -11,12 +11,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import finished_run
+from xalign_ray.artifacts import SWEEP_KIND, TRIAL_KIND, check_files, finished_run, read_manifest
 from xalign_ray.errors import DataError, TrainingError
 from xalign_ray.track.names import EVENTS, METRICS
 
 EVENT_LOG = "events.jsonl"
 _ALWAYS = frozenset({"event", "attempt", "time", "step"})
+_CURE_OF_TUNED = (
+    "Restore it from a copy, or give the `xalign tune` that made it again, of a trial after removing its folder."
+)
 _TO_DISK = frozenset({"checkpoint", "end"})
 
 Event = dict[str, Any]
@@ -132,19 +135,37 @@ def check_whole(path: Path) -> None:
     """Raises DataError where the log of a run that has finished is gone, or ends before the run did."""
     if (manifest := finished_run(path.parent)) is None:
         return
+    last = _last_event(path)
+    if (last.get("event"), last.get("step")) != ("end", manifest["steps"]):
+        raise DataError(
+            f"{path} is missing, empty or torn: this run ended at step {manifest['steps']}, its log does not. "
+            "Restore it from a copy; the weights are whole without it."
+        )
+
+
+def check_tuned(folder: Path) -> None:
+    """Raises DataError where a file of a sweep or trial that has finished is not as it was, or its log lacks the end.
+
+    The model of a trial is not read: who opens it checks it.
+    """
+    manifest = read_manifest(folder) or {}
+    if manifest.get("kind") not in (SWEEP_KIND, TRIAL_KIND):
+        return
+    small = {name: digest for name, digest in manifest.get("files", {}).items() if not name.endswith(".safetensors")}
+    check_files(folder, small, _CURE_OF_TUNED)
+    if _last_event(folder / EVENT_LOG).get("event") != "end":
+        raise DataError(
+            f"{folder / EVENT_LOG} is missing, empty or torn: it does not say how this ended. {_CURE_OF_TUNED}"
+        )
+
+
+def _last_event(path: Path) -> Event:
     size = _whole_size(path) if path.is_file() else 0
-    lines = _last_bytes(path, size).splitlines() if size else []
     try:
-        last = json.loads(lines[-1]) if lines else {}
-        if (last["event"], last["step"]) == ("end", manifest["steps"]):
-            return
-    except (ValueError, KeyError, TypeError):
-        pass
-    state = "torn" if lines else "missing or empty"
-    raise DataError(
-        f"{path} is {state}: this run ended at step {manifest['steps']}, its log does not. Restore it from a copy; the "
-        "weights are whole without it."
-    )
+        last = json.loads(_last_bytes(path, size).splitlines()[-1])
+    except (ValueError, IndexError):
+        return {}
+    return last if isinstance(last, dict) else {}
 
 
 def _last_bytes(path: Path, size: int) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from xalign_ray.credentials import hide_credentials, without_credentials
 from xalign_ray.errors import TrackingError, XalignError
-from xalign_ray.track.events import EVENT_LOG, check_whole, run_identity
+from xalign_ray.track.events import EVENT_LOG, check_tuned, check_whole, run_identity
 
 _log = logging.getLogger(__name__)
 _RETRY_S = 1.0  # pause between attempts while a run is being closed
@@ -134,12 +134,14 @@ def replay(folder: Path, tracking_uri: str, experiment: str) -> list[str]:
         DataError: the folder is not that of a run that has started, or its log is damaged.
         TrackingError: MLflow cannot be reached or refuses.
     """
+    check_tuned(folder)
     if not run_identity(folder):
         raise TrackingError(f"{folder} holds no run that has started: {EVENT_LOG} is missing or empty.")
     inner = sorted(path.parent for path in folder.glob(f"*/**/{EVENT_LOG}"))
     run_ids = []
     for each in [folder, *(path for path in inner if run_identity(path))]:
         check_whole(each / EVENT_LOG)
+        check_tuned(each)
         try:
             run = _connect(each, tracking_uri, experiment)
             _catch_up(run, finish=True)

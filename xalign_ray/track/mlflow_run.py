@@ -10,7 +10,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
-from xalign_ray.artifacts import MANIFEST
+from xalign_ray.artifacts import MANIFEST, read_manifest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.credentials import with_credentials
 from xalign_ray.track.events import EVENT_LOG, Event, EventReader, run_identity
@@ -156,6 +156,7 @@ class MlflowRun:
         self._client.log_text(self.run_id, table(records), "scores.csv")
 
     def _log_files(self) -> None:
+        read_manifest(self.folder)  # a damaged one is not brought to where it would be taken for whole
         for name in _FILES:
             if (path := self.folder / name).is_file():
                 self._client.log_artifact(self.run_id, str(path))
@@ -164,10 +165,8 @@ class MlflowRun:
             self._client.log_artifact(self.run_id, str(path), None if where == "." else where)
         if (report := self.folder / "report").is_dir():
             self._client.log_artifacts(self.run_id, str(report), "report")
-        if data := self._start.get("data"):
-            manifest = Path(data) / MANIFEST
-            if manifest.is_file():
-                self._client.log_artifact(self.run_id, str(manifest), "data")
+        if (data := self._start.get("data")) and read_manifest(Path(data)) is not None:
+            self._client.log_artifact(self.run_id, str(Path(data) / MANIFEST), "data")
         if languages := held_out_table(self.folder / EVENT_LOG):
             self._client.log_text(self.run_id, languages, "held_out_languages.csv")
 

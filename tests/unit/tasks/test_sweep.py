@@ -159,7 +159,9 @@ def test_a_plan_with_another_trial_in_it_than_it_was_written_with_is_refused(tmp
     tree = json.loads((tmp_path / SWEEP).read_text())
     tree["trials"][0]["trial"]["settings"]["epochs"] = 99
     (tmp_path / SWEEP).write_text(json.dumps(tree))
-    with pytest.raises(DataError, match=r"sweep\.json is not a sweep of this version; begin anew"):
+    with pytest.raises(
+        DataError, match=r"sweep\.json is not a sweep of this version\. Give the sweep without --resume"
+    ):
         read_plan(tmp_path)
 
 
