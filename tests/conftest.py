@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.parity.train.pool import Pool
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests send it to what they start; under nohup it would be ignored there
 
 
 def _pool(size: int) -> Iterator[Pool]:
