@@ -289,6 +289,12 @@ def _mend_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str,
         write_model_card(folder)
 
 
+def check_run(folder: Path) -> None:
+    """Raises DataError if a file of a finished run that `pretrain` would write again is missing or damaged."""
+    open_saved(folder)
+    check_export(folder / EXPORT)
+
+
 def check_export(folder: Path) -> None:
     """Raises DataError if an exported folder of ours is not as it was written; a stranger's has nothing to compare."""
     if not (folder / "config.json").is_file():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from xalign_ray import evaluation as scoring
 from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data.inputs import data_root
+from xalign_ray.errors import DataError
 from xalign_ray.locks import hold
 from xalign_ray.report.build import Chosen
 from xalign_ray.report.build import report as write_report
@@ -81,7 +83,12 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash
         return load_recipe(cell.recipe, [*cell.settings, *common])
 
     def find_folder(cell: Cell) -> Path | None:
-        return pipeline.find_run(recipe_of(cell))
+        """None where `pretrain` has to make or mend something of the run."""
+        with suppress(DataError):
+            if (folder := pipeline.find_run(recipe_of(cell))) is not None:
+                pipeline.check_run(folder)
+                return folder
+        return None
 
     def run_cell(cell: Cell) -> Path:
         pipeline.say(f"[{names[cell.label, cell.seed]}/{len(cells)}] {cell.label}, seed {cell.seed}")
