@@ -50,6 +50,7 @@ from xalign_ray.train.stop_request import hear_stop, open_stop_request
 
 FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl (FEED.md)
 SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
+VITAL = ("raylet", "gcs_server")  # processes of Ray's without which a driver ends
 LOOK_S = 0.05  # how soon a signal is passed on
 POLL_S = 0.5  # how often the controller looks at its workers; Ray's 2 s lose work after a death
 
@@ -99,6 +100,22 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
             f"Ray did not start on this machine: {first_sentence(error)} Give the command again when it is less busy; "
             "Ray's own words are in the newest /tmp/ray/session_*/logs."
         ) from error
+    # Ray has no other way to ask after the processes that it started.
+    node = ray._private.worker.global_worker.node  # pyright: ignore[reportAttributeAccessIssue]
+    threading.Thread(target=_tell_of_deaths, args=(node,), name="ray-processes", daemon=True).start()
+
+
+def _tell_of_deaths(node: Any) -> None:
+    """Says it when Ray's own processes here have died: some ten seconds later Ray ends this one without a word."""
+    while ray.is_initialized():
+        time.sleep(POLL_S)
+        dead = [name for name, _ in node.dead_processes() if name in VITAL]
+        if dead and ray.is_initialized():  # else this process has just ended them itself
+            sys.stderr.write(
+                f"xalign: Ray's {dead[0]} on this machine has died (killed by hand, or for want of memory), and the "
+                "cluster with it. Give the same command again: it goes on from what is on disk.\n"
+            )
+            return
 
 
 def check_machine(parallel: schema.ParallelConfig) -> None:
