@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import unicodedata
 from pathlib import Path
 
@@ -51,13 +52,13 @@ def test_manifest_lists_every_file_with_its_hash(world: Path) -> None:
     assert (manifest["seed"], manifest["sentences"], list(manifest["languages"])) == (3, 700, sorted(CODES))
 
 
-def test_folder_has_no_manifest_while_it_is_rewritten(tmp_path: Path) -> None:
-    write_demo(tmp_path, **SIZES)
-    (tmp_path / "wiki/en.jsonl").unlink()
-    (tmp_path / "wiki/en.jsonl").mkdir()
+def test_folder_has_no_manifest_while_it_is_rewritten(world: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(world, tmp_path / "world")
+    (folder / "wiki/en.jsonl").unlink()
+    (folder / "wiki/en.jsonl").mkdir()
     with pytest.raises(OSError, match=r"en\.jsonl"):
-        write_demo(tmp_path, **SIZES)
-    assert read_manifest(tmp_path) is None
+        write_demo(folder, seed=3, **SIZES)
+    assert read_manifest(folder) is None
 
 
 def test_documents_have_the_sentences_asked_for_in_groups_of_five_to_eight(world: Path) -> None:
