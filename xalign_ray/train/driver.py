@@ -100,17 +100,20 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
             f"Ray did not start on this machine: {first_sentence(error)} Give the command again when it is less busy; "
             "Ray's own words are in the newest /tmp/ray/session_*/logs."
         ) from error
-    # Ray has no other way to ask after the processes that it started.
-    node = ray._private.worker.global_worker.node  # pyright: ignore[reportAttributeAccessIssue]
-    threading.Thread(target=_tell_of_deaths, args=(node,), name="ray-processes", daemon=True).start()
+    threading.Thread(target=_tell_of_deaths, args=(_node(),), name="ray-processes", daemon=True).start()
+
+
+def _node() -> Any:
+    """Ray's own processes here, None when no cluster runs; Ray has no public way to ask for them."""
+    return ray._private.worker.global_worker.node  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _tell_of_deaths(node: Any) -> None:
     """Says it when Ray's own processes here have died: some ten seconds later Ray ends this one without a word."""
-    while ray.is_initialized():
+    while _node() is node:
         time.sleep(POLL_S)
         dead = [name for name, _ in node.dead_processes() if name in VITAL]
-        if dead and ray.is_initialized():  # else this process has just ended them itself
+        if dead and _node() is node:  # else this process has just ended them itself
             sys.stderr.write(
                 f"xalign: Ray's {dead[0]} on this machine has died (killed by hand, or for want of memory), and the "
                 "cluster with it. Give the same command again: it goes on from what is on disk.\n"
