@@ -22,9 +22,9 @@ unit: .venv/installed ## tests without Ray, under a minute, shuffled anew each t
 	$(BIN)/pytest -n auto --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules tests/unit
 
 test: export OMP_NUM_THREADS ?= 1
+test: export PYTHONDONTWRITEBYTECODE :=# a hundred Python processes: each would compile our modules anew
 test: unit ## every test, with real local clusters: two test files at a time, each with clusters of its own
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/parity
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15 tests/ray
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15 tests/ray tests/parity
 
 check: .venv/installed ## lint, format, types, rules of the house
 	$(BIN)/ruff check .

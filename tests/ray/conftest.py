@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 import ray
 
-from tests.ray.small import write_world
+from tests.ray.small import recipe, write_world
+from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.train.driver import connect
 
@@ -26,8 +27,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Settings that point a tiny recipe to a small world; its shards are made by the first test that needs them."""
-    return write_world(tmp_path_factory.mktemp("world"))
+    """Settings that point a tiny recipe to a small world, whose shards are there, made without Ray."""
+    settings = write_world(tmp_path_factory.mktemp("world"))
+    prepare_here(recipe(settings))
+    return settings
 
 
 @pytest.fixture(scope="session")

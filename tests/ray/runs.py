@@ -146,7 +146,7 @@ def sockets_watched() -> Iterator[dict[Listening, str]]:
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(1):  # a look at all processes costs a third of a second
+        while not over.wait(1):
             for one in listening(os.getpid()):
                 if one not in seen and not _is_of_a_pool(one.pid):
                     seen[one] = closed_by(one)

@@ -25,7 +25,7 @@ def batches(rows: int, micro: int, steps: int, saved_every: int, held_out_every:
         f"train.micro_batch_rows={micro}",
         f"checkpoint.every_steps={saved_every}",
         f"train.held_out_every_steps={held_out_every}",
-        "parallel.data_cpus=1",  # two data tasks at a time, not four: starting their processes is what costs
+        "parallel.data_cpus=2",  # one data task at a time: starting their processes is what costs
     ]
 
 

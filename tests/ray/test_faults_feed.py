@@ -40,7 +40,7 @@ SIZES = batches(24, 12, STEPS, saved_every=20)
 
 @pytest.fixture(scope="module")
 def config(world: list[str]) -> RunConfig:
-    return recipe([*world, *SIZES])
+    return recipe([*world, *SIZES], "parallel.data_cpus=1")
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from tests.bench.sockets import LOOPBACK, METRICS, OPEN, TOKEN, Listening
 from tests.parity.train.pool import Pool
 from tests.ray.runs import Curve, calm, check_rows, kill_after, on_ray, sockets_watched, starts
 from tests.ray.small import batches, recipe, write_world
+from tests.unit.data.conftest import prepare_here
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 STEPS, KILLED_AT, SAVED_EVERY = 200, 117, 50
@@ -39,6 +40,7 @@ def killed(two: Pool, tmp_path_factory: pytest.TempPathFactory) -> Killed:
         "word_exchange",
         "momentum_contrast",
     ]
+    prepare_here(config)
     expected = calm(two, config, folder / "calm")
     killer = kill_after(folder / "killed", [(KILLED_AT, 1)])
     with sockets_watched() as sockets:
