@@ -22,7 +22,7 @@ import torch
 from ray import cloudpickle
 from ray.exceptions import AuthenticationError
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchTrainer
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 
 from xalign_ray import stops
@@ -190,7 +190,7 @@ def run_on_ray(
     run_folder = run_folder.resolve()
     storage = run_folder / "ray"
     stop = open_stop_request()
-    trainer = TorchTrainer(
+    trainer = DataParallelTrainer(
         _work,
         train_loop_config={
             "config": config.model_dump(mode="json"),
@@ -201,7 +201,7 @@ def run_on_ray(
             "lock": lock,
             "stop": stop,
         },
-        torch_config=ClosedTorchConfig(backend="nccl" if parallel.gpus_per_worker else "gloo"),
+        backend_config=ClosedTorchConfig(backend="nccl" if parallel.gpus_per_worker else "gloo"),
         scaling_config=_scaling(parallel),
         run_config=RunConfig(
             # A name of its own for each call: what to continue from is the run folder's business, not Ray's.
@@ -227,7 +227,7 @@ def _scaling(parallel: schema.ParallelConfig) -> ScalingConfig:
     )
 
 
-def _wait_for(trainer: TorchTrainer, stop: Any) -> None:
+def _wait_for(trainer: DataParallelTrainer, stop: Any) -> None:
     """Fits in a thread, for in the main one Ray takes Ctrl-C for itself; meanwhile passes on the word to stop."""
     outcome: Future[XalignError | None] = Future()
     thread = threading.Thread(target=_set_result, args=(outcome, trainer), name="fit", daemon=True)
@@ -248,14 +248,14 @@ def _wait_for(trainer: TorchTrainer, stop: Any) -> None:
         raise
 
 
-def _set_result(outcome: Future[XalignError | None], trainer: TorchTrainer) -> None:
+def _set_result(outcome: Future[XalignError | None], trainer: DataParallelTrainer) -> None:
     try:
         outcome.set_result(_fit(trainer))
     except BaseException as error:
         outcome.set_exception(error)
 
 
-def _fit(trainer: TorchTrainer) -> XalignError | None:
+def _fit(trainer: DataParallelTrainer) -> XalignError | None:
     try:
         return trainer.fit().return_value
     except WorkerGroupError as failed:

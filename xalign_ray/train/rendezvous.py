@@ -4,41 +4,58 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import ray
-import torch.distributed as dist
-from ray.train.torch import TorchConfig
-from ray.train.torch.config import _set_torch_distributed_env_vars, _TorchBackend
-from torch._C._distributed_c10d import TCPStore
-
-from xalign_ray.train.distributed import keep_to_loopback
+from ray.exceptions import GetTimeoutError
+from ray.train.backend import Backend, BackendConfig
+from ray.train.v2._internal.util import TrainingFramework
 
 LOOPBACK = "127.0.0.1"
+PARTING_S = 30  # for leaving the group: a worker that has died keeps the others waiting
 
 
 @dataclass
-class ClosedTorchConfig(TorchConfig):
-    """Ray Train's process group, whose store asks nobody who they are, out of other machines' reach where it can be."""
+class ClosedTorchConfig(BackendConfig):
+    """Ray Train's process group, whose store asks nobody who they are, out of other machines' reach where it can be.
+
+    Torch is imported by the workers and not by Ray's controller, which only tells them what to do.
+    """
+
+    backend: str
+    timeout_s: int = 1800
 
     @property
-    def backend_cls(self) -> type[_TorchBackend]:
+    def backend_cls(self) -> type[Backend]:
         return _ClosedBackend
 
+    @property
+    def framework(self) -> TrainingFramework:
+        return TrainingFramework.TORCH
 
-class _ClosedBackend(_TorchBackend):
-    def on_start(self, worker_group: Any, backend_config: TorchConfig) -> None:
+
+class _ClosedBackend(Backend):
+    share_cuda_visible_devices: bool = True
+
+    def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
+        assert isinstance(backend_config, ClosedTorchConfig)
+        group = {"backend": backend_config.backend, "timeout_s": backend_config.timeout_s}
         nodes = worker_group.execute(_node)
         if len(set(nodes)) > 1:
-            super().on_start(worker_group, backend_config)
+            from ray.train.torch.config import TorchConfig, _TorchBackend
+
+            _TorchBackend().on_start(worker_group, TorchConfig(**group))
             return
-        worker_group.execute(_set_torch_distributed_env_vars)
         port = worker_group.execute_single(0, _listen)
-        group = {"backend": backend_config.backend, "timeout_s": backend_config.timeout_s}
         size = len(worker_group)
         ray.get([worker_group.execute_single_async(rank, _meet, rank, size, port, **group) for rank in range(size)])
+
+    def on_shutdown(self, worker_group: Any, backend_config: BackendConfig) -> None:  # noqa: ARG002 - Ray's signature
+        with suppress(GetTimeoutError):
+            ray.get(worker_group.execute_async(_part, len(worker_group) > 1), timeout=PARTING_S)
 
 
 def _node() -> str:
@@ -55,6 +72,13 @@ def _listen() -> int:
 
 
 def _meet(rank: int, size: int, port: int, backend: str, timeout_s: int) -> None:
+    import torch.distributed as dist
+    from ray.train.torch.config import _set_torch_distributed_env_vars
+    from torch._C._distributed_c10d import TCPStore
+
+    from xalign_ray.train.distributed import keep_to_loopback
+
+    _set_torch_distributed_env_vars()
     keep_to_loopback()
     os.environ |= {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(port)}
     store = TCPStore(
@@ -66,3 +90,9 @@ def _meet(rank: int, size: int, port: int, backend: str, timeout_s: int) -> None
         master_listen_fd=_listening.pop().detach() if rank == 0 else None,
     )
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout_s))
+
+
+def _part(leave_group: bool) -> None:
+    from ray.train.torch.config import _shutdown_torch
+
+    _shutdown_torch(destroy_process_group=leave_group)
