@@ -19,13 +19,15 @@ from xalign_ray.locks import LOCK, hold, holds
 
 PATIENCE_S = 60
 LEASE_S, BEAT_S = 0.6, 0.1
-# Holds the lock until its standard input ends.
+# Holds the lock until its standard input ends. It looks for that end again and again: a signal that comes just before a
+# blocking read would be seen after it only.
 HOLDER = """
-import sys, pathlib
+import sys, pathlib, select
 from xalign_ray.locks import hold
 with hold(pathlib.Path(sys.argv[1]), "prepare", lease_s=0.6, beat_s=0.1):
     print("held", flush=True)
-    sys.stdin.read()
+    while not select.select([sys.stdin], [], [], 0.05)[0]:
+        pass
 """
 # Takes the lock again and again; "inside" can be made once only. Each second time it leaves the lock of a dead process.
 # Between seeing that a lock is dead and acting on it, it dawdles.
