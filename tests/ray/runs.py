@@ -119,7 +119,7 @@ def when(*turns: tuple[Callable[[], Any], Callable[[], None]]) -> threading.Thre
             while not condition():
                 if time.monotonic() > until:
                     return
-                time.sleep(0.02)
+                time.sleep(0.1)  # some conditions look at all processes
             act()
 
     thread = threading.Thread(target=watch, daemon=True)

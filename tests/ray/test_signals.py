@@ -37,7 +37,7 @@ class Driver:
         while not happened():
             assert self._process.poll() is None, self._process.communicate()
             assert time.monotonic() < until
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     def pids(self, title: str) -> list[int]:
         return pids(title, below=self._process.pid)
@@ -50,7 +50,7 @@ class Driver:
         driver = psutil.Process(self._process.pid)
         while is_alive(driver):
             self._below.update(driver.children(recursive=True))
-            time.sleep(0.02)
+            time.sleep(0.2)  # looking at all processes takes a core if it is done without a pause
         said = self._process.communicate(timeout=PATIENCE_S)[1].splitlines()
         # An agent of Ray's that was still starting looks for its cluster for a minute before it gives up.
         left = psutil.wait_procs(list(self._below), timeout=PATIENCE_S)[1]

@@ -71,7 +71,7 @@ def test_a_killed_job_on_two_workers_goes_on_where_it_was_and_writes_the_bytes_o
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, start_new_session=True)
     deadline = time.monotonic() + 200
     while not list(out.glob("parts/*.json")) and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.01)
+        time.sleep(0.05)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
     done = {path: path.stat().st_mtime_ns for path in [*out.glob("parts/*.json"), out / "model" / "manifest.json"]}

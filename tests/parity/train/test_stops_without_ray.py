@@ -74,10 +74,11 @@ def run_here(world: World, out: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
 def wait_for(run: subprocess.Popen[str], out: Path, step: int, attempt: int) -> None:
     until = time.monotonic() + PATIENCE_S
-    while not reached(out, step, attempt)():
+    done = reached(out, step, attempt)
+    while not done():
         assert run.poll() is None, run.communicate()
         assert time.monotonic() < until
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def end(run: subprocess.Popen[str]) -> list[str]:
