@@ -18,7 +18,7 @@ help: ## this list
 quickstart: .venv/installed ## the whole way on the embedded world, a few minutes on two cores
 	$(BIN)/xalign quickstart
 
-unit: .venv/installed ## tests without Ray, under a minute, shuffled anew each time; SEED=5 for the order of seed 5; the rules: make check
+unit: .venv/installed ## tests without Ray, about a minute, shuffled anew each time; SEED=5 for the order of seed 5; the rules: make check
 	$(BIN)/pytest -n auto --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules tests/unit
 
 test: export OMP_NUM_THREADS ?= 1

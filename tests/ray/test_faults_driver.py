@@ -14,13 +14,24 @@ import psutil
 import pytest
 
 from tests.parity.train.pool import Pool
-from tests.ray.runs import TRAIN_WORKER, calm, check_rows, curve, events, is_alive, pids, reached, starts, without_ray
+from tests.ray.runs import (
+    PATIENCE_S,
+    TRAIN_WORKER,
+    calm,
+    check_rows,
+    curve,
+    events,
+    is_alive,
+    pids,
+    reached,
+    starts,
+    without_ray,
+)
 from tests.ray.small import batches, recipe
 from xalign_ray.data.prepare import prepare
 
 pytestmark = pytest.mark.ray
 STEPS, SAVED_EVERY, STOPPED_AT, KILLED_AT = 150, 10, 12, 35
-PATIENCE_S = 240
 
 
 def command(settings: list[str], out: Path) -> list[str]:

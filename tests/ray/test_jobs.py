@@ -23,7 +23,7 @@ import pytest
 from mlflow import MlflowClient
 
 from tests.parity.mlflow_server import Server
-from tests.ray.runs import addresses_of_this_machine, check_batches, starts
+from tests.ray.runs import PATIENCE_S, addresses_of_this_machine, check_batches, starts
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepare import prepare
@@ -34,7 +34,6 @@ pytestmark = pytest.mark.ray
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 STEPS, DOWN_AT, UP_AFTER = 500, 60, 30
-PATIENCE_S = 240
 STOP_GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "120"}  # Ray kills after 3 s
 MODEL = ["data.tokenizer.vocab_size=1000", "model.width=32", "model.feed_forward=64", "model.layers=1"]
 

@@ -19,7 +19,7 @@ import ray
 import torch
 import yaml
 
-from tests.ray.runs import check_batches, reached, starts
+from tests.ray.runs import PATIENCE_S, check_batches, reached, starts
 from tests.ray.small import batches, write_world
 from tests.unit.data.conftest import prepare_here
 from xalign_ray import cli, pipeline, studies
@@ -30,7 +30,6 @@ from xalign_ray.track.events import EVENT_LOG, read_events
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 STEPS, STOPPED_AT = 80, 12
-PATIENCE_S = 240
 
 
 @dataclass(frozen=True)
