@@ -11,7 +11,9 @@ import pytest
 if TYPE_CHECKING:
     from tests.parity.train.pool import Pool
 
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests send it to what they start; under nohup it would be ignored there
+# Tests send these to what they start, which would ignore them where this process does: under nohup, or behind `&`.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _pool(size: int) -> Iterator[Pool]:

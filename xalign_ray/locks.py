@@ -122,7 +122,7 @@ def hold(
         time.sleep(LOOK_S)
     lock = Lock(path, content, taken, beat_s, told)
     _remove_marks(path, content)
-    remove_unfinished(folder, path.stat().st_mtime - lease_s)
+    _remove_leftovers(path, lease_s)
     try:
         with written_in(folder):
             yield lock
@@ -131,7 +131,7 @@ def hold(
             raise LockError(lost_sentence(folder)) from None
         raise
     finally:
-        remove_unfinished(folder, path.stat().st_mtime - lease_s)
+        _remove_leftovers(path, lease_s)
         lock.release()
 
 
@@ -230,6 +230,12 @@ def _create(path: Path, content: bytes) -> int | None:
 def _mark(path: Path, content: bytes) -> Path:
     """The lock on a lock."""
     return path.with_name(f"{path.name}.{hashlib.sha256(content).hexdigest()[:16]}")
+
+
+def _remove_leftovers(path: Path, lease_s: float) -> None:
+    """Removes what dead writers have left in a locked folder, by the clock of its disk."""
+    with suppress(FileNotFoundError):  # somebody has removed the lock: nothing says any more that the folder is ours
+        remove_unfinished(path.parent, path.stat().st_mtime - lease_s)
 
 
 def _remove_marks(path: Path, content: bytes) -> None:

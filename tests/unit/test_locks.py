@@ -161,6 +161,12 @@ def test_who_was_silent_for_a_lease_loses_its_lock_and_stops_with_a_sentence(tmp
     assert "It stops here and writes no more." in said
 
 
+def test_a_lock_that_somebody_removed_in_the_last_moment_spoils_nothing(tmp_path: Path) -> None:
+    with hold(tmp_path, "prepare"):
+        (tmp_path / LOCK).unlink()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_of_many_that_race_exactly_one_is_inside_though_holders_die(tmp_path: Path) -> None:
     (tmp_path / "count").write_text("0")
     racers = [start(RACER, tmp_path, "10") for _ in range(5)]
