@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import yaml
+from typer.core import TyperGroup
 
-from xalign_ray import stops
+from xalign_ray import __version__, stops
 from xalign_ray.config.explain import differences
-from xalign_ray.config.load import list_recipes, load_recipe
+from xalign_ray.config.load import described, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, StoppedError, XalignError, explain
 
+
+class _Group(TyperGroup):
+    """Lists its verbs with their whole help, where typer cuts it at the end of the line."""
+
+    def format_commands(self, _: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in self.commands.items()])
+
+
 app = typer.Typer(
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Pretrain encoders whose languages are aligned, compare the methods, from a laptop to a Ray cluster.",
 )
-data_app = typer.Typer(no_args_is_help=True, help="The embedded world, and what sources hold.")
-config_app = typer.Typer(no_args_is_help=True, help="Recipes: list, show, check, compare.")
-track_app = typer.Typer(no_args_is_help=True, help="MLflow, after the fact.")
+data_app = typer.Typer(cls=_Group, no_args_is_help=True, help="Data: fetch, make, read, align, measure.")
+config_app = typer.Typer(cls=_Group, no_args_is_help=True, help="Recipes: list, show, check, compare.")
+track_app = typer.Typer(cls=_Group, no_args_is_help=True, help="MLflow, after the fact.")
 app.add_typer(data_app, name="data")
 app.add_typer(config_app, name="config")
 app.add_typer(track_app, name="track")
@@ -37,7 +50,24 @@ Settings = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=
 Languages = Annotated[str, typer.Option(metavar="CODES", help="languages to score, separated by commas")]
 Trust = Annotated[bool, typer.Option("--trust", help="read a state that could run code: of people you trust")]
 Rehash = Annotated[bool, typer.Option("--rehash", help="read all inputs again, whatever is remembered of them")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="where to write instead of the default")]
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="files of the format, or what globs name")]
+OutDir = Annotated[Path, typer.Option("--out", metavar="DIR", help="where to write")]
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"xalign {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None: ...
 
 
 @app.command()
@@ -73,7 +103,7 @@ def pretrain(
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN")],
+    run: RunFolder,
     step: Annotated[int | None, typer.Option(help="of a kept checkpoint; 0 is the run's untrained control")] = None,
     out: Out = None,
     trust: Trust = False,
@@ -175,7 +205,7 @@ def quickstart(out: Out = None) -> None:
 
 
 @data_app.command("demo")
-def data_demo(out: Annotated[Path, typer.Option("--out", metavar="DIR")]) -> None:
+def data_demo(out: OutDir) -> None:
     """Write the embedded world's files."""
     from xalign_ray.demo.writer import write_demo
 
@@ -186,10 +216,10 @@ def data_demo(out: Annotated[Path, typer.Option("--out", metavar="DIR")]) -> Non
 @data_app.command("derive")
 def data_derive(
     sources: Annotated[list[str], typer.Option("--from", metavar="[FORMAT:]PATH", help="English; text if no format")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR")],
+    out: OutDir,
     tagged: Annotated[list[Path], typer.Option(metavar="PATH", help="CoNLL-U or word-tag files to derive too")] = [],  # noqa: B006
     dictionary_share: Annotated[float, typer.Option(help="of the word types; as many again are held out")] = 0.25,
-    seed: int = 0,
+    seed: Annotated[int, typer.Option(help="of what is drawn")] = 0,
 ) -> None:
     """Make a language out of English (reversed words, another script), in the formats of real ones."""
     from xalign_ray.data.derive import write_derived
@@ -200,7 +230,7 @@ def data_derive(
 
 @data_app.command("read")
 def data_read(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...")],
+    paths: Paths,
     format_: Annotated[
         str, typer.Option("--format", help="wikipedia, text, jsonl, parquet, conllu, moses, tsv, tmx, opus, muse")
     ],
@@ -233,9 +263,9 @@ def data_fetch(
 
 @data_app.command("align")
 def data_align(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...")],
+    paths: Paths,
     languages: Annotated[str, typer.Option(help="codes of both sides, separated by a comma")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR")],
+    out: OutDir,
     format_: Annotated[str, typer.Option("--format", help="moses, tsv, tmx or opus")] = "moses",
     aligner: Annotated[str, typer.Option(help="hmm, ibm, or encoder:FOLDER")] = "hmm",
     method: Annotated[str, typer.Option(help="how both directions are joined")] = "grow-diag-final-and",
@@ -266,8 +296,15 @@ def data_stats(
 
 @config_app.command("list")
 def config_list() -> None:
-    """The recipes of the package."""
-    typer.echo("\n".join(list_recipes()))
+    """The recipes, studies and sweeps of the package, each with its description."""
+    # A terminal's lines are wrapped; what is piped has a line for each, to be searched.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
+    for number, (kind, descriptions) in enumerate(described().items()):
+        typer.echo(f"\n{kind}:" if number else f"{kind}:")
+        column = max(map(len, descriptions)) + 4
+        for name, description in descriptions.items():
+            lines = textwrap.wrap(description, max(width - column, 20))
+            typer.echo(f"  {name}".ljust(column) + f"\n{' ' * column}".join(lines))
 
 
 @config_app.command("show")
@@ -286,7 +323,7 @@ def config_check(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: 
 
 
 @config_app.command("diff")
-def config_diff(left: str, right: str) -> None:
+def config_diff(left: RecipeName, right: RecipeName) -> None:
     """The keys in which two recipes differ."""
     for key, a, b in differences(_tree(left), _tree(right)):
         typer.echo(f"{key}: {a!r} -> {b!r}")
@@ -300,9 +337,9 @@ def config_schema() -> None:
 
 @track_app.command("replay")
 def track_replay(
-    run: Annotated[Path, typer.Argument(metavar="RUN")],
+    run: RunFolder,
     to: Annotated[str, typer.Option(metavar="URI", help="a tracking URI")],
-    experiment: str = "xalign",
+    experiment: Annotated[str, typer.Option(metavar="NAME", help="of MLflow's experiment")] = "xalign",
 ) -> None:
     """Bring MLflow up to date with a run folder. Doing it again adds nothing."""
     from xalign_ray.track.follower import replay, resolve_uri

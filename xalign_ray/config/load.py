@@ -34,6 +34,25 @@ def list_recipes() -> list[str]:
     return sorted(name for name in names if not name.startswith(("base/", "sweeps/", "tuning/")))
 
 
+def list_declared(folder: str) -> list[str]:
+    """Names of the grids in a folder beside the recipes: `sweeps` has the studies, `tuning` the sweeps."""
+    return sorted(path.stem for path in (RECIPES / folder).glob("*.yaml"))
+
+
+def described() -> dict[str, dict[str, str]]:
+    """What can be run by name, by the verb that runs it: name and description, the first comment line of its file."""
+    return {
+        "Recipes (xalign pretrain NAME)": {name: _describe(name) for name in list_recipes()},
+        "Studies (xalign study NAME)": {name: _describe(f"sweeps/{name}") for name in list_declared("sweeps")},
+        "Sweeps (xalign tune NAME)": {name: _describe(f"tuning/{name}") for name in list_declared("tuning")},
+    }
+
+
+def _describe(name: str) -> str:
+    with (RECIPES / f"{name}.yaml").open(encoding="utf-8") as file:
+        return file.readline().removeprefix("#").strip()
+
+
 def load_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     """Resolves a recipe by name or path.
 
