@@ -13,47 +13,44 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from typer.core import TyperGroup
 
 from xalign_ray import __version__, stops
+from xalign_ray.arguments import (
+    Group,
+    Languages,
+    Model,
+    Out,
+    RecipeName,
+    Rehash,
+    RunFolder,
+    Settings,
+    StudyName,
+    SweepOrModel,
+    Task,
+    TrainLanguage,
+    Trust,
+    TunedTask,
+    codes,
+)
 from xalign_ray.config.explain import differences
 from xalign_ray.config.load import described, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
+from xalign_ray.data_verbs import data_app
 from xalign_ray.errors import ConfigError, StoppedError, XalignError, explain
 
-
-class _Group(TyperGroup):
-    """Lists its verbs with their whole help, where typer cuts it at the end of the line."""
-
-    def format_commands(self, _: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.help) for name, command in self.commands.items()])
-
-
 app = typer.Typer(
-    cls=_Group,
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Pretrain encoders whose languages are aligned, compare the methods, from a laptop to a Ray cluster.",
 )
-data_app = typer.Typer(cls=_Group, no_args_is_help=True, help="Data: fetch, make, read, align, measure.")
-config_app = typer.Typer(cls=_Group, no_args_is_help=True, help="Recipes: list, show, check, compare.")
-track_app = typer.Typer(cls=_Group, no_args_is_help=True, help="MLflow, after the fact.")
+config_app = typer.Typer(cls=Group, no_args_is_help=True, help="Recipes: list, show, check, compare.")
+track_app = typer.Typer(cls=Group, no_args_is_help=True, help="MLflow, after the fact.")
 app.add_typer(data_app, name="data")
 app.add_typer(config_app, name="config")
 app.add_typer(track_app, name="track")
-
-RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="a name (`xalign config list`) or a YAML file")]
-Settings = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the recipe")]
-Languages = Annotated[str, typer.Option(metavar="CODES", help="languages to score, separated by commas")]
-Trust = Annotated[bool, typer.Option("--trust", help="read a state that could run code: of people you trust")]
-Rehash = Annotated[bool, typer.Option("--rehash", help="read all inputs again, whatever is remembered of them")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="where to write instead of the default")]
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="files of the format, or what globs name")]
-OutDir = Annotated[Path, typer.Option("--out", metavar="DIR", help="where to write")]
 
 
 def _say_version(asked: bool) -> None:
@@ -116,8 +113,8 @@ def export(
 
 @app.command()
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, an exported folder or a hub id")],
-    task: Annotated[str, typer.Option(help="tatoeba, cloze, alignment, pos")],
+    model: Model,
+    task: Task,
     data: Annotated[Path | None, typer.Option(metavar="PATH", help="the task's files")] = None,
     out: Out = None,
     languages: Languages = "",
@@ -125,15 +122,13 @@ def evaluate(
     """Score a model on a task in every language found. Never trains."""
     from xalign_ray import evaluation
 
-    _show_scores(evaluation.evaluate(model, task, data, out, _codes(languages)))
+    _show_scores(evaluation.evaluate(model, task, data, out, codes(languages)))
 
 
 @app.command()
 def tune(
-    what: Annotated[
-        str, typer.Argument(metavar="SWEEP|MODEL", help="a name in recipes/tuning or a YAML file; a model with --task")
-    ],
-    task: Annotated[str, typer.Option(help="for one trial of a run, an exported folder or a hub id")] = "",
+    what: SweepOrModel,
+    task: TunedTask = "",
     data: Annotated[
         list[Path], typer.Option(metavar="PATH", help="the files of --task; may be given more than once")
     ] = [],  # noqa: B006
@@ -146,13 +141,13 @@ def tune(
         bool, typer.Option("--resume", help="finish a sweep as it was begun, even if its file has changed")
     ] = False,
     languages: Languages = "",
-    train_language: Annotated[str, typer.Option(help="another than English is scored on itself: supervised")] = "en",
+    train_language: TrainLanguage = "en",
 ) -> None:
     """Fine-tune on English, then score every language: a sweep over encoders, tasks and settings, or one trial."""
     if task:
         from xalign_ray import evaluation
 
-        _show_scores(evaluation.tune(what, task, data, out, dict(_pairs(options)), _codes(languages), train_language))
+        _show_scores(evaluation.tune(what, task, data, out, dict(_pairs(options)), codes(languages), train_language))
         return
     if data or languages:
         raise ConfigError("--data and --languages are for one trial, which needs --task; a sweep's file says its own.")
@@ -163,7 +158,7 @@ def tune(
 
 @app.command()
 def study(
-    name: Annotated[str, typer.Argument(metavar="STUDY", help="a name in recipes/sweeps or a YAML file")],
+    name: StudyName,
     settings: Settings = [],  # noqa: B006
     out: Out = None,
     rehash: Rehash = False,
@@ -193,7 +188,7 @@ def report(
     """One page on a run, or on several compared."""
     from xalign_ray import studies
 
-    typer.echo(str(studies.report(runs, out, _codes(by), sizes, baseline, tracking)))
+    typer.echo(str(studies.report(runs, out, codes(by), sizes, baseline, tracking)))
 
 
 @app.command()
@@ -202,96 +197,6 @@ def quickstart(out: Out = None) -> None:
     from xalign_ray import studies
 
     studies.quickstart(out)
-
-
-@data_app.command("demo")
-def data_demo(out: OutDir) -> None:
-    """Write the embedded world's files."""
-    from xalign_ray.demo.writer import write_demo
-
-    write_demo(out)
-    typer.echo(str(out))
-
-
-@data_app.command("derive")
-def data_derive(
-    sources: Annotated[list[str], typer.Option("--from", metavar="[FORMAT:]PATH", help="English; text if no format")],
-    out: OutDir,
-    tagged: Annotated[list[Path], typer.Option(metavar="PATH", help="CoNLL-U or word-tag files to derive too")] = [],  # noqa: B006
-    dictionary_share: Annotated[float, typer.Option(help="of the word types; as many again are held out")] = 0.25,
-    seed: Annotated[int, typer.Option(help="of what is drawn")] = 0,
-) -> None:
-    """Make a language out of English (reversed words, another script), in the formats of real ones."""
-    from xalign_ray.data.derive import write_derived
-
-    write_derived(sources, tagged, out, dictionary_share, seed)
-    typer.echo(str(out))
-
-
-@data_app.command("read")
-def data_read(
-    paths: Paths,
-    format_: Annotated[
-        str, typer.Option("--format", help="wikipedia, text, jsonl, parquet, conllu, moses, tsv, tmx, opus, muse")
-    ],
-    languages: Annotated[str, typer.Option(help="codes, separated by commas")] = "",
-) -> None:
-    """Print what a source yields, as JSON lines."""
-    from xalign_ray.data.sources.registry import read, record_as_json
-
-    for record in read(format_, paths, _codes(languages)):
-        sys.stdout.write(json.dumps(record_as_json(record), ensure_ascii=False) + "\n")
-
-
-@data_app.command("fetch")
-def data_fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="of a corpus or a recipe (--list)")] = "",
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="what data.root names")] = Path("data"),
-    languages: Annotated[str, typer.Option(metavar="CODES", help="only these, separated by commas")] = "",
-    listed: Annotated[bool, typer.Option("--list", help="what there is, licences, what recipes need")] = False,
-) -> None:
-    """Load corpora and task sets to where recipes look for them; go on where it broke off."""
-    from xalign_ray import pipeline
-    from xalign_ray.data.catalogue import describe
-    from xalign_ray.data.fetch import fetch
-
-    if listed or not name:
-        typer.echo(describe())
-        return
-    typer.echo("\n".join(str(path) for path in fetch(name, out, _codes(languages), pipeline.say)))
-
-
-@data_app.command("align")
-def data_align(
-    paths: Paths,
-    languages: Annotated[str, typer.Option(help="codes of both sides, separated by a comma")],
-    out: OutDir,
-    format_: Annotated[str, typer.Option("--format", help="moses, tsv, tmx or opus")] = "moses",
-    aligner: Annotated[str, typer.Option(help="hmm, ibm, or encoder:FOLDER")] = "hmm",
-    method: Annotated[str, typer.Option(help="how both directions are joined")] = "grow-diag-final-and",
-) -> None:
-    """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus."""
-    from xalign_ray import pipeline
-
-    typer.echo(str(pipeline.align(paths, format_, _codes(languages), out, aligner, method)))
-
-
-@data_app.command("stats")
-def data_stats(
-    what: Annotated[str, typer.Argument(metavar="RECIPE|FOLDER", help="a recipe, a run, or prepared data")],
-    settings: Settings = [],  # noqa: B006
-    out: Out = None,
-) -> None:
-    """Say what prepared data holds, what dictionaries cover, and how often a run sees it."""
-    from rich.console import Console
-
-    from xalign_ray.data.stats import as_tables, measure
-
-    stats, files = measure(what, settings, out)
-    Console(stderr=True).print(*as_tables(stats), sep="\n")
-    for broken in stats.broken_files:
-        typer.echo(f"warning: {broken}", err=True)
-    typer.echo("\n".join(map(str, files)))
 
 
 @config_app.command("list")
@@ -349,10 +254,6 @@ def track_replay(
 
 def _tree(recipe: str, settings: list[str] | None = None) -> dict[str, Any]:
     return load_recipe(recipe, settings or []).config.model_dump(mode="json")
-
-
-def _codes(languages: str) -> list[str]:
-    return [code for code in languages.split(",") if code]
 
 
 def _pairs(options: list[str]) -> list[tuple[str, Any]]:

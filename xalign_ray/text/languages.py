@@ -15,7 +15,7 @@ _KEPT = {"tl": "tl", "tgl": "tl", "sh": "sh", "hbs": "sh", "pnb": "pnb"}
 _NOT_A_LANGUAGE = {"und", "mul", "mis", "zxx"}
 
 # The languages of the demo world and of XTREME: only to guess what a mistyped code or a name was meant to be.
-_NAMES = {
+NAMES = {
     "Afrikaans": "af", "Arabic": "ar", "Bulgarian": "bg", "Bengali": "bn", "Catalan": "ca", "Czech": "cs",
     "German": "de", "Greek": "el", "English": "en", "Spanish": "es", "Estonian": "et", "Basque": "eu",
     "Persian": "fa", "Finnish": "fi", "French": "fr", "Hebrew": "he", "Hindi": "hi", "Hungarian": "hu",
@@ -63,9 +63,9 @@ def _guess(code: str) -> str:
     hyphened = code.replace("_", "-")
     if hyphened != code and is_language(hyphened):
         return f" Did you mean '{check_language(hyphened)}'?"
-    names = {name.lower(): known for name, known in _NAMES.items()}
+    names = {name.lower(): known for name, known in NAMES.items()}
     near = suggest(code.lower(), names)
     if near:
         name = near.split("'")[1]
         return f" Did you mean '{names[name]}' ({name.capitalize()})?"
-    return suggest(code.lower(), _NAMES.values())
+    return suggest(code.lower(), NAMES.values())

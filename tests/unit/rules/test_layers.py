@@ -24,6 +24,8 @@ LAYERS = [
     {"pipeline"},
     {"evaluation"},
     {"studies", "sweeps"},
+    {"arguments"},
+    {"data_verbs"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -38,9 +40,10 @@ HOMES = {
     "matplotlib": ["report"],
 }
 WITHOUT_TORCH = ["text", "demo", "track", "config", "errors.py", "artifacts.py", "locks.py", "stops.py"]
-WITHOUT_TORCH += ["cli.py", "plan.py"]
+WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "plan.py"]
 WITHOUT_RAY = ["text", "demo", "track", "config", "models", "objectives", "report", "data/local.py", "data/sources"]
-WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "plan.py", "pipeline.py"]
+WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "arguments.py", "data_verbs.py", "plan.py"]
+WITHOUT_RAY += ["pipeline.py"]
 
 
 def layer_of(path: Path) -> str:

@@ -1,0 +1,114 @@
+"""The verbs `xalign data ...`: data fetched, made, read, aligned and measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xalign_ray.arguments import (
+    Fetched,
+    Format,
+    Group,
+    Out,
+    OutDir,
+    ParallelFormat,
+    Paths,
+    RecipeOrFolder,
+    Settings,
+    SourceLanguages,
+    codes,
+)
+
+data_app = typer.Typer(cls=Group, no_args_is_help=True, help="Data: fetch, make, read, align, measure.")
+
+
+@data_app.command("demo")
+def data_demo(out: OutDir) -> None:
+    """Write the embedded world's files."""
+    from xalign_ray.demo.writer import write_demo
+
+    write_demo(out)
+    typer.echo(str(out))
+
+
+@data_app.command("derive")
+def data_derive(
+    sources: Annotated[list[str], typer.Option("--from", metavar="[FORMAT:]PATH", help="English; text if no format")],
+    out: OutDir,
+    tagged: Annotated[list[Path], typer.Option(metavar="PATH", help="CoNLL-U or word-tag files to derive too")] = [],  # noqa: B006
+    dictionary_share: Annotated[float, typer.Option(help="of the word types; as many again are held out")] = 0.25,
+    seed: Annotated[int, typer.Option(help="of what is drawn")] = 0,
+) -> None:
+    """Make a language out of English (reversed words, another script), in the formats of real ones."""
+    from xalign_ray.data.derive import write_derived
+
+    write_derived(sources, tagged, out, dictionary_share, seed)
+    typer.echo(str(out))
+
+
+@data_app.command("read")
+def data_read(
+    paths: Paths,
+    format_: Format,
+    languages: SourceLanguages = "",
+) -> None:
+    """Print what a source yields, as JSON lines."""
+    from xalign_ray.data.sources.registry import read, record_as_json
+
+    for record in read(format_, paths, codes(languages)):
+        sys.stdout.write(json.dumps(record_as_json(record), ensure_ascii=False) + "\n")
+
+
+@data_app.command("fetch")
+def data_fetch(
+    name: Fetched = "",
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="what data.root names")] = Path("data"),
+    languages: SourceLanguages = "",
+    listed: Annotated[bool, typer.Option("--list", help="what there is, licences, what recipes need")] = False,
+) -> None:
+    """Load corpora and task sets to where recipes look for them; go on where it broke off."""
+    from xalign_ray import pipeline
+    from xalign_ray.data.catalogue import describe
+    from xalign_ray.data.fetch import fetch
+
+    if listed or not name:
+        typer.echo(describe())
+        return
+    typer.echo("\n".join(str(path) for path in fetch(name, out, codes(languages), pipeline.say)))
+
+
+@data_app.command("align")
+def data_align(
+    paths: Paths,
+    languages: SourceLanguages,
+    out: OutDir,
+    format_: ParallelFormat = "moses",
+    aligner: Annotated[str, typer.Option(help="hmm, ibm, or encoder:FOLDER")] = "hmm",
+    method: Annotated[str, typer.Option(help="how both directions are joined")] = "grow-diag-final-and",
+) -> None:
+    """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus."""
+    from xalign_ray import pipeline
+
+    typer.echo(str(pipeline.align(paths, format_, codes(languages), out, aligner, method)))
+
+
+@data_app.command("stats")
+def data_stats(
+    what: RecipeOrFolder,
+    settings: Settings = [],  # noqa: B006
+    out: Out = None,
+) -> None:
+    """Say what prepared data holds, what dictionaries cover, and how often a run sees it."""
+    from rich.console import Console
+
+    from xalign_ray.data.stats import as_tables, measure
+
+    stats, files = measure(what, settings, out)
+    Console(stderr=True).print(*as_tables(stats), sep="\n")
+    for broken in stats.broken_files:
+        typer.echo(f"warning: {broken}", err=True)
+    typer.echo("\n".join(map(str, files)))
