@@ -25,11 +25,12 @@ Complete = Callable[[str], list[str]]
 
 
 class Group(TyperGroup):
-    """Lists its verbs with their whole help, where typer cuts it at the end of the line."""
+    """Shows the whole help of its verbs, in its own help and to the shell, where typer cuts it at the end of the line."""
 
-    def format_commands(self, _: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.help) for name, command in self.commands.items()])
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for command in self.commands.values():
+            command.short_help = command.help
 
 
 def codes(languages: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The verbs `xalign data ...`: data fetched, made, read, aligned and measured."""
+"""The verbs of the group `data`: data is fetched, made, read, aligned and measured."""
 
 from __future__ import annotations
 

@@ -94,6 +94,17 @@ def test_what_can_be_fetched_is_offered(complete: Complete) -> None:
     assert "real/mlm" in complete("xalign data fetch ")
 
 
+def test_the_shell_shows_the_whole_help_of_a_verb(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_XALIGN_COMPLETE", "complete_fish")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "xalign quick")
+    with pytest.raises(SystemExit):
+        app(prog_name="xalign")
+    assert capsys.readouterr().out.endswith(" on two cores.\n")
+
+
 def test_completion_imports_neither_torch_nor_ray() -> None:
     lines = ["pretrain tiny/ --", "evaluate x --task t", "evaluate x --languages d", "plan tiny/mlm --set tr"]
     lines += ["data read --format m", "data fetch m", "study q"]
