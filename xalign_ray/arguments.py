@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any, get_args
 
 import typer
@@ -25,12 +26,11 @@ Complete = Callable[[str], list[str]]
 
 
 class Group(TyperGroup):
-    """Shows the whole help of its verbs, in its own help and to the shell, where typer cuts it at the end of the line."""
+    """Lists its verbs with their whole help, where typer cuts it at the end of the line."""
 
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        for command in self.commands.values():
-            command.short_help = command.help
+    def format_commands(self, _: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in self.commands.items()])
 
 
 def codes(languages: str) -> list[str]:
@@ -79,7 +79,8 @@ def _keys(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 def _keys_of(recipe: str, incomplete: str) -> list[tuple[str, str]]:
     tree = flatten(load_recipe(recipe).config.model_dump(mode="json"))
-    return [(f"{key}=", str(value)) for key, value in tree.items() if key.startswith(incomplete)]
+    # typer breaks what is longer into lines, which fish takes for words to offer
+    return [(f"{key}=", shorten(str(value), 60)) for key, value in tree.items() if key.startswith(incomplete)]
 
 
 RecipeName = Annotated[

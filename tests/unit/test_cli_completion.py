@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -94,15 +95,17 @@ def test_what_can_be_fetched_is_offered(complete: Complete) -> None:
     assert "real/mlm" in complete("xalign data fetch ")
 
 
-def test_the_shell_shows_the_whole_help_of_a_verb(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_fish_is_given_a_line_for_each_key_however_long_its_value(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(f"extends: tiny/mlm\nnotes: {'many words ' * 30}\n")
     monkeypatch.setenv("_XALIGN_COMPLETE", "complete_fish")
     monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "xalign quick")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"xalign plan {recipe} --set not")
     with pytest.raises(SystemExit):
         app(prog_name="xalign")
-    assert capsys.readouterr().out.endswith(" on two cores.\n")
+    assert capsys.readouterr().out == "notes=\tmany words many words many words many words many [...]\n"
 
 
 def test_completion_imports_neither_torch_nor_ray() -> None:
