@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= $(shell date +%s)
 
-.PHONY: help quickstart test unit check bench clean
+.PHONY: help quickstart test unit check docs bench clean
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -26,11 +26,18 @@ test: export PYTHONDONTWRITEBYTECODE :=# a hundred Python processes: each would 
 test: unit ## every test, with real local clusters: two test files at a time, each with clusters of its own
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15 tests/ray tests/parity
 
-check: .venv/installed ## lint, format, types, rules of the house
+check: .venv/installed docs ## lint, format, types, rules of the house, the documentation builds
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/pytest tests/unit/rules
+
+.venv/docs: .venv/installed
+	$(BIN)/pip install -q --disable-pip-version-check -e ".[docs]"
+	touch $@
+
+docs: .venv/docs ## the documentation site, docs/_build/index.html; a warning is an error
+	$(BIN)/sphinx-build -q -W --keep-going -E docs docs/_build
 
 .venv/bench: .venv/installed
 	$(BIN)/pip install -q --disable-pip-version-check -e ".[bench]"
@@ -40,4 +47,4 @@ bench: .venv/bench ## speed as ratios against peers in the same run: bench.json 
 	$(BIN)/python tests/bench/run.py
 
 clean: ## remove what was built, not what was run
-	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv build dist docs/_build *.egg-info .pytest_cache .ruff_cache

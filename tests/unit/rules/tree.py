@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "xalign_ray"
-UNTRACKED = {".git", ".venv", "build", "dist", "runs", "__pycache__", ".pytest_cache", ".ruff_cache"}
+UNTRACKED = {".git", ".venv", "build", "_build", "dist", "runs", "__pycache__", ".pytest_cache", ".ruff_cache"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ def text_files() -> list[Path]:
     else:
         found = [path for path in ROOT.rglob("*") if not UNTRACKED & set(path.relative_to(ROOT).parts)]
     return [path for path in found if path.is_file() and b"\0" not in path.read_bytes()[:4096]]
+
+
+def markdown_pages() -> list[Path]:
+    """What is read as a page: Markdown beside the package, in docs/ and in cluster/."""
+    return sorted(path for path in text_files() if path.suffix == ".md")
 
 
 @cache

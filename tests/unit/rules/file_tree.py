@@ -1,4 +1,4 @@
-"""The README's tree from the first sentence of each file; `python -m tests.unit.rules.readme_tree` renews it."""
+"""The file tree of docs/ from the first sentence of each file; `python -m tests.unit.rules.file_tree` renews it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.unit.rules.tree import PACKAGE, ROOT, first_sentence, python_files
 
-README = ROOT / "README.md"
-BEGIN = "<!-- tree: written by python -m tests.unit.rules.readme_tree -->\n```text\n"
+PAGE = ROOT / "docs" / "explanation" / "architecture.md"
+BEGIN = "<!-- tree: written by python -m tests.unit.rules.file_tree -->\n```text\n"
 END = "```\n<!-- end of tree -->"
 INDENT = "  "
 
@@ -48,18 +48,18 @@ def _folder_sentence(folder: Path) -> str:
 
 
 def read_block() -> str:
-    """The tree as it stands in the README."""
-    _, begin, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    """The tree as it stands in the page."""
+    _, begin, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     block, end, _ = rest.partition(END)
-    assert begin, f"{README} has lost the line before its tree: {BEGIN}"
-    assert end, f"{README} has lost the line after its tree: {END}"
+    assert begin, f"{PAGE} has lost the line before its tree: {BEGIN}"
+    assert end, f"{PAGE} has lost the line after its tree: {END}"
     return block
 
 
 def renew() -> None:
-    """Writes the tree into the README."""
-    text = README.read_text(encoding="utf-8")
-    README.write_text(text.replace(BEGIN + read_block() + END, BEGIN + render() + END), encoding="utf-8")
+    """Writes the tree into the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(text.replace(BEGIN + read_block() + END, BEGIN + render() + END), encoding="utf-8")
 
 
 if __name__ == "__main__":
