@@ -105,7 +105,7 @@ def test_fish_is_given_a_line_for_each_key_however_long_its_value(
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"xalign plan {recipe} --set not")
     with pytest.raises(SystemExit):
         app(prog_name="xalign")
-    assert capsys.readouterr().out == "notes=\tmany words many words many words many words many [...]\n"
+    assert capsys.readouterr().out == "notes=\tmany words many words many words many words many words [...]\n"
 
 
 def test_completion_imports_neither_torch_nor_ray() -> None:
