@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_ray.config.explain import suggest
+from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import CONFIG, read_saved
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.pipeline import EXPORT, check_export, check_lasting, say
@@ -94,9 +94,12 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
     """The encoder to open, and the run folder it belongs to if it is one of ours.
 
     Raises:
+        ConfigError: it is a path, no hub id, and there is no such folder.
         DataError: a file of our export is missing or not as it was written.
     """
     folder = Path(model)
+    if not _can_be_on_the_hub(model):
+        check_folder(folder)
     if (folder / EXPORT).is_dir():
         check_export(folder / EXPORT)
         return str(folder / EXPORT), folder
@@ -104,6 +107,13 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
         check_export(folder)
     run = folder.parent
     return model, run if folder.name == EXPORT and (run / CONFIG).is_file() else None
+
+
+def _can_be_on_the_hub(model: str) -> bool:
+    """Whether it has the form of a hub id, and does not begin with a folder that is here."""
+    organisation, _, _ = model.rpartition("/")
+    is_path = model.startswith((".", "/")) or "/" in organisation
+    return not is_path and not (organisation and Path(organisation).is_dir())
 
 
 def _target(out: Path | None, run: Path | None, task: str) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from xalign_ray.config.explain import suggest
+from xalign_ray.config.explain import suggest_file
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
 
@@ -28,7 +28,7 @@ def read_declared(kind: str, name: str, folder: Path, hint: str = "") -> tuple[P
     if path is None:
         known = sorted(found.stem for found in folder.glob("*.yaml"))
         raise ConfigError(
-            f"There is no {kind} '{name}', neither a file nor a name in the package.{suggest(name, known)} "
+            f"There is no {kind} '{name}', neither a file nor a name in the package.{suggest_file(name, known)} "
             f"The package has {', '.join(known) or 'none'}.{hint}"
         )
     try:

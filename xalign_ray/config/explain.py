@@ -1,14 +1,18 @@
-"""Turns a validation error into sentences that name file, key and nearest valid key; compares two recipes."""
+"""Turns mistakes into sentences that name file, key or path and the nearest valid one; compares two recipes."""
 
 from __future__ import annotations
 
 import difflib
+import os
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+
+from xalign_ray.errors import ConfigError
 
 MOST_SHOWN = 100  # characters of a wrong value
 
@@ -17,6 +21,36 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` with the nearest of the known words, or nothing."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def suggest_path(path: Path) -> str:
+    """As `suggest`, of what is on the disk: the path is followed name by name, each of them there or the nearest."""
+    found = Path(path.anchor)
+    for name in path.relative_to(path.anchor).parts:
+        there = [] if (found / name).exists() else _names_in(found)
+        near = difflib.get_close_matches(name, there, n=1, cutoff=0.5) if there else [name]
+        if not near or not (found / near[0]).exists():
+            return ""
+        found /= near[0]
+    return f" Did you mean '{found}'?"
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def check_folder(folder: Path) -> None:
+    """Raises ConfigError if a folder that was named is not there."""
+    if not folder.exists():
+        raise ConfigError(f"There is no folder '{folder}'.{suggest_path(folder)}")
+
+
+def suggest_file(name: str, known: Iterable[str]) -> str:
+    """As `suggest`, of a YAML file on the disk where one was written, else of the names that are known."""
+    return suggest_path(Path(name)) if name.endswith((".yaml", ".yml")) else suggest(name, known)
 
 
 def explain_validation(

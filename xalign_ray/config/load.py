@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from xalign_ray.config.explain import explain_validation, suggest
+from xalign_ray.config.explain import explain_validation, suggest_file
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
@@ -92,7 +92,7 @@ def find_recipe(name: str, beside: Path | None = None) -> Path:
     said_by = f"{beside} extends" if beside else "There is no recipe"
     known = [path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml")]
     raise ConfigError(
-        f"{said_by} '{name}', neither a file nor a name in the package.{suggest(name, known)} "
+        f"{said_by} '{name}', neither a file nor a name in the package.{suggest_file(name, known)} "
         "`xalign config list` names the recipes."
     )
 

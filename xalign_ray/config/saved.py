@@ -9,6 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from xalign_ray.artifacts import finished_run, is_finished_sweep
+from xalign_ray.config.explain import check_folder
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
@@ -47,8 +48,10 @@ def open_saved(folder: Path) -> tuple[Recipe, str]:
     """The recipe of a run folder, and the run's fingerprint.
 
     Raises:
+        ConfigError: there is no such folder.
         DataError: it has no config.yaml, or one that is damaged or of another version.
     """
+    check_folder(folder)
     saved = read_saved(folder)
     if "recipe" not in saved:
         raise DataError(f"{folder} is not a run folder: it has no {CONFIG} of a run.")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xalign_ray.artifacts import check_files, read_manifest
+from xalign_ray.config.explain import check_folder
 from xalign_ray.credentials import with_credentials
 from xalign_ray.errors import DataError, TrackingError, XalignError
 from xalign_ray.report.run import Run, read_run
@@ -28,9 +29,13 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
         tracking_uri: as `follower.resolve_uri` returns it.
 
     Raises:
+        ConfigError: there is no such folder.
         DataError: a folder is no run, or a file of it is damaged.
         TrackingError: MLflow cannot be reached, has no such run or experiment, or no scores of it.
     """
+    for name in names:
+        if not name.startswith(MLFLOW):
+            check_folder(Path(name))
     runs = []
     for name in dict.fromkeys(names):
         if name.startswith(MLFLOW):

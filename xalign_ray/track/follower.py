@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+from xalign_ray.config.explain import check_folder
 from xalign_ray.credentials import hide_credentials, without_credentials
 from xalign_ray.errors import TrackingError, XalignError
 from xalign_ray.track.events import EVENT_LOG, check_tuned, check_whole, run_identity
@@ -131,9 +132,11 @@ def replay(folder: Path, tracking_uri: str, experiment: str) -> list[str]:
         MLflow's run ids, the folder's own first.
 
     Raises:
+        ConfigError: there is no such folder.
         DataError: the folder is not that of a run that has started, or its log is damaged.
         TrackingError: MLflow cannot be reached or refuses.
     """
+    check_folder(folder)
     check_tuned(folder)
     if not run_identity(folder):
         raise TrackingError(f"{folder} holds no run that has started: {EVENT_LOG} is missing or empty.")

@@ -13,7 +13,7 @@ from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.tasks.sweep import SWEEPS, LogUniform, RandomSearch, load_sweep
 from xalign_ray.tasks.sweep_plan import SWEEP, PlannedTrial, plan_trials, read_plan, settings_of, write_plan
 
-ENCODERS = {"a": "/models/a", "b": "/models/b"}
+ENCODERS = {"a": "hub/a", "b": "hub/b"}
 
 
 def write(folder: Path, **changes: Any) -> Path:

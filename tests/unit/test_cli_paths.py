@@ -1,0 +1,77 @@
+"""A path that is not there is said in a sentence, with the nearest that is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.cli import main
+
+Say = Callable[..., str]
+
+
+@pytest.fixture
+def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Say:
+    """What a verb says where two runs and a recipe lie, having found a mistake in its arguments."""
+    for name in ("tiny-mlm-0a1b2c3d", "tiny-align-mlm-9f8e7d6c"):
+        (tmp_path / "runs" / name / "export").mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "first.yaml").write_text("extends: tiny/mlm\n")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["xalign", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert (ended.value.code, said.out) == (2, "")
+        assert len(said.err.splitlines()) == 1
+        return said.err.removeprefix("xalign: ").rstrip()
+
+    return call
+
+
+VERBS = [
+    ["evaluate", "{}", "--task", "alignment"],
+    ["tune", "{}", "--task", "pos", "--data", "."],
+    ["export", "{}"],
+    ["report", "{}"],
+    ["report", "runs/tiny-align-mlm-9f8e7d6c", "{}"],
+    ["track", "replay", "{}", "--to", "sqlite"],
+]
+PATHS = {
+    "runs/tiny-mlm": "runs/tiny-mlm-0a1b2c3d",
+    "runs/tiny-aling-mlm-9f8e7d6c": "runs/tiny-align-mlm-9f8e7d6c",
+    "./rums/tiny-mlm-0a1b2c3d/export": "runs/tiny-mlm-0a1b2c3d/export",
+}
+
+
+@pytest.mark.parametrize("written", PATHS)
+@pytest.mark.parametrize("verb", VERBS, ids=lambda words: "-".join(words[:2]).replace("/", "-"))
+def test_a_mistyped_run_is_named_with_the_nearest_there_is(say: Say, verb: list[str], written: str) -> None:
+    said = say(*[word.format(written) for word in verb])
+    assert said == f"There is no folder '{Path(written)}'. Did you mean '{PATHS[written]}'?"
+
+
+def test_where_nothing_is_near_nothing_is_suggested(say: Say, tmp_path: Path) -> None:
+    assert say("export", "elsewhere/x") == "There is no folder 'elsewhere/x'."
+    assert say("report", f"{tmp_path}/x/y/z") == f"There is no folder '{tmp_path}/x/y/z'."
+
+
+@pytest.mark.parametrize("verb", [["plan"], ["pretrain"], ["config", "show"], ["data", "stats"]], ids="-".join)
+def test_a_mistyped_recipe_file_is_named_with_the_nearest_file(say: Say, verb: list[str]) -> None:
+    assert say(*verb, "mine/frist.yaml").startswith("There is no recipe 'mine/frist.yaml', neither a file nor a name ")
+    assert "Did you mean 'mine/first.yaml'?" in say(*verb, "mine/frist.yaml")
+
+
+@pytest.mark.parametrize("verb", ["study", "tune"])
+def test_a_mistyped_study_or_sweep_file_is_named_with_the_nearest_file(say: Say, verb: str) -> None:
+    assert "Did you mean 'mine/first.yaml'?" in say(verb, "mine/frist.yaml")
+
+
+def test_a_name_that_a_hub_may_have_is_not_taken_for_a_path(say: Say) -> None:
+    assert say("evaluate", "some/model", "--task", "tatoeba", "--out", "scores").startswith("--data is needed")
+    assert say("evaluate", "bert-base-cased", "--task", "tatoeba", "--out", "scores").startswith("--data is needed")
