@@ -16,5 +16,5 @@ exclude_patterns = ["_build"]
 html_theme = "pydata_sphinx_theme"
 html_title = project
 html_show_copyright = False
-html_theme_options = {"show_prev_next": False, "secondary_sidebar_items": ["page-toc"], "navigation_with_keys": False}
+html_theme_options = {"secondary_sidebar_items": ["page-toc"], "navigation_with_keys": False}
 html_sidebars = {"index": []}

@@ -1,0 +1,86 @@
+"""The table of recipe keys from the schema: what each means, its type, bounds and default."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from xalign_ray.config.schema import RunConfig
+
+_TYPES = {int: "integer", float: "number", str: "string", bool: "true or false", NoneType: "null", dict: "mapping"}
+_BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "below"}  # pydantic's names; below those of Within
+_BOUNDS |= {"least": "from", "above": "above", "most": "to", "below": "below"}
+_LARGEST = 2**62  # bounds beyond it are those of 64-bit integers, and tell a reader nothing
+
+
+def recipe_keys() -> Iterator[str]:
+    """A section for each block of a recipe, with a table of its keys; one for each kind of a list's entries."""
+    yield from _block("", RunConfig, "Top level")
+
+
+def _block(path: str, block: type[BaseModel], title: str) -> Iterator[str]:
+    fields = block.model_fields
+    yield from ("", f"## {title}", "", inspect.getdoc(block) or "", "")
+    rows = [[f"`{key}`", _meaning(f), _type(f.annotation, f.metadata), _default(f)] for key, f in fields.items()]
+    yield from write_table(["key", "meaning", "type", "default"], rows)
+    for key, field in fields.items():
+        for inner in _blocks(field.annotation):
+            kind = inner.model_fields.get("kind")
+            named = f"`{path}{key}`" if kind is None else f"`{path}{key}`, `kind: {kind.default}`"
+            yield from _block(f"{path}{key}.", inner, named)
+
+
+def _meaning(field: Any) -> str:
+    """Its description; a block says itself what it is."""
+    blocks = list(_blocks(field.annotation))
+    own = [(inspect.getdoc(block) or "").partition("\n\n")[0] for block in blocks]
+    return field.description or (own[0] if len(own) == 1 else "")
+
+
+def _blocks(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The blocks that a value may be, or a list of it may hold."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for one in get_args(annotation):
+        yield from _blocks(one)
+
+
+def _type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(inner[0], [*metadata, *chain.from_iterable(getattr(one, "metadata", [one]) for one in inner[1:])])
+    if origin is Literal:
+        return " or ".join(f"`{one}`" for one in inner)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_type(one, metadata) for one in inner))
+    if origin is tuple:
+        return f"list of {_type(inner[0])}s" if inner[-1] is Ellipsis else f"[{', '.join(map(_type, inner))}]"
+    if any(_blocks(annotation)):
+        return "block"
+    said = [(word, getattr(one, key, None)) for one in metadata for key, word in _BOUNDS.items()]
+    bounds = [f"{word} {bound:g}" for word, bound in said if bound is not None and abs(bound) < _LARGEST]
+    name = _TYPES.get(origin or annotation, str(annotation))
+    return " ".join([name, *bounds]) if annotation in (int, float) else name
+
+
+def _default(field: Any) -> str:
+    if field.is_required():
+        return "required"
+    given = field.get_default(call_default_factory=True)
+    if isinstance(given, BaseModel):
+        return ""
+    if isinstance(given, tuple) and given:
+        return ", ".join(f"`{one.kind}`" for one in given)
+    return f"`{given if isinstance(given, str) and given else json.dumps(given)}`"
+
+
+def write_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A Markdown table; cells are put on one line."""
+    for row in (head, ["---"] * len(head), *rows):
+        yield f"| {' | '.join(' '.join(cell.replace('|', chr(92) + '|').split()) for cell in row)} |"
