@@ -37,7 +37,7 @@ class ConfigError(XalignError):
 
 
 class DataError(XalignError):
-    """Input files are missing, empty, damaged, or worse than the stated tolerance."""
+    """Input files are missing, empty, damaged, or worse than the recipe allows."""
 
 
 class CheckpointError(XalignError):

@@ -221,7 +221,7 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
                 lambda first, rank, _: open_local(prepared, config, first, rank),
                 join(config.parallel),
                 facts,
-                progress=Progress(config.train.steps, sys.stderr) if rank == 0 else None,
+                progress=Progress(config.train.max_steps, sys.stderr) if rank == 0 else None,
                 trust=trust,
             )
             if rank == 0:
@@ -328,7 +328,7 @@ def _finish_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[st
 
     export_run(recipe, prepared, folder, facts, trust=trust)
     facts = {key: facts[key] for key in ("recipe", "fingerprint", "seed", "data_fingerprint")}
-    write_manifest(folder, facts | {"steps": recipe.config.train.steps})
+    write_manifest(folder, facts | {"steps": recipe.config.train.max_steps})
     write_model_card(folder)
 
 

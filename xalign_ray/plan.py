@@ -24,7 +24,7 @@ def describe(recipe: Recipe) -> str:
     """
     config = recipe.config
     batch = derive_batch(config)
-    tokens = batch.global_rows * config.data.row_tokens
+    tokens = batch.global_rows * config.data.max_seq_length
     base = base_recipe(recipe)
     start = base.config if base else config
     lines = {
@@ -32,13 +32,13 @@ def describe(recipe: Recipe) -> str:
         "languages": ", ".join(config.languages),
         "streams": ", ".join(stream.kind for stream in config.streams),
         "objectives": ", ".join(f"{_shown(one.weight)} {one.kind}" for one in config.objectives),
-        "steps": f"{config.train.steps:,} of {batch.global_rows:,} rows = {tokens:,} token positions",
+        "steps": f"{config.train.max_steps:,} of {batch.global_rows:,} rows = {tokens:,} token positions",
         "workers": f"{batch.workers} x {batch.accumulation} micro-steps, ZeRO {config.parallel.zero_stage}",
         "CPUs": f"{batch.workers * config.parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed",
     }
     if isinstance(start.data.tokenizer, BpeTokenizer) and start.model.init_from is None:
         vocab_size = start.data.tokenizer.vocab_size
-        sizes = count_parameters(start.model, vocab_size, len(config.languages), config.data.row_tokens)
+        sizes = count_parameters(start.model, vocab_size, len(config.languages), config.data.max_seq_length)
         lines["parameters"] = f"{sizes.total:,} (vocabulary {vocab_size:,}: {sizes.word_embeddings:,})"
         lines["memory"] = f"{state_bytes(config, sizes.total) / GIB:.2f} GiB a worker for weights, gradients and Adam"
     else:
@@ -62,8 +62,8 @@ def state_bytes(config: RunConfig, parameters: int) -> float:
     weights, 2 also the gradients, 3 also the weights.
     """
     workers, stage = config.parallel.workers, config.parallel.zero_stage
-    unit = FP32 if config.train.precision == "fp32" else BF16
-    master = 0 if config.train.precision == "fp32" else FP32
+    unit = BF16 if config.train.bf16 else FP32
+    master = FP32 if config.train.bf16 else 0
     weights, gradients, states = unit, unit, 2 * FP32 + master
     return parameters * (
         weights / (workers if stage >= 3 else 1)

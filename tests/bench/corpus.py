@@ -117,19 +117,25 @@ def make_config(material: Material, folder: Path, rounds: int, *settings: str) -
             {"languages": path.stem.split("-"), "paths": [str(path.resolve())]} for path in material.dictionaries
         ],
         "tokenizer": {"kind": "folder", "path": str(folder / "tokenizer")},
-        "row_tokens": 128,
-        "slack_share": 0.1,
-        "held_out_share": 0.0,
-        "dictionary_held_out_share": 0.0,
-        "tolerance": 0.05,  # MUSE holds a few lines that are no entries
+        "max_seq_length": 128,
+        "reserve_fraction": 0.1,
+        "held_out_fraction": 0.0,
+        "dictionary_held_out_fraction": 0.0,
+        "max_bad_fraction": 0.05,  # MUSE holds a few lines that are no entries
     }
     recipe = {
         "output": str(folder / "out"),
         "data": data,
         "sampling": {"alpha": 1},
         "streams": [{"kind": "code_switched_labels", "t": 0.5}],
-        "model": {"layers": 2, "width": 96, "heads": 4, "language_embeddings": True, "conditioned_head": True},
-        "train": {"steps": 16, "global_batch_rows": GLOBAL_ROWS, "micro_batch_rows": GLOBAL_ROWS},
+        "model": {
+            "num_hidden_layers": 2,
+            "hidden_size": 96,
+            "num_attention_heads": 4,
+            "language_embeddings": True,
+            "conditioned_head": True,
+        },
+        "train": {"max_steps": 16, "global_batch_size": GLOBAL_ROWS, "per_device_batch_size": GLOBAL_ROWS},
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     return load_recipe(str(folder / "recipe.yaml"), settings).config

@@ -20,7 +20,7 @@ BATCH_ROWS = 32
 datasets.disable_progress_bars()
 
 
-def make_batches(path: Path, tokenizer: PreTrainedTokenizerFast, row_tokens: int, cache: Path) -> int:
+def make_batches(path: Path, tokenizer: PreTrainedTokenizerFast, max_seq_length: int, cache: Path) -> int:
     """A text file to batches; returns the tokens in them."""
 
     def encode(batch: dict[str, list[str]]) -> Any:
@@ -28,8 +28,11 @@ def make_batches(path: Path, tokenizer: PreTrainedTokenizerFast, row_tokens: int
 
     def group(batch: dict[str, list[list[Any]]]) -> dict[str, list[list[Any]]]:
         joined = {name: list(chain(*values)) for name, values in batch.items()}
-        total = len(joined["input_ids"]) // row_tokens * row_tokens
-        return {name: [all_[i : i + row_tokens] for i in range(0, total, row_tokens)] for name, all_ in joined.items()}
+        total = len(joined["input_ids"]) // max_seq_length * max_seq_length
+        return {
+            name: [all_[i : i + max_seq_length] for i in range(0, total, max_seq_length)]
+            for name, all_ in joined.items()
+        }
 
     lines = datasets.load_dataset("text", data_files=[str(path)], split="train", cache_dir=str(cache))
     rows = lines.map(encode, batched=True, remove_columns=["text"]).map(group, batched=True)

@@ -100,7 +100,7 @@ def _recipe(folder: Path, paths: dict[str, Path]) -> Path:
     corpora = [{"format": "text", "language": code, "paths": [str(path)]} for code, path in paths.items()]
     data = {"root": "/", "corpora": corpora, "tokenizer": {"kind": "bpe", "vocab_size": 30000, "sample_mib": 2}}
     tree = {"output": str(folder / "out"), "data": data, "streams": [{"kind": "masked_text"}]}
-    recipe.write_text(yaml.safe_dump(tree | {"train": {"steps": 1, "global_batch_rows": 1}}))
+    recipe.write_text(yaml.safe_dump(tree | {"train": {"max_steps": 1, "global_batch_size": 1}}))
     return recipe
 
 

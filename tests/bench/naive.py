@@ -41,9 +41,9 @@ class NaiveDictMlm:
     """
 
     def __init__(
-        self, backend: Tokenizer, languages: Sequence[str], dictionaries: Sequence[Path], row_tokens: int
+        self, backend: Tokenizer, languages: Sequence[str], dictionaries: Sequence[Path], max_seq_length: int
     ) -> None:
-        self.backend, self.row_tokens, self.random = backend, row_tokens, random.Random(0)
+        self.backend, self.max_seq_length, self.random = backend, max_seq_length, random.Random(0)
         self.synonyms: dict[tuple[int, str], dict[int, list[list[int]]]] = {}
         for path in dictionaries:
             pair = [languages.index(code) for code in path.stem.split("-")]
@@ -68,7 +68,7 @@ class NaiveDictMlm:
                 for number, word in zip(encoding.ids, encoding.word_ids, strict=True):
                     pieces[word].append(number)
                 for shown, labels, languages in self._examples(words, pieces, language):
-                    if len(row.input_ids) + len(shown) > self.row_tokens:
+                    if len(row.input_ids) + len(shown) > self.max_seq_length:
                         rows.append(self._fill(row))
                         row = Row()
                     row.examples += 1
@@ -86,7 +86,7 @@ class NaiveDictMlm:
         self, words: list[str], pieces: list[list[int]], language: int
     ) -> Iterator[tuple[list[int], list[int], list[int]]]:
         """A line as examples that fit into a row: what is shown, the labels, the languages."""
-        room, begin, used = self.row_tokens - 2, 0, 0
+        room, begin, used = self.max_seq_length - 2, 0, 0
         for at, word in enumerate(pieces):
             if used + len(word) > room:
                 yield self._mask(words[begin:at], pieces[begin:at], language)
@@ -117,7 +117,7 @@ class NaiveDictMlm:
             if groups and self.random.random() < SWITCHED:
                 spoken = self.random.choice(list(groups))
                 label = self.random.choice(groups[spoken])
-                if length + len(label) - len(word) > self.row_tokens:
+                if length + len(label) - len(word) > self.max_seq_length:
                     label, spoken = word, language
             length += len(label) - len(word)
             for number, piece in enumerate(label):
@@ -133,7 +133,7 @@ class NaiveDictMlm:
         return [*shown, self.sep], [*labels, IGNORED], [*languages, language]
 
     def _fill(self, row: Row) -> Row:
-        left = self.row_tokens - len(row.input_ids)
+        left = self.max_seq_length - len(row.input_ids)
         row.input_ids += [self.pad] * left
         row.labels += [IGNORED] * left
         for column in (row.position_ids, row.language_ids, row.example_ids):

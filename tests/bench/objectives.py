@@ -25,7 +25,7 @@ METHODS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # streams, losses besi
     "mlm": (TEXT, "", ()),
     "xlm": (f"{TEXT}, {PAIRS}", "", ()),
     "dict-mlm-50": (LABELS, "", ("model.conditioned_head=true",)),
-    "dict-tlm": (COPY, "", ("data.slack_share=0.5",)),
+    "dict-tlm": (COPY, "", ("data.reserve_fraction=0.5",)),
     "align-mlm": (TEXT, ALIGN, ()),
     "weam": (ALIGNED, EXCHANGE, ()),
     "ppa": (CONTRASTED, MOMENTUM, ()),
@@ -37,9 +37,9 @@ METHODS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # streams, losses besi
     ),
 }
 SIZE = [  # a small encoder that is not all overhead
-    "model.layers=4", "model.width=256", "model.heads=4", "model.feed_forward=1024", "data.row_tokens=128",
-    "train.global_batch_rows=16", "train.micro_batch_rows=16", "train.held_out_every_steps=0",
-    "parallel.workers=1", "checkpoint.every_steps=1000000", 'track.mlflow="off"', f"train.steps={STEPS}",
+    "model.num_hidden_layers=4", "model.hidden_size=256", "model.num_attention_heads=4", "model.intermediate_size=1024",
+    "data.max_seq_length=128", "train.global_batch_size=16", "train.per_device_batch_size=16", "train.eval_steps=0",
+    "parallel.workers=1", "checkpoint.save_steps=1000000", 'track.mlflow="off"', f"train.max_steps={STEPS}",
 ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ STEPS = 100_000  # of the run that is begun and resumed; a checkpoint of its fir
 PLACES = (0.02, 0.5, 0.98)  # of the first epoch; and the end of the run, which is many epochs away
 PATIENCE_S = 300
 SETTINGS = [
-    f"train.steps={STEPS}", "train.held_out_every_steps=0", "train.global_batch_rows=48", "train.micro_batch_rows=24",
+    f"train.max_steps={STEPS}", "train.eval_steps=0", "train.global_batch_size=48", "train.per_device_batch_size=24",
     'track.mlflow="off"',
 ]  # fmt: skip
 
@@ -53,13 +53,13 @@ def _epoch_steps(recipe: Recipe) -> int:
     """Steps in which as many rows are seen as there are."""
     pools = pipeline.prepare(recipe).manifest["pools"].values()
     ray.shutdown()
-    return sum(pool["rows"] for pool in pools) // recipe.config.train.global_batch_rows
+    return sum(pool["rows"] for pool in pools) // recipe.config.train.global_batch_size
 
 
 def _first_checkpoint(folder: Path) -> Path:
     """A checkpoint as the run itself writes it."""
     run = folder / "begun"
-    with _Command(folder, run, ["checkpoint.every_steps=1"]) as command:
+    with _Command(folder, run, ["checkpoint.save_steps=1"]) as command:
         command.wait_for("checkpoint")
     return next(path.parent for path in sorted((run / CHECKPOINTS).glob("step_*/manifest.json")))
 
@@ -73,7 +73,7 @@ def _time_first_step(folder: Path, saved: Path, step: int, name: str) -> float:
         manifest = read_manifest(resumed)
         assert manifest is not None
         write_manifest(resumed, manifest | {"step": step})
-    with _Command(folder, run, ["checkpoint.every_steps=1000000"]) as command:
+    with _Command(folder, run, ["checkpoint.save_steps=1000000"]) as command:
         finished = command.wait_for("step")
     assert finished["step"] == step + 1
     shutil.rmtree(run)

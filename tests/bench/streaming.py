@@ -32,7 +32,7 @@ def measure(material: Material) -> list[dict[str, Any]]:
     megabytes = min(material.megabytes, MOST_MEGABYTES)
     for number in range(2):
         write_round(material, folder, number, megabytes)
-    config = make_config(material, folder, 2, f"train.steps={_steps(material.megabytes)}")
+    config = make_config(material, folder, 2, f"train.max_steps={_steps(material.megabytes)}")
     prepared = prepare_here(config)
     one, two = (config.model_copy(update={"parallel": config.parallel.model_copy(update={"data_cpus": cpus})})
                 for cpus in (CPUS, CPUS / 2))  # fmt: skip

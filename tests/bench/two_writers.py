@@ -29,9 +29,19 @@ from xalign_ray.track.events import EVENT_LOG, read_events
 from xalign_ray.train.driver import connect
 
 STEPS = 6
-SETTINGS = ["data.tokenizer.vocab_size=600", "model.width=32", "model.feed_forward=64", "model.layers=1"]
-SETTINGS += [f"train.steps={STEPS}", "train.global_batch_rows=8", "train.micro_batch_rows=8", "parallel.workers=1"]
-SETTINGS += ["train.held_out_every_steps=0", "checkpoint.every_steps=2", 'track.mlflow="off"']
+SETTINGS = [
+    "data.tokenizer.vocab_size=600",
+    "model.hidden_size=32",
+    "model.intermediate_size=64",
+    "model.num_hidden_layers=1",
+]
+SETTINGS += [
+    f"train.max_steps={STEPS}",
+    "train.global_batch_size=8",
+    "train.per_device_batch_size=8",
+    "parallel.workers=1",
+]
+SETTINGS += ["train.eval_steps=0", "checkpoint.save_steps=2", 'track.mlflow="off"']
 PATIENCE_S = 600
 
 

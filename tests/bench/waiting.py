@@ -27,11 +27,11 @@ def measure(material: Material) -> list[dict[str, Any]]:
     for number in range(2):
         write_round(material, folder, number, megabytes)
     own = load_recipe(RECIPE).config.data
-    kept = {name: getattr(own, name) for name in ("tokenizer", "row_tokens", "example")}
+    kept = {name: getattr(own, name) for name in ("tokenizer", "max_seq_length", "example")}
     data = make_config(material, folder, 2).data.model_copy(update=kept)
     settings = [
-        f"output={folder / 'out'}", f"data={data.model_dump_json()}", f"train.steps={STEPS}",
-        "train.held_out_every_steps=0", "checkpoint.every_steps=1000000", 'track.mlflow="off"',
+        f"output={folder / 'out'}", f"data={data.model_dump_json()}", f"train.max_steps={STEPS}",
+        "train.eval_steps=0", "checkpoint.save_steps=1000000", 'track.mlflow="off"',
     ]  # fmt: skip
     prepare_here(load_recipe(RECIPE, settings).config)
     how = f"{RUNS} runs of {STEPS} steps of {RECIPE}'s model, the first {SETTLED} left out, {material.where}"

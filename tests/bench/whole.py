@@ -50,7 +50,7 @@ def measure(material: Material) -> list[dict[str, Any]]:
         write_round(material, folder, number, material.megabytes / ROUNDS, PEERS_TAKE) for number in range(ROUNDS + 1)
     ]
     config = make_config(material, folder, ROUNDS + 1)
-    peers = Peers(material, folder, config.data.row_tokens)
+    peers = Peers(material, folder, config.data.max_seq_length)
     rounds: list[Round] = []
 
     def run(tasks: Sequence[Task], work: Callable[[Task], None]) -> None:
@@ -66,10 +66,10 @@ def measure(material: Material) -> list[dict[str, Any]]:
 class Peers:
     """What we are compared with, each on the same lines; each arm returns the tokens it made."""
 
-    def __init__(self, material: Material, folder: Path, row_tokens: int) -> None:
-        self.folder, self.row_tokens, self.languages = folder, row_tokens, material.languages
+    def __init__(self, material: Material, folder: Path, max_seq_length: int) -> None:
+        self.folder, self.max_seq_length, self.languages = folder, max_seq_length, material.languages
         self.backend: Tokenizer = material.word_piece
-        self.reference = NaiveDictMlm(self.backend, material.languages, material.dictionaries, row_tokens)
+        self.reference = NaiveDictMlm(self.backend, material.languages, material.dictionaries, max_seq_length)
 
     def raw(self, lines: Lines) -> int:
         """The tokenizer and nothing else."""
@@ -80,7 +80,7 @@ class Peers:
         """Plain masked LM."""
         tokenizer = open_tokenizer(str(self.folder / "tokenizer"))
         path = self.folder / f"peers-{number}.txt"
-        return make_batches(path, tokenizer, self.row_tokens, self.folder / f"cache-{number}")
+        return make_batches(path, tokenizer, self.max_seq_length, self.folder / f"cache-{number}")
 
     def naive(self, lines: Lines) -> int:
         """DICT-MLM in plain Python."""
@@ -115,7 +115,7 @@ def _time_round(
 
 def _time_feed(prepared: Prepared, config: RunConfig, peers: Peers, lines: Lines) -> list[float]:
     """One pass over the rows in rounds, after a warm-up that does not count: times as in Round."""
-    transform, rows = Transform(prepared, config), config.train.global_batch_rows
+    transform, rows = Transform(prepared, config), config.train.global_batch_size
     total = sum(pool["rows"] for pool in prepared.manifest["pools"].values())
     requests = max(1, total // (rows * CHUNK_STEPS * ROUNDS))  # of a round
     per_row = text_tokens_per_row(prepared)

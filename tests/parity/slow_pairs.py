@@ -16,7 +16,7 @@ class SlowPairs(Slow):
     def aligned_pairs(self, row: Row, position: int, *, expand: str, **options: bool) -> dict:
         """Masked pairs and the matrix of aligned positions, its bits packed by hand."""
         columns = self.masked_pairs(row, position, **options)
-        length = self.row_tokens
+        length = self.max_seq_length
         matrix = [[0] * length for _ in range(length)]
         begin = 0
         for example in self._swap(row, position) if options["random_order"] else row:
@@ -54,7 +54,7 @@ class SlowPairs(Slow):
             columns["row_hash"] = hash_row(position, columns["input_ids"], columns["labels"])
         query, _ = self._alone([example[0] for example in swapped])
         key, heads = self._alone([example[1] for example in swapped])
-        pair_hash = [0] * self.row_tokens
+        pair_hash = [0] * self.max_seq_length
         for column, example in zip(heads, row, strict=True):
             pair_hash[column] = hash_side(example[0])
         alone = {f"query_{name}": query[name] for name in COLUMNS} | {f"key_{name}": key[name] for name in COLUMNS}
@@ -78,7 +78,7 @@ class SlowPairs(Slow):
             columns["example_ids"] += [number] * (len(pieces) + 2)
         for name, values in columns.items():
             fill = self.vocabulary.pad if name == "input_ids" else 0
-            values += [fill] * (self.row_tokens - len(values))
+            values += [fill] * (self.max_seq_length - len(values))
         return columns, heads
 
 

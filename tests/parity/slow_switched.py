@@ -74,7 +74,7 @@ class SlowSwitched(Slow):
     def switched_copy(self, row: Row, position: int, *, rate: float, reset: bool, segments: bool) -> dict:
         """The sentence and its copy as a pair; words of the copy replaced as long as the row has room."""
         key = int(draws.row_keys(self.seed, np.array([position]))[0])
-        room = self.row_tokens
+        room = self.max_seq_length
         for (side,) in row:
             room -= 3 + 2 * sum(len(word.pieces) for word in side.words)
         assert room >= 0
@@ -144,7 +144,7 @@ class SlowSwitched(Slow):
                     number += 1
                 put(self.vocabulary.sep, IGNORED, at, segment, languages[e][s], e + 1)
                 at += 1
-        while len(columns["input_ids"]) < self.row_tokens:
+        while len(columns["input_ids"]) < self.max_seq_length:
             put(self.vocabulary.pad, IGNORED, 0, 0, 0, 0)
         row_hash = hash_row(position, columns["input_ids"], columns["labels"])
         counts = {"cross_lingual": cross_lingual, "no_room": no_room}

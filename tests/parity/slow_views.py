@@ -104,11 +104,11 @@ class Slow:
     seed: int
     vocabulary: Vocabulary
     dictionary: Dictionary
-    row_tokens: int
+    max_seq_length: int
     rate: float = 0.15
     whole_word: bool = True
-    mask_share: float = 0.8
-    random_share: float = 0.1
+    mask_replace_prob: float = 0.8
+    random_replace_prob: float = 0.1
 
     def masked_text(self, row: Row, position: int) -> dict:
         """Monolingual rows."""
@@ -180,7 +180,7 @@ class Slow:
         return chosen
 
     def _switch(self, row: Row, key: int, wanted: set[int]) -> dict:
-        room = self.row_tokens
+        room = self.max_seq_length
         for example in row:
             room -= 1 + sum(1 + sum(len(word.pieces) for word in side.words) for side in example)
         switched, grown, no_room, number = {}, 0, 0, 0
@@ -229,7 +229,7 @@ class Slow:
                     number += 1
                 put(self.vocabulary.sep, IGNORED, place, segment, side.language, example_number)
                 place += 1
-        while len(columns["input_ids"]) < self.row_tokens:
+        while len(columns["input_ids"]) < self.max_seq_length:
             put(self.vocabulary.pad, IGNORED, 0, 0, 0, 0)
         row_hash = hash_row(position, columns["input_ids"], columns["labels"])
         counts = {"cross_lingual": cross_lingual, "no_room": switched.get("no_room", 0)}
@@ -237,9 +237,9 @@ class Slow:
 
     def _corrupt(self, key: int, piece_number: int, source: int) -> int:
         u = uniform(key, draws.SHOW, piece_number)
-        if u < self.mask_share:
+        if u < self.mask_replace_prob:
             return self.vocabulary.mask
-        if u < self.mask_share + self.random_share:
+        if u < self.mask_replace_prob + self.random_replace_prob:
             regular = self.vocabulary.regular
             return int(regular[below(key, draws.RANDOM_PIECE, piece_number, len(regular))])
         return source

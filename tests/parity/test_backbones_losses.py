@@ -17,8 +17,14 @@ from xalign_ray.train.step import tensors
 LOSSES = "{kind: masked_lm, labels_at_once: 16}, {kind: dictionary_alignment, layer: 1}, {kind: word_exchange}, "
 LOSSES += "{kind: momentum_contrast, queue_size: 8, projection: 4}, {kind: sentence_contrast, layer: 2}"
 SETTINGS = ["streams=[{kind: aligned_pairs}, {kind: contrasted_pairs}, {kind: code_switched_labels}]"]
-SETTINGS += [f"objectives=[{LOSSES}]", "model.layers=2", "model.width=16", "model.heads=2", "model.feed_forward=24"]
-SETTINGS += ["model.dropout=0.0", "model.language_embeddings=true", "model.conditioned_head=true"]
+SETTINGS += [
+    f"objectives=[{LOSSES}]",
+    "model.num_hidden_layers=2",
+    "model.hidden_size=16",
+    "model.num_attention_heads=2",
+    "model.intermediate_size=24",
+]
+SETTINGS += ["model.hidden_dropout_prob=0.0", "model.language_embeddings=true", "model.conditioned_head=true"]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from xalign_ray.models.encoder import build_encoder
 
 FIRST, SECOND, LENGTH = 5, 7, 16
 LANGUAGES = ["en", "de", "hi"]
-SHAPE = {"layers": 4, "width": 32, "heads": 4, "feed_forward": 64}
+SHAPE = {"num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}
 
 
 def example(length, seed):

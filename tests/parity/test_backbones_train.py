@@ -25,7 +25,7 @@ FAMILIES = ("xlm-r", "modernbert")
 STAGES = (2, 3)
 STEPS = 20
 FACTS = {"recipe": "tiny/mlm", "fingerprint": "ab" * 32}
-SETTINGS = [f"train.steps={STEPS}", "train.schedule.warmup_steps=2", "train.held_out_every_steps=0"]
+SETTINGS = [f"train.max_steps={STEPS}", "train.schedule.warmup_steps=2", "train.eval_steps=0"]
 SETTINGS += ["parallel.workers=1", "track.mlflow=off"]
 
 # Single sentences, as a user has them: ids and padding, the rest is the stock model's own.

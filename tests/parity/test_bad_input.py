@@ -53,10 +53,10 @@ def prepare(files: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
             "corpora": [{"format": "text", "language": code, "paths": [f"text.{code}"]} for code in ("en", "de")],
             "dictionaries": [{"languages": ["en", "de"], "paths": ["en-de.txt"]}],
             "tokenizer": {"kind": "bpe", "vocab_size": 200},
-            "row_tokens": 32,
+            "max_seq_length": 32,
         }
         recipe = files / "recipe.yaml"
-        train = {"steps": 1, "global_batch_rows": 2}
+        train = {"max_steps": 1, "global_batch_size": 2}
         recipe.write_text(yaml.safe_dump({"output": str(files / "out"), "data": whole | data, "train": train}))
         return preparation.prepare(load_recipe(str(recipe)).config)
 
@@ -129,9 +129,9 @@ def broken_tmx(files: Path, mark: bytes = b"&") -> list[dict[str, Any]]:
     return [{"format": "tmx", "languages": ["en", "de"], "paths": ["pairs.tmx"]}]
 
 
-def test_a_gzip_that_is_cut_in_half_stops_it_whatever_the_tolerance(prepare: Prepare, files: Path) -> None:
+def test_a_gzip_that_is_cut_in_half_stops_it_whatever_the_bound(prepare: Prepare, files: Path) -> None:
     with pytest.raises(DataError) as caught:
-        prepare(corpora=half_gzip(files), tolerance=1.0)
+        prepare(corpora=half_gzip(files), max_bad_fraction=1.0)
     size = (files / "text.gz").stat().st_size
     said = str(caught.value)
     assert said.startswith(f"{files / 'text.gz'} breaks off at byte {size:,} of {size:,}, after line ")
@@ -142,9 +142,9 @@ def test_a_gzip_that_is_cut_in_half_stops_it_whatever_the_tolerance(prepare: Pre
     assert manifests(files) == []
 
 
-def test_a_tmx_that_stops_being_xml_stops_it_whatever_the_tolerance(prepare: Prepare, files: Path) -> None:
+def test_a_tmx_that_stops_being_xml_stops_it_whatever_the_bound(prepare: Prepare, files: Path) -> None:
     with pytest.raises(DataError) as caught:
-        prepare(parallel=broken_tmx(files), tolerance=1.0)
+        prepare(parallel=broken_tmx(files), max_bad_fraction=1.0)
     text = (files / "pairs.tmx").read_bytes()
     at = text.index(b"& a") + 1  # expat stops at the blank: no name follows the &
     assert str(caught.value) == (
@@ -163,7 +163,7 @@ def test_an_html_page_where_a_corpus_should_be_stops_it(prepare: Prepare, files:
     (files / name).write_bytes(page)
     (files / "good.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in SENTENCES * 20))
     with pytest.raises(DataError) as caught:
-        prepare(corpora=[*corpus("good.jsonl", "en", "jsonl"), *corpus(name, "de", format_)], tolerance=1.0)
+        prepare(corpora=[*corpus("good.jsonl", "en", "jsonl"), *corpus(name, "de", format_)], max_bad_fraction=1.0)
     assert str(caught.value) == (
         f"{files / name} cannot be read from byte 0 of {len(page)} on: it is an HTML page. 100.0% of its bytes were "
         "not read. " + CURE
@@ -176,7 +176,7 @@ def test_an_html_page_where_a_tmx_should_be_stops_it(prepare: Prepare, files: Pa
     with pytest.raises(
         DataError, match=r"pairs\.tmx cannot be read from byte 0 of 50 on: it is an HTML page\. 100\.0%"
     ):
-        prepare(parallel=[*moses("text.en", "text.de"), tmx], tolerance=1.0)
+        prepare(parallel=[*moses("text.en", "text.de"), tmx], max_bad_fraction=1.0)
 
 
 def test_what_was_read_of_a_broken_file_is_kept_where_the_recipe_says_so(
@@ -197,34 +197,34 @@ def test_what_was_read_of_a_broken_file_is_kept_where_the_recipe_says_so(
     assert f"warning: {tmx} cannot be read from byte" in said
 
 
-def test_bytes_that_are_not_utf8_are_counted_within_the_tolerance(prepare: Prepare, files: Path) -> None:
+def test_bytes_that_are_not_utf8_are_counted_within_the_bound(prepare: Prepare, files: Path) -> None:
     with (files / "text.en").open("ab") as file:
         file.write(b"caf\xe9 is latin-1\n")
-    prepared = prepare(tolerance=0.05)
+    prepared = prepare(max_bad_fraction=0.05)
     assert prepared.manifest["bad_rows"] == {"bytes are not UTF-8": 1}
     assert prepared.manifest["counts"]["lines"] == 2 * len(SENTENCES)
     (row,) = [json.loads(line) for line in (prepared.folder / "bad_rows.jsonl").read_text().splitlines()]
     assert row == {"source": str(files / "text.en"), "line": 61, "reason": "bytes are not UTF-8"}
 
 
-def test_bytes_that_are_not_utf8_above_the_tolerance_stop_it(prepare: Prepare, files: Path) -> None:
+def test_bytes_that_are_not_utf8_above_the_bound_stop_it(prepare: Prepare, files: Path) -> None:
     (files / "text.en").write_bytes(b"caf\xe9\n" * 3 + b"tea\n" * 7)
     with pytest.raises(DataError) as caught:
         prepare(corpora=corpus("text.en"), dictionaries=[])
     said = str(caught.value)
-    assert said.startswith("3 of 10 rows (30.00%) cannot be used, more than the tolerance of 1.00%: ")
+    assert said.startswith("3 of 10 rows (30.00%) cannot be used, more than data.max_bad_fraction 1.00%: ")
     assert "bytes are not UTF-8: 3. They are listed in " in said
-    assert said.endswith("bad_rows.jsonl. Mend the sources, or raise data.tolerance.")
+    assert said.endswith("bad_rows.jsonl. Mend the sources, or raise data.max_bad_fraction.")
     assert manifests(files) == []
 
 
-def test_a_dictionary_line_with_one_column_above_the_tolerance_stops_it(prepare: Prepare, files: Path) -> None:
+def test_a_dictionary_line_with_one_column_above_the_bound_stops_it(prepare: Prepare, files: Path) -> None:
     with (files / "en-de.txt").open("a") as file:
         file.write("lonely\n")
     with pytest.raises(DataError) as caught:
         prepare()
     said = str(caught.value)
-    assert said.startswith("1 of 5 rows (20.00%) cannot be used, more than the tolerance of 1.00%: ")
+    assert said.startswith("1 of 5 rows (20.00%) cannot be used, more than data.max_bad_fraction 1.00%: ")
     assert "dictionary line has one column: 1. They are listed in " in said
     listed = Path(said.partition("listed in ")[2].partition(". Mend")[0])
     assert json.loads(listed.read_text()) == {
@@ -234,10 +234,10 @@ def test_a_dictionary_line_with_one_column_above_the_tolerance_stops_it(prepare:
     }
 
 
-def test_a_dictionary_line_with_one_column_within_the_tolerance_is_left_out(prepare: Prepare, files: Path) -> None:
+def test_a_dictionary_line_with_one_column_within_the_bound_is_left_out(prepare: Prepare, files: Path) -> None:
     with (files / "en-de.txt").open("a") as file:
         file.write("lonely\n")
-    prepared = prepare(tolerance=0.25, dictionary_held_out_share=0.0)
+    prepared = prepare(max_bad_fraction=0.25, dictionary_held_out_fraction=0.0)
     assert ["en", "the", "de", "das"] in prepared.pair_words("trained")
     assert "lonely" not in json.dumps(prepared.pair_words("trained"))
 

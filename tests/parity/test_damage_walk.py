@@ -31,9 +31,9 @@ SETTINGS = (
     " {format: jsonl, language: qgr, paths: [wiki/qgr.jsonl]}]",
     "data.dictionaries=[{languages: [en, qgr], paths: [dictionaries/en-qgr.txt]}]",
     "data.tokenizer.vocab_size=400",
-    "train={steps: 2, global_batch_rows: 4, micro_batch_rows: 4, held_out_every_steps: 0}",
-    "model={layers: 1, width: 16, heads: 2, feed_forward: 16}",
-    "checkpoint={keep_last: 2, every_steps: 1}",
+    "train={max_steps: 2, global_batch_size: 4, per_device_batch_size: 4, eval_steps: 0}",
+    "model={num_hidden_layers: 1, hidden_size: 16, num_attention_heads: 2, intermediate_size: 16}",
+    "checkpoint={save_total_limit: 2, save_steps: 1}",
     "parallel.workers=1",
     "track.mlflow=off",
 )

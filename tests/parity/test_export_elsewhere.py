@@ -22,7 +22,7 @@ from xalign_ray.text.tokenizer import train_bpe
 
 LANGUAGES = ["en", "de", "hi"]
 LENGTH = 12
-SHAPE = {"layers": 2, "width": 32, "heads": 4, "feed_forward": 48}
+SHAPE = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
 SENTENCES = ["the cat sees a dog", "die Katze sieht einen Hund", "one two three, four."] * 4
 FACTS = {"recipe": "tiny/test", "fingerprint": "ab" * 32, "step": 20}
 MODELS = {
@@ -77,10 +77,10 @@ def run_config(model, dictionaries=()):
             "data": {
                 "corpora": [{"format": "text", "language": code, "paths": [f"{code}.txt"]} for code in LANGUAGES],
                 "dictionaries": dictionaries,
-                "row_tokens": LENGTH,
+                "max_seq_length": LENGTH,
             },
-            "model": {"dropout": 0.1, **model},
-            "train": {"steps": 20, "global_batch_rows": 4},
+            "model": {"hidden_dropout_prob": 0.1, **model},
+            "train": {"max_steps": 20, "global_batch_size": 4},
         }
     )
 

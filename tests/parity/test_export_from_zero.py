@@ -28,8 +28,14 @@ RECIPES = {
     "align-mlm": ["streams=[{kind: masked_text}]", "objectives=[{kind: masked_lm}, {kind: dictionary_alignment}]"],
     "dict-mlm": ["streams=[{kind: code_switched_labels}]", "model.language_embeddings=true", CONDITIONED],
 }
-SHAPE = ["model.layers=2", "model.width=32", "model.heads=4", "model.feed_forward=64", "model.dropout=0.1"]
-TRAIN = ["train.steps=3", "train.held_out_every_steps=0", "parallel.workers=2", "train.optimizer.peak_lr=1e-2"]
+SHAPE = [
+    "model.num_hidden_layers=2",
+    "model.hidden_size=32",
+    "model.num_attention_heads=4",
+    "model.intermediate_size=64",
+    "model.hidden_dropout_prob=0.1",
+]
+TRAIN = ["train.max_steps=3", "train.eval_steps=0", "parallel.workers=2", "train.optimizer.learning_rate=1e-2"]
 FACTS = {"recipe": "test", "fingerprint": "ab" * 32}
 
 STRANGER = """

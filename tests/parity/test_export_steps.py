@@ -26,8 +26,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path]:
     folder = tmp_path_factory.mktemp("steps")
     write_demo(folder / "demo", sentences=300, parallel_sentences=50, retrieval_pairs=10)
     settings = [f"data.root={folder / 'demo'}", f"output={folder / 'runs'}", "data.tokenizer.vocab_size=1000"]
-    settings += ["train.steps=4", "train.global_batch_rows=8", "train.micro_batch_rows=8", "checkpoint.keep_last=2"]
-    settings += ["model.width=32", "model.feed_forward=64", "checkpoint.every_steps=2", 'track.mlflow="off"']
+    settings += [
+        "train.max_steps=4",
+        "train.global_batch_size=8",
+        "train.per_device_batch_size=8",
+        "checkpoint.save_total_limit=2",
+    ]
+    settings += ["model.hidden_size=32", "model.intermediate_size=64", "checkpoint.save_steps=2", 'track.mlflow="off"']
     recipe = load_recipe("tiny/align-mlm", settings)
     prepare_here(recipe.config)
     return recipe, pipeline.pretrain(recipe, local=True)

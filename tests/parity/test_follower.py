@@ -31,7 +31,12 @@ def folder(tmp_path: Path) -> Path:
 
 def start_run(folder: Path, steps: int = 10, **fields: Any) -> EventLog:
     folder.mkdir(parents=True, exist_ok=True)
-    recipe = {"seed": 0, "train": {"steps": steps}, "objectives": [{"kind": "masked_lm"}], "parallel": {"workers": 2}}
+    recipe = {
+        "seed": 0,
+        "train": {"max_steps": steps},
+        "objectives": [{"kind": "masked_lm"}],
+        "parallel": {"workers": 2},
+    }
     (folder / "config.yaml").write_text(yaml.safe_dump(recipe))
     log = EventLog(folder / EVENT_LOG, 1)
     log.write("start", 0, recipe="tiny/mlm", fingerprint="f00dfeed", workers=2, zero_stage=2, steps=steps, **fields)
@@ -85,7 +90,7 @@ def test_the_run_carries_name_recipe_and_end(uri: str, experiment: str, folder: 
     assert run.info.status == "FINISHED"
     assert run.data.params == {
         "seed": "0",
-        "train.steps": "10",
+        "train.max_steps": "10",
         "objectives.0.kind": "masked_lm",
         "parallel.workers": "2",
     }

@@ -18,7 +18,7 @@ def test_one_step_worked_by_hand():
     with torch.no_grad():
         module.weight.copy_(torch.tensor([[3.0, 4.0]]))
         module.bias.fill_(2.0)
-    optimizer = build_optimizer(module, Lamb(peak_lr=0.1, epsilon=1e-12, weight_decay=0.0))
+    optimizer = build_optimizer(module, Lamb(learning_rate=0.1, epsilon=1e-12, weight_decay=0.0))
     module.weight.grad, module.bias.grad = torch.tensor([[0.5, -7.0]]), torch.tensor([3.0])
     optimizer.step()
     np.testing.assert_allclose(module.weight.detach(), [[3 - 0.353553, 4 + 0.353553]], atol=1e-6)
@@ -40,11 +40,13 @@ def reference(weights, gradients, settings):
                 r = r + settings.weight_decay * w[name]
                 lengths = np.sqrt((w[name] ** 2).sum()), np.sqrt((r**2).sum())
                 ratio = lengths[0] / lengths[1] if min(lengths) > 0 else 1.0
-            w[name] = w[name] - settings.peak_lr * ratio * r
+            w[name] = w[name] - settings.learning_rate * ratio * r
         yield {name: value.copy() for name, value in w.items()}
 
 
-@pytest.mark.parametrize("settings", [Lamb(), Lamb(peak_lr=0.05, beta1=0.8, beta2=0.95, epsilon=0.1, weight_decay=0.3)])
+@pytest.mark.parametrize(
+    "settings", [Lamb(), Lamb(learning_rate=0.05, beta1=0.8, beta2=0.95, epsilon=0.1, weight_decay=0.3)]
+)
 def test_lamb_equals_the_numpy_reference_over_steps(settings):
     random = np.random.default_rng(0)
     module = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 3), nn.Embedding(5, 2))

@@ -72,7 +72,14 @@ def as_tensors(batch):
 def random_encoder(seed=0, **options):
     """Every parameter, biases too, away from its initial value."""
     torch.manual_seed(seed)
-    model = ModelConfig(layers=2, width=16, heads=HEADS, feed_forward=24, dropout=0.0, **options)
+    model = ModelConfig(
+        num_hidden_layers=2,
+        hidden_size=16,
+        num_attention_heads=HEADS,
+        intermediate_size=24,
+        hidden_dropout_prob=0.0,
+        **options,
+    )
     encoder = build_encoder(model, 40, ["en", "de", "hi"], 12, pad_id=0)
     with torch.no_grad():
         for parameter in encoder.parameters():

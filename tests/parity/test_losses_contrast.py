@@ -23,7 +23,7 @@ class GivenStates(nn.Module):
     def __init__(self, states):
         super().__init__()
         self.states = nn.Embedding.from_pretrained(torch.tensor(states), freeze=False)
-        self.width, self.depth = len(states[0]), 1
+        self.hidden_size, self.num_hidden_layers = len(states[0]), 1
 
     def encode(self, batch, layer=None):  # noqa: ARG002
         return self.states(batch["input_ids"].long())

@@ -23,7 +23,7 @@ class GivenStates(nn.Module):
     def __init__(self, states):
         super().__init__()
         self.states = torch.tensor(states)
-        self.width = len(states[0])
+        self.hidden_size = len(states[0])
 
     def encode(self, batch, layer=None):  # noqa: ARG002
         return self.states[batch["input_ids"].long()]

@@ -19,8 +19,14 @@ from xalign_ray.train.distributed import join
 from xalign_ray.train.loop import build_objectives, train
 
 NEW = 12
-SMALL = ["model.layers=1", "model.width=16", "model.heads=2", "model.feed_forward=32", "model.dropout=0.0"]
-SMALL += ["streams=[{kind: masked_text}]", "train.steps=3", "train.held_out_every_steps=0", "parallel.workers=1"]
+SMALL = [
+    "model.num_hidden_layers=1",
+    "model.hidden_size=16",
+    "model.num_attention_heads=2",
+    "model.intermediate_size=32",
+    "model.hidden_dropout_prob=0.0",
+]
+SMALL += ["streams=[{kind: masked_text}]", "train.max_steps=3", "train.eval_steps=0", "parallel.workers=1"]
 LETTERS = str.maketrans("0123456789", "abcdefghij")
 
 

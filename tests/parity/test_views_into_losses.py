@@ -26,7 +26,14 @@ def show(stream, rows):
 
 def around(settings):
     torch.manual_seed(1)
-    model = ModelConfig(layers=1, width=16, heads=HEADS, feed_forward=16, dropout=0.0, language_embeddings=True)
+    model = ModelConfig(
+        num_hidden_layers=1,
+        hidden_size=16,
+        num_attention_heads=HEADS,
+        intermediate_size=16,
+        hidden_dropout_prob=0.0,
+        language_embeddings=True,
+    )
     encoder = build_encoder(model, 100, ["a", "b", "c", "d"], ROW_TOKENS, pad_id=0)
     with torch.no_grad():
         for parameter in encoder.parameters():

@@ -41,7 +41,7 @@ def test_aligned_pairs_equal_the_slow_view(
 
 
 def test_a_row_length_that_is_no_multiple_of_8_is_padded_with_bits() -> None:
-    slow, context = make_settings(SlowPairs, 31, 0.3, row_tokens=45)
+    slow, context = make_settings(SlowPairs, 31, 0.3, max_seq_length=45)
     rows = link(make_rows(20, 2))
     found = view_rows(AlignedPairs(), as_rows(rows), np.arange(20), context)
     options = {"reset": False, "segments": False, "random_order": False}
@@ -53,7 +53,7 @@ def test_a_row_length_that_is_no_multiple_of_8_is_padded_with_bits() -> None:
 @pytest.mark.parametrize("text", ["joined", "apart", "none"])
 @pytest.mark.parametrize("random_order", [True, False])
 def test_contrasted_pairs_equal_the_slow_view(text: str, random_order: bool, whole_word: bool) -> None:
-    slow, context = make_settings(SlowPairs, 37, 0.3, whole_word=whole_word, row_tokens=48)
+    slow, context = make_settings(SlowPairs, 37, 0.3, whole_word=whole_word, max_seq_length=48)
     rows, positions = make_rows(100, 2), np.arange(100) + 2**33
     stream = ContrastedPairs(text=text, random_order=random_order)  # type: ignore[arg-type]
     found = view_rows(stream, as_rows(rows), positions, context)
@@ -88,7 +88,7 @@ EXPANDED = {
 @WHOLE_WORD
 @pytest.mark.parametrize("expand", list(EXPANDED))
 def test_links_become_pairs_of_positions(expand: str, whole_word: bool) -> None:
-    masking = ALWAYS_KEEP.model_copy(update={"whole_word": whole_word})
+    masking = ALWAYS_KEEP.model_copy(update={"whole_word_mask": whole_word})
     found = view_one(AlignedPairs(expand=expand), linked_row(), masking, [], 17)  # type: ignore[arg-type]
     assert found["input_ids"] == [2, 10, 11, 12, 3, 20, 21, 22, 23, 3, 2, 30, 3, 31, 3, 0, 0]
     assert found["position_ids"] == [*range(10), *range(5), 0, 0], "positions run on by default"

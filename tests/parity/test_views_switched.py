@@ -43,7 +43,7 @@ def test_refilled_instances_equal_the_slow_view(rate: float, whole_word: bool) -
 @pytest.mark.parametrize(("where", "segments"), [("reset", False), ("running", True)])
 @pytest.mark.parametrize("rate", [0.15, 1.0])
 def test_the_switched_copy_equals_the_slow_view(rate: float, where: str, segments: bool, whole_word: bool) -> None:
-    slow, context = make_settings(SlowSwitched, 29, 0.3, whole_word=whole_word, row_tokens=60)
+    slow, context = make_settings(SlowSwitched, 29, 0.3, whole_word=whole_word, max_seq_length=60)
     rows, positions = make_rows(120, 1, filled=30), np.arange(120) * 11
     stream = CodeSwitchedCopy(codeswitch_rate=rate, positions=where, segments=segments)  # type: ignore[arg-type]
     found = view_rows(stream, as_rows(rows), positions, context)

@@ -20,8 +20,8 @@ VOCABULARY = Vocabulary(pad=0, cls=2, sep=3, mask=4, unknown=1, regular=np.arang
 
 S = TypeVar("S", bound=Slow)
 
-ALWAYS_MASK = MaskingConfig(rate=0.99, mask_share=1, random_share=0)
-ALWAYS_KEEP = MaskingConfig(rate=0.99, mask_share=0, random_share=0)
+ALWAYS_MASK = MaskingConfig(mlm_probability=0.99, mask_replace_prob=1, random_replace_prob=0)
+ALWAYS_KEEP = MaskingConfig(mlm_probability=0.99, mask_replace_prob=0, random_replace_prob=0)
 
 
 def _make_dictionary(random: np.random.Generator) -> Dictionary:
@@ -80,13 +80,13 @@ def link(rows: list[Row]) -> list[Row]:
 
 
 def make_settings(
-    slow: Callable[..., S], seed: int, rate: float, *, whole_word: bool = True, row_tokens: int = ROW_TOKENS
+    slow: Callable[..., S], seed: int, rate: float, *, whole_word: bool = True, max_seq_length: int = ROW_TOKENS
 ) -> tuple[S, ViewContext]:
     """A slow view and the context of the view that must equal it."""
     dictionary = _make_dictionary(np.random.default_rng(3))
-    masking = MaskingConfig(rate=rate, whole_word=whole_word)
-    context = ViewContext(seed, masking, VOCABULARY, as_lexicon(dictionary), row_tokens, global_rows=1)
-    return slow(seed, VOCABULARY, dictionary, row_tokens, rate=rate, whole_word=whole_word), context
+    masking = MaskingConfig(mlm_probability=rate, whole_word_mask=whole_word)
+    context = ViewContext(seed, masking, VOCABULARY, as_lexicon(dictionary), max_seq_length, global_rows=1)
+    return slow(seed, VOCABULARY, dictionary, max_seq_length, rate=rate, whole_word=whole_word), context
 
 
 def assert_equal(found: Columns, wanted: list[dict]) -> None:
@@ -97,8 +97,8 @@ def assert_equal(found: Columns, wanted: list[dict]) -> None:
         np.testing.assert_array_equal(found[name], expected, err_msg=name)
 
 
-def view_one(stream: Stream, row: Row, masking: MaskingConfig, dictionary: Dictionary, row_tokens: int) -> dict:
+def view_one(stream: Stream, row: Row, masking: MaskingConfig, dictionary: Dictionary, max_seq_length: int) -> dict:
     """The columns of one row as plain lists and numbers."""
-    context = ViewContext(0, masking, VOCABULARY, as_lexicon(dictionary), row_tokens, global_rows=1)
+    context = ViewContext(0, masking, VOCABULARY, as_lexicon(dictionary), max_seq_length, global_rows=1)
     columns = view_rows(stream, as_rows([row]), np.array([0]), context)
     return {name: values[0].tolist() for name, values in columns.items()}

@@ -37,7 +37,7 @@ def facts(config: RunConfig, prepared: Prepared) -> dict[str, Any]:
 def on_ray(config: RunConfig, folder: Path) -> Curve:
     prepared = prepare(config)
     run_on_ray(config, folder, prepared.folder, facts(config, prepared))
-    return curve(folder, config.train.steps)
+    return curve(folder, config.train.max_steps)
 
 
 def without_ray(workers, config: RunConfig, folder: Path, prepared_folder: Path) -> None:
@@ -49,7 +49,7 @@ def without_ray(workers, config: RunConfig, folder: Path, prepared_folder: Path)
 def calm(pool: Pool, config: RunConfig, folder: Path) -> Curve:
     """The run that nothing disturbs; made once for all tests that name the same folder."""
     pool.call(without_ray, config, folder, prepare(config).folder)
-    return curve(folder, config.train.steps)
+    return curve(folder, config.train.max_steps)
 
 
 def curve(folder: Path, total: int) -> Curve:

@@ -8,7 +8,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.demo.writer import write_demo
 
-MODEL = ("data.tokenizer.vocab_size=1000", "model.width=32", "model.feed_forward=64")
+MODEL = ("data.tokenizer.vocab_size=1000", "model.hidden_size=32", "model.intermediate_size=64")
 
 
 def write_world(folder: Path, sentences: int = 600, parallel: int = 100) -> list[str]:
@@ -20,11 +20,11 @@ def write_world(folder: Path, sentences: int = 600, parallel: int = 100) -> list
 def batches(rows: int, micro: int, steps: int, saved_every: int, held_out_every: int = 0) -> list[str]:
     """Settings of how long and how wide a run is, and when it is saved."""
     return [
-        f"train.steps={steps}",
-        f"train.global_batch_rows={rows}",
-        f"train.micro_batch_rows={micro}",
-        f"checkpoint.every_steps={saved_every}",
-        f"train.held_out_every_steps={held_out_every}",
+        f"train.max_steps={steps}",
+        f"train.global_batch_size={rows}",
+        f"train.per_device_batch_size={micro}",
+        f"checkpoint.save_steps={saved_every}",
+        f"train.eval_steps={held_out_every}",
         "parallel.data_cpus=2",  # one data task at a time: starting their processes is what costs
     ]
 

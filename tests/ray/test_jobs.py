@@ -35,7 +35,12 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 STEPS, DOWN_AT, UP_AFTER = 500, 60, 30
 STOP_GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "120"}  # Ray kills after 3 s
-MODEL = ["data.tokenizer.vocab_size=1000", "model.width=32", "model.feed_forward=64", "model.layers=1"]
+MODEL = [
+    "data.tokenizer.vocab_size=1000",
+    "model.hidden_size=32",
+    "model.intermediate_size=64",
+    "model.num_hidden_layers=1",
+]
 
 
 class Cluster:
@@ -171,9 +176,9 @@ def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server
     output = tmp_path / "runs"
     write_demo(tmp_path / "demo", sentences=600, parallel_sentences=100, retrieval_pairs=20)
     settings = [*MODEL, f"data.root={tmp_path / 'demo'}", f"output={output}"]
-    settings += [f"track.mlflow={server.uri}", f"train.steps={STEPS}"]
-    settings += ["train.global_batch_rows=24", "train.micro_batch_rows=12", "train.held_out_every_steps=0"]
-    settings += [f"checkpoint.every_steps={STEPS}", "parallel.workers=1"]
+    settings += [f"track.mlflow={server.uri}", f"train.max_steps={STEPS}"]
+    settings += ["train.global_batch_size=24", "train.per_device_batch_size=12", "train.eval_steps=0"]
+    settings += [f"checkpoint.save_steps={STEPS}", "parallel.workers=1"]
     command = [BIN / "ray", "job", "submit", "--address", cluster.address, "--working-dir", ROOT]
     command += ["--runtime-env-json", json.dumps({"env_vars": STOP_GRACE}), "--"]
     entry = ["python", "jobs/pretrain.py", "tiny/mlm", *(word for text in settings for word in ("--set", text))]
@@ -207,7 +212,7 @@ def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server
     assert found
     (run,) = client.search_runs([found.experiment_id])
     assert (run.info.run_name, run.info.status) == (folder.name, "FINISHED"), job.said()
-    assert run.data.params["train.steps"] == str(STEPS)
+    assert run.data.params["train.max_steps"] == str(STEPS)
     events = [event for event in read_events(folder / EVENT_LOG) if event["event"] == "step"]
     assert [event["step"] for event in events] == list(range(1, STEPS + 1))
     for key in ("train/loss", "train/labels"):
@@ -243,7 +248,7 @@ def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster,
             "parallel": [{"format": "moses", "languages": ["en", "de"], "paths": ["a.en", "a.de"]}],
             "tokenizer": {"kind": "bpe", "vocab_size": 200, "sample_mib": 1},
         },
-        "train": {"steps": 1, "global_batch_rows": 2},
+        "train": {"max_steps": 1, "global_batch_size": 2},
     }
     (tmp_path / "mine.yaml").write_text(json.dumps(recipe))
     done = submit(cluster.address, "prepare", str(tmp_path / "mine.yaml"), environment=cluster.environment)

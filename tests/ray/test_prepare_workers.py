@@ -47,10 +47,10 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "dictionaries": [{"languages": ["en", "de"], "paths": ["words.txt"]}],
         "filters": {"repeated": True},
         "tokenizer": {"kind": "bpe", "vocab_size": 600},
-        "row_tokens": 48,
+        "max_seq_length": 48,
     }
     streams = [{"kind": kind} for kind in ("masked_text", "masked_pairs", "code_switched_labels")]
-    train = {"steps": 10, "global_batch_rows": 8}
+    train = {"max_steps": 10, "global_batch_size": 8}
     path = folder / "recipe.yaml"
     path.write_text(yaml.safe_dump({"data": data, "streams": streams, "train": train}))
     return path

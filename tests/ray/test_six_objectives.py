@@ -33,7 +33,7 @@ def killed(two: Pool, tmp_path_factory: pytest.TempPathFactory) -> Killed:
     folder = tmp_path_factory.mktemp("six")
     settings = write_world(folder, parallel=300)
     settings += batches(16, 8, STEPS, saved_every=SAVED_EVERY, held_out_every=SAVED_EVERY)
-    config = recipe(settings, "model.dropout=0.1", "objectives.3.queue_size=100", name="tiny/all")
+    config = recipe(settings, "model.hidden_dropout_prob=0.1", "objectives.3.queue_size=100", name="tiny/all")
     assert [one.kind for one in config.objectives] == [
         "masked_lm",
         "dictionary_alignment",

@@ -22,7 +22,7 @@ def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(world: list[str
 
 
 def test_a_loss_that_is_not_finite_ends_the_job_without_a_retry(world: list[str], tmp_path: Path):
-    broken = ["train.optimizer.peak_lr=1.0e+37", "train.clip_norm=0", "train.schedule.warmup_steps=0"]
+    broken = ["train.optimizer.learning_rate=1.0e+37", "train.max_grad_norm=0", "train.schedule.warmup_steps=0"]
     with pytest.raises(TrainingError, match=r"The loss of step \d+ is not finite: .*batch_hash \d+"):
         on_ray(recipe([*world, *SIZES, "parallel.workers=1"], *broken), tmp_path)
     assert {event["attempt"] for event in events(tmp_path)} == {1}

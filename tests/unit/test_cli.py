@@ -109,7 +109,9 @@ def test_a_typo_in_a_recipe_names_file_key_and_nearest_before_anything_starts(
     recipe.write_text("extends: tiny/mlm\ntrain: {stepz: 5}\n")
     said = run(verb, str(recipe))
     assert (said.code, said.out) == (2, "")
-    assert said.err.startswith(f"xalign: {recipe}: unknown key 'train.stepz'. Did you mean 'train.steps'? Known here: ")
+    assert said.err.startswith(
+        f"xalign: {recipe}: unknown key 'train.stepz'. Did you mean 'train.max_steps'? Known here: "
+    )
     assert list(tmp_path.iterdir()) == [recipe]
 
 
@@ -157,9 +159,9 @@ def test_mlflow_that_is_asked_for_directly_and_not_there_exits_1(run: Run, tmp_p
 
 
 def test_a_setting_that_is_none_is_refused(run: Run) -> None:
-    said = run("config", "show", "tiny/mlm", "--set", "train.steps")
+    said = run("config", "show", "tiny/mlm", "--set", "train.max_steps")
     assert said.code == 2
-    assert "xalign: --set train.steps: write it as key=value" in said.err
+    assert "xalign: --set train.max_steps: write it as key=value" in said.err
 
 
 def test_tracking_can_be_switched_off_though_yaml_reads_off_as_false(run: Run) -> None:

@@ -89,9 +89,9 @@ def test_a_recipe_goes_along_and_credentials_do_not(
     mine.write_text("extends: tiny/mlm\ntrack:\n  mlflow: http://ann:s3cret@host:5000\n")
     upload = tmp_path / "upload"
     upload.mkdir()
-    arguments = [str(mine), "--set", "track.mlflow='postgresql://ann:s3cret@db/m'", "--set", "train.steps=3"]
+    arguments = [str(mine), "--set", "track.mlflow='postgresql://ann:s3cret@db/m'", "--set", "train.max_steps=3"]
     taken = submit.take_along(arguments, upload)
-    assert taken == ["given/mine.yaml", "--set", "track.mlflow='postgresql://ann@db/m'", "--set", "train.steps=3"]
+    assert taken == ["given/mine.yaml", "--set", "track.mlflow='postgresql://ann@db/m'", "--set", "train.max_steps=3"]
     assert (upload / "given" / "mine.yaml").read_text() == "extends: tiny/mlm\ntrack:\n  mlflow: http://host:5000\n"
     said = capsys.readouterr().err
     assert "The credentials in http://host:5000 do not go along" in said

@@ -41,7 +41,7 @@ Positive = Annotated[Int, Field(ge=1)]
 Uri = Annotated[str, AfterValidator(without_credentials)]  # of a tracking server or database
 OnBrokenFile = Annotated[
     Literal["stop", "keep_rest_out"],
-    Field(description="what prepare does at a file whose rest cannot be read, whatever the tolerance"),
+    Field(description="what prepare does at a file whose rest cannot be read, whatever max_bad_fraction"),
 ]
 
 
@@ -271,14 +271,14 @@ class AdamW(_Adam):
     """Adam with decoupled weight decay (METHODS 1.5)."""
 
     kind: Literal["adamw"] = "adamw"
-    peak_lr: Annotated[Float, Field(gt=0)] = 1e-4
+    learning_rate: Annotated[Float, Field(gt=0)] = 1e-4
 
 
 class Lamb(_Adam):
     """LAMB: Adam's direction with decay, scaled to each tensor's own norm; ZeRO stage 0 only (METHODS 1.5)."""
 
     kind: Literal["lamb"] = "lamb"
-    peak_lr: Annotated[Float, Field(gt=0)] = 1.6e-3
+    learning_rate: Annotated[Float, Field(gt=0)] = 1.6e-3
 
 
 def _optimizer_kind(given: Any) -> Any:

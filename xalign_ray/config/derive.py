@@ -14,7 +14,8 @@ from xalign_ray.errors import ConfigError
 ORDER_VERSION = 1  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
 CHUNK_STEPS = 16  # steps whose rows are drawn and shuffled together: longer mixes better, shorter reads less at once
 WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
-NOT_OF_THE_START = ("dropout", "language_embeddings", "conditioned_head")  # what a continued encoder takes of a recipe
+# What a continued encoder takes of a recipe.
+NOT_OF_THE_START = ("hidden_dropout_prob", "language_embeddings", "conditioned_head")
 MOST_LANES = 64  # a chunk is cut into lanes, so that a worker's share of it is one contiguous read
 
 
@@ -37,15 +38,15 @@ def derive_batch(config: RunConfig) -> Batch:
     Raises:
         ConfigError: when a worker would have a micro-step without a row.
     """
-    rows, workers = config.train.global_batch_rows, config.parallel.workers
+    rows, workers = config.train.global_batch_size, config.parallel.workers
     if rows < workers:
-        raise ConfigError(f"train.global_batch_rows is {rows}, less than parallel.workers {workers}: some would idle.")
+        raise ConfigError(f"train.global_batch_size is {rows}, less than parallel.workers {workers}: some would idle.")
     largest_share = -(-rows // workers)
-    accumulation = -(-largest_share // config.train.micro_batch_rows)
+    accumulation = -(-largest_share // config.train.per_device_batch_size)
     if rows // workers < accumulation:
         raise ConfigError(
-            f"train.global_batch_rows {rows} over {workers} workers leaves {rows // workers} rows for {accumulation} "
-            f"micro-steps; raise train.micro_batch_rows or make the global batch a multiple of {workers}."
+            f"train.global_batch_size {rows} over {workers} workers leaves {rows // workers} rows for {accumulation} "
+            f"micro-steps; raise train.per_device_batch_size or make the global batch a multiple of {workers}."
         )
     return Batch(rows, workers, accumulation)
 
@@ -58,7 +59,7 @@ def lanes(global_rows: int) -> int:
 def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
     """Hash of what changes the result: not workers, micro-batch, ZeRO stage, paths, tracking or notes."""
     tree = config.model_dump(mode="json", exclude={"notes", "output", "data", "parallel", "checkpoint", "track"})
-    tree["train"].pop("micro_batch_rows")
+    tree["train"].pop("per_device_batch_size")
     if config.model.init_from is not None:
         tree["model"] = {key: tree["model"][key] for key in NOT_OF_THE_START} | {
             "init_from": _start_identity(config.model.init_from)
@@ -75,7 +76,7 @@ def _start_identity(init_from: str) -> str:
 
 def data_settings(config: RunConfig) -> dict[str, Any]:
     """The part of the recipe that changes shards; the inputs' content is added by prepare, the paths are not part."""
-    tree = config.data.model_dump(mode="json", exclude={"root", "tolerance"})
+    tree = config.data.model_dump(mode="json", exclude={"root", "max_bad_fraction"})
     for source in [*tree["corpora"], *tree["parallel"], *tree["dictionaries"]]:
         source.pop("paths")
     tree["tokenizer"].pop("path", None)
@@ -88,10 +89,10 @@ def deepspeed_config(config: RunConfig, on_gpu: bool) -> dict[str, Any]:
     derived: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": -(-batch.global_rows // (batch.workers * batch.accumulation)),
         "gradient_accumulation_steps": batch.accumulation,
-        "gradient_clipping": config.train.clip_norm,
+        "gradient_clipping": config.train.max_grad_norm,
         "zero_optimization": {"stage": config.parallel.zero_stage},
         "zero_allow_untested_optimizer": True,
-        "bf16": {"enabled": config.train.precision == "bf16"},
+        "bf16": {"enabled": config.train.bf16},
         "steps_per_print": 2**31,
         "wall_clock_breakdown": False,
     }

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from xalign_ray.config.renamed import RENAMED
 from xalign_ray.errors import ConfigError
 
 MOST_SHOWN = 100  # characters of a wrong value
@@ -77,6 +78,8 @@ def _is_inside(location: tuple, outer: tuple) -> bool:
 def _sentence(item: Any, dotted: str, keys: list[str], block: type[BaseModel] | None, kinds: list[str]) -> str:
     kind, message = item["type"], item["msg"]
     if kind == "extra_forbidden":
+        if dotted in RENAMED:
+            return f"unknown key '{dotted}': it is now '{RENAMED[dotted]}'."
         known = sorted(block.model_fields) if block else []
         above = "".join(f"{key}." for key in keys[:-1])
         near = suggest(keys[-1], known).replace("'", f"'{above}", 1)

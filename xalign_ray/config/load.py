@@ -144,7 +144,7 @@ def apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str) -
     """Puts the value of a `key=value` of the command line into a tree, and notes where it came from."""
     key, equals, text = setting.partition("=")
     if not equals or not key:
-        raise ConfigError(f"--set {setting}: write it as key=value, for example --set train.steps=100.")
+        raise ConfigError(f"--set {setting}: write it as key=value, for example --set train.max_steps=100.")
     try:
         value = parse_yaml(text)
     except yaml.YAMLError:

@@ -9,13 +9,13 @@ from pydantic import BeforeValidator, Field, field_validator
 from xalign_ray.config.choices import Float, Frozen, Int, Positive, Uri, no_truth_value
 
 OURS_IN_DEEPSPEED = {  # keys of DeepSpeed's that follow from the recipe's own; the loop relies on them
-    "train_batch_size": "train.global_batch_rows",
-    "train_micro_batch_size_per_gpu": "train.micro_batch_rows",
-    "gradient_accumulation_steps": "train.micro_batch_rows",
-    "gradient_clipping": "train.clip_norm",
+    "train_batch_size": "train.global_batch_size",
+    "train_micro_batch_size_per_gpu": "train.per_device_batch_size",
+    "gradient_accumulation_steps": "train.per_device_batch_size",
+    "gradient_clipping": "train.max_grad_norm",
     "optimizer": "train.optimizer",
     "scheduler": "train.schedule",
-    "bf16": "train.precision",
+    "bf16": "train.bf16",
     "zero_optimization.stage": "parallel.zero_stage",
 }
 TRACKED = ("http", "https", "file", "sqlite", "postgresql", "mysql", "mssql", "databricks", "databricks-uc", "uc")
@@ -58,8 +58,8 @@ class ParallelConfig(Frozen):
 class CheckpointConfig(Frozen):
     """When the run is saved, and how much of it is kept."""
 
-    every_steps: Positive = 500
-    keep_last: Positive = 2
+    save_steps: Positive = 500
+    save_total_limit: Positive = 2
 
 
 class TrackConfig(Frozen):
@@ -78,4 +78,4 @@ class TrackConfig(Frozen):
             raise ValueError(f"'{uri}' is no place that MLflow writes to: {', '.join(TRACKED)}, sqlite or off")
         return uri
 
-    log_every_steps: Positive = 1
+    logging_steps: Positive = 1

@@ -27,8 +27,8 @@ from xalign_ray.config.scheduled import Scheduled, Within
 
 OF_PAIRS = ("masked_pairs", "aligned_pairs", "contrasted_pairs")  # streams of translations
 OF_WORDS = ("code_switched_labels", "code_switched_copy")  # streams that replace words by translations
-COPY_SLACK = 0.5  # `[CLS] text [SEP] copy [SEP]` is one token short of twice `[CLS] text [SEP]`
-APART_SLACK = 0.17  # a pair of two pieces grows from 5 tokens to 6: a sixth of the row at most
+COPY_RESERVE = 0.5  # `[CLS] text [SEP] copy [SEP]` is one token short of twice `[CLS] text [SEP]`
+APART_RESERVE = 0.17  # a pair of two pieces grows from 5 tokens to 6: a sixth of the row at most
 FEEDS = {  # losses that read columns which only one kind of stream makes
     "word_exchange": "aligned_pairs",
     "momentum_contrast": "contrasted_pairs",
@@ -90,14 +90,14 @@ class Dictionary(Frozen):
 class FiltersConfig(Frozen):
     """Which lines and pairs `prepare` leaves out; as it stands none. What is dropped is counted in the manifest."""
 
-    least_words: Annotated[Int, Field(ge=0, description="words of a line, or of each side of a pair")] = 0
-    most_words: Annotated[Int, Field(ge=0, description="0 is no limit")] = 0
-    most_length_ratio: Annotated[
+    min_words: Annotated[Int, Field(ge=0, description="words of a line, or of each side of a pair")] = 0
+    max_words: Annotated[Int, Field(ge=0, description="0 is no limit")] = 0
+    max_length_ratio: Annotated[
         Float, Field(ge=0, description="words of a pair's longer side to its shorter; 0 is no limit")
     ] = 0.0
     equal_sides: Annotated[bool, Field(description="drop pairs whose sides are the same text")] = False
     repeated: Annotated[bool, Field(description="drop lines and pairs that stood before in their pool")] = False
-    least_script_share: Annotated[
+    min_script_fraction: Annotated[
         Share, Field(description="letters in the usual script of the line's language; 0 is no limit")
     ] = 0.0
 
@@ -112,38 +112,42 @@ class DataConfig(Frozen):
     parallel: tuple[ParallelCorpus, ...] = ()
     dictionaries: tuple[Dictionary, ...] = ()
     filters: FiltersConfig = FiltersConfig()
-    most_pairs: Annotated[
+    max_pairs: Annotated[
         Int, Field(ge=0, description="pairs kept of each parallel file, the first that pass the filters; 0 is all")
     ] = 0
     tokenizer: Tokenizer = BpeTokenizer()
-    row_tokens: Annotated[Int, Field(ge=8, le=8192, description="length of a packed row, special tokens included")] = (
-        128
-    )
+    max_seq_length: Annotated[
+        Int, Field(ge=8, le=8192, description="length of a packed row, special tokens included")
+    ] = 128
     example: Annotated[
         Literal["sentence", "document"],
         Field(description="what attends together: one line of text, or as many lines of a document as fit in a row"),
     ] = "document"
-    slack_share: Annotated[Share, Field(description="part of a row kept free for labels longer than their word")] = 0.0
-    held_out_share: Annotated[Share, Field(description="documents kept for the held-out loss")] = 0.02
-    dictionary_held_out_share: Annotated[
+    reserve_fraction: Annotated[
+        Share, Field(description="part of a row kept free for labels longer than their word")
+    ] = 0.0
+    held_out_fraction: Annotated[Share, Field(description="documents kept for the held-out loss")] = 0.02
+    dictionary_held_out_fraction: Annotated[
         Share, Field(description="concepts held out of dictionaries that have no split of their own")
     ] = 0.25
-    tolerance: Annotated[Share, Field(description="share of bad rows in the sources above which prepare stops")] = 0.01
+    max_bad_fraction: Annotated[
+        Share, Field(description="bad rows among all of the sources above which prepare stops")
+    ] = 0.01
     on_broken_file: OnBrokenFile = "stop"
 
     @model_validator(mode="after")
     def _rows_have_room(self) -> DataConfig:
         if self.capacity < LEAST_CAPACITY:
             raise ValueError(
-                f"slack_share {self.slack_share:g} of row_tokens {self.row_tokens} leaves {self.capacity} tokens for "
-                f"text; leave at least {LEAST_CAPACITY}"
+                f"reserve_fraction {self.reserve_fraction:g} of max_seq_length {self.max_seq_length} leaves "
+                f"{self.capacity} tokens for text; leave at least {LEAST_CAPACITY}"
             )
         return self
 
     @property
     def capacity(self) -> int:
-        """Tokens of a row that prepare fills, special tokens included; the rest is slack."""
-        return int(self.row_tokens * (1 - self.slack_share))
+        """Tokens of a row that prepare fills, special tokens included; the rest is the reserve."""
+        return int(self.max_seq_length * (1 - self.reserve_fraction))
 
 
 class SamplingConfig(Frozen):
@@ -171,17 +175,15 @@ class SamplingConfig(Frozen):
 class MaskingConfig(Frozen):
     """Which positions are predicted, and what the model sees there (METHODS 1.2)."""
 
-    rate: Annotated[Scheduled, Within(above=0, below=1)] = 0.15
-    whole_word: bool = True
-    mask_share: Share = 0.8
-    random_share: Share = 0.1
+    mlm_probability: Annotated[Scheduled, Within(above=0, below=1)] = 0.15
+    whole_word_mask: bool = True
+    mask_replace_prob: Share = 0.8
+    random_replace_prob: Share = 0.1
 
     @model_validator(mode="after")
     def _shares_leave_room(self) -> MaskingConfig:
-        if self.mask_share + self.random_share > 1:
-            raise ValueError(
-                f"mask_share + random_share is {self.mask_share + self.random_share:g}; it must be at most 1"
-            )
+        if (both := self.mask_replace_prob + self.random_replace_prob) > 1:
+            raise ValueError(f"mask_replace_prob + random_replace_prob is {both:g}; it must be at most 1")
         return self
 
 
@@ -196,18 +198,20 @@ class ModelConfig(Frozen):
         ),
     ] = None
     family: Literal["bert", "xlm-r", "modernbert"] = "bert"
-    layers: Positive = 12
-    width: Positive = 768
-    heads: Positive = 12
-    feed_forward: Positive = 3072
-    dropout: Annotated[Float, Field(ge=0, lt=1)] = 0.1
+    num_hidden_layers: Positive = 12
+    hidden_size: Positive = 768
+    num_attention_heads: Positive = 12
+    intermediate_size: Positive = 3072
+    hidden_dropout_prob: Annotated[Float, Field(ge=0, lt=1)] = 0.1
     language_embeddings: Annotated[bool, Field(description="add a vector of the language at the input")] = False
     conditioned_head: Annotated[bool, Field(description="tell the head the label's language (METHODS 4.4)")] = False
 
     @model_validator(mode="after")
     def _fits_together(self) -> ModelConfig:
-        if self.init_from is None and self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if self.init_from is None and self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
+            )
         if self.conditioned_head and not self.language_embeddings:
             raise ValueError("conditioned_head needs language_embeddings: true (the two share one table)")
         return self
@@ -222,16 +226,16 @@ class ScheduleConfig(Frozen):
 class TrainConfig(Frozen):
     """How long, how many rows a step, and how weights move."""
 
-    steps: Positive
-    global_batch_rows: Positive
-    micro_batch_rows: Annotated[
+    max_steps: Positive
+    global_batch_size: Positive
+    per_device_batch_size: Annotated[
         Int, Field(ge=1, description="at most so many rows in one forward pass of a worker")
     ] = 32
     optimizer: Optimizer = AdamW()
     schedule: ScheduleConfig = ScheduleConfig()
-    precision: Literal["fp32", "bf16"] = "fp32"
-    clip_norm: Annotated[Float, Field(ge=0, description="0 is no clipping")] = 1.0
-    held_out_every_steps: Annotated[Int, Field(ge=0, description="0 is never")] = 100
+    bf16: Annotated[bool, Field(description="DeepSpeed's bf16 over fp32 master weights; fp32 if false")] = False
+    max_grad_norm: Annotated[Float, Field(ge=0, description="0 is no clipping")] = 1.0
+    eval_steps: Annotated[Int, Field(ge=0, description="0 is never")] = 100
 
 
 class RunConfig(Frozen):
@@ -292,9 +296,9 @@ class RunConfig(Frozen):
             )
         if len(set(asked)) < len(asked):
             raise ValueError(f"objectives name {', '.join(asked)}: each kind may stand once")
-        if self.train.precision == "bf16" and self.parallel.zero_stage == 0:
+        if self.train.bf16 and self.parallel.zero_stage == 0:
             raise ValueError(
-                "train.precision bf16 with parallel.zero_stage 0 is refused: DeepSpeed then starts Adam at step 2 "
+                "train.bf16 with parallel.zero_stage 0 is refused: DeepSpeed then starts Adam at step 2 "
                 "and decays weights once too often; use zero_stage 1"
             )
         return self
@@ -333,27 +337,27 @@ class RunConfig(Frozen):
     @model_validator(mode="after")
     def _has_the_layers(self) -> RunConfig:
         """A loss that reads a hidden layer; of a continued encoder the depth is known when it is opened."""
-        depth = self.model.layers
+        depth = self.model.num_hidden_layers
         for loss in self.objectives:
             layer = getattr(loss, "layer", None)
             if self.model.init_from is None and layer is not None and layer > depth:
-                raise ValueError(f"objective {loss.kind} reads layer {layer}, but model.layers is {depth}")
+                raise ValueError(f"objective {loss.kind} reads layer {layer}, but model.num_hidden_layers is {depth}")
         return self
 
     @model_validator(mode="after")
-    def _rows_have_slack(self) -> RunConfig:
+    def _rows_have_reserve(self) -> RunConfig:
         """What prepare packs for one form of a row must hold its longest form, so that no view drops examples."""
-        given = self.data.slack_share
+        given = self.data.reserve_fraction
         for stream in self.streams:
-            if stream.kind == "code_switched_copy" and given < COPY_SLACK:
+            if stream.kind == "code_switched_copy" and given < COPY_RESERVE:
                 raise ValueError(
-                    f"stream code_switched_copy shows every example twice in its row: set data.slack_share to "
-                    f"{COPY_SLACK:g} or more (it is {given:g})"
+                    f"stream code_switched_copy shows every example twice in its row: set data.reserve_fraction to "
+                    f"{COPY_RESERVE:g} or more (it is {given:g})"
                 )
-            if stream.kind == "contrasted_pairs" and stream.text == "apart" and given < APART_SLACK:
+            if stream.kind == "contrasted_pairs" and stream.text == "apart" and given < APART_RESERVE:
                 raise ValueError(
                     f"stream contrasted_pairs with text: apart gives every pair one more special token: set "
-                    f"data.slack_share to {APART_SLACK:g} or more (it is {given:g})"
+                    f"data.reserve_fraction to {APART_RESERVE:g} or more (it is {given:g})"
                 )
         return self
 

@@ -36,7 +36,7 @@ class Cutter:
     languages: Sequence[str]
     capacity: int  # tokens of a row that examples may fill, special tokens included
     whole_documents: bool
-    held_out_share: float
+    held_out_fraction: float
     filters: Filters
     aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
 
@@ -83,8 +83,8 @@ def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept 
     if cutter.whole_documents:
         first = _fill(sum_runs(cut.word_length, words), of_document, room)
     held_out = np.zeros(len(documents), bool)
-    if cutter.held_out_share:
-        held_out[:] = [_is_held_out(document, cutter.held_out_share) for document in documents]
+    if cutter.held_out_fraction:
+        held_out[:] = [_is_held_out(document, cutter.held_out_fraction) for document in documents]
     rows = Rows(
         pieces=cut.pieces,
         word_length=cut.word_length,

@@ -41,7 +41,7 @@ class BlockServer:
         batch = derive_batch(self.run)
         self.workers = batch.workers
         order = Prepared.open(Path(folder)).order(self.run)
-        last = self.run.train.steps
+        last = self.run.train.max_steps
         ranks = [order.requests(first_step, last, *batch.share(rank)) for rank in range(self.workers)]
         self.made = self._blocks(request for turn in zip(*ranks, strict=True) for request in turn)
         self.waiting: dict[int, Any] = {}
@@ -114,7 +114,7 @@ def open_feed(prepared: Prepared, config: RunConfig, first_step: int, rank: int,
         )
     server = share(own)
     low, high = derive_batch(config).share(rank)
-    requests = prepared.order(config).requests(first_step, config.train.steps, low, high)
+    requests = prepared.order(config).requests(first_step, config.train.max_steps, low, high)
     numbers = iter([number for number, _ in enumerate(requests)])
     asked: deque[Any] = deque()
     try:

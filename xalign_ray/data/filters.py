@@ -43,8 +43,8 @@ def keep_lines(
     """
     dropped = _length_reasons(filters, words[:, None])
     dropped["line repeated"] = np.zeros(len(lines), bool) if repeated is None else repeated
-    if filters.least_script_share:
-        dropped["not in the language's script"] = _wrong_script(lines, language, filters.least_script_share)
+    if filters.min_script_fraction:
+        dropped["not in the language's script"] = _wrong_script(lines, language, filters.min_script_fraction)
     return _pass(dropped, words > 0, counts) | (words == 0)
 
 
@@ -54,14 +54,14 @@ def keep_pairs(
 ) -> Kept:  # fmt: skip
     """Which pairs pass; as keep_lines. `words` is [N, 2]; pairs not `considered` are neither kept nor counted."""
     dropped = _length_reasons(filters, words)
-    if filters.most_length_ratio:
-        dropped["lengths too different"] = words.max(axis=1) > filters.most_length_ratio * words.min(axis=1)
+    if filters.max_length_ratio:
+        dropped["lengths too different"] = words.max(axis=1) > filters.max_length_ratio * words.min(axis=1)
     if filters.equal_sides:
         equal = [_plain(left) == _plain(right) for left, right in zip(*sides, strict=True)]
         dropped["sides are equal"] = np.asarray(equal, bool)
     dropped["pair repeated"] = np.zeros(len(words), bool) if repeated is None else repeated
-    if filters.least_script_share:
-        wrong = [_wrong_script(s, code, filters.least_script_share) for s, code in zip(sides, languages, strict=True)]
+    if filters.min_script_fraction:
+        wrong = [_wrong_script(s, code, filters.min_script_fraction) for s, code in zip(sides, languages, strict=True)]
         dropped["not in the language's script"] = wrong[0] | wrong[1]
     return _pass(dropped, considered, counts)
 
@@ -72,9 +72,9 @@ def usual_script(language: str) -> str | None:
 
 
 def _length_reasons(filters: Filters, words: NDArray[np.integer]) -> dict[str, Kept]:
-    reasons = {"too short": words.min(axis=1) < filters.least_words}
-    if filters.most_words:
-        reasons["too long"] = words.max(axis=1) > filters.most_words
+    reasons = {"too short": words.min(axis=1) < filters.min_words}
+    if filters.max_words:
+        reasons["too long"] = words.max(axis=1) > filters.max_words
     return reasons
 
 

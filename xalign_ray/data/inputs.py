@@ -92,7 +92,7 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
             sources.append(Source(pool, source.format, codes, tuple(find_files(_paths(source, data, root)))))
         return sources
 
-    pairs = [replace(pair, undivided=bool(data.most_pairs)) for pair in found("parallel", "pairs")]
+    pairs = [replace(pair, undivided=bool(data.max_pairs)) for pair in found("parallel", "pairs")]
     return found("corpora", "text") + pairs, found("dictionaries", "")
 
 

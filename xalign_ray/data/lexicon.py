@@ -16,7 +16,7 @@ from xalign_ray.artifacts import write_json
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.file_hashes import write_arrays
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.quarantine import BAD_ROWS, Quarantine, check_tolerance
+from xalign_ray.data.quarantine import BAD_ROWS, Quarantine, check_bad_fraction
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.records import BadRow, Entry
 from xalign_ray.data.sources.registry import explain_empty, read_part
@@ -75,10 +75,10 @@ def read_links(
     it out.
 
     Dictionaries with a held-out file of their own are not split by hash; all others hold out
-    `data.dictionary_held_out_share` of their concepts.
+    `data.dictionary_held_out_fraction` of their concepts.
 
     Raises:
-        DataError: a dictionary is empty, or worse than the tolerance.
+        DataError: a dictionary is empty, or worse than data.max_bad_fraction.
     """
     links, sources = Links(), []
     if not dictionaries:
@@ -102,7 +102,7 @@ def read_links(
                     found.append((left, right))
             if not found:
                 raise DataError(explain_empty(one.parts))
-            share = 0.0 if frozenset(asked.languages) in own_split else config.data.dictionary_held_out_share
+            share = 0.0 if frozenset(asked.languages) in own_split else config.data.dictionary_held_out_fraction
             add_entries(links, found, pivot, share, held_out=asked.split == "held_out")
             aside = skipped + (quarantine.counts - bad) + (links.counts - before)
             rows = sum((skipped + (quarantine.counts - bad)).values()) + aside.pop("lines")
@@ -111,7 +111,7 @@ def read_links(
                 SourceSummary(f"dictionary {'-'.join(one.languages)}", file_names(one), rows, kept, dict(aside))
             )
     total = links.counts["lines"] + sum(quarantine.counts.values())
-    check_tolerance(quarantine.counts, total, config.data.tolerance, quarantine.path)
+    check_bad_fraction(quarantine.counts, total, config.data.max_bad_fraction, quarantine.path)
     separate(links)
     return links, sources
 

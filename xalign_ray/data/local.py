@@ -16,7 +16,7 @@ def open_local(prepared: Prepared, config: RunConfig, first_step: int, rank: int
     """A rank's shares of the steps from `first_step` to the last."""
     low, high = derive_batch(config).share(rank)
     transform = Transform(prepared, config)
-    requests = transform.order.requests(first_step, config.train.steps, low, high)
+    requests = transform.order.requests(first_step, config.train.max_steps, low, high)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="feed") as thread:
 
         def ask() -> Future[Columns] | None:

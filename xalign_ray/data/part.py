@@ -47,9 +47,9 @@ class Task:
     all_languages: tuple[str, ...]
     capacity: int
     whole_documents: bool
-    held_out_share: float
+    held_out_fraction: float
     filters: Filters
-    most_pairs: int = 0
+    max_pairs: int = 0
     source: int = 0  # number of the source of the recipe that the part is of
     keep_rest_out: bool = False  # of a file whose rest cannot be read
     alignment: tuple[str, int] | None = None  # folder of a word alignment, and the part's number in it
@@ -107,7 +107,7 @@ def prepare_part(task: Task) -> None:
         windows = enumerate(_windows(_read(task, quarantine, skipped, broken)))
         for number, window in windows:
             _write_window(task, number, window, (trained, held_out), counts)
-            if task.most_pairs and trained.examples == task.most_pairs:
+            if task.max_pairs and trained.examples == task.max_pairs:
                 counts[LEFT_FILES] = int(next(windows, None) is not None)
                 break
     counts.update({k if k.startswith(NOTED) else f"skipped: {k}": count for k, count in skipped.items()})
@@ -189,7 +189,7 @@ def _write_window(task: Task, number: int, window: list, splits: tuple[_Split, .
     if _is_text(task):
         found = cut_documents(cutter, records, repeated)
     else:
-        found = cut_pairs(cutter, records, repeated, task.most_pairs and task.most_pairs - splits[0].examples)
+        found = cut_pairs(cutter, records, repeated, task.max_pairs and task.max_pairs - splits[0].examples)
     counts.update(found.counts)
     for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
         numbers = np.flatnonzero(chosen)
@@ -229,7 +229,7 @@ def _open_cutter(task: Task) -> Cutter:
         languages=task.all_languages,
         capacity=task.capacity,
         whole_documents=task.whole_documents,
-        held_out_share=task.held_out_share,
+        held_out_fraction=task.held_out_fraction,
         filters=task.filters,
         aligned_words="tokenizer" if task.alignment else "blanks",
     )

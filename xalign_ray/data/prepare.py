@@ -44,7 +44,7 @@ from xalign_ray.data.inputs import Input, Source, cut_source, data_root, find_so
 from xalign_ray.data.lexicon import read_links, trained_translations, write_lexicon
 from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
 from xalign_ray.data.prepared import Prepared, whole_folder
-from xalign_ray.data.quarantine import BAD_ROWS, check_tolerance, merge_counts, merge_files
+from xalign_ray.data.quarantine import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.data.repeats import mark_repeats
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.records import BadRow, Document
@@ -74,7 +74,7 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
         connect: joins or starts the cluster that does the work; called if there is any.
 
     Raises:
-        DataError, ConfigError: input that is missing, empty or worse than the tolerance.
+        DataError, ConfigError: input that is missing, empty or worse than data.max_bad_fraction.
     """
     sources = find_sources(config.data, data_root(config))
     with ThreadPoolExecutor(1) as beside:  # parts are cut while files are hashed
@@ -208,9 +208,9 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path, alignments: 
                     all_languages=tuple(config.languages),
                     capacity=config.data.capacity,
                     whole_documents=config.data.example == "document",
-                    held_out_share=config.data.held_out_share,
+                    held_out_fraction=config.data.held_out_fraction,
                     filters=config.data.filters,
-                    most_pairs=0 if one.pool.startswith("text/") else config.data.most_pairs,
+                    max_pairs=0 if one.pool.startswith("text/") else config.data.max_pairs,
                     alignment=(str(alignments[place]), part_number) if place in alignments else None,
                     source=place,
                     keep_rest_out=config.data.on_broken_file == "keep_rest_out",
@@ -273,7 +273,7 @@ def _finish(
     merge_files([task.bad_rows_file for task in tasks], folder / BAD_ROWS)
     counts = merge_counts([record["counts"] for _, record in records])
     good = counts.get("lines", 0) + counts.get("pairs", 0)
-    check_tolerance(bad, good + sum(bad.values()), config.data.tolerance, folder / BAD_ROWS)
+    check_bad_fraction(bad, good + sum(bad.values()), config.data.max_bad_fraction, folder / BAD_ROWS)
     for one in texts:
         if not any(record["trained"] for task, record in records if task.pool == one.pool):
             raise DataError(explain_empty(one.parts))
@@ -289,12 +289,12 @@ def _finish(
         {
             "fingerprint": fingerprint,
             "languages": config.languages,
-            "row_tokens": config.data.row_tokens,
+            "max_seq_length": config.data.max_seq_length,
             "vocabulary": {"size": len(backend), "special": special},
             "files": list_files(folder),
             "pools": pools,
             "held_out": held_out,
-            "held_out_missing": missing_held_out(pools, held_out) if config.data.held_out_share else {},
+            "held_out_missing": missing_held_out(pools, held_out) if config.data.held_out_fraction else {},
             "counts": counts,
             "bad_rows": bad,
             "dictionary": dictionary_counts,

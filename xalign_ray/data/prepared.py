@@ -27,7 +27,7 @@ from xalign_ray.text.sampling import source_shares
 from xalign_ray.text.views import view_rows
 
 KEYS = (
-    *("fingerprint", "languages", "row_tokens", "vocabulary", "files"),
+    *("fingerprint", "languages", "max_seq_length", "vocabulary", "files"),
     *("pools", "held_out", "held_out_missing", "counts", "bad_rows", "dictionary", "sources", "broken_files"),
 )
 HELD_OUT_ROWS = 64  # rows a language in the held-out loss: enough for a curve, cheap enough to repeat
@@ -154,7 +154,7 @@ class Prepared:
             return source_shares(sizes, value_at(config.sampling.exponent, step))
 
         pools = [_pool(pool) for _, pools in streams for pool in pools.values()]
-        rows = config.train.global_batch_rows
+        rows = config.train.global_batch_size
         return Order(pools, shares, config.seed, rows, lanes(rows), CHUNK_STEPS)
 
     def sources(self, config: RunConfig) -> list[tuple[int, str]]:
@@ -175,9 +175,9 @@ class Prepared:
 
     def context(self, config: RunConfig) -> ViewContext:
         """What views of this recipe need beside rows."""
-        rows = config.train.global_batch_rows
+        rows = config.train.global_batch_size
         return ViewContext(
-            config.seed, config.masking, self.vocabulary, self.lexicon, config.data.row_tokens, global_rows=rows
+            config.seed, config.masking, self.vocabulary, self.lexicon, config.data.max_seq_length, global_rows=rows
         )
 
     def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[str, Columns]]:
@@ -186,8 +186,8 @@ class Prepared:
         Returns:
             (language, columns) for batches of this rank; as many on each rank, some perhaps without rows.
         """
-        row_tokens = self.manifest["row_tokens"]
-        context = ViewContext(0, MaskingConfig(), self.vocabulary, None, row_tokens, global_rows=1)
+        max_seq_length = self.manifest["max_seq_length"]
+        context = ViewContext(0, MaskingConfig(), self.vocabulary, None, max_seq_length, global_rows=1)
         batches = []
         for pool, shards in sorted(self.manifest["held_out"].items()):
             rows = self._first_rows(shards, HELD_OUT_ROWS)

@@ -66,20 +66,20 @@ def merge_files(parts: Iterable[Path], target: Path) -> None:
     os.replace(temporary, target)
 
 
-def check_tolerance(counts: Mapping[str, int], total: int, tolerance: float, kept_in: Path | str) -> None:
-    """Stops the job if bad rows are more than `tolerance` (a share) of all `total` rows, good and bad.
+def check_bad_fraction(counts: Mapping[str, int], total: int, max_bad_fraction: float, kept_in: Path | str) -> None:
+    """Stops the job if bad rows are more than `max_bad_fraction` of all `total` rows, good and bad.
 
     Raises:
       DataError: with the counts by reason, the most frequent first, and the file in which the rows are kept.
     """
     bad = sum(counts.values())
-    if bad <= tolerance * total:
+    if bad <= max_bad_fraction * total:
         return
     told = ", ".join(
         f"{reason}: {count:,}" for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item))
     )
     raise DataError(
         f"{bad:,} of {total:,} rows ({bad / total:.2%}) cannot be used,"
-        f" more than the tolerance of {tolerance:.2%}: {told}."
-        f" They are listed in {kept_in}. Mend the sources, or raise data.tolerance."
+        f" more than data.max_bad_fraction {max_bad_fraction:.2%}: {told}."
+        f" They are listed in {kept_in}. Mend the sources, or raise the bound."
     )

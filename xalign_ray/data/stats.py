@@ -106,11 +106,11 @@ def measure(name: str, settings: Sequence[str] = (), out: Path | None = None) ->
 
 def _measure(prepared: Prepared, config: RunConfig | None) -> Stats:
     manifest = prepared.manifest
-    pools = [_pool(pool, facts, manifest["row_tokens"]) for pool, facts in sorted(manifest["pools"].items())]
+    pools = [_pool(pool, facts, manifest["max_seq_length"]) for pool, facts in sorted(manifest["pools"].items())]
     covered = [pool for pool in pools if pool.pool.startswith("text/") and pool.words_in_dictionary]
     return Stats(
         shards=str(prepared.folder),
-        steps=config.train.steps if config else None,
+        steps=config.train.max_steps if config else None,
         pools=pools,
         all=_together("all", pools),
         with_dictionary=_together("dictionary", covered) if covered else None,
@@ -217,7 +217,7 @@ def _open_run(folder: Path) -> _Subject:
     return _Subject(Prepared.open(Path(starts[-1]["data"])), config, folder, "stats")
 
 
-def _pool(name: str, facts: dict[str, Any], row_tokens: int) -> PoolStats:
+def _pool(name: str, facts: dict[str, Any], max_seq_length: int) -> PoolStats:
     counts = facts["counts"]
     special = specials(2 if name.startswith("pairs/") else 1) * facts["examples"]
     return PoolStats(
@@ -230,7 +230,7 @@ def _pool(name: str, facts: dict[str, Any], row_tokens: int) -> PoolStats:
         tokens_in_dictionary=_share(counts["tokens_in_dictionary"], counts["tokens"]),
         rows=facts["rows"],
         tokens=facts["tokens"],
-        padding=1 - (facts["tokens"] + special) / (facts["rows"] * row_tokens),
+        padding=1 - (facts["tokens"] + special) / (facts["rows"] * max_seq_length),
     )
 
 
@@ -263,7 +263,7 @@ def _draws(prepared: Prepared, config: RunConfig) -> list[DrawStats]:
     """Probabilities as the order has them (one draw of shares a chunk of steps), and the rows that it deals."""
     order = prepared.order(config)
     sources = prepared.sources(config)
-    steps, rows = config.train.steps, config.train.global_batch_rows
+    steps, rows = config.train.max_steps, config.train.global_batch_size
     expected = np.zeros(len(sources))
     for first in range(0, steps, CHUNK_STEPS):
         expected += np.asarray(_shares(prepared, config, first)) * rows * min(CHUNK_STEPS, steps - first)

@@ -15,7 +15,7 @@ from xalign_ray.data.sources.registry import NOTED
 
 KEPT = "kept"  # lines or pairs of which something is trained on or held out
 NO_WORDS = "no words"
-OVER_MOST_PAIRS = "over most_pairs"
+OVER_MOST_PAIRS = "over max_pairs"
 LEFT_FILES = "files_not_read_on"
 _SET_ASIDE = ("dropped: ", "skipped: ")
 
@@ -33,14 +33,14 @@ class SourceSummary:
     kept: int
     set_aside: dict[str, int]
     noted: dict[str, int] = field(default_factory=dict)  # what takes no row away
-    files_not_read_on: int = 0  # files left when they had given data.most_pairs
+    files_not_read_on: int = 0  # files left when they had given data.max_pairs
 
     def __str__(self) -> str:
         files = self.files[0] + (f" and {len(self.files) - 1} more" if len(self.files) > 1 else "")
         aside = sorted(self.set_aside.items(), key=lambda item: (-item[1], item[0]))
         told = ", ".join(f"{reason} {count:,}" for reason, count in aside)
         noted = "".join(f"; {what}: {count:,}" for what, count in self.noted.items())
-        left = f"; not read on after most_pairs: {self.files_not_read_on} files" if self.files_not_read_on else ""
+        left = f"; not read on after max_pairs: {self.files_not_read_on} files" if self.files_not_read_on else ""
         told = told and f"; set aside: {told}"
         return f"{self.name} ({files}): {self.rows:,} rows in, {self.kept:,} kept{told}{noted}{left}"
 
@@ -98,7 +98,7 @@ def say_lines(manifest: Mapping[str, Any]) -> None:
 def explain_missing(missing: Mapping[str, int]) -> str:
     """The sentence for languages without held-out rows."""
     told = ", ".join(f"{language} ({count:,} documents)" for language, count in missing.items())
-    return f"held-out loss: no rows of {told}: none of so few was drawn by data.held_out_share"
+    return f"held-out loss: no rows of {told}: none of so few was drawn by data.held_out_fraction"
 
 
 def as_fields(sources: Sequence[SourceSummary]) -> list[dict[str, Any]]:

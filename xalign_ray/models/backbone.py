@@ -34,7 +34,7 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
         found = _read_config(model.init_from)
         family = _family_of(model.init_from, found)
         values = dict(family.defaults) | found
-    return family, values | dict.fromkeys(family.dropouts, model.dropout)
+    return family, values | dict.fromkeys(family.dropouts, model.hidden_dropout_prob)
 
 
 def _family_of(init_from: str, found: dict[str, Any]) -> Family:
@@ -95,7 +95,7 @@ def check_fits(
         ),
         (
             max_positions > room,
-            f"has {room} positions, data.row_tokens is {max_positions}; lower data.row_tokens",
+            f"has {room} positions, data.max_seq_length is {max_positions}; lower data.max_seq_length",
         ),
         (
             pad is not None and pad != pad_id,

@@ -35,12 +35,12 @@ class AlignedEncoder(nn.Module):
         self.conditioned = conditioned
 
     @property
-    def width(self) -> int:
+    def hidden_size(self) -> int:
         """d, the width of a hidden state."""
         return self.hf.config.hidden_size
 
     @property
-    def depth(self) -> int:
+    def num_hidden_layers(self) -> int:
         """How many layers there are."""
         return self.hf.config.num_hidden_layers
 

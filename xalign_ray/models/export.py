@@ -132,7 +132,7 @@ def load_conditioned_head(folder: Path, model: Any) -> ConditionedHead:
 
 def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, folder: Path, facts: Facts) -> None:
     model = config.model
-    family, values = backbone(model, prepared.vocab_size, config.data.row_tokens, prepared.special.pad)
+    family, values = backbone(model, prepared.vocab_size, config.data.max_seq_length, prepared.special.pad)
     segments = family.segments(values)
     weights = {name.removeprefix(STOCK): tensor.float() for name, tensor in state.items() if name.startswith(STOCK)}
     if model.language_embeddings:

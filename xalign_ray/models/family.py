@@ -44,7 +44,7 @@ class Family(ABC):
         model_type: its name in a config.json.
         defaults: what its config class means by keys that a config.json leaves out, where we read them.
         from_scratch: what stands in the config.json of an encoder from scratch beside the recipe's sizes.
-        dropouts: the keys that `model.dropout` sets.
+        dropouts: the keys that `model.hidden_dropout_prob` sets.
         token_types: in a state dict, the table that token types choose from.
         transform: in a state dict, what the names of the head's layers before its decoder begin with.
         output_bias: in a state dict, the bias of the decoder.
@@ -64,10 +64,10 @@ class Family(ABC):
             **self.from_scratch,
             "model_type": self.model_type,
             "vocab_size": vocab_size,
-            "hidden_size": model.width,
-            "num_hidden_layers": model.layers,
-            "num_attention_heads": model.heads,
-            "intermediate_size": model.feed_forward,
+            "hidden_size": model.hidden_size,
+            "num_hidden_layers": model.num_hidden_layers,
+            "num_attention_heads": model.num_attention_heads,
+            "intermediate_size": model.intermediate_size,
             "max_position_embeddings": max_positions,
             "pad_token_id": pad_id,
         }

@@ -10,17 +10,12 @@ from xalign_ray.models.backbone import backbone
 
 @dataclass(frozen=True)
 class Sizes:
-    """Parameters by part, each counted once (the decoder is tied to the word embeddings), and the shape behind them."""
+    """Parameters by part, each counted once (the decoder is tied to the word embeddings)."""
 
     word_embeddings: int
     other_embeddings: int
     layers: int
     head: int
-    width: int
-    depth: int
-    heads: int
-    feed_forward: int
-    vocab_size: int
 
     @property
     def total(self) -> int:
@@ -48,9 +43,4 @@ def count_parameters(model: ModelConfig, vocab_size: int, languages: int, max_po
         other_embeddings=counts.other_embeddings + (languages * d if model.language_embeddings else 0),
         layers=counts.layers,
         head=counts.head,
-        width=d,
-        depth=values["num_hidden_layers"],
-        heads=values["num_attention_heads"],
-        feed_forward=values["intermediate_size"],
-        vocab_size=V,
     )

@@ -46,7 +46,7 @@ class DictionaryAlignmentLoss(Objective):
         if given.pairs is None or not len(given.pairs.left):
             raise ConfigError(
                 "objective dictionary_alignment has no pair to train on: every entry of data.dictionaries is held out "
-                "or holds a word that the tokenizer does not know. Lower data.dictionary_held_out_share or name a "
+                "or holds a word that the tokenizer does not know. Lower data.dictionary_held_out_fraction or name a "
                 "dictionary with split: train."
             )
         check_layer(settings.kind, settings.layer, given.encoder)

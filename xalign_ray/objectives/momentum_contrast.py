@@ -39,7 +39,7 @@ class MomentumContrastLoss(Objective):
 
     def __init__(self, settings: MomentumContrast, given: Given) -> None:
         super().__init__(settings, given)
-        width = given.encoder.width
+        width = given.encoder.hidden_size
         self.project = nn.Sequential(
             nn.Linear(width, width, bias=False), nn.ReLU(), nn.Linear(width, settings.projection, bias=False)
         )

@@ -35,7 +35,7 @@ class WordExchangeLoss(Objective):
 
     def __init__(self, settings: WordExchange, given: Given) -> None:
         super().__init__(settings, given)
-        self.bridge = nn.Linear(given.encoder.width, given.encoder.width)
+        self.bridge = nn.Linear(given.encoder.hidden_size, given.encoder.hidden_size)
         nn.init.eye_(self.bridge.weight)
         nn.init.zeros_(self.bridge.bias)
         self.transform = given.encoder.copy_transform()

@@ -37,7 +37,7 @@ class Column:
 def recipe_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a resolved recipe that make its result what it is, the seed apart, as dotted keys."""
     settings = flatten({key: value for key, value in config.items() if key not in _ASIDE})
-    settings.pop("train.micro_batch_rows", None)
+    settings.pop("train.per_device_batch_size", None)
     return settings | _start(settings)
 
 

@@ -23,26 +23,26 @@ def aligned_pairs(stream: AlignedPairs, batch: Batch) -> Columns:
     """
     batch = swap_sides(batch) if stream.random_order else batch
     pieces = split_words(batch.rows, stream.expand)
-    if not batch.context.masking.whole_word:
+    if not batch.context.masking.whole_word_mask:
         batch = replace(batch, rows=pieces)
     layout = Layout(sides=2, reset_positions=stream.positions == "reset", segments=stream.segments)
     words = locate_words(batch, layout)
     columns = predict(batch, words, choose(batch, words, layout), layout)
-    return columns | {"aligned": _pack_links(pieces, batch.context.row_tokens)}
+    return columns | {"aligned": _pack_links(pieces, batch.context.max_seq_length)}
 
 
-def _pack_links(pieces: Rows, row_tokens: int) -> NDArray[np.uint8]:
+def _pack_links(pieces: Rows, max_seq_length: int) -> NDArray[np.uint8]:
     """The matrix of rows whose words are pieces, bits packed."""
     left, right = ends_of_links(pieces)
     row, column = _places(pieces)
-    across = -(-row_tokens // 8)
-    line = row * row_tokens + column  # of each piece, among the lines of all matrices
+    across = -(-max_seq_length // 8)
+    line = row * max_seq_length + column  # of each piece, among the lines of all matrices
     byte = np.concatenate((line[left] * across + column[right] // 8, line[right] * across + column[left] // 8))
     bit = np.concatenate((column[right], column[left])) % 8
-    packed = np.zeros(len(pieces) * row_tokens * across, np.uint8)
+    packed = np.zeros(len(pieces) * max_seq_length * across, np.uint8)
     for number in range(8):  # so that no byte is written for two bits at once
         packed[byte[bit == number]] |= np.uint8(1 << number)
-    return packed.reshape(len(pieces), row_tokens, across)
+    return packed.reshape(len(pieces), max_seq_length, across)
 
 
 def _places(pieces: Rows) -> tuple[Index, Index]:

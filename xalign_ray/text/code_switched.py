@@ -53,7 +53,7 @@ def code_switched_labels(stream: CodeSwitchedLabels, batch: Batch) -> Columns:
             foreign=swapped.foreign,
             no_room=swapped.no_room,
         )
-    room = batch.context.row_tokens - used_tokens(batch.rows, layout)
+    room = batch.context.max_seq_length - used_tokens(batch.rows, layout)
     asked = _replace(batch, words, wanted, room)
     labelled = replace(batch, rows=asked.rows)
     return predict(labelled, words, chosen, layout, source=batch.rows, foreign=asked.foreign, no_room=asked.no_room)
@@ -70,7 +70,7 @@ def code_switched_copy(stream: CodeSwitchedCopy, batch: Batch) -> Columns:
     batch = replace(batch, rows=take_sides(rows, twice, rows.row_sides * 2))
     layout = Layout(sides=2, reset_positions=stream.positions == "reset", segments=stream.segments)
     words = locate_words(batch, layout)
-    room = batch.context.row_tokens - used_tokens(batch.rows, layout)
+    room = batch.context.max_seq_length - used_tokens(batch.rows, layout)
     assert (room >= 0).all(), "rows were packed to more than half of their length"
     in_copy = np.repeat(np.arange(len(twice)) % 2 == 1, batch.rows.side_words)
     wanted = in_copy & (batch.rows.entry != NO_ENTRY)

@@ -67,7 +67,7 @@ def lay_out(
     rows: Rows,
     layout: Layout,
     vocabulary: Vocabulary,
-    row_tokens: int,
+    max_seq_length: int,
     *,
     labels: Marked = NOTHING,
     foreign: Marked = NOTHING,
@@ -80,7 +80,7 @@ def lay_out(
         foreign: the pieces that have another language than their side, and which.
 
     Returns:
-        The TOKEN_COLUMNS, each [N, row_tokens]: int32 for pieces and labels, int16 for what says where they stand:
+        The TOKEN_COLUMNS, each [N, max_seq_length]: int32 for pieces and labels, int16 for what says where they stand:
         every byte is copied on its way to the trainer. Tokens attend where `example_ids` agree and are not 0.
     """
     n, sides, sides_per_example = len(rows), len(rows.side_words), layout.sides
@@ -90,15 +90,15 @@ def lay_out(
     side_length = sum_runs(rows.word_length, rows.side_words)
     taken = side_length + 1 + leads
     row_taken = sum_runs(taken, rows.row_sides)
-    assert n == 0 or row_taken.max() <= row_tokens, "a view made a row too long"
+    assert n == 0 or row_taken.max() <= max_seq_length, "a view made a row too long"
     column = starts(taken) - starts(row_taken)[side_row]
-    begin = column + side_row * row_tokens  # where each side begins, among all positions of all rows
+    begin = column + side_row * max_seq_length  # where each side begins, among all positions of all rows
 
     # Columns that are constant over a side: runs of sides, and after each row's sides a run of padding.
     side_run = np.arange(sides) + side_row
     pad_run = np.cumsum(rows.row_sides) + np.arange(n)
     run_length = np.empty(sides + n, np.int64)
-    run_length[side_run], run_length[pad_run] = taken, row_tokens - row_taken
+    run_length[side_run], run_length[pad_run] = taken, max_seq_length - row_taken
 
     def spread(of_side: NDArray[np.integer]) -> NDArray[np.int16]:
         of_run = np.zeros(sides + n, np.int16)
@@ -108,21 +108,21 @@ def lay_out(
     example_column = np.repeat(column[leads], sides_per_example)
     origin = np.where(leads | (not layout.reset_positions), example_column, column - 1)
     example_ids = spread(example + 1)
-    position_ids = np.tile(np.arange(row_tokens, dtype=np.int16), n) - spread(origin)
+    position_ids = np.tile(np.arange(max_seq_length, dtype=np.int16), n) - spread(origin)
     position_ids *= example_ids > 0
     language_ids = spread(rows.side_language)
 
     piece_at = np.arange(len(rows.pieces)) + np.repeat(begin + leads - starts(side_length), side_length)
-    input_ids = np.full(n * row_tokens, vocabulary.pad, np.int32)
+    input_ids = np.full(n * max_seq_length, vocabulary.pad, np.int32)
     input_ids[piece_at] = rows.pieces
     input_ids[begin[leads]] = vocabulary.cls
     input_ids[begin + taken - 1] = vocabulary.sep
-    answers = np.full(n * row_tokens, IGNORED, np.int32)
+    answers = np.full(n * max_seq_length, IGNORED, np.int32)
     answers[piece_at[labels.at]] = labels.values
     language_ids[piece_at[foreign.at]] = foreign.values
-    segment_ids = spread(side) if layout.segments else np.zeros(n * row_tokens, np.int16)
+    segment_ids = spread(side) if layout.segments else np.zeros(n * max_seq_length, np.int16)
     columns = (input_ids, answers, position_ids, segment_ids, language_ids, example_ids)
-    return {name: flat.reshape(n, row_tokens) for name, flat in zip(TOKEN_COLUMNS, columns, strict=True)}
+    return {name: flat.reshape(n, max_seq_length) for name, flat in zip(TOKEN_COLUMNS, columns, strict=True)}
 
 
 def hash_rows(positions: NDArray[np.int64], columns: Columns) -> Bits:

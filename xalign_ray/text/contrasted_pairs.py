@@ -46,7 +46,7 @@ def _take_every_other(rows: Rows, side: int) -> Rows:
 
 
 def _lay_out_alone(rows: Rows, batch: Batch) -> Columns:
-    columns = lay_out(rows, Layout(), batch.context.vocabulary, batch.context.row_tokens)
+    columns = lay_out(rows, Layout(), batch.context.vocabulary, batch.context.max_seq_length)
     del columns["labels"]
     return columns
 

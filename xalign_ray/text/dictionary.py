@@ -39,7 +39,7 @@ class DictionaryPairs:
 
 
 def add_entries(
-    links: Links, entries: Iterable[tuple[Key, Key]], pivot: int | None, held_out_share: float, held_out: bool
+    links: Links, entries: Iterable[tuple[Key, Key]], pivot: int | None, held_out_fraction: float, held_out: bool
 ) -> None:
     """Adds the lines of one dictionary.
 
@@ -50,7 +50,7 @@ def add_entries(
 
     Args:
         pivot: the pivot's language id, or None.
-        held_out_share: share of concepts to hold out; ignored if `held_out`, when all lines are.
+        held_out_fraction: share of concepts to hold out; ignored if `held_out`, when all lines are.
     """
     for left, right in entries:
         links.counts["lines"] += 1
@@ -58,7 +58,7 @@ def add_entries(
             links.counts["identical"] += 1
             continue
         concept = right if right[0] == pivot else left
-        out = held_out or _hash_share(concept[1]) < held_out_share
+        out = held_out or _hash_share(concept[1]) < held_out_fraction
         kept = links.held_out if out else links.trained
         if (left, right) in kept or (right, left) in kept:
             links.counts["repeated"] += 1

@@ -84,11 +84,13 @@ def _shuffle(bits: Bits, per_group: Index, first: Index) -> Index:
 
 
 def choose_shown(
-    keys: Bits, piece_number: NDArray[np.integer], mask_share: float, random_share: float
+    keys: Bits, piece_number: NDArray[np.integer], mask_replace_prob: float, random_replace_prob: float
 ) -> NDArray[np.int8]:
     """What stands at each predicted piece: MASK, RANDOM or KEEP, drawn for each piece on its own (BERT's 80/10/10)."""
     u = uniform(draw(keys, SHOW, piece_number))
-    return np.where(u < mask_share, MASK, np.where(u < mask_share + random_share, RANDOM, KEEP)).astype(np.int8)
+    return np.where(
+        u < mask_replace_prob, MASK, np.where(u < mask_replace_prob + random_replace_prob, RANDOM, KEEP)
+    ).astype(np.int8)
 
 
 def random_pieces(keys: Bits, piece_number: NDArray[np.integer], regular: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -27,7 +27,7 @@ class ViewContext:
     masking: MaskingConfig
     vocabulary: Vocabulary
     lexicon: Lexicon | None
-    row_tokens: int
+    max_seq_length: int
     global_rows: int
 
 
@@ -60,7 +60,7 @@ class Words:
 
 def mask_units(batch: Batch) -> Batch:
     """The batch with its pieces as words if it is masked by piece, as it is if by whole words."""
-    return batch if batch.context.masking.whole_word else replace(batch, rows=split_words(batch.rows))
+    return batch if batch.context.masking.whole_word_mask else replace(batch, rows=split_words(batch.rows))
 
 
 def swap_sides(batch: Batch) -> Batch:
@@ -105,7 +105,7 @@ def choose(
 
 def _rate(batch: Batch) -> NDArray[np.float64]:
     """[N] the share of tokens to predict at each row's step."""
-    rate = batch.context.masking.rate
+    rate = batch.context.masking.mlm_probability
     steps, which = np.unique(batch.positions // batch.context.global_rows, return_inverse=True)
     return np.array([value_at(rate, step) for step in steps.tolist()], np.float64)[which]
 
@@ -140,7 +140,7 @@ def predict(
     at = spans(first[at_words], length[at_words])
     number = at - first_of_row[words.row[word]]
     keys = words.keys[word]
-    what = choose_shown(keys, number, masking.mask_share, masking.random_share)
+    what = choose_shown(keys, number, masking.mask_replace_prob, masking.random_replace_prob)
     if visible is not None:
         what[visible[word]] = KEEP
     labels = rows.pieces[at]
@@ -153,7 +153,7 @@ def predict(
         replace(rows, pieces=shown),
         layout,
         vocabulary,
-        batch.context.row_tokens,
+        batch.context.max_seq_length,
         labels=Marked(at, labels),
         foreign=foreign,
     )

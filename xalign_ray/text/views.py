@@ -26,7 +26,7 @@ def view_rows(stream: Stream, rows: Rows, positions: NDArray[np.int64], context:
         positions: [N] the rows' positions in the order.
 
     Returns:
-        TOKEN_COLUMNS [N, row_tokens] int32, and [N]: `position` int64, `row_hash` uint64, `cross_lingual` int32
+        TOKEN_COLUMNS [N, max_seq_length] int32, and [N]: `position` int64, `row_hash` uint64, `cross_lingual` int32
         (labels whose slot crosses languages: a translation is asked for, or shown), `no_room` int32 (synonyms dropped
         because they did not fit). Some streams have columns of their own; their functions say which.
     """

@@ -58,7 +58,7 @@ class MlflowRun:
         self._resumed: list[int] = []
         self._last: Event = self._start
         self._ended = False
-        self._thinning = Thinning(self._start.get("steps") or read_saved(folder).get("train", {}).get("steps", 0))
+        self._thinning = Thinning(self._start.get("steps") or read_saved(folder).get("train", {}).get("max_steps", 0))
         # to_proto is the public way to the step of a key's last point.
         self._marks = {m.key: self._thinning.place(m.step) for m in run.data.to_proto().metrics}
         self._describe(run)

@@ -100,7 +100,7 @@ class Checkpoints:
         self._trust = trust
         self._run_folder = run_folder
         self._fingerprint = fingerprint
-        self._keep_last = config.checkpoint.keep_last
+        self._keep_last = config.checkpoint.save_total_limit
         self._zero_stage = config.parallel.zero_stage
         self._workers = workers
 
@@ -129,7 +129,7 @@ class Checkpoints:
             return error, []
 
     def save(self, engine: Engine, step: int, facts: dict[str, Any]) -> Saved:
-        """Writes a checkpoint after `step` finished steps, then removes those beyond `checkpoint.keep_last`.
+        """Writes a checkpoint after `step` finished steps, then removes those beyond `checkpoint.save_total_limit`.
 
         Args:
             facts: further fields of the manifest.

@@ -212,7 +212,7 @@ def run_on_ray(
         ),
     )
     try:
-        with _shown(run_folder / EVENT_LOG, config.train.steps):
+        with _shown(run_folder / EVENT_LOG, config.train.max_steps):
             _wait_for(trainer, stop)
     finally:
         shutil.rmtree(storage, ignore_errors=True)

@@ -98,7 +98,7 @@ def build_objectives(config: RunConfig, prepared: PreparedRows) -> Objectives:
         config.model,
         prepared.vocab_size,
         prepared.languages,
-        config.data.row_tokens,
+        config.data.max_seq_length,
         prepared.special.pad,
         prepared.new_rows,
     )
@@ -151,7 +151,7 @@ class Loop:
         """Steps from where the loaded state is to the end."""
         first = self._found.step if self._found else 0
         self._tokens = self._found.manifest["tokens"] if self._found else 0
-        workers, steps = self._workers, self._config.train.steps
+        workers, steps = self._workers, self._config.train.max_steps
         parallel = {"workers": workers.size, "zero_stage": self._config.parallel.zero_stage}
         self._tell("start", first, **{**self._facts, **parallel}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
@@ -169,8 +169,8 @@ class Loop:
         """What the run's numbers will lack, and why; told at the start."""
         done = self._found.step if self._found else 0
         known = last_step(log)
-        every = self._config.track.log_every_steps
-        missing = self._prepared.held_out_missing if self._config.train.held_out_every_steps else {}
+        every = self._config.track.logging_steps
+        missing = self._prepared.held_out_missing if self._config.train.eval_steps else {}
         said = [
             (
                 bool(done) and (not known or known + every <= done),
@@ -184,7 +184,7 @@ class Loop:
                 + ": no document of so few was drawn to be held out.",
             ),
             (
-                bool(self._config.train.held_out_every_steps) and not self._scores_held_out,
+                bool(self._config.train.eval_steps) and not self._scores_held_out,
                 "There is no held-out loss: it is that of the objective masked_lm, which the recipe lacks.",
             ),
         ]
@@ -193,18 +193,18 @@ class Loop:
     def _take(self, step: int, stream: Iterator[Share]) -> None:
         began = time.perf_counter()
         share = next(stream, None)
-        assert share is not None, f"the feed ended before step {step + 1} of {self._config.train.steps}"
+        assert share is not None, f"the feed ended before step {step + 1} of {self._config.train.max_steps}"
         waited = time.perf_counter() - began
         outcome = self._stepper.take(step, share, bool(self._stop_asked()), self._problem)
         self._tokens += outcome.totals.tokens
-        done, steps = step + 1, self._config.train.steps
+        done, steps = step + 1, self._config.train.max_steps
         metrics = _metrics(outcome, time.perf_counter() - began, waited, self._workers)
-        if done % self._config.track.log_every_steps == 0 or done == steps:
+        if done % self._config.track.logging_steps == 0 or done == steps:
             self._tell("step", done, metrics, batch_hash=outcome.totals.batch_hash)
-        every = self._config.train.held_out_every_steps
+        every = self._config.train.eval_steps
         if every and (done % every == 0 or done == steps):
             self._score(done)
-        if done % self._config.checkpoint.every_steps == 0 or done == steps or outcome.totals.stop_asked:
+        if done % self._config.checkpoint.save_steps == 0 or done == steps or outcome.totals.stop_asked:
             self._save(done, metrics)
         if outcome.totals.stop_asked and done < steps:
             name = next(filter(None, self._workers.gather(self._stop_asked())))
@@ -216,7 +216,7 @@ class Loop:
     def _score(self, step: int) -> None:
         if not self._scores_held_out:
             return
-        rows = self._config.train.micro_batch_rows
+        rows = self._config.train.per_device_batch_size
         shares = self._prepared.held_out(self._workers.rank, self._workers.size, rows)
         losses = held_out_losses(self._engine, shares, self._prepared.languages, self._workers)
         if losses:

@@ -16,14 +16,14 @@ from xalign_ray.train.lamb import Lamb
 def adamw(module: nn.Module, options: choices.AdamW) -> Optimizer:
     """AdamW with decoupled decay, none on biases and LayerNorm (METHODS 1.5)."""
     groups = _groups(module, {"weight_decay": options.weight_decay}, {"weight_decay": 0.0})
-    return TorchAdamW(groups, lr=options.peak_lr, betas=(options.beta1, options.beta2), eps=options.epsilon)
+    return TorchAdamW(groups, lr=options.learning_rate, betas=(options.beta1, options.beta2), eps=options.epsilon)
 
 
 def lamb(module: nn.Module, options: choices.Lamb) -> Optimizer:
     """LAMB; biases and LayerNorm without decay and without a trust ratio (METHODS 1.5)."""
     groups = _groups(module, {"adapt": True}, {"weight_decay": 0.0, "adapt": False})
     betas = (options.beta1, options.beta2)
-    return Lamb(groups, options.peak_lr, betas, options.epsilon, options.weight_decay)
+    return Lamb(groups, options.learning_rate, betas, options.epsilon, options.weight_decay)
 
 
 def _groups(module: nn.Module, matrices: dict[str, Any], vectors: dict[str, Any]) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ class Stepper:
         losses = {kind: total / max(totals.counts[kind], 1.0) for kind, total in sums.items()}
         self._check_finite(step, losses, totals)
         train = self._config.train
-        rate = learning_rate(step, train.steps, train.schedule.warmup_steps, train.optimizer.peak_lr)
+        rate = learning_rate(step, train.max_steps, train.schedule.warmup_steps, train.optimizer.learning_rate)
         norm = self._engine.step(rate)
         self._objectives.after_step(self._workers.concatenate)
         loss = sum(value_at(self._objectives.weights[kind], step) * value for kind, value in losses.items())
@@ -182,5 +182,6 @@ class Stepper:
         if bad:
             raise TrainingError(
                 f"The loss of step {step + 1} is not finite: {', '.join(bad)} (batch_hash {totals.batch_hash}). "
-                "Lower train.optimizer.peak_lr or raise train.schedule.warmup_steps; checkpoints from before are valid."
+                "Lower train.optimizer.learning_rate or raise train.schedule.warmup_steps; "
+                "checkpoints from before are valid."
             )

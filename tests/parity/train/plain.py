@@ -80,7 +80,7 @@ def plain_steps(
     groups = [{"params": decaying, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
     asked = config.train.optimizer
     optimizer = torch.optim.AdamW(groups, betas=(asked.beta1, asked.beta2), eps=asked.epsilon)
-    rows_a_step, steps = config.train.global_batch_rows, []
+    rows_a_step, steps = config.train.global_batch_size, []
     for step, (weight, rate) in enumerate(zip(weights, rates, strict=True)):
         rows = synthetic.rows(np.arange(step * rows_a_step, (step + 1) * rows_a_step))
         losses = {
@@ -92,8 +92,8 @@ def plain_steps(
         loss.backward()
         gradients = copy_of({name: parameter.grad for name, parameter in named.items()})
         norm = torch.stack([(gradient**2).sum() for gradient in gradients.values()]).sum().sqrt()
-        if config.train.clip_norm:
-            torch.nn.utils.clip_grad_norm_(named.values(), config.train.clip_norm)
+        if config.train.max_grad_norm:
+            torch.nn.utils.clip_grad_norm_(named.values(), config.train.max_grad_norm)
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.step()

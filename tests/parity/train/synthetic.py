@@ -27,15 +27,21 @@ def config(**settings: Any) -> RunConfig:
     tree: dict[str, Any] = {
         "seed": 3,
         "data": {"corpora": [{"format": "text", "language": code, "paths": ["x"]} for code in ("en", "de")]}
-        | {"dictionaries": [{"languages": ["en", "de"], "paths": ["x"]}], "row_tokens": ROW}
+        | {"dictionaries": [{"languages": ["en", "de"], "paths": ["x"]}], "max_seq_length": ROW}
         | {"parallel": [{"format": "moses", "languages": ["en", "de"], "paths": ["x", "y", "aligned"]}]},
         "streams": [{"kind": kind} for kind in ("masked_text", "aligned_pairs", "contrasted_pairs")],
-        "model": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "dropout": 0.1},
+        "model": {
+            "num_hidden_layers": 1,
+            "hidden_size": 16,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+            "hidden_dropout_prob": 0.1,
+        },
         "objectives": [{"kind": "masked_lm"}, {"kind": "dictionary_alignment", "weight": 1.0}],
-        "train": {"steps": 6, "global_batch_rows": 8, "micro_batch_rows": 4, "held_out_every_steps": 0}
-        | {"optimizer": {"peak_lr": 1e-2}, "schedule": {"warmup_steps": 2}},
+        "train": {"max_steps": 6, "global_batch_size": 8, "per_device_batch_size": 4, "eval_steps": 0}
+        | {"optimizer": {"learning_rate": 1e-2}, "schedule": {"warmup_steps": 2}},
         "parallel": {"workers": 1, "zero_stage": 2, "deepspeed_overrides": {}},
-        "checkpoint": {"every_steps": 100},
+        "checkpoint": {"save_steps": 100},
     }
     for key, value in settings.items():
         *parents, last = key.split("__")

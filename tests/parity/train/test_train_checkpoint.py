@@ -50,19 +50,19 @@ def test_the_last_two_checkpoints_are_kept_and_the_newest_is_found(one: Pool, tm
 
 
 def test_a_folder_without_manifest_is_not_a_checkpoint(one: Pool, tmp_path: Path):
-    one.call(train, tmp_path, {"train__steps": 4})
+    one.call(train, tmp_path, {"train__max_steps": 4})
     (tmp_path / "checkpoints" / "step_000004" / "manifest.json").unlink()
     (tmp_path / "checkpoints" / ".step_000006.writing" / "state").mkdir(parents=True)
-    one.call(train, tmp_path, {"train__steps": 4})
+    one.call(train, tmp_path, {"train__max_steps": 4})
     assert starts(tmp_path) == [0, 2]
     assert whole(tmp_path) == ["step_000002", "step_000004"]
 
 
 def test_a_torn_checkpoint_is_passed_over_with_a_note(one: Pool, tmp_path: Path):
-    one.call(train, tmp_path, {"train__steps": 4})
+    one.call(train, tmp_path, {"train__max_steps": 4})
     torn = tmp_path / "checkpoints" / "step_000004" / "state" / "zero_pp_rank_0_mp_rank_00_optim_states.pt"
     torn.write_bytes(torn.read_bytes()[:-100])
-    one.call(train, tmp_path, {"train__steps": 4})
+    one.call(train, tmp_path, {"train__max_steps": 4})
     assert starts(tmp_path) == [0, 2]
     (_, again) = [e for e in read_events(tmp_path / "events.jsonl", surviving=False) if e["event"] == "start"]
     (note,) = again["notes"]
@@ -72,7 +72,7 @@ def test_a_torn_checkpoint_is_passed_over_with_a_note(one: Pool, tmp_path: Path)
 
 
 def test_a_manifest_that_is_not_json_is_passed_over_with_a_note(one: Pool, tmp_path: Path):
-    one.call(train, tmp_path, {"train__steps": 4})
+    one.call(train, tmp_path, {"train__max_steps": 4})
     manifest = tmp_path / "checkpoints" / "step_000004" / "manifest.json"
     manifest.write_text('{"step": 4, "fing')
     found, notes = newest(tmp_path, synthetic.FINGERPRINT)
@@ -90,10 +90,10 @@ def test_a_manifest_that_is_not_json_is_passed_over_with_a_note(one: Pool, tmp_p
 
 
 def test_a_log_that_was_removed_is_said_when_training_goes_on_and_begun_anew(one: Pool, tmp_path: Path):
-    one.call(train, tmp_path, {"train__steps": 4})
+    one.call(train, tmp_path, {"train__max_steps": 4})
     log = tmp_path / "events.jsonl"
     log.unlink()
-    one.call(train, tmp_path, {"train__steps": 4})
+    one.call(train, tmp_path, {"train__max_steps": 4})
     (start, *_) = read_events(log, surviving=False)
     assert (start["event"], start["step"], start["attempt"]) == ("start", 4, 1)
     assert start["notes"] == [
@@ -103,16 +103,16 @@ def test_a_log_that_was_removed_is_said_when_training_goes_on_and_begun_anew(one
 
 
 def test_a_log_that_is_whole_is_not_said_to_be_cut(one: Pool, tmp_path: Path):
-    one.call(train, tmp_path, {"train__steps": 4})
-    one.call(train, tmp_path, {"train__steps": 4})
+    one.call(train, tmp_path, {"train__max_steps": 4})
+    one.call(train, tmp_path, {"train__max_steps": 4})
     starts = [event for event in read_events(tmp_path / "events.jsonl", surviving=False) if event["event"] == "start"]
     assert [start["notes"] for start in starts] == [[], []]
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(two: Pool, tmp_path: Path):
-    two.call(train, tmp_path, {"train__steps": 2})
+    two.call(train, tmp_path, {"train__max_steps": 2})
     with pytest.raises(CheckpointError) as refused:
-        two.call(train, tmp_path, {"train__steps": 2}, "0123456789")
+        two.call(train, tmp_path, {"train__max_steps": 2}, "0123456789")
     assert str(refused.value) == (
         f"{tmp_path}/checkpoints/step_000002 was written by another recipe: its fingerprint is ffffffff, this run's is "
         f"01234567. Give another --out, or remove {tmp_path} to start over."
@@ -120,7 +120,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(two: Pool, tmp_path: Path):
 
 
 def test_a_checkpoint_of_another_zero_stage_is_refused(one: Pool, tmp_path: Path):
-    one.call(train, tmp_path, {"train__steps": 2})
+    one.call(train, tmp_path, {"train__max_steps": 2})
     with pytest.raises(
         CheckpointError, match=r"zero_stage 2, this run has 3. Continue with --set parallel.zero_stage=2"
     ):
@@ -128,7 +128,7 @@ def test_a_checkpoint_of_another_zero_stage_is_refused(one: Pool, tmp_path: Path
 
 
 def test_at_stage_zero_a_run_goes_on_with_another_number_of_workers(one: Pool, two: Pool, tmp_path: Path):
-    settings = {"parallel__zero_stage": 0, "model__dropout": 0.0}
+    settings = {"parallel__zero_stage": 0, "model__hidden_dropout_prob": 0.0}
     two.call(stop_after, tmp_path / "changed", settings, 2)
     one.call(train, tmp_path / "changed", settings)
     one.call(train, tmp_path / "straight", settings)
@@ -179,8 +179,8 @@ def test_without_disk_space_all_ranks_stop_and_the_older_checkpoint_stays(two: P
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_consolidated_weights_are_whole_and_equal_at_every_stage(two: Pool, tmp_path: Path, stage: int):
-    two.call(train, tmp_path / "whole", {"parallel__zero_stage": 0, "train__steps": 2})
-    two.call(train, tmp_path / "parts", {"parallel__zero_stage": stage, "train__steps": 2})
+    two.call(train, tmp_path / "whole", {"parallel__zero_stage": 0, "train__max_steps": 2})
+    two.call(train, tmp_path / "parts", {"parallel__zero_stage": stage, "train__max_steps": 2})
     config = synthetic.config()
     module = build_objectives(config, synthetic.SyntheticRows())
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -193,9 +193,9 @@ def test_consolidated_weights_are_whole_and_equal_at_every_stage(two: Pool, tmp_
 
 
 def test_a_damaged_checkpoint_of_the_same_step_is_replaced(one: Pool, tmp_path: Path):
-    one.call(train, tmp_path, {"train__steps": 4})
+    one.call(train, tmp_path, {"train__max_steps": 4})
     shutil.rmtree(tmp_path / "checkpoints" / "step_000004" / "state")
-    one.call(train, tmp_path, {"train__steps": 4})
+    one.call(train, tmp_path, {"train__max_steps": 4})
     assert whole(tmp_path) == ["step_000002", "step_000004"]
     assert newest(tmp_path, synthetic.FINGERPRINT)[1] == []
 

@@ -18,9 +18,9 @@ from xalign_ray.train.step import Stepper
 
 # The rate is so small that no weight moves: what differs between steps of the same rows is their dropout.
 SETTINGS: dict[str, Any] = {
-    "model__dropout": 0.5,
+    "model__hidden_dropout_prob": 0.5,
     "objectives": [{"kind": "masked_lm"}],
-    "train__optimizer": {"peak_lr": 1e-30, "weight_decay": 0.0},
+    "train__optimizer": {"learning_rate": 1e-30, "weight_decay": 0.0},
     "train__global_batch_rows": 8,
     "train__micro_batch_rows": 2,
 }
@@ -61,7 +61,7 @@ def test_each_step_rank_and_micro_step_has_dropout_of_its_own_and_the_same_when_
     assert masks[2] == masks[0]
     (another, *_) = two.call(losses_of_steps, SETTINGS, [4], 4)[0]
     assert set(another).isdisjoint(masks[0])
-    calm = two.call(losses_of_steps, SETTINGS | {"model__dropout": 0.0}, [4, 5], 3)
+    calm = two.call(losses_of_steps, SETTINGS | {"model__hidden_dropout_prob": 0.0}, [4, 5], 3)
     assert len({micro for rank in calm for step in rank for micro in step}) == 1
 
 
@@ -86,7 +86,7 @@ def score_and_train(
 
 @pytest.mark.parametrize("stage", [0, 2])
 def test_held_out_rows_are_scored_without_dropout_and_training_goes_on_with_it(two: Pool, stage: int):
-    settings = SETTINGS | {"train__optimizer": {"peak_lr": 1e-2}, "parallel__zero_stage": stage}
+    settings = SETTINGS | {"train__optimizer": {"learning_rate": 1e-2}, "parallel__zero_stage": stage}
     plain = build(synthetic.config(**settings)).eval()
     with torch.no_grad():
         of_language = {
@@ -99,5 +99,5 @@ def test_held_out_rows_are_scored_without_dropout_and_training_goes_on_with_it(t
         assert found[1] == found[0]
         assert loss == same_loss
         assert [name for name in weights if not torch.equal(weights[name], same_weights[name])] == []
-    calm_loss = two.call(score_and_train, settings | {"model__dropout": 0.0}, 0)[0][1]
+    calm_loss = two.call(score_and_train, settings | {"model__hidden_dropout_prob": 0.0}, 0)[0][1]
     assert abs(scored[0][1] - calm_loss) > 1e-3

@@ -14,7 +14,7 @@ HEAVY = ("mlflow", "fastapi", "torch._inductor.compile_fx")
 
 
 def brought_in(workers, folder: Path, stage: int) -> list[str]:
-    train(workers, folder, {"parallel__zero_stage": stage, "train__steps": 2})
+    train(workers, folder, {"parallel__zero_stage": stage, "train__max_steps": 2})
     return [name for name in HEAVY if name in sys.modules]
 
 

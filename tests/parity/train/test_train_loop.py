@@ -52,12 +52,16 @@ def test_other_rows_than_the_step_owns_stop_all_ranks_before_they_are_trained_on
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(two: Pool, tmp_path: Path):
-    settings = {"train__optimizer": {"peak_lr": 1e37}, "train__clip_norm": 0.0, "train__schedule": {"warmup_steps": 0}}
+    settings = {
+        "train__optimizer": {"learning_rate": 1e37},
+        "train__clip_norm": 0.0,
+        "train__schedule": {"warmup_steps": 0},
+    }
     with pytest.raises(TrainingError) as stopped:
         two.call(train, tmp_path, settings)
     assert str(stopped.value).startswith("The loss of step 2 is not finite: masked_lm is nan")
     assert "(batch_hash " in str(stopped.value)
-    assert "Lower train.optimizer.peak_lr or raise train.schedule.warmup_steps" in str(stopped.value)
+    assert "Lower train.optimizer.learning_rate or raise train.schedule.warmup_steps" in str(stopped.value)
     assert len(synthetic.steps(tmp_path)) == 1
 
 
@@ -102,7 +106,7 @@ def test_the_log_tells_of_start_steps_held_out_losses_checkpoint_and_end(two: Po
 
 
 def test_a_recipe_whose_held_out_rows_cannot_be_scored_is_told_so_at_the_start(one: Pool, tmp_path: Path):
-    settings = {"train__held_out_every_steps": 1, "train__steps": 1}
+    settings = {"train__held_out_every_steps": 1, "train__max_steps": 1}
     one.call(train, tmp_path, settings | {"objectives": [{"kind": "dictionary_alignment"}]})
     (start,) = events(tmp_path, "start")
     without = "There is no held-out loss: it is that of the objective masked_lm, which the recipe lacks."
@@ -123,7 +127,7 @@ def test_the_tokens_of_a_run_are_those_of_its_surviving_steps_over_all_attempts(
 
 
 def test_held_out_losses_do_not_depend_on_the_number_of_workers(one: Pool, two: Pool, tmp_path: Path):
-    settings = {"model__dropout": 0.0, "train__held_out_every_steps": 3}
+    settings = {"model__hidden_dropout_prob": 0.0, "train__held_out_every_steps": 3}
     two.call(train, tmp_path / "two", settings)
     one.call(train, tmp_path / "one", settings)
     alone, together = ([e["languages"] for e in events(tmp_path / name, "held_out")] for name in ("one", "two"))
@@ -133,7 +137,7 @@ def test_held_out_losses_do_not_depend_on_the_number_of_workers(one: Pool, two: 
 
 
 def test_scoring_held_out_rows_leaves_no_trace_in_training_with_dropout(one: Pool, tmp_path: Path):
-    settings = {"model__dropout": 0.5}
+    settings = {"model__hidden_dropout_prob": 0.5}
     one.call(train, tmp_path / "scored", settings | {"train__held_out_every_steps": 2})
     one.call(train, tmp_path / "never", settings)
     assert len(events(tmp_path / "scored", "held_out")) == 3

@@ -38,7 +38,7 @@ NOT_AT_3 = ("chunks", "momentum_contrast", "momentum_contrast, filled", "momentu
 def test_one_worker_two_and_micro_steps_train_alike(one: Pool, two: Pool, tmp_path: Path, name: str):
     settings = {
         "objectives": LOSSES[name],
-        "model__dropout": 0.0,
+        "model__hidden_dropout_prob": 0.0,
         "parallel__zero_stage": 0,
         "train__global_batch_rows": 10,
     }
@@ -57,7 +57,7 @@ def test_one_worker_two_and_micro_steps_train_alike(one: Pool, two: Pool, tmp_pa
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_zero_stage_trains_alike(two: Pool, tmp_path: Path, name: str):
-    settings = {"objectives": LOSSES[name], "train__steps": 4}
+    settings = {"objectives": LOSSES[name], "train__max_steps": 4}
     whole = run(two, tmp_path / "0", **settings, parallel__zero_stage=0)
     for stage in (1, 2) if name in NOT_AT_3 else (1, 2, 3):
         overrides = TIGHT if stage == 3 else {}
@@ -84,7 +84,7 @@ def test_all_losses_with_dropout_go_on_to_the_last_bit_queue_and_average_too(two
 
 @pytest.mark.parametrize("stage", [0, 2])
 def test_the_queue_goes_on_with_another_number_of_workers(one: Pool, two: Pool, tmp_path: Path, stage: int):
-    settings = {"objectives": TOGETHER, "parallel__zero_stage": stage, "model__dropout": 0.0}
+    settings = {"objectives": TOGETHER, "parallel__zero_stage": stage, "model__hidden_dropout_prob": 0.0}
     settings |= {"checkpoint__every_steps": 3}
     straight = run(one, tmp_path / "straight", **settings)
     with pytest.raises(synthetic.Interrupted):
@@ -112,7 +112,7 @@ def test_the_loss_that_is_told_has_the_weights_of_its_step(one: Pool, tmp_path: 
 
 
 def test_in_half_precision_queue_and_average_stay_in_fp32_and_move(two: Pool, tmp_path: Path):
-    settings = {"objectives": TOGETHER, "parallel__zero_stage": 1, "train__precision": "bf16", "train__steps": 3}
+    settings = {"objectives": TOGETHER, "parallel__zero_stage": 1, "train__bf16": True, "train__max_steps": 3}
     run(two, tmp_path, **settings)
     state = synthetic.weights(tmp_path)
     for name in ("queue.keys", "average.tower.encoder.hf.bert.embeddings.word_embeddings.weight"):
@@ -121,7 +121,7 @@ def test_in_half_precision_queue_and_average_stay_in_fp32_and_move(two: Pool, tm
 
 
 def test_lamb_trains_and_goes_on_to_the_last_bit(two: Pool, tmp_path: Path):
-    settings = {"parallel__zero_stage": 0, "train__optimizer": {"kind": "lamb", "peak_lr": 0.02}}
+    settings = {"parallel__zero_stage": 0, "train__optimizer": {"kind": "lamb", "learning_rate": 0.02}}
     settings |= {"checkpoint__every_steps": 3}
     straight = run(two, tmp_path / "straight", **settings)
     assert straight[-1] < straight[0] - 0.05

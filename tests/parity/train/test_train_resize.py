@@ -16,7 +16,7 @@ from xalign_ray.errors import CheckpointError
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_a_sharded_run_goes_on_with_another_number_of_workers(one: Pool, two: Pool, tmp_path: Path, stage: int):
-    settings = {"parallel__zero_stage": stage, "model__dropout": 0.0}
+    settings = {"parallel__zero_stage": stage, "model__hidden_dropout_prob": 0.0}
     two.call(stop_after, tmp_path / "changed", settings, 2)
     one.call(stop_after, tmp_path / "changed", settings, 4)
     two.call(train, tmp_path / "changed", settings)

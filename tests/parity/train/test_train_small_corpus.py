@@ -41,7 +41,12 @@ def test_a_corpus_smaller_than_a_step_is_read_in_equal_turns(two: Pool, tmp_path
         (tmp_path / f"{code}.txt").write_text("\n".join(lines) + "\n")
     corpora = ", ".join(f"{{format: text, language: {code}, paths: [{code}.txt]}}" for code in ("en", "de"))
     data = [f"data.root={tmp_path}", f"output={tmp_path / 'runs'}", f"data.corpora=[{corpora}]", "data.dictionaries=[]"]
-    data += ["data.held_out_share=0", "data.tokenizer.vocab_size=200", "model.width=32", "model.feed_forward=64"]
+    data += [
+        "data.held_out_fraction=0",
+        "data.tokenizer.vocab_size=200",
+        "model.hidden_size=32",
+        "model.intermediate_size=64",
+    ]
     config = recipe(data, *batches(72, 36, CHUNK_STEPS, saved_every=4), name="tiny/mlm")
     prepared = prepare_here(config)
     rows = [pool["rows"] for pool in prepared.manifest["pools"].values()]

@@ -21,12 +21,12 @@ DECAY = 0.2
 # Seven rows on two ranks in two micro-steps each: 2 + 1 and 2 + 2. The large epsilon keeps Adam from making a step of
 # full length out of the rounding of a gradient that is 0, and lets clipping be seen in the first step.
 SETTINGS: dict[str, Any] = {
-    "model__dropout": 0.0,
+    "model__hidden_dropout_prob": 0.0,
     "train__global_batch_rows": 7,
     "train__micro_batch_rows": 2,
-    "train__optimizer": {"peak_lr": 1e-2, "weight_decay": DECAY, "epsilon": 1e-3, "beta1": 0.8, "beta2": 0.95},
+    "train__optimizer": {"learning_rate": 1e-2, "weight_decay": DECAY, "epsilon": 1e-3, "beta1": 0.8, "beta2": 0.95},
     "train__schedule": {"warmup_steps": 2},
-    "train__steps": 6,
+    "train__max_steps": 6,
 }
 RATES = (0.01 / 3, 0.02 / 3, 0.01, 0.0075)  # warm-up in thirds, the peak, the first quarter of the decay
 
@@ -48,9 +48,9 @@ CASES: dict[str, tuple[dict[str, Any], tuple[float, ...], tuple[float, ...]]] = 
 
 
 @cache
-def expected_steps(case: str, clip_norm: float | None = None, decay: float = DECAY) -> list[Step]:
+def expected_steps(case: str, max_grad_norm: float | None = None, decay: float = DECAY) -> list[Step]:
     settings, *weights = CASES[case]
-    changes = {} if clip_norm is None else {"train__clip_norm": clip_norm}
+    changes = {} if max_grad_norm is None else {"train__clip_norm": max_grad_norm}
     by_step = [
         {"masked_lm": masked_lm, "dictionary_alignment": alignment}
         for masked_lm, alignment in zip(*weights, strict=True)
@@ -122,7 +122,7 @@ def test_what_the_cases_are_for_can_be_seen_in_their_weights():
     """Each makes a difference far above the tolerance: otherwise an engine without it would pass, too."""
     clipped = expected_steps("scheduled and clipped")[-1]
     free, undecayed = (
-        expected_steps("scheduled and clipped", clip_norm=clip, decay=decay)[-1]
+        expected_steps("scheduled and clipped", max_grad_norm=clip, decay=decay)[-1]
         for clip, decay in ((0.0, DECAY), (0.05, 0.0))
     )
     assert max((clipped.after[name] - free.after[name]).abs().max() for name in clipped.after) > 1e-3
@@ -149,7 +149,7 @@ def keys_by_hand(settings: dict[str, Any]) -> torch.Tensor:
     """The keys of the first step's sentences in the order of positions, by the average that the step began with."""
     config = synthetic.config(**settings)
     tower = build(config).losses["momentum_contrast"].average.tower
-    rows = synthetic.rows(np.arange(config.train.global_batch_rows))
+    rows = synthetic.rows(np.arange(config.train.global_batch_size))
     sides = {name.removeprefix("key_"): torch.from_numpy(rows[name]).long() for name in rows if name.startswith("key_")}
     with torch.no_grad():
         states = tower["encoder"].encode(sides)[sides["input_ids"] == synthetic.SyntheticRows().special.cls]

@@ -44,7 +44,7 @@ def test_the_loss_falls_and_is_the_same_at_every_zero_stage(two: Pool, tmp_path:
 def test_the_gradient_norm_is_the_same_at_every_zero_stage(two: Pool, tmp_path: Path):
     norms = []
     for stage in (0, 1, 2, 3):
-        run(two, tmp_path / f"{stage}", parallel__zero_stage=stage, train__steps=3)
+        run(two, tmp_path / f"{stage}", parallel__zero_stage=stage, train__max_steps=3)
         norms.append([e["metrics"]["train/gradient_norm"] for e in synthetic.steps(tmp_path / f"{stage}")])
     assert min(norms[0]) > 1.0
     np.testing.assert_allclose(norms, [norms[0]] * 4, rtol=1e-5)
@@ -63,7 +63,7 @@ def test_a_run_does_not_know_what_ran_before_it_in_its_process(tmp_path: Path):
 
 @pytest.mark.parametrize("stage", [0, 2])
 def test_one_worker_with_two_micro_steps_equals_two_workers(one: Pool, two: Pool, tmp_path: Path, stage: int):
-    settings = {"parallel__zero_stage": stage, "model__dropout": 0.0}
+    settings = {"parallel__zero_stage": stage, "model__hidden_dropout_prob": 0.0}
     apart = run(two, tmp_path / "two", **settings)
     together = run(one, tmp_path / "one", **settings)
     np.testing.assert_allclose(together, apart, rtol=0, atol=1e-6)
@@ -73,7 +73,7 @@ def test_one_worker_with_two_micro_steps_equals_two_workers(one: Pool, two: Pool
 
 
 def test_shares_of_different_size_are_weighed_by_their_labels(one: Pool, two: Pool, tmp_path: Path):
-    settings = {"train__global_batch_rows": 7, "train__micro_batch_rows": 2, "model__dropout": 0.0}
+    settings = {"train__global_batch_rows": 7, "train__micro_batch_rows": 2, "model__hidden_dropout_prob": 0.0}
     apart = run(two, tmp_path / "two", **settings)
     together = run(one, tmp_path / "one", **settings)
     np.testing.assert_allclose(together, apart, rtol=0, atol=1e-6)
@@ -100,4 +100,4 @@ def train_until(workers, folder, settings, step):
 
 
 def test_dropout_changes_what_is_trained(one: Pool, tmp_path: Path):
-    assert run(one, tmp_path / "with") != run(one, tmp_path / "without", model__dropout=0.0)
+    assert run(one, tmp_path / "with") != run(one, tmp_path / "without", model__hidden_dropout_prob=0.0)

@@ -16,7 +16,7 @@ def tiny(*settings: str, name: str = "tiny/align-mlm") -> RunConfig:
 
 def batch(rows: int, workers: int, micro: int):
     return derive_batch(
-        tiny(f"train.global_batch_rows={rows}", f"parallel.workers={workers}", f"train.micro_batch_rows={micro}")
+        tiny(f"train.global_batch_size={rows}", f"parallel.workers={workers}", f"train.per_device_batch_size={micro}")
     )
 
 
@@ -35,34 +35,36 @@ def test_accumulation_is_the_least_that_fits(rows: int, workers: int, micro: int
 def test_more_workers_than_rows_are_refused() -> None:
     with pytest.raises(ConfigError) as told:
         batch(3, 4, 8)
-    assert str(told.value) == "train.global_batch_rows is 3, less than parallel.workers 4: some would idle."
+    assert str(told.value) == "train.global_batch_size is 3, less than parallel.workers 4: some would idle."
 
 
 def test_a_worker_with_an_empty_micro_step_is_refused() -> None:
     with pytest.raises(ConfigError) as told:
         batch(7, 2, 1)
     assert str(told.value) == (
-        "train.global_batch_rows 7 over 2 workers leaves 3 rows for 4 micro-steps; raise train.micro_batch_rows "
+        "train.global_batch_size 7 over 2 workers leaves 3 rows for 4 micro-steps; raise train.per_device_batch_size "
         "or make the global batch a multiple of 2."
     )
 
 
 SAME_RESULT = [
     "parallel.workers=3", "parallel.zero_stage=3", "parallel.gpus_per_worker=1", "parallel.max_failures=9",
-    "train.micro_batch_rows=7", "data.root=/elsewhere", "data.tolerance=0.5", "output=/elsewhere", "notes=other",
-    "data.corpora.0.paths=[moved.jsonl]", "track.mlflow=off", "checkpoint.every_steps=7", "checkpoint.keep_last=9",
+    "train.per_device_batch_size=7", "data.root=/elsewhere", "data.max_bad_fraction=0.5", "output=/elsewhere",
+    "notes=other", "data.corpora.0.paths=[moved.jsonl]", "track.mlflow=off", "checkpoint.save_steps=7",
+    "checkpoint.save_total_limit=9",
 ]  # fmt: skip
 OTHER_RESULT = [
-    "seed=1", "train.steps=12345", "train.global_batch_rows=123", "train.optimizer.peak_lr=1.23e-4",
-    "train.clip_norm=0", "train.precision=bf16", "train.schedule.warmup_steps=123", "sampling.alpha=0.123",
-    "sampling.unit=rows", "masking.rate=0.3", "masking.whole_word=false", "model.layers=17", "model.dropout=0.123",
-    "model.init_from=x", "model.language_embeddings=true", "objectives.1.weight=5", "objectives.1.pairs_per_step=5",
+    "seed=1", "train.max_steps=12345", "train.global_batch_size=123", "train.optimizer.learning_rate=1.23e-4",
+    "train.max_grad_norm=0", "train.bf16=true", "train.schedule.warmup_steps=123", "sampling.alpha=0.123",
+    "sampling.unit=rows", "masking.mlm_probability=0.3", "masking.whole_word_mask=false", "model.num_hidden_layers=17",
+    "model.hidden_dropout_prob=0.123", "model.init_from=x", "model.language_embeddings=true",
+    "objectives.1.weight=5", "objectives.1.pairs_per_step=5",
     "streams=[{kind: masked_text}, {kind: code_switched_labels}]",
     "parallel.deepspeed_overrides.prescale_gradients=true",
 ]  # fmt: skip
 OTHER_DATA = [
-    "data.row_tokens=123", "data.example=document", "data.slack_share=0.123", "data.held_out_share=0.123",
-    "data.dictionary_held_out_share=0.5", "data.tokenizer.vocab_size=567", "data.tokenizer.lowercase=false",
+    "data.max_seq_length=123", "data.example=document", "data.reserve_fraction=0.123", "data.held_out_fraction=0.123",
+    "data.dictionary_held_out_fraction=0.5", "data.tokenizer.vocab_size=567", "data.tokenizer.lowercase=false",
     "data.corpora.0.language=fi", "data.dictionaries.0.split=held_out", "data.dictionaries=[]",
 ]  # fmt: skip
 
@@ -99,11 +101,11 @@ def test_where_a_given_tokenizer_lies_is_not_part_of_the_data() -> None:
     assert data_settings(one) == data_settings(other)
 
 
-CUT = ("train.global_batch_rows=96", "train.micro_batch_rows=20", "parallel.workers=2", "parallel.zero_stage=2")
+CUT = ("train.global_batch_size=96", "train.per_device_batch_size=20", "parallel.workers=2", "parallel.zero_stage=2")
 
 
 def test_deepspeed_dict_follows_the_recipe() -> None:
-    derived = deepspeed_config(tiny(*CUT, "train.clip_norm=0.5", "train.precision=bf16"), on_gpu=False)
+    derived = deepspeed_config(tiny(*CUT, "train.max_grad_norm=0.5", "train.bf16=true"), on_gpu=False)
     assert derived["train_micro_batch_size_per_gpu"] == 16
     assert derived["gradient_accumulation_steps"] == 3
     assert derived["gradient_clipping"] == 0.5

@@ -8,13 +8,14 @@ import pytest
 
 from xalign_ray.config.explain import differences, flatten, suggest
 from xalign_ray.config.load import load_recipe
+from xalign_ray.config.renamed import RENAMED
 from xalign_ray.errors import ConfigError
 
-TRAIN = "clip_norm, global_batch_rows, held_out_every_steps, micro_batch_rows, optimizer, precision, schedule, steps"
+TRAIN = "bf16, eval_steps, global_batch_size, max_grad_norm, max_steps, optimizer, per_device_batch_size, schedule"
 STREAMS = "masked_text, masked_pairs, code_switched_labels, code_switched_copy, aligned_pairs, contrasted_pairs"
 
 CASES = {
-    "train: {stepz: 3}": f"unknown key 'train.stepz'. Did you mean 'train.steps'? Known here: {TRAIN}.",
+    "train: {stepz: 3}": f"unknown key 'train.stepz'. Did you mean 'train.max_steps'? Known here: {TRAIN}.",
     "streams: [{kind: masked_text, t: 0.4}]": "unknown key 'streams.0.t'. Known here: kind, weight.",
     "streams: [{kind: masked_text}, {kind: code_switched_labels, tt: 0.4}]": (
         "unknown key 'streams.1.tt'. Did you mean 'streams.1.t'? "
@@ -35,13 +36,20 @@ CASES = {
         "'data.corpora.0.format' is 'txt': input should be 'wikipedia', 'text', 'jsonl', 'parquet' or 'conllu'."
     ),
     "data: {corpora: []}": "'data.corpora' is []: tuple should have at least 1 item after validation, not 0.",
-    "model: {width: 97}": "'model': width 97 is not a multiple of heads 4.",
-    "train: {steps: 0}": "'train.steps' is 0: input should be greater than or equal to 1.",
-    "train: {steps: many}": (
-        "'train.steps' is 'many': input should be a valid integer, unable to parse string as an integer."
+    "model: {hidden_size: 97}": "'model': hidden_size 97 is not a multiple of num_attention_heads 4.",
+    "model: {width: 96}": "unknown key 'model.width': it is now 'model.hidden_size'.",
+    "data: {filters: {least_words: 2}}": (
+        "unknown key 'data.filters.least_words': it is now 'data.filters.min_words'."
+    ),
+    "train: {optimizer: {kind: lamb, peak_lr: 1}}": (
+        "unknown key 'train.optimizer.peak_lr': it is now 'train.optimizer.learning_rate'."
+    ),
+    "train: {max_steps: 0}": "'train.max_steps' is 0: input should be greater than or equal to 1.",
+    "train: {max_steps: many}": (
+        "'train.max_steps' is 'many': input should be a valid integer, unable to parse string as an integer."
     ),
     "train: 5": "'train' is 5: input should be a valid dictionary or instance of TrainConfig.",
-    "trian: {steps: 5}": (
+    "trian: {max_steps: 5}": (
         "unknown key 'trian'. Did you mean 'train'? Known here: checkpoint, data, masking, model, notes, objectives, "
         "output, parallel, sampling, seed, streams, track, train."
     ),
@@ -60,25 +68,38 @@ def test_a_mistake_in_a_recipe_is_one_sentence(tmp_path: Path, text: str) -> Non
 def test_a_mistake_on_the_command_line_says_so() -> None:
     with pytest.raises(ConfigError) as told:
         load_recipe("tiny/mlm", ["train.stepz=3"])
-    assert str(told.value) == f"--set: unknown key 'train.stepz'. Did you mean 'train.steps'? Known here: {TRAIN}."
+    assert str(told.value) == f"--set: unknown key 'train.stepz'. Did you mean 'train.max_steps'? Known here: {TRAIN}."
+
+
+def test_a_renamed_key_on_the_command_line_gets_its_new_name() -> None:
+    with pytest.raises(ConfigError, match=r"^--set: unknown key 'train.precision': it is now 'train.bf16'\.$"):
+        load_recipe("tiny/mlm", ["train.precision=bf16"])
+
+
+def test_every_renamed_key_is_gone_and_its_new_name_is_a_key() -> None:
+    keys = flatten(load_recipe("tiny/mlm").config.model_dump()).keys()
+    assert set(RENAMED.values()) <= keys
+    assert not RENAMED.keys() & keys
 
 
 def test_a_mistake_in_an_extended_file_names_that_file(tmp_path: Path) -> None:
     base, mine = tmp_path / "base.yaml", tmp_path / "mine.yaml"
-    base.write_text("extends: tiny/mlm\nmodel: {head: 3}\n")
-    mine.write_text("extends: base\nmodel: {layers: 3}\n")
-    with pytest.raises(ConfigError, match=f"^{base}: unknown key 'model.head'. Did you mean 'model.heads'"):
+    base.write_text("extends: tiny/mlm\nmodel: {hidden_sise: 3}\n")
+    mine.write_text("extends: base\nmodel: {num_hidden_layers: 3}\n")
+    with pytest.raises(
+        ConfigError, match=f"^{base}: unknown key 'model.hidden_sise'. Did you mean 'model.hidden_size'"
+    ):
         load_recipe(str(mine))
 
 
 def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
-    mine.write_text("extends: tiny/mlm\nmodel: {layer: 1}\ntrain: {step: 1}\n")
+    mine.write_text("extends: tiny/mlm\nmodel: {num_layers: 1}\ntrain: {step: 1}\n")
     with pytest.raises(ConfigError) as told:
         load_recipe(str(mine), ["seed=x"])
     assert [line.split(" Did")[0] for line in str(told.value).splitlines()] == [
         "--set: 'seed' is 'x': input should be a valid integer, unable to parse string as an integer.",
-        f"{mine}: unknown key 'model.layer'.",
+        f"{mine}: unknown key 'model.num_layers'.",
         f"{mine}: unknown key 'train.step'.",
     ]
 

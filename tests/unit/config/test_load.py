@@ -14,8 +14,8 @@ from xalign_ray.config.load import RECIPES, find_recipe, list_recipes, load_reci
 from xalign_ray.errors import ConfigError
 
 BASE = """
-data: {corpora: [{format: text, language: en, paths: [a]}], row_tokens: 32}
-train: {steps: 10, global_batch_rows: 8, optimizer: {peak_lr: 0.5}}
+data: {corpora: [{format: text, language: en, paths: [a]}], max_seq_length: 32}
+train: {max_steps: 10, global_batch_size: 8, optimizer: {learning_rate: 0.5}}
 """
 
 
@@ -30,23 +30,23 @@ def write(tmp_path: Path):
 
 
 def test_precedence_is_default_extends_recipe_set(write) -> None:
-    write("train: {clip_norm: 2, micro_batch_rows: 2}\nseed: 2", "one.yaml")
-    write("train: {clip_norm: 3, micro_batch_rows: 3}", "two.yaml")
-    mine = write("extends: [base, one, two]\ntrain: {micro_batch_rows: 4, steps: 11}")
-    config = load_recipe(mine, ["train.steps=12"]).config
-    assert config.train.held_out_every_steps == 100  # the schema's
+    write("train: {max_grad_norm: 2, per_device_batch_size: 2}\nseed: 2", "one.yaml")
+    write("train: {max_grad_norm: 3, per_device_batch_size: 3}", "two.yaml")
+    mine = write("extends: [base, one, two]\ntrain: {per_device_batch_size: 4, max_steps: 11}")
+    config = load_recipe(mine, ["train.max_steps=12"]).config
+    assert config.train.eval_steps == 100  # the schema's
     assert config.seed == 2
-    assert config.train.clip_norm == 3
-    assert config.train.micro_batch_rows == 4
-    assert config.train.steps == 12
-    assert config.train.optimizer.peak_lr == 0.5
+    assert config.train.max_grad_norm == 3
+    assert config.train.per_device_batch_size == 4
+    assert config.train.max_steps == 12
+    assert config.train.optimizer.learning_rate == 0.5
 
 
 def test_origins_name_the_file_that_said_it(write) -> None:
-    mine = write("extends: base\ntrain: {steps: 11}")
+    mine = write("extends: base\ntrain: {max_steps: 11}")
     origins = load_recipe(mine, ["seed=3"]).origins
-    assert origins["train.steps"] == mine
-    assert origins["train.global_batch_rows"].endswith("/base.yaml")
+    assert origins["train.max_steps"] == mine
+    assert origins["train.global_batch_size"].endswith("/base.yaml")
     assert origins["seed"] == "--set"
 
 
@@ -71,8 +71,8 @@ def test_merging_leaves_its_arguments_alone() -> None:
 @pytest.mark.parametrize(
     ("setting", "path", "value"),
     [
-        ("train.optimizer.peak_lr=1e-3", "train.optimizer.peak_lr", 1e-3),
-        ("train.steps=2e3", "train.steps", 2000),
+        ("train.optimizer.learning_rate=1e-3", "train.optimizer.learning_rate", 1e-3),
+        ("train.max_steps=2e3", "train.max_steps", 2000),
         ("data.corpora.0.language=de", "data.corpora.0.language", "de"),
         ("notes=a=b", "notes", "a=b"),
         ("model.language_embeddings=true", "model.language_embeddings", True),
@@ -80,7 +80,7 @@ def test_merging_leaves_its_arguments_alone() -> None:
         ("objectives=[{kind: masked_lm, weight: 2}]", "objectives.0.weight", 2.0),
         ("track.mlflow=off", "track.mlflow", "off"),
         ("data.corpora.0.language=no", "data.corpora.0.language", "no"),
-        ("train.optimizer={peak_lr: 2E-3, epsilon: .5}", "train.optimizer.peak_lr", 2e-3),
+        ("train.optimizer={learning_rate: 2E-3, epsilon: .5}", "train.optimizer.learning_rate", 2e-3),
         ("notes=-x", "notes", "-x"),
         ("notes=2020-01-01x", "notes", "2020-01-01x"),
         ("data.tokenizer={kind: folder, path: x}", "data.tokenizer.path", "x"),
@@ -100,10 +100,10 @@ def test_set_reads_a_value(write, setting: str, path: str, value: object) -> Non
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("train.steps", "--set train.steps: write it as key=value, for example --set train.steps=100."),
-        ("=3", "--set =3: write it as key=value, for example --set train.steps=100."),
+        ("train.max_steps", "--set train.max_steps: write it as key=value, for example --set train.max_steps=100."),
+        ("=3", "--set =3: write it as key=value, for example --set train.max_steps=100."),
         ("notes=[", "--set notes=[: the value is not YAML; quote it."),
-        ("train.steps.a=3", "--set train.steps.a=3: train.steps is a value (10), not a block."),
+        ("train.max_steps.a=3", "--set train.max_steps.a=3: train.max_steps is a value (10), not a block."),
         ("data.corpora.1.language=de", "--set data.corpora.1.language=de: the list has entries 0 to 0, not '1'."),
         ("data.corpora.x.language=de", "--set data.corpora.x.language=de: the list has entries 0 to 0, not 'x'."),
         ("streams.0.weight=2",

@@ -32,12 +32,14 @@ ODD: tuple[Any, ...] = (
 CODES = ("tl", "xx", "<script>", "english", "zh_CN", "und", "en-x-inv", "no", "de", "EN", "x" * 300, "")
 # Keys that a user means to set, with values that may or may not do.
 MEANT: dict[str, tuple[Any, ...]] = {
-    "train.steps": (1, 50, 1e4, "1e4", "50", True, 0, 1e400),
-    "train.global_batch_rows": (1, 7, 64, 4096, 10**12),
-    "train.micro_batch_rows": (1, 3, 2**40),
-    "train.optimizer": ({"peak_lr": 1e-3}, {"kind": "lamb"}, {"kind": "sgd"}, {"peak_lr": 1e400}, {"beta1": 2}),
-    "train.precision": ("bf16", "fp16", "fp32"),
-    "masking.rate": (0.3, [[0, 0.1], [100, 0.4]], [[5, 0.1], [5, 0.2]], 1.0, "0.3"),
+    "train.max_steps": (1, 50, 1e4, "1e4", "50", True, 0, 1e400),
+    "train.global_batch_size": (1, 7, 64, 4096, 10**12),
+    "train.per_device_batch_size": (1, 3, 2**40),
+    "train.optimizer": (
+        {"learning_rate": 1e-3}, {"learning_rate": 1e400}, {"kind": "lamb"}, {"kind": "sgd"}, {"beta1": 2},
+    ),
+    "train.bf16": (True, False, "yes"),
+    "masking.mlm_probability": (0.3, [[0, 0.1], [100, 0.4]], [[5, 0.1], [5, 0.2]], 1.0, "0.3"),
     "sampling": ({"alpha": 0.3}, {"temperature": 5}, {"alpha": 0.3, "temperature": 5}, {"unit": "words"}),
     "parallel.workers": (1, 3, 64, 10**6),
     "parallel.zero_stage": (0, 1, 3, 4, True),
@@ -45,16 +47,16 @@ MEANT: dict[str, tuple[Any, ...]] = {
         {"steps_per_print": 5}, {"zero_optimization": {"stage": 3}}, {"zero_optimization": {"stge": 3}}, {"fp16": 3},
         {"zero_optimization": 3}, {"zero_optimization": {"reduce_bucket_size": 10**6}}, {"train_batch_size": 7},
     ),
-    "model": ({"layers": 3}, {"width": 97}, {"family": "modernbert"}, {"init_from": "run:tiny/mlm"},
+    "model": ({"num_hidden_layers": 3}, {"hidden_size": 97}, {"family": "modernbert"}, {"init_from": "run:tiny/mlm"},
               {"init_from": "run:nope"}, {"family": "t5"}, {"conditioned_head": True}),
     "data.tokenizer": ({"kind": "bpe", "vocab_size": 64}, {"kind": "start"}, {"kind": "folder"}, {"kind": 3}),
-    "data.row_tokens": (8, 512, 9000, 7),
+    "data.max_seq_length": (8, 512, 9000, 7),
     "track.mlflow": ("off", "sqlite", "http://localhost:5000", "ftp://host/x", "postgresql+psycopg2://h/db", "x://"),
     "streams": ([{"kind": "masked_text"}, {"kind": "masked_pairs", "weight": 2}], [{"kind": "aligned_pairs"}], []),
     "objectives": ([{"kind": "masked_lm", "weight": [[0, 1], [9, 2]]}], [{"kind": "momentum_contrast"}], [3]),
     "seed": (0, 2**62, -1, 1.0, "7"),
     "notes": ("free text: yes", "2024-99-99", 3),
-    "checkpoint": ({"every_steps": 10}, {"keep_last": 0}, None),
+    "checkpoint": ({"save_steps": 10}, {"save_total_limit": 0}, None),
 }  # fmt: skip
 
 
@@ -203,7 +205,7 @@ CHAIN = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1,
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("train: {steps: 3, steps: 4}", "line 2: the key 'steps' stands twice, first in line 2; keep one"),
+        ("train: {max_steps: 3, max_steps: 4}", "line 2: the key 'max_steps' stands twice, first in line 2; keep one"),
         ("seed: 1\nseed: 1", "line 3: the key 'seed' stands twice, first in line 2; keep one"),
         (BOMB, "line 7: more than 100,000 values, aliases unfolded"),
         ("notes: &n [*n]", "line 2: '*n' stands inside what it stands for; write it out"),
@@ -229,9 +231,15 @@ def test_an_alias_that_ends_is_what_it_stands_for() -> None:
     ("setting", "said"),
     [
         ("data.corpora.0.language=<script>", "data.corpora.0: '<script>' is not a language code such as 'en'"),
-        ("train.optimizer.peak_lr=1e400", "'train.optimizer.peak_lr' is inf: input should be a finite number"),
-        ("train.optimizer.peak_lr=nan", "'train.optimizer.peak_lr' is 'nan': input should be a finite number"),
-        ("train.steps=true", "'train.steps' is True: input should be a number, not true or false"),
+        (
+            "train.optimizer.learning_rate=1e400",
+            "'train.optimizer.learning_rate' is inf: input should be a finite number",
+        ),
+        (
+            "train.optimizer.learning_rate=nan",
+            "'train.optimizer.learning_rate' is 'nan': input should be a finite number",
+        ),
+        ("train.max_steps=true", "'train.max_steps' is True: input should be a number, not true or false"),
         ("parallel.zero_stage=true", "'parallel.zero_stage' is True: input should be a number, not true or false"),
         (f"seed={10**30}", "'seed' is 1e+30: "),
         ("model.init_from=run:nope", "model.init_from is 'run:nope'. There is no recipe 'nope'"),

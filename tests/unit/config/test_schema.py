@@ -29,28 +29,28 @@ DICT = "[{languages: [en, de], paths: [x]}]"
         (["data.parallel=[{format: moses, languages: [en, de], paths: [x, y, z], align: hmm}]"],
          "'data.parallel.0': align, and a third path that holds an alignment: keep one."),
         (["streams=[{kind: contrasted_pairs}]"], "stream contrasted_pairs needs data.parallel; the recipe names none."),
-        (["streams=[{kind: code_switched_copy}]", "data.dictionaries=[]", "data.slack_share=0.5"],
+        (["streams=[{kind: code_switched_copy}]", "data.dictionaries=[]", "data.reserve_fraction=0.5"],
          "stream code_switched_copy needs data.dictionaries; the recipe names none."),
-        (["streams=[{kind: code_switched_copy}]", "data.slack_share=0.49"],
-         "stream code_switched_copy shows every example twice in its row: set data.slack_share to 0.5 or more (it is "
-         "0.49)."),
+        (["streams=[{kind: code_switched_copy}]", "data.reserve_fraction=0.49"],
+         "stream code_switched_copy shows every example twice in its row: set data.reserve_fraction to 0.5 or more "
+         "(it is 0.49)."),
         (["streams=[{kind: contrasted_pairs, text: apart}]",
           "data.parallel=[{format: moses, languages: [en, de], paths: [x, y]}]"],
-         "stream contrasted_pairs with text: apart gives every pair one more special token: set data.slack_share to "
-         "0.17 or more (it is 0)."),
+         "stream contrasted_pairs with text: apart gives every pair one more special token: set data.reserve_fraction "
+         "to 0.17 or more (it is 0)."),
         (["streams=[{kind: code_switched_labels, refill: true}]"],
          "'streams.0': refill is for mix_unit: instance; by word every word may be masked anyway."),
-        (["masking.rate=[[0, 0.15], [0, 0.3]]"],
-         "'masking.rate' is [[0, 0.15], [0, 0.3]]: input should have increasing steps."),
+        (["masking.mlm_probability=[[0, 0.15], [0, 0.3]]"],
+         "'masking.mlm_probability' is [[0, 0.15], [0, 0.3]]: input should have increasing steps."),
         (["objectives=[{kind: masked_lm}, {kind: masked_lm}]"],
          "objectives name masked_lm, masked_lm: each kind may stand once."),
-        (["train.precision=bf16", "parallel.zero_stage=0"],
-         "train.precision bf16 with parallel.zero_stage 0 is refused: DeepSpeed then starts Adam at step 2 and decays "
+        (["train.bf16=true", "parallel.zero_stage=0"],
+         "train.bf16 with parallel.zero_stage 0 is refused: DeepSpeed then starts Adam at step 2 and decays "
          "weights once too often; use zero_stage 1."),
         (["sampling.temperature=5"],
          "'sampling': alpha and temperature say the same thing twice; keep one (alpha = 1/temperature)."),
-        (["masking.mask_share=0.9", "masking.random_share=0.2"],
-         "'masking': mask_share + random_share is 1.1; it must be at most 1."),
+        (["masking.mask_replace_prob=0.9", "masking.random_replace_prob=0.2"],
+         "'masking': mask_replace_prob + random_replace_prob is 1.1; it must be at most 1."),
         (["sampling.alpha=[[0, 0.7], [100, 1.3]]", "sampling.temperature=null"],
          "'sampling.alpha' is [[0, 0.7], [100, 1.3]]: input should be less than or equal to 1."),
         (["objectives=[{kind: word_exchange}]"],
@@ -70,15 +70,15 @@ DICT = "[{languages: [en, de], paths: [x]}]"
          "of which a worker's optimizer sees a part from stage 1 on; use zero_stage 0."),
         (["train.optimizer={kind: lam}"],
          "'train.optimizer': kind 'lam' is not one of adamw, lamb. Did you mean 'lamb'?"),
-        (["train.optimizer={peek_lr: 1}"],
-         "unknown key 'train.optimizer.peek_lr'. Did you mean 'train.optimizer.peak_lr'? Known here: beta1, beta2, "
-         "epsilon, kind, peak_lr, weight_decay."),
+        (["train.optimizer={learn_rate: 1}"],
+         "unknown key 'train.optimizer.learn_rate'. Did you mean 'train.optimizer.learning_rate'? Known here: beta1, "
+         "beta2, epsilon, kind, learning_rate, weight_decay."),
         (["objectives=[{kind: masked_lm, weight: heavy}]"],
          "'objectives.0.weight' is 'heavy': input should be a number, or a list of [step, value] with whole steps from "
          "0."),
         (["objectives=[{kind: masked_lm}, {kind: dictionary_alignment, layer: 3}]"],
-         "objective dictionary_alignment reads layer 3, but model.layers is 2."),
-        (["model.width=97"], "'model': width 97 is not a multiple of heads 4."),
+         "objective dictionary_alignment reads layer 3, but model.num_hidden_layers is 2."),
+        (["model.hidden_size=97"], "'model': hidden_size 97 is not a multiple of num_attention_heads 4."),
         (["model.conditioned_head=true"],
          "'model': conditioned_head needs language_embeddings: true (the two share one table)."),
         (["model.language_embeddings=true", "model.conditioned_head=true",
@@ -86,8 +86,8 @@ DICT = "[{languages: [en, de], paths: [x]}]"
          "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: its slot shows a "
          "translation and asks for the word itself, so the head would be told another language than its label's; use "
          "variant label_swap, or conditioned_head: false."),
-        (["data.row_tokens=16", "data.slack_share=0.6"],
-         "'data': slack_share 0.6 of row_tokens 16 leaves 6 tokens for text; leave at least 8."),
+        (["data.max_seq_length=16", "data.reserve_fraction=0.6"],
+         "'data': reserve_fraction 0.6 of max_seq_length 16 leaves 6 tokens for text; leave at least 8."),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(settings: list[str], said: str) -> None:
@@ -96,7 +96,9 @@ def test_what_does_not_go_together_is_refused(settings: list[str], said: str) ->
     assert str(told.value).partition(": ")[2] == said
 
 
-@pytest.mark.parametrize("setting", ["seed=-1", "seed=9223372036854775808", "data.row_tokens=7", "masking.rate=1"])
+@pytest.mark.parametrize(
+    "setting", ["seed=-1", "seed=9223372036854775808", "data.max_seq_length=7", "masking.mlm_probability=1"]
+)
 def test_values_out_of_range_are_refused(setting: str) -> None:
     key = setting.partition("=")[0]
     with pytest.raises(ConfigError, match=f"^--set: '{key}' is .*: input should be (greater|less) than"):
@@ -104,7 +106,7 @@ def test_values_out_of_range_are_refused(setting: str) -> None:
 
 
 def test_widths_of_a_given_model_are_its_own() -> None:
-    assert load_recipe("tiny/mlm", ["model.width=97", "model.init_from=x"]).config.model.init_from == "x"
+    assert load_recipe("tiny/mlm", ["model.hidden_size=97", "model.init_from=x"]).config.model.init_from == "x"
 
 
 def test_languages_are_in_the_order_of_first_mention() -> None:
@@ -114,7 +116,7 @@ def test_languages_are_in_the_order_of_first_mention() -> None:
 
 def test_a_resolved_recipe_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        load_recipe("tiny/mlm").config.train.steps = 5  # type: ignore[misc]
+        load_recipe("tiny/mlm").config.train.max_steps = 5  # type: ignore[misc]
 
 
 def test_a_resolved_recipe_survives_json() -> None:

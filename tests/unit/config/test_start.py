@@ -22,7 +22,7 @@ def continued(*settings: str) -> Recipe:
 
 def test_the_named_run_has_the_seed_and_places_of_the_one_that_continues_it() -> None:
     given = ["seed=7", "output=/there", "data.root=/data", "parallel.workers=3", 'track.mlflow="off"']
-    base = base_recipe(continued("train.steps=11", *given))
+    base = base_recipe(continued("train.max_steps=11", *given))
     assert base is not None
     assert (base.name, base.config) == ("tiny/mlm", load_recipe("tiny/mlm", given).config)
     assert isinstance(base.config.data.tokenizer, BpeTokenizer)
@@ -73,7 +73,7 @@ def test_sizes_that_the_start_decides_are_not_in_the_fingerprint(tmp_path: Path)
     folder = encoder(tmp_path / "encoder", b"1")
     first, second, third = (
         run_fingerprint(settle(continued(setting), folder).config, "data")
-        for setting in ("model.layers=2", "model.layers=3", "model.dropout=0.3")
+        for setting in ("model.num_hidden_layers=2", "model.num_hidden_layers=3", "model.hidden_dropout_prob=0.3")
     )
     assert first == second
     assert first != third

@@ -46,11 +46,11 @@ def make_config(folder: Path, *settings: str) -> RunConfig:
         "parallel": [{"format": "moses", "languages": ["en", "de"], "paths": ["pairs.en", "pairs.de"]}],
         "dictionaries": [{"languages": ["en", "de"], "paths": ["en-de.txt"]}],
         "tokenizer": {"kind": "bpe", "vocab_size": 400},
-        "row_tokens": 24,
+        "max_seq_length": 24,
         "example": "sentence",
-        "slack_share": 0.1,
+        "reserve_fraction": 0.1,
     }
-    train = {"steps": 40, "global_batch_rows": 12, "micro_batch_rows": 12}
+    train = {"max_steps": 40, "global_batch_size": 12, "per_device_batch_size": 12}
     recipe = folder / "recipe.yaml"
     recipe.write_text(yaml.safe_dump({"output": str(folder / "out"), "data": data, "train": train}))
     return load_recipe(str(recipe), [STREAMS, *settings]).config

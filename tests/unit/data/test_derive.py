@@ -100,7 +100,7 @@ def test_both_texts_are_a_parallel_corpus(text: Path, tmp_path: Path) -> None:
     write_inputs(tmp_path)
     settings = (
         "data.corpora=[{format: text, language: en, paths: [en.txt]}]", "data.dictionaries=[]",
-        f"data.parallel=[{parallel}]", "streams=[{kind: masked_text}, {kind: masked_pairs}]", "data.row_tokens=64",
+        f"data.parallel=[{parallel}]", "streams=[{kind: masked_text}, {kind: masked_pairs}]", "data.max_seq_length=64",
     )  # fmt: skip
     prepared = prepare_here(make_config(tmp_path, *settings))
     assert prepared.manifest["bad_rows"] == {}

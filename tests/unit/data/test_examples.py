@@ -258,7 +258,7 @@ def test_packing_moves_links_with_their_sides(cutter) -> None:
 
 
 def test_filters_drop_and_count(backend: Tokenizer, cutter) -> None:
-    filters = Filters(least_words=2, most_words=5, least_script_share=0.5)
+    filters = Filters(min_words=2, max_words=5, min_script_fraction=0.5)
     lines = ["the", "the cat", "the cat sat on the mat", "\u043a\u043e\u0442 \u0434\u043e\u043c", "3 4", "der hund"]
     found = cut_documents(cutter(32, filters=filters), [document(*lines), document("sah")])
     assert text(backend, found) == ["the cat", "[UNK] [UNK]", "der hund"]
@@ -267,7 +267,7 @@ def test_filters_drop_and_count(backend: Tokenizer, cutter) -> None:
 
 
 def test_filters_of_pairs_drop_and_count(backend: Tokenizer, cutter) -> None:
-    filters = Filters(most_length_ratio=2, equal_sides=True, least_script_share=0.5)
+    filters = Filters(max_length_ratio=2, equal_sides=True, min_script_fraction=0.5)
     pairs = [
         pair("the cat", "die katze"),
         pair("the cat sat on the", "die katze", "0-0"),

@@ -218,10 +218,10 @@ def test_the_first_pairs_that_pass_are_kept_however_large_a_part_is(
     write_inputs(tmp_path)
     english, german = ((tmp_path / f"pairs.{code}").read_text().split("\n")[:-1] for code in ("en", "de"))
     passing = [number for number, line in enumerate(english) if len(line.split()) >= 5][:100]
-    kept = "data.filters={least_words: 5}"
+    kept = "data.filters={min_words: 5}"
     monkeypatch.setattr("xalign_ray.data.sources.parts.PART_BYTES", 1000)
     monkeypatch.setattr("xalign_ray.data.part.WINDOW_CHARACTERS", 700)
-    few = prepare_here(make_config(tmp_path, kept, "data.most_pairs=100"))
+    few = prepare_here(make_config(tmp_path, kept, "data.max_pairs=100"))
     assert len(prepare_here(make_config(tmp_path, kept)).manifest["pools"]["pairs/de-en"]["shards"]) > 3
     pool = few.manifest["pools"]["pairs/de-en"]
     assert (len(pool["shards"]), pool["examples"]) == (1, 100)
@@ -244,7 +244,7 @@ def test_a_corpus_that_asks_for_it_is_aligned_on_the_tokenizers_words(
         path.write_text(path.read_text().replace(" ", "."))
     monkeypatch.setattr(corpus, "_run", lambda step, job, numbers: [step(job, number) for number in numbers])
     aligned = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: hmm}]"
-    config = make_config(tmp_path, aligned, "streams=[{kind: aligned_pairs}]", "data.row_tokens=48")
+    config = make_config(tmp_path, aligned, "streams=[{kind: aligned_pairs}]", "data.max_seq_length=48")
     prepared = prepare_here(config)
     (shard,) = prepared.manifest["pools"]["pairs/de-en"]["shards"]
     rows = [read_group(str(prepared.folder / shard["file"]), shard["sha256"], g) for g in range(len(shard["groups"]))]
@@ -255,7 +255,7 @@ def test_a_corpus_that_asks_for_it_is_aligned_on_the_tokenizers_words(
     assert (
         json.loads((prepared.folder / "word_alignment" / "0" / "manifest.json").read_text())["counts"]["pairs"] == 250
     )
-    assert prepared.fingerprint != prepare_here(make_config(tmp_path, "data.row_tokens=48")).fingerprint
+    assert prepared.fingerprint != prepare_here(make_config(tmp_path, "data.max_seq_length=48")).fingerprint
 
 
 def test_alignments_reach_the_shards_and_bad_ones_the_quarantine(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_alignments_reach_the_shards_and_bad_ones_the_quarantine(tmp_path: Path)
     alignments[3], alignments[7] = "0:0", "0-99"
     (tmp_path / "pairs.align").write_text("\n".join(alignments) + "\n")
     paths = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de, pairs.align]}]"
-    prepared = prepare_here(make_config(tmp_path, paths, "data.tolerance=0.05"))
+    prepared = prepare_here(make_config(tmp_path, paths, "data.max_bad_fraction=0.05"))
     (shard,) = prepared.manifest["pools"]["pairs/de-en"]["shards"]
     links = 0
     for group in range(len(shard["groups"])):

@@ -56,7 +56,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
         f"data.tokenizer={{kind: folder, path: {first.folder / 'tokenizer'}}}",
         "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: hmm}]",
         "data.filters={repeated: true}",
-        "data.tolerance=0.05",
+        "data.max_bad_fraction=0.05",
         "output=" + str(folder / "every"),
     )
     tokenizer = config.data.tokenizer.model_copy(update={"new_pieces": 5})  # as a run that continues an encoder has it

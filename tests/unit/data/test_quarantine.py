@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.data.quarantine import Quarantine, check_tolerance, merge_counts, merge_files
+from xalign_ray.data.quarantine import Quarantine, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.data.sources.records import BadRow
 from xalign_ray.errors import DataError
 
@@ -54,18 +54,18 @@ def test_counts_and_files_of_tasks_merge(tmp_path: Path) -> None:
     assert merged.count(b"\n") == 3
 
 
-def test_bad_rows_within_the_tolerance_pass() -> None:
-    check_tolerance({"x": 1}, total=100, tolerance=0.01, kept_in="q")
-    check_tolerance({}, total=0, tolerance=0.0, kept_in="q")
+def test_bad_rows_within_the_bound_pass() -> None:
+    check_bad_fraction({"x": 1}, total=100, max_bad_fraction=0.01, kept_in="q")
+    check_bad_fraction({}, total=0, max_bad_fraction=0.0, kept_in="q")
 
 
-def test_more_bad_rows_than_tolerated_stop_the_job_with_the_counts_by_reason() -> None:
+def test_more_bad_rows_than_allowed_stop_the_job_with_the_counts_by_reason() -> None:
     with pytest.raises(DataError) as caught:
-        check_tolerance(
-            {"x": 1, "bytes are not UTF-8": 1200}, total=10_000, tolerance=0.01, kept_in="out/bad_rows.jsonl"
+        check_bad_fraction(
+            {"x": 1, "bytes are not UTF-8": 1200}, total=10_000, max_bad_fraction=0.01, kept_in="out/bad_rows.jsonl"
         )
     assert str(caught.value) == (
-        "1,201 of 10,000 rows (12.01%) cannot be used, more than the tolerance of 1.00%:"
+        "1,201 of 10,000 rows (12.01%) cannot be used, more than data.max_bad_fraction 1.00%:"
         " bytes are not UTF-8: 1,200, x: 1."
-        " They are listed in out/bad_rows.jsonl. Mend the sources, or raise data.tolerance."
+        " They are listed in out/bad_rows.jsonl. Mend the sources, or raise the bound."
     )

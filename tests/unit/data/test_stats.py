@@ -65,8 +65,8 @@ def test_counts_padding_and_coverage_are_those_of_the_shards(inputs: Path, prepa
 @pytest.mark.parametrize("steps", [40, 45, 7])  # whole chunks or not
 @pytest.mark.usefixtures("prepared")
 def test_draws_are_the_rows_that_the_order_deals(inputs: Path, config: RunConfig, tmp_path: Path, steps: int) -> None:
-    stats = stats_of(inputs, tmp_path, f"train.steps={steps}", "sampling={alpha: [[0, 1.0], [40, 0.0]]}")
-    run = make_config(inputs, f"train.steps={steps}", "sampling={alpha: [[0, 1.0], [40, 0.0]]}")
+    stats = stats_of(inputs, tmp_path, f"train.max_steps={steps}", "sampling={alpha: [[0, 1.0], [40, 0.0]]}")
+    run = make_config(inputs, f"train.max_steps={steps}", "sampling={alpha: [[0, 1.0], [40, 0.0]]}")
     prepared = prepare_here(run)
     order, sources = prepared.order(run), prepared.sources(run)
     dealt = np.zeros(len(sources), np.int64)
@@ -81,7 +81,7 @@ def test_draws_are_the_rows_that_the_order_deals(inputs: Path, config: RunConfig
 
 @pytest.mark.usefixtures("prepared")
 def test_draws_lie_where_their_probabilities_say(inputs: Path, tmp_path: Path) -> None:
-    stats = stats_of(inputs, tmp_path, "train.steps=2000", "sampling={alpha: 0.3}")
+    stats = stats_of(inputs, tmp_path, "train.max_steps=2000", "sampling={alpha: 0.3}")
     total = 2000 * 12
     for draw in stats.draws:
         deviation = (total * draw.probability * (1 - draw.probability)) ** 0.5

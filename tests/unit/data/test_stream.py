@@ -111,7 +111,7 @@ def test_columns_of_some_streams_are_blank_in_the_rows_of_others(prepared: Prepa
 
 
 def test_the_masking_rate_follows_the_steps_of_the_run(prepared: Prepared, inputs) -> None:
-    config = make_config(inputs, "streams=[{kind: masked_text}]", "masking.rate=[[9, 0.1], [29, 0.7]]")
+    config = make_config(inputs, "streams=[{kind: masked_text}]", "masking.mlm_probability=[[9, 0.1], [29, 0.7]]")
     shares = list(open_local(prepared, config, 0, 0))
     rates = [(share["labels"] != IGNORED).sum() / (share["example_ids"] > 0).sum() for share in shares]
     # Sentences of 5 to 10 tokens: at least one of them is predicted, so a rate of 0.1 comes to more.
@@ -121,7 +121,7 @@ def test_the_masking_rate_follows_the_steps_of_the_run(prepared: Prepared, input
 
 
 def test_streams_and_languages_are_drawn_by_weight_and_alpha(prepared: Prepared, inputs) -> None:
-    config = make_config(inputs, "train.steps=200", "train.global_batch_rows=96", "sampling.alpha=0.5")
+    config = make_config(inputs, "train.max_steps=200", "train.global_batch_size=96", "sampling.alpha=0.5")
     order, sources = prepared.order(config), prepared.sources(config)
     drawn = Counter(
         sources[source] for request in order.requests(0, 200, 0, 96) for source in order.places(request).source.tolist()
@@ -136,7 +136,7 @@ def test_streams_and_languages_are_drawn_by_weight_and_alpha(prepared: Prepared,
 
 
 def test_every_row_of_a_pool_is_seen_once_before_any_is_seen_twice(prepared: Prepared, inputs) -> None:
-    config = make_config(inputs, "streams=[{kind: masked_text}]", "train.steps=400", "sampling.alpha=1")
+    config = make_config(inputs, "streams=[{kind: masked_text}]", "train.max_steps=400", "sampling.alpha=1")
     order = prepared.order(config)
     seen: Counter[tuple[int, int, int]] = Counter()
     for request in order.requests(0, 400, 0, 12):

@@ -63,18 +63,18 @@ def prepare(folder: Path) -> Prepared:
         ],
         "parallel": [{"format": "tsv", "languages": ["en", "de"], "paths": ["pairs.tsv"]}],
         "dictionaries": [{"languages": ["en", "de"], "paths": ["en-de.txt"]}],
-        "filters": {"least_words": 3, "most_words": 30, "repeated": True, "equal_sides": True, "most_length_ratio": 2,
-                    "least_script_share": 0.5},
-        "most_pairs": 20,
+        "filters": {"min_words": 3, "max_words": 30, "repeated": True, "equal_sides": True, "max_length_ratio": 2,
+                    "min_script_fraction": 0.5},
+        "max_pairs": 20,
         "tokenizer": {"kind": "bpe", "vocab_size": 300},
-        "row_tokens": 64,
+        "max_seq_length": 64,
         "example": "sentence",
-        "tolerance": 0.5,
+        "max_bad_fraction": 0.5,
         "on_broken_file": "keep_rest_out",
     }  # fmt: skip
     recipe = folder / "recipe.yaml"
     recipe.write_text(
-        yaml.safe_dump({"output": str(folder / "out"), "data": data, "train": {"steps": 1, "global_batch_rows": 2}})
+        yaml.safe_dump({"output": str(folder / "out"), "data": data, "train": {"max_steps": 1, "global_batch_size": 2}})
     )
     return prepare_here(load_recipe(str(recipe)).config)
 
@@ -124,7 +124,7 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
         "lengths too different": 1,
         "no words": 1,
         "one side is empty": 1,
-        "over most_pairs": 20,
+        "over max_pairs": 20,
         "pair repeated": 1,
         "sides are equal": 1,
         "too few columns": 1,
@@ -158,6 +158,6 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
     assert [line.split(" ")[1] for line in said[:5]] == ["text/en", "text/de", "text/tr", "pairs/de-en", "dictionary"]
     assert said[5].startswith(f"prepare: warning: {tmp_path / 'tr.txt.gz'} breaks off at byte ")
     assert said[6] == (
-        "prepare: held-out loss: no rows of de (2 documents): none of so few was drawn by data.held_out_share"
+        "prepare: held-out loss: no rows of de (2 documents): none of so few was drawn by data.held_out_fraction"
     )
     assert prepared.manifest["held_out_missing"] == {"de": 2}

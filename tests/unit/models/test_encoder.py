@@ -78,7 +78,14 @@ def test_a_widened_head_keeps_the_folders_own_block(folder):
 
 def test_the_decoder_is_tied_to_the_word_embeddings(folder):
     for model in (
-        ModelConfig(layers=1, width=8, heads=2, feed_forward=8, language_embeddings=True, conditioned_head=True),
+        ModelConfig(
+            num_hidden_layers=1,
+            hidden_size=8,
+            num_attention_heads=2,
+            intermediate_size=8,
+            language_embeddings=True,
+            conditioned_head=True,
+        ),
         ModelConfig(init_from=str(folder)),
     ):
         encoder = build_encoder(model, 60, LANGUAGES, 16, pad_id=0)
@@ -87,7 +94,9 @@ def test_the_decoder_is_tied_to_the_word_embeddings(folder):
 
 def test_new_language_embeddings_have_the_spread_of_bert():
     torch.manual_seed(0)
-    model = ModelConfig(layers=1, width=256, heads=2, feed_forward=8, language_embeddings=True)
+    model = ModelConfig(
+        num_hidden_layers=1, hidden_size=256, num_attention_heads=2, intermediate_size=8, language_embeddings=True
+    )
     table = build_encoder(model, 10, [str(i) for i in range(50)], 8, pad_id=0).languages
     assert table is not None
     assert table.weight.shape == (50, 256)
@@ -95,13 +104,17 @@ def test_new_language_embeddings_have_the_spread_of_bert():
 
 
 def test_the_recipes_dropout_holds_for_a_continued_folder(folder):
-    encoder = build_encoder(ModelConfig(init_from=str(folder), dropout=0.0), 60, LANGUAGES, 16, pad_id=0).train()
+    encoder = build_encoder(
+        ModelConfig(init_from=str(folder), hidden_dropout_prob=0.0), 60, LANGUAGES, 16, pad_id=0
+    ).train()
     assert torch.equal(encoder.encode(batch()), encoder.encode(batch()))
 
 
 def test_language_vectors_reach_the_hidden_states():
     torch.manual_seed(0)
-    model = ModelConfig(layers=1, width=8, heads=2, feed_forward=8, language_embeddings=True)
+    model = ModelConfig(
+        num_hidden_layers=1, hidden_size=8, num_attention_heads=2, intermediate_size=8, language_embeddings=True
+    )
     encoder = build_encoder(model, 60, LANGUAGES, 16, pad_id=0).eval()
     other = batch() | {"language_ids": torch.zeros(1, 6, dtype=torch.long)}
     assert (encoder.encode(batch()) - encoder.encode(other)).abs().max() > 1e-3
@@ -133,7 +146,7 @@ def test_language_vectors_reach_the_hidden_states():
             "has 60 word embeddings, the run's tokenizer 61 ids; "
             "set data.tokenizer to {kind: folder, path: (the same folder)}.",
         ),
-        ({}, {"max_positions": 32}, "has 16 positions, data.row_tokens is 32; lower data.row_tokens."),
+        ({}, {"max_positions": 32}, "has 16 positions, data.max_seq_length is 32; lower data.max_seq_length."),
         (
             {},
             {"pad_id": 3},
@@ -153,7 +166,9 @@ def test_a_folder_that_does_not_fit_is_refused_with_the_reason(folder, tmp_path,
 
 def test_the_positions_of_xlm_r_are_those_behind_its_padding_id(folder, tmp_path):
     path = edited(folder, tmp_path, model_type="xlm-roberta", pad_token_id=1)
-    with pytest.raises(ConfigError, match=r"has 14 positions, data\.row_tokens is 15; lower data\.row_tokens\.$"):
+    with pytest.raises(
+        ConfigError, match=r"has 14 positions, data\.max_seq_length is 15; lower data\.max_seq_length\.$"
+    ):
         build_encoder(ModelConfig(init_from=path), 60, LANGUAGES, 15, pad_id=1)
 
 

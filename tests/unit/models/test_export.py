@@ -26,9 +26,9 @@ FACTS = {"recipe": "tiny/mlm", "fingerprint": "00", "step": 1}
 def config():
     return RunConfig.model_validate(
         {
-            "data": {"corpora": [{"format": "text", "language": "en", "paths": ["x"]}], "row_tokens": 8},
-            "model": {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8},
-            "train": {"steps": 1, "global_batch_rows": 1},
+            "data": {"corpora": [{"format": "text", "language": "en", "paths": ["x"]}], "max_seq_length": 8},
+            "model": {"num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8},
+            "train": {"max_steps": 1, "global_batch_size": 1},
         }
     )
 
@@ -74,7 +74,13 @@ def test_an_export_says_which_tokenizer_is_its_own(config, prepared, state, tmp_
 
 @pytest.mark.parametrize("mask", [0o022, 0o027])
 def test_others_may_read_the_files_as_the_umask_says(config, prepared, tmp_path, mask):
-    conditioned = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8, "language_embeddings": True}
+    conditioned = {
+        "num_hidden_layers": 1,
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+        "language_embeddings": True,
+    }
     model = config.model.model_validate(conditioned | {"conditioned_head": True})
     config = config.model_copy(update={"model": model})
     encoder = build_encoder(model, 20, ["en"], 8, pad_id=0)
@@ -138,7 +144,7 @@ PPA = "objectives=[{kind: masked_lm}, {kind: momentum_contrast}]"
 
 def exported(config, prepared, tmp_path):
     """The config.json of an untrained export, with as few and as small tables as can be."""
-    encoder = build_encoder(config.model, 20, prepared.languages, config.data.row_tokens, pad_id=0)
+    encoder = build_encoder(config.model, 20, prepared.languages, config.data.max_seq_length, pad_id=0)
     state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
     export(state, config, prepared, tmp_path / "export", FACTS)
     return json.loads((tmp_path / "export" / "config.json").read_text())
@@ -151,15 +157,15 @@ def exported(config, prepared, tmp_path):
         (["streams=[{kind: masked_text}, {kind: masked_pairs}]"], "xlm"),
         (["streams=[{kind: code_switched_labels, t: 0.7}]"], "dict-mlm-70"),
         (["streams=[{kind: code_switched_labels, variant: input_swap}]"], "dict-mlm-50-input-swap"),
-        (["streams=[{kind: code_switched_copy}]", "data.slack_share=0.5"], "dict-tlm"),
+        (["streams=[{kind: code_switched_copy}]", "data.reserve_fraction=0.5"], "dict-tlm"),
         (["objectives=[{kind: masked_lm}, {kind: dictionary_alignment}]"], "align-mlm"),
         (["objectives=[{kind: masked_lm}, {kind: dictionary_alignment, shuffled: true}]"], "align-mlm-shuffled"),
         (["streams=[{kind: aligned_pairs}]"], "tlm"),
         (["streams=[{kind: aligned_pairs}]", "objectives=[{kind: masked_lm}, {kind: word_exchange}]"], "weam"),
         ([f"streams=[{CONTRASTED.format('joined')}]"], "tlm"),
-        ([f"streams=[{CONTRASTED.format('apart')}]", "data.slack_share=0.2"], "mlm"),
+        ([f"streams=[{CONTRASTED.format('apart')}]", "data.reserve_fraction=0.2"], "mlm"),
         ([f"streams=[{CONTRASTED.format('joined')}]", PPA], "ppa"),
-        ([f"streams=[{CONTRASTED.format('apart')}]", "data.slack_share=0.2", PPA], "ppa-mlm"),
+        ([f"streams=[{CONTRASTED.format('apart')}]", "data.reserve_fraction=0.2", PPA], "ppa-mlm"),
         ([f"streams=[{CONTRASTED.format('none')}]", "objectives=[{kind: momentum_contrast}]"], "ppa-no-tlm"),
         (
             ["streams=[{kind: contrasted_pairs}]", "objectives=[{kind: masked_lm}, {kind: sentence_contrast}]"],
@@ -175,7 +181,12 @@ def exported(config, prepared, tmp_path):
     ],
 )
 def test_the_method_is_called_as_in_its_paper(prepared, tmp_path, settings, name):
-    small = ["model.layers=1", "model.width=8", "model.heads=2", "model.feed_forward=8"]
+    small = [
+        "model.num_hidden_layers=1",
+        "model.hidden_size=8",
+        "model.num_attention_heads=2",
+        "model.intermediate_size=8",
+    ]
     config = load_recipe("tiny/mlm", [PAIRS, *small, *settings]).config
     prepared.pair_words = lambda _: []
     assert exported(config, prepared, tmp_path)["xalign_objective"] == name
@@ -193,7 +204,13 @@ def test_the_method_is_called_as_in_its_paper(prepared, tmp_path, settings, name
     ],
 )
 def test_the_config_says_how_pairs_were_laid_out(prepared, tmp_path, family, streams, pairs):
-    small = ["model.layers=1", "model.width=8", "model.heads=2", "model.feed_forward=8", f"model.family={family}"]
+    small = [
+        "model.num_hidden_layers=1",
+        "model.hidden_size=8",
+        "model.num_attention_heads=2",
+        "model.intermediate_size=8",
+        f"model.family={family}",
+    ]
     config = load_recipe("tiny/mlm", [PAIRS, *small, f"streams=[{streams}]"]).config
     prepared.pair_words = lambda _: []
     found = exported(config, prepared, tmp_path)
@@ -202,7 +219,12 @@ def test_the_config_says_how_pairs_were_laid_out(prepared, tmp_path, family, str
 
 
 def test_an_export_of_ppa_is_the_query_encoder(prepared, tmp_path):
-    small = ["model.layers=1", "model.width=8", "model.heads=2", "model.feed_forward=8"]
+    small = [
+        "model.num_hidden_layers=1",
+        "model.hidden_size=8",
+        "model.num_attention_heads=2",
+        "model.intermediate_size=8",
+    ]
     losses = "objectives=[{kind: masked_lm}, {kind: momentum_contrast, queue_size: 4, projection: 4}]"
     config = load_recipe("tiny/mlm", [PAIRS, *small, "streams=[{kind: contrasted_pairs}]", losses]).config
     prepared.pair_words = lambda _: []

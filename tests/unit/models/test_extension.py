@@ -11,14 +11,16 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.extension import add_rows
 
-SHAPE = {"layers": 1, "width": 4, "heads": 2, "feed_forward": 8}
+SHAPE = {"num_hidden_layers": 1, "hidden_size": 4, "num_attention_heads": 2, "intermediate_size": 8}
 LANGUAGES = ["en", "de"]
 
 
 @pytest.fixture(params=["bert", "xlm-r", "modernbert"])
 def encoder(request):
     torch.manual_seed(0)
-    made = build_encoder(ModelConfig(family=request.param, dropout=0.0, **SHAPE), 6, LANGUAGES, 8, pad_id=0).eval()
+    made = build_encoder(
+        ModelConfig(family=request.param, hidden_dropout_prob=0.0, **SHAPE), 6, LANGUAGES, 8, pad_id=0
+    ).eval()
     with torch.no_grad():
         made.hf.get_input_embeddings().weight.copy_(torch.arange(24.0).view(6, 4))
         made.hf.get_output_embeddings().bias.copy_(torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0, 5.0]))

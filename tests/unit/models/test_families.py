@@ -17,7 +17,13 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
 
 LANGUAGES = ["en", "de", "hi"]
-SHAPE = {"layers": 3, "width": 16, "heads": 2, "feed_forward": 24, "dropout": 0.0}
+SHAPE = {
+    "num_hidden_layers": 3,
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "hidden_dropout_prob": 0.0,
+}
 SIZES = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24}
 STOCK = {
     "bert": lambda: BertForMaskedLM(BertConfig(vocab_size=60, max_position_embeddings=16, pad_token_id=1, **SIZES)),
@@ -166,9 +172,11 @@ def test_a_widened_head_keeps_the_folders_own_block(family, folder):
 
 
 def test_the_decoder_is_tied_to_the_word_embeddings_and_the_recipes_dropout_holds(family, folder):
-    for model in (ModelConfig(family=family, **SHAPE), ModelConfig(init_from=str(folder), dropout=0.0)):
+    for model in (ModelConfig(family=family, **SHAPE), ModelConfig(init_from=str(folder), hidden_dropout_prob=0.0)):
         encoder = build_encoder(model, 60, LANGUAGES, 16, pad_id=1).train()
         assert encoder.hf.get_output_embeddings().weight is encoder.hf.get_input_embeddings().weight
         assert torch.equal(encoder.encode(batch()), encoder.encode(batch()))
-    noisy = build_encoder(ModelConfig(init_from=str(folder), dropout=0.3), 60, LANGUAGES, 16, pad_id=1).train()
+    noisy = build_encoder(
+        ModelConfig(init_from=str(folder), hidden_dropout_prob=0.3), 60, LANGUAGES, 16, pad_id=1
+    ).train()
     assert not torch.equal(noisy.encode(batch()), noisy.encode(batch()))

@@ -12,7 +12,7 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.sizes import count_parameters
 
-SHAPE = {"layers": 3, "width": 24, "heads": 4, "feed_forward": 40}
+SHAPE = {"num_hidden_layers": 3, "hidden_size": 24, "num_attention_heads": 4, "intermediate_size": 40}
 OPTIONS = [{}, {"language_embeddings": True}, {"language_embeddings": True, "conditioned_head": True}]
 FAMILIES = ["bert", "xlm-r", "modernbert"]
 
@@ -55,7 +55,7 @@ def test_counting_imports_neither_torch_nor_transformers():
         "assert count_parameters(ModelConfig(), 30522, 1, 512).total == 109514298; "
         # As released: xlm-roberta-base (padding id 1, so one position more) and ModernBERT-base.
         "assert count_parameters(ModelConfig(family='xlm-r'), 250002, 1, 513).total == 278295186; "
-        "modern = ModelConfig(family='modernbert', layers=22, feed_forward=1152); "
+        "modern = ModelConfig(family='modernbert', num_hidden_layers=22, intermediate_size=1152); "
         "assert count_parameters(modern, 50368, 1, 8192).total == 149655232; "
         "assert not {'torch', 'transformers', 'ray'} & set(sys.modules)"
     )

@@ -28,7 +28,9 @@ def dictionary(n=PAIRS, languages=1):
 
 def encoder():
     torch.manual_seed(0)
-    model = ModelConfig(layers=1, width=16, heads=2, feed_forward=16, dropout=0.0)
+    model = ModelConfig(
+        num_hidden_layers=1, hidden_size=16, num_attention_heads=2, intermediate_size=16, hidden_dropout_prob=0.0
+    )
     return build_encoder(model, 100, ["en", "de", "hi"], 8, pad_id=0)
 
 
@@ -175,7 +177,7 @@ def test_alignment_without_a_pair_is_refused_with_what_to_change(pairs):
         build(DictionaryAlignment(), pairs=pairs)
     assert str(error.value) == (
         "objective dictionary_alignment has no pair to train on: every entry of data.dictionaries is held out "
-        "or holds a word that the tokenizer does not know. Lower data.dictionary_held_out_share or name a "
+        "or holds a word that the tokenizer does not know. Lower data.dictionary_held_out_fraction or name a "
         "dictionary with split: train."
     )
 

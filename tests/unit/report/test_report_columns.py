@@ -24,7 +24,7 @@ def test_workers_zero_stage_and_paths_make_no_column(tmp_path: Path) -> None:
     other = write_run(
         tmp_path / "other",
         seed=1,
-        settings=["parallel.workers=4", "parallel.zero_stage=3", "output=elsewhere", "train.micro_batch_rows=8"],
+        settings=["parallel.workers=4", "parallel.zero_stage=3", "output=elsewhere", "train.per_device_batch_size=8"],
     )
     (column,) = open_folders([one, other])
     assert [run.seed for run in column.runs] == [0, 1]

@@ -90,7 +90,7 @@ def make_lexicon(seed: int = 0, longest: int = 4) -> Lexicon:
 
 
 def make_context(
-    masking: MaskingConfig | None = None, *, row_tokens: int = 60, seed: int = 0, global_rows: int = 1
+    masking: MaskingConfig | None = None, *, max_seq_length: int = 60, seed: int = 0, global_rows: int = 1
 ) -> ViewContext:
     """A context with the random lexicon."""
-    return ViewContext(seed, masking or MaskingConfig(), VOCABULARY, make_lexicon(), row_tokens, global_rows)
+    return ViewContext(seed, masking or MaskingConfig(), VOCABULARY, make_lexicon(), max_seq_length, global_rows)

@@ -58,7 +58,12 @@ def test_swapped_inputs_of_align_mlm() -> None:
 @pytest.mark.parametrize("rate", [0.15, 0.5, 1.0])
 def test_the_rate_of_the_copy_is_of_its_words_with_an_entry(rate: float) -> None:
     context = ViewContext(
-        0, MaskingConfig(mask_share=0, random_share=0), VOCABULARY, make_lexicon(longest=1), 60, global_rows=1
+        0,
+        MaskingConfig(mask_replace_prob=0, random_replace_prob=0),
+        VOCABULARY,
+        make_lexicon(longest=1),
+        60,
+        global_rows=1,
     )
     rows = make_rows(ROWS, filled=30, covered=0.4, lengths=(1,))
     columns = view_rows(CodeSwitchedCopy(codeswitch_rate=rate), rows, np.arange(ROWS), context)
@@ -71,11 +76,11 @@ def test_the_rate_of_the_copy_is_of_its_words_with_an_entry(rate: float) -> None
 
 def test_a_gloss_of_long_synonyms_never_outgrows_its_row() -> None:
     rows = make_rows(ROWS, filled=30, covered=1.0)
-    columns = view_rows(CodeSwitchedCopy(codeswitch_rate=1), rows, np.arange(ROWS), make_context(row_tokens=60))
+    columns = view_rows(CodeSwitchedCopy(codeswitch_rate=1), rows, np.arange(ROWS), make_context(max_seq_length=60))
     assert columns["input_ids"].shape == (ROWS, 60)
     assert ((columns["input_ids"] == SPECIAL["sep"]).sum(axis=1) == 2 * rows.row_sides).all()
     assert columns["no_room"].sum() > 100
-    roomy = view_rows(CodeSwitchedCopy(codeswitch_rate=1), rows, np.arange(ROWS), make_context(row_tokens=150))
+    roomy = view_rows(CodeSwitchedCopy(codeswitch_rate=1), rows, np.arange(ROWS), make_context(max_seq_length=150))
     assert roomy["no_room"].sum() == 0
 
 

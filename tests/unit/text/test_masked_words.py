@@ -171,7 +171,7 @@ def test_masked_pieces_are_whole_words(family: str, text: str) -> None:
         link_from=one[:0],
         link_to=one[:0],
     )
-    masking = MaskingConfig(rate=0.4, mask_share=1, random_share=0)
+    masking = MaskingConfig(mlm_probability=0.4, mask_replace_prob=1, random_replace_prob=0)
     tokens = len(words.pieces) + 2
     columns = view_rows(
         MaskedText(), rows, np.arange(draws), ViewContext(0, masking, vocabulary, None, tokens, global_rows=1)

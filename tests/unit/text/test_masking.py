@@ -98,7 +98,9 @@ def test_no_word_is_chosen_from_no_words() -> None:
 def test_shares_of_mask_random_and_kept_pieces() -> None:
     rows = make_rows(ROWS)
     columns = view_rows(MaskedText(), rows, np.arange(ROWS), make_context())
-    original = view_rows(MaskedText(), rows, np.arange(ROWS), make_context(MaskingConfig(mask_share=0, random_share=0)))
+    original = view_rows(
+        MaskedText(), rows, np.arange(ROWS), make_context(MaskingConfig(mask_replace_prob=0, random_replace_prob=0))
+    )
     at = columns["labels"] != IGNORED
     shown, label, total = columns["input_ids"][at], columns["labels"][at], int(at.sum())
     np.testing.assert_array_equal(label, original["input_ids"][at])
@@ -125,17 +127,17 @@ def test_the_rate_follows_its_schedule_by_step() -> None:
     rows = make_rows(400)
     positions = np.arange(400) % 100 + 4
     steps = positions // 4
-    context = make_context(MaskingConfig(rate=((10, 0.125), (20, 0.625))), global_rows=4)
+    context = make_context(MaskingConfig(mlm_probability=((10, 0.125), (20, 0.625))), global_rows=4)
     columns = view_rows(MaskedText(), rows, positions, context)
     for step, rate in ((1, 0.125), (10, 0.125), (15, 0.375), (20, 0.625), (25, 0.625)):
-        constant = view_rows(MaskedText(), rows, positions, make_context(MaskingConfig(rate=rate)))
+        constant = view_rows(MaskedText(), rows, positions, make_context(MaskingConfig(mlm_probability=rate)))
         for name in columns:
             np.testing.assert_array_equal(columns[name][steps == step], constant[name][steps == step])
     assert set(steps.tolist()) == set(range(1, 26))
 
 
 def test_random_pieces_are_regular_and_uniform() -> None:
-    masking = MaskingConfig(rate=0.9, mask_share=0, random_share=1)
+    masking = MaskingConfig(mlm_probability=0.9, mask_replace_prob=0, random_replace_prob=1)
     columns = view_rows(MaskedText(), make_rows(ROWS), np.arange(ROWS), make_context(masking))
     shown = columns["input_ids"][columns["labels"] != IGNORED]
     assert set(np.unique(shown)) <= set(REGULAR.tolist())

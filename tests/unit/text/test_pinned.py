@@ -220,7 +220,7 @@ STREAMS = {
 @pytest.mark.parametrize("name", STREAMS)
 def test_masks_and_hashes_of_rows(name: str):
     stream, sides = STREAMS[name]
-    masking = MaskingConfig(rate=0.45, mask_share=0.6, random_share=0.3)
+    masking = MaskingConfig(mlm_probability=0.45, mask_replace_prob=0.6, random_replace_prob=0.3)
     columns = view_rows(
         stream, rows(sides), np.array([5, 1000]), ViewContext(SEED, masking, VOCABULARY, LEXICON, 42, 8)
     )

@@ -45,7 +45,9 @@ STREAMS: list[tuple[Stream, int, int]] = [
 @pytest.mark.parametrize("whole_word", [True, False])
 def test_columns_fit_together(stream: Stream, sides: int, filled: int, whole_word: bool) -> None:
     rows = make_rows(ROWS, sides, filled=filled)
-    columns = view_rows(stream, rows, np.arange(ROWS), make_context(MaskingConfig(rate=0.4, whole_word=whole_word)))
+    columns = view_rows(
+        stream, rows, np.arange(ROWS), make_context(MaskingConfig(mlm_probability=0.4, whole_word_mask=whole_word))
+    )
     ids, labels, example = columns["input_ids"], columns["labels"], columns["example_ids"]
     assert all(columns[name].shape == (ROWS, 60) for name in TOKEN_COLUMNS)
     assert [columns[name].dtype for name in TOKEN_COLUMNS] == [np.int32] * 2 + [np.int16] * 4
@@ -68,7 +70,7 @@ def test_columns_fit_together(stream: Stream, sides: int, filled: int, whole_wor
 @pytest.mark.parametrize("unit", ["word", "instance"])
 def test_translated_labels_are_never_shown(unit: str) -> None:
     stream = CodeSwitchedLabels(t=1, mix_unit=unit)  # type: ignore[arg-type]
-    columns = view_rows(stream, make_rows(ROWS), np.arange(ROWS), make_context(MaskingConfig(rate=0.5)))
+    columns = view_rows(stream, make_rows(ROWS), np.arange(ROWS), make_context(MaskingConfig(mlm_probability=0.5)))
     assert (columns["labels"] >= SYNONYMS_FROM).sum() > 1000
     assert (columns["input_ids"] < SYNONYMS_FROM).all()
 
@@ -82,21 +84,23 @@ def test_language_ids_are_the_labels_at_translated_slots_only() -> None:
 
 
 @pytest.mark.parametrize("whole_word", [True, False])
-@pytest.mark.parametrize("row_tokens", [60, 61, 63, 70])
-def test_rows_never_grow_beyond_their_length(row_tokens: int, whole_word: bool) -> None:
+@pytest.mark.parametrize("max_seq_length", [60, 61, 63, 70])
+def test_rows_never_grow_beyond_their_length(max_seq_length: int, whole_word: bool) -> None:
     rows = make_rows(ROWS, covered=1.0)
-    masking = MaskingConfig(rate=0.9, whole_word=whole_word)
-    columns = view_rows(CodeSwitchedLabels(t=1), rows, np.arange(ROWS), make_context(masking, row_tokens=row_tokens))
-    assert columns["input_ids"].shape == (ROWS, row_tokens)
+    masking = MaskingConfig(mlm_probability=0.9, whole_word_mask=whole_word)
+    columns = view_rows(
+        CodeSwitchedLabels(t=1), rows, np.arange(ROWS), make_context(masking, max_seq_length=max_seq_length)
+    )
+    assert columns["input_ids"].shape == (ROWS, max_seq_length)
     assert ((columns["input_ids"] == SPECIAL["sep"]).sum(axis=1) == rows.row_sides).all(), "the last [SEP] is there"
     assert columns["no_room"].sum() > 0
     assert columns["cross_lingual"].sum() > 0
 
 
-def test_what_does_not_fit_becomes_fewer_with_slack() -> None:
+def test_what_does_not_fit_becomes_fewer_with_reserve() -> None:
     rows = make_rows(ROWS, covered=1.0)
     dropped = [
-        int(view_rows(CodeSwitchedLabels(t=1), rows, np.arange(ROWS), make_context(row_tokens=n))["no_room"].sum())
+        int(view_rows(CodeSwitchedLabels(t=1), rows, np.arange(ROWS), make_context(max_seq_length=n))["no_room"].sum())
         for n in (60, 66, 72, 120)
     ]
     assert dropped == sorted(dropped, reverse=True)
@@ -137,7 +141,7 @@ def test_instance_mode_translates_by_example() -> None:
 def test_realised_share_in_instance_mode_follows_the_fitted_law() -> None:
     """METHODS 4.3: f = s t / (s t + 1 - t), s the labels of a dictionary instance relative to an ordinary one."""
     rows = make_rows(ROWS)
-    context = make_context(row_tokens=200)  # room for all
+    context = make_context(max_seq_length=200)  # room for all
 
     def labels(t: float) -> tuple[int, int]:
         columns = view_rows(CodeSwitchedLabels(t=t, mix_unit="instance"), rows, np.arange(ROWS), context)

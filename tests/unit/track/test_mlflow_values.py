@@ -13,7 +13,7 @@ def test_a_recipe_becomes_dotted_keys() -> None:
     recipe = {
         "seed": 0,
         "notes": "",
-        "train": {"steps": 20, "clip": None, "bf16": True},
+        "train": {"max_steps": 20, "clip": None, "bf16": True},
         "objectives": [{"kind": "masked_lm", "weight": 1.0}, {"kind": "dictionary_alignment"}],
         "languages": ["en", "de"],
         "overrides": {},
@@ -21,7 +21,7 @@ def test_a_recipe_becomes_dotted_keys() -> None:
     assert flatten(recipe) == {
         "seed": "0",
         "notes": "",
-        "train.steps": "20",
+        "train.max_steps": "20",
         "train.clip": "null",
         "train.bf16": "true",
         "objectives.0.kind": "masked_lm",

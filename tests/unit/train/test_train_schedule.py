@@ -26,7 +26,7 @@ def test_a_run_shorter_than_its_warm_up_only_rises():
 def test_biases_and_layer_norms_are_not_decayed_and_frozen_weights_not_trained():
     module = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2))
     module[3].requires_grad_(False)
-    optimizer = build_optimizer(module, AdamW(peak_lr=0.5, weight_decay=0.25, beta1=0.8, beta2=0.9, epsilon=1e-3))
+    optimizer = build_optimizer(module, AdamW(learning_rate=0.5, weight_decay=0.25, beta1=0.8, beta2=0.9, epsilon=1e-3))
     decayed, plain = optimizer.param_groups
     assert [tuple(p.shape) for p in decayed["params"]] == [(5, 4), (3, 4)]
     assert decayed["weight_decay"] == 0.25
