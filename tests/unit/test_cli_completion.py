@@ -72,17 +72,17 @@ def test_languages_are_offered_one_after_another(complete: Complete) -> None:
 
 
 def test_keys_are_offered_that_the_recipe_has(complete: Complete) -> None:
-    assert complete("xalign pretrain tiny/mlm --set train.ste") == ["train.steps="]
+    assert complete("xalign pretrain tiny/mlm --set train.max_s") == ["train.max_steps="]
     keys = complete("xalign plan tiny/all --set ")
     assert keys == [f"{key}=" for key in flatten(load_recipe("tiny/all").config.model_dump(mode="json"))]
     assert {"objectives.3.weight=", "seed="} <= set(keys)
-    assert complete("xalign plan tiny/all --set seed=1 --set train.ste") == ["train.steps="]
+    assert complete("xalign plan tiny/all --set seed=1 --set train.max_s") == ["train.max_steps="]
 
 
 def test_keys_are_offered_before_the_recipe_is_written_and_where_it_is_none(complete: Complete) -> None:
-    assert complete("xalign pretrain --set train.ste") == ["train.steps="]
-    assert complete("xalign study quickstart --set train.ste") == ["train.steps="]
-    assert complete("xalign pretrain no/such --set train.ste") == ["train.steps="]
+    assert complete("xalign pretrain --set train.max_s") == ["train.max_steps="]
+    assert complete("xalign study quickstart --set train.max_s") == ["train.max_steps="]
+    assert complete("xalign pretrain no/such --set train.max_s") == ["train.max_steps="]
 
 
 def test_formats_are_offered_that_the_verb_reads(complete: Complete) -> None:
@@ -127,4 +127,4 @@ for line in {lines}:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
-    assert {"tatoeba", "de", "train.steps=", "moses", "muse", "quickstart"} <= set(done.stdout.split())
+    assert {"tatoeba", "de", "train.max_steps=", "moses", "muse", "quickstart"} <= set(done.stdout.split())

@@ -100,7 +100,7 @@ class Checkpoints:
         self._trust = trust
         self._run_folder = run_folder
         self._fingerprint = fingerprint
-        self._keep_last = config.checkpoint.save_total_limit
+        self._save_total_limit = config.checkpoint.save_total_limit
         self._zero_stage = config.parallel.zero_stage
         self._workers = workers
 
@@ -187,7 +187,7 @@ class Checkpoints:
 
     def _prune(self) -> None:
         whole = [folder for folder in _folders(self._run_folder) if (folder / MANIFEST).is_file()]
-        for folder in whole[self._keep_last :]:
+        for folder in whole[self._save_total_limit :]:
             # Without its manifest it no longer exists, even if the removal is interrupted.
             (folder / MANIFEST).unlink()
             shutil.rmtree(folder, ignore_errors=True)

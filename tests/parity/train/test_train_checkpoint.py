@@ -19,7 +19,7 @@ from xalign_ray.train.checkpoint import Checkpoints, newest
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import build_objectives
 
-SETTINGS = {"checkpoint__every_steps": 2, "checkpoint__keep_last": 2}
+SETTINGS = {"checkpoint__save_steps": 2, "checkpoint__save_total_limit": 2}
 
 
 def train(workers, folder, settings, fingerprint=synthetic.FINGERPRINT):
@@ -222,6 +222,6 @@ def test_a_checkpoint_that_goes_loses_its_manifest_first(tmp_path: Path, monkeyp
     for step in (2, 4):
         write_manifest(tmp_path / "checkpoints" / f"step_00000{step}", {"step": step, "fingerprint": "f", "files": {}})
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if it were killed there
-    config = synthetic.config(checkpoint__keep_last=1)
+    config = synthetic.config(checkpoint__save_total_limit=1)
     Checkpoints(tmp_path, "f", config, Workers(0, 1, 0, torch.device("cpu")), trust=False)._prune()
     assert whole(tmp_path) == ["step_000004"]

@@ -21,8 +21,8 @@ SETTINGS: dict[str, Any] = {
     "model__hidden_dropout_prob": 0.5,
     "objectives": [{"kind": "masked_lm"}],
     "train__optimizer": {"learning_rate": 1e-30, "weight_decay": 0.0},
-    "train__global_batch_rows": 8,
-    "train__micro_batch_rows": 2,
+    "train__global_batch_size": 8,
+    "train__per_device_batch_size": 2,
 }
 
 

@@ -54,7 +54,7 @@ def test_other_rows_than_the_step_owns_stop_all_ranks_before_they_are_trained_on
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(two: Pool, tmp_path: Path):
     settings = {
         "train__optimizer": {"learning_rate": 1e37},
-        "train__clip_norm": 0.0,
+        "train__max_grad_norm": 0.0,
         "train__schedule": {"warmup_steps": 0},
     }
     with pytest.raises(TrainingError) as stopped:
@@ -82,7 +82,7 @@ def test_sigterm_to_one_worker_saves_at_the_step_boundary_and_stops_all(two: Poo
 
 
 def test_the_log_tells_of_start_steps_held_out_losses_checkpoint_and_end(two: Pool, tmp_path: Path):
-    two.call(train, tmp_path, {"train__held_out_every_steps": 4})
+    two.call(train, tmp_path, {"train__eval_steps": 4})
     (start,) = events(tmp_path, "start")
     assert (start["recipe"], start["workers"], start["zero_stage"], start["steps"]) == ("synthetic", 2, 2, 6)
     first = events(tmp_path, "step")[0]
@@ -106,7 +106,7 @@ def test_the_log_tells_of_start_steps_held_out_losses_checkpoint_and_end(two: Po
 
 
 def test_a_recipe_whose_held_out_rows_cannot_be_scored_is_told_so_at_the_start(one: Pool, tmp_path: Path):
-    settings = {"train__held_out_every_steps": 1, "train__max_steps": 1}
+    settings = {"train__eval_steps": 1, "train__max_steps": 1}
     one.call(train, tmp_path, settings | {"objectives": [{"kind": "dictionary_alignment"}]})
     (start,) = events(tmp_path, "start")
     without = "There is no held-out loss: it is that of the objective masked_lm, which the recipe lacks."
@@ -115,7 +115,7 @@ def test_a_recipe_whose_held_out_rows_cannot_be_scored_is_told_so_at_the_start(o
 
 
 def test_the_tokens_of_a_run_are_those_of_its_surviving_steps_over_all_attempts(one: Pool, tmp_path: Path):
-    settings = {"checkpoint__every_steps": 2}
+    settings = {"checkpoint__save_steps": 2}
     with pytest.raises(synthetic.Interrupted):
         one.call(train_until, tmp_path, settings, 3)  # step 3 is done twice: it was not saved
     one.call(train, tmp_path, settings)
@@ -127,7 +127,7 @@ def test_the_tokens_of_a_run_are_those_of_its_surviving_steps_over_all_attempts(
 
 
 def test_held_out_losses_do_not_depend_on_the_number_of_workers(one: Pool, two: Pool, tmp_path: Path):
-    settings = {"model__hidden_dropout_prob": 0.0, "train__held_out_every_steps": 3}
+    settings = {"model__hidden_dropout_prob": 0.0, "train__eval_steps": 3}
     two.call(train, tmp_path / "two", settings)
     one.call(train, tmp_path / "one", settings)
     alone, together = ([e["languages"] for e in events(tmp_path / name, "held_out")] for name in ("one", "two"))
@@ -138,7 +138,7 @@ def test_held_out_losses_do_not_depend_on_the_number_of_workers(one: Pool, two: 
 
 def test_scoring_held_out_rows_leaves_no_trace_in_training_with_dropout(one: Pool, tmp_path: Path):
     settings = {"model__hidden_dropout_prob": 0.5}
-    one.call(train, tmp_path / "scored", settings | {"train__held_out_every_steps": 2})
+    one.call(train, tmp_path / "scored", settings | {"train__eval_steps": 2})
     one.call(train, tmp_path / "never", settings)
     assert len(events(tmp_path / "scored", "held_out")) == 3
     assert synthetic.losses(tmp_path / "scored") == synthetic.losses(tmp_path / "never")

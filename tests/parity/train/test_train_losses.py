@@ -40,11 +40,11 @@ def test_one_worker_two_and_micro_steps_train_alike(one: Pool, two: Pool, tmp_pa
         "objectives": LOSSES[name],
         "model__hidden_dropout_prob": 0.0,
         "parallel__zero_stage": 0,
-        "train__global_batch_rows": 10,
+        "train__global_batch_size": 10,
     }
-    apart = run(two, tmp_path / "two", **settings, train__micro_batch_rows=5)
-    whole = run(one, tmp_path / "whole", **settings, train__micro_batch_rows=10)
-    parts = run(one, tmp_path / "parts", **settings, train__micro_batch_rows=4)
+    apart = run(two, tmp_path / "two", **settings, train__per_device_batch_size=5)
+    whole = run(one, tmp_path / "whole", **settings, train__per_device_batch_size=10)
+    parts = run(one, tmp_path / "parts", **settings, train__per_device_batch_size=4)
     assert len(set(whole)) == 6
     np.testing.assert_allclose(apart, whole, rtol=0, atol=1e-5)
     np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-5)
@@ -69,8 +69,8 @@ def test_every_zero_stage_trains_alike(two: Pool, tmp_path: Path, name: str):
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_all_losses_with_dropout_go_on_to_the_last_bit_queue_and_average_too(two: Pool, tmp_path: Path, stage: int):
-    settings = {"objectives": TOGETHER, "parallel__zero_stage": stage, "checkpoint__every_steps": 3}
-    settings |= {"train__micro_batch_rows": 2}
+    settings = {"objectives": TOGETHER, "parallel__zero_stage": stage, "checkpoint__save_steps": 3}
+    settings |= {"train__per_device_batch_size": 2}
     straight = run(two, tmp_path / "straight", **settings)
     with pytest.raises(synthetic.Interrupted):
         two.call(train_until, tmp_path / "cut", settings, 5)
@@ -85,7 +85,7 @@ def test_all_losses_with_dropout_go_on_to_the_last_bit_queue_and_average_too(two
 @pytest.mark.parametrize("stage", [0, 2])
 def test_the_queue_goes_on_with_another_number_of_workers(one: Pool, two: Pool, tmp_path: Path, stage: int):
     settings = {"objectives": TOGETHER, "parallel__zero_stage": stage, "model__hidden_dropout_prob": 0.0}
-    settings |= {"checkpoint__every_steps": 3}
+    settings |= {"checkpoint__save_steps": 3}
     straight = run(one, tmp_path / "straight", **settings)
     with pytest.raises(synthetic.Interrupted):
         two.call(train_until, tmp_path / "changed", settings, 3)
@@ -122,7 +122,7 @@ def test_in_half_precision_queue_and_average_stay_in_fp32_and_move(two: Pool, tm
 
 def test_lamb_trains_and_goes_on_to_the_last_bit(two: Pool, tmp_path: Path):
     settings = {"parallel__zero_stage": 0, "train__optimizer": {"kind": "lamb", "learning_rate": 0.02}}
-    settings |= {"checkpoint__every_steps": 3}
+    settings |= {"checkpoint__save_steps": 3}
     straight = run(two, tmp_path / "straight", **settings)
     assert straight[-1] < straight[0] - 0.05
     with pytest.raises(synthetic.Interrupted):

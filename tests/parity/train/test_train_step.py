@@ -22,8 +22,8 @@ DECAY = 0.2
 # full length out of the rounding of a gradient that is 0, and lets clipping be seen in the first step.
 SETTINGS: dict[str, Any] = {
     "model__hidden_dropout_prob": 0.0,
-    "train__global_batch_rows": 7,
-    "train__micro_batch_rows": 2,
+    "train__global_batch_size": 7,
+    "train__per_device_batch_size": 2,
     "train__optimizer": {"learning_rate": 1e-2, "weight_decay": DECAY, "epsilon": 1e-3, "beta1": 0.8, "beta2": 0.95},
     "train__schedule": {"warmup_steps": 2},
     "train__max_steps": 6,
@@ -38,9 +38,9 @@ def weighted(masked_lm: Any, dictionary_alignment: Any) -> dict[str, Any]:
 
 # Settings, and the weights of both losses in each of four steps.
 CASES: dict[str, tuple[dict[str, Any], tuple[float, ...], tuple[float, ...]]] = {
-    "weights 1 and 10": (weighted(1.0, 10.0) | {"train__clip_norm": 0.0}, (1.0,) * 4, (10.0,) * 4),
+    "weights 1 and 10": (weighted(1.0, 10.0) | {"train__max_grad_norm": 0.0}, (1.0,) * 4, (10.0,) * 4),
     "scheduled and clipped": (
-        weighted([[0, 4.0], [4, 0.0]], [[1, 0.0], [3, 8.0]]) | {"train__clip_norm": 0.05},
+        weighted([[0, 4.0], [4, 0.0]], [[1, 0.0], [3, 8.0]]) | {"train__max_grad_norm": 0.05},
         (4.0, 3.0, 2.0, 1.0),
         (0.0, 0.0, 4.0, 8.0),
     ),
@@ -50,7 +50,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[float, ...], tuple[float, ...]]] = 
 @cache
 def expected_steps(case: str, max_grad_norm: float | None = None, decay: float = DECAY) -> list[Step]:
     settings, *weights = CASES[case]
-    changes = {} if max_grad_norm is None else {"train__clip_norm": max_grad_norm}
+    changes = {} if max_grad_norm is None else {"train__max_grad_norm": max_grad_norm}
     by_step = [
         {"masked_lm": masked_lm, "dictionary_alignment": alignment}
         for masked_lm, alignment in zip(*weights, strict=True)

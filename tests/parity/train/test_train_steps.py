@@ -73,7 +73,7 @@ def test_one_worker_with_two_micro_steps_equals_two_workers(one: Pool, two: Pool
 
 
 def test_shares_of_different_size_are_weighed_by_their_labels(one: Pool, two: Pool, tmp_path: Path):
-    settings = {"train__global_batch_rows": 7, "train__micro_batch_rows": 2, "model__hidden_dropout_prob": 0.0}
+    settings = {"train__global_batch_size": 7, "train__per_device_batch_size": 2, "model__hidden_dropout_prob": 0.0}
     apart = run(two, tmp_path / "two", **settings)
     together = run(one, tmp_path / "one", **settings)
     np.testing.assert_allclose(together, apart, rtol=0, atol=1e-6)
@@ -81,7 +81,7 @@ def test_shares_of_different_size_are_weighed_by_their_labels(one: Pool, two: Po
 
 @pytest.mark.parametrize("stage", [0, 2, 3])
 def test_an_interrupted_run_goes_on_to_the_last_bit_with_dropout(two: Pool, tmp_path: Path, stage: int):
-    settings = {"parallel__zero_stage": stage, "train__micro_batch_rows": 2, "checkpoint__every_steps": 3}
+    settings = {"parallel__zero_stage": stage, "train__per_device_batch_size": 2, "checkpoint__save_steps": 3}
     straight = run(two, tmp_path / "straight", **settings)
     with pytest.raises(synthetic.Interrupted):
         two.call(train_until, tmp_path / "cut", settings, 5)

@@ -39,7 +39,7 @@ class Attack:
 
 def start(workers: Any, folder: Path, stage: int, steps: int, trust: bool = False, looked_into: bool = True) -> None:
     """Trains to a step on synthetic rows, with checkpoints on the way."""
-    more = {"parallel__zero_stage": stage, "checkpoint__every_steps": 2, "train__max_steps": steps}
+    more = {"parallel__zero_stage": stage, "checkpoint__save_steps": 2, "train__max_steps": steps}
     config = synthetic.config(parallel__workers=workers.size, **more)
     facts = {"recipe": "synthetic", "fingerprint": synthetic.FINGERPRINT}
     look, checkpoint.check_pickles = checkpoint.check_pickles, checkpoint.check_pickles if looked_into else list

@@ -10,7 +10,7 @@ from xalign_ray.train.checkpoint import newest
 
 
 def train(workers, folder: Path) -> None:
-    config = synthetic.config(parallel__workers=1, checkpoint__every_steps=2, checkpoint__keep_last=3)
+    config = synthetic.config(parallel__workers=1, checkpoint__save_steps=2, checkpoint__save_total_limit=3)
     synthetic.run(config, folder, workers)
 
 
