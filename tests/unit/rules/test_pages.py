@@ -114,3 +114,9 @@ def test_each_make_target_exists() -> None:
 def test_each_linked_file_exists(page: Path) -> None:
     links = [link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", PAGES[page]) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_line_is_a_comment_by_chance(page: Path) -> None:
+    """MyST leaves out a line that begins with a percent sign, such as one that was wrapped behind "25"."""
+    assert [line for line in PAGES[page].splitlines() if line.lstrip().startswith("%")] == []
