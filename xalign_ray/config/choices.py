@@ -50,8 +50,8 @@ class BpeTokenizer(Frozen):
     """A byte-pair vocabulary trained on a sample of the corpora, over the words of BERT's basic tokenizer."""
 
     kind: Literal["bpe"] = "bpe"
-    vocab_size: Annotated[Int, Field(ge=64)] = 8000
-    lowercase: bool = True
+    vocab_size: Annotated[Int, Field(ge=64, description="pieces, special tokens included")] = 8000
+    lowercase: Annotated[bool, Field(description="whether text is lower-cased first")] = True
     sample_mib: Annotated[Int, Field(ge=1, description="text read per language for training, MiB")] = 16
 
 
@@ -68,7 +68,7 @@ class FolderTokenizer(Frozen):
     """A given Hugging Face fast tokenizer: a local folder or a hub id."""
 
     kind: Literal["folder"] = "folder"
-    path: str
+    path: Annotated[str, Field(description="of the folder, or a hub id")]
     new_pieces: NewPieces = 0
 
 
@@ -113,8 +113,11 @@ class CodeSwitchedLabels(Frozen):
 
     kind: Literal["code_switched_labels"] = "code_switched_labels"
     weight: Weight = 1.0
-    t: Share = 0.5
-    mix_unit: Literal["word", "instance"] = "word"
+    t: Annotated[Share, Field(description="probability that a label is a translation")] = 0.5
+    mix_unit: Annotated[
+        Literal["word", "instance"],
+        Field(description="what t is drawn for: each masked word, or each example as a whole"),
+    ] = "word"
     refill: Annotated[
         bool, Field(description="in an instance of translated labels, mask other words too once those are used up")
     ] = False
@@ -225,9 +228,9 @@ class MomentumContrast(Frozen):
 
     kind: Literal["momentum_contrast"] = "momentum_contrast"
     weight: LossWeight = 1.0
-    queue_size: Positive = 32_000
+    queue_size: Annotated[Positive, Field(description="keys of earlier steps that a query is compared with")] = 32_000
     momentum: Annotated[Float, Field(ge=0, lt=1, description="what the key encoder keeps of itself each step")] = 0.999
-    temperature: Annotated[Float, Field(gt=0)] = 0.05
+    temperature: Annotated[Float, Field(gt=0, description="what similarities are divided by")] = 0.05
     projection: Annotated[Int, Field(ge=1, description="width of the compared vectors")] = 300
     pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "cls"
     normalize: Annotated[
@@ -247,7 +250,7 @@ class SentenceContrast(Frozen):
 
     kind: Literal["sentence_contrast"] = "sentence_contrast"
     weight: LossWeight = 1.0
-    temperature: Annotated[Float, Field(gt=0)] = 0.05
+    temperature: Annotated[Float, Field(gt=0, description="what similarities are divided by")] = 0.05
     pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "mean"
     layer: Annotated[Int | None, Field(ge=1, description="hidden states after so many layers; the last if null")] = None
 
@@ -261,24 +264,24 @@ Objective = Annotated[
 class _Adam(Frozen):
     """Averages of the gradient and its square, and decoupled weight decay, none on biases and LayerNorm."""
 
-    beta1: Share = 0.9
-    beta2: Share = 0.999
-    epsilon: Annotated[Float, Field(gt=0)] = 1e-6
-    weight_decay: Annotated[Float, Field(ge=0)] = 0.01
+    beta1: Annotated[Share, Field(description="decay of the average of the gradient")] = 0.9
+    beta2: Annotated[Share, Field(description="decay of the average of its square")] = 0.999
+    epsilon: Annotated[Float, Field(gt=0, description="added to the root of that")] = 1e-6
+    weight_decay: Annotated[Float, Field(ge=0, description="decoupled; none on biases and LayerNorm")] = 0.01
 
 
 class AdamW(_Adam):
     """Adam with decoupled weight decay (METHODS 1.5)."""
 
     kind: Literal["adamw"] = "adamw"
-    learning_rate: Annotated[Float, Field(gt=0)] = 1e-4
+    learning_rate: Annotated[Float, Field(gt=0, description="at the peak of the schedule")] = 1e-4
 
 
 class Lamb(_Adam):
     """LAMB: Adam's direction with decay, scaled to each tensor's own norm; ZeRO stage 0 only (METHODS 1.5)."""
 
     kind: Literal["lamb"] = "lamb"
-    learning_rate: Annotated[Float, Field(gt=0)] = 1.6e-3
+    learning_rate: Annotated[Float, Field(gt=0, description="at the peak of the schedule")] = 1.6e-3
 
 
 def _optimizer_kind(given: Any) -> Any:

@@ -24,10 +24,16 @@ TRACKED = ("http", "https", "file", "sqlite", "postgresql", "mysql", "mssql", "d
 class ParallelConfig(Frozen):
     """How the work is spread. Nothing here changes what a step computes, so nothing here is in the fingerprint."""
 
-    workers: Positive = 1
-    zero_stage: Annotated[Literal[0, 1, 2, 3], BeforeValidator(no_truth_value)] = 2
-    cpus_per_worker: Annotated[Float, Field(gt=0)] = 1
-    gpus_per_worker: Annotated[Float, Field(ge=0)] = 0
+    workers: Annotated[Positive, Field(description="training processes")] = 1
+    zero_stage: Annotated[
+        Literal[0, 1, 2, 3],
+        BeforeValidator(no_truth_value),
+        Field(description="what DeepSpeed splits over workers: nothing, optimizer states, gradients too, weights too"),
+    ] = 2
+    cpus_per_worker: Annotated[Float, Field(gt=0, description="logical CPUs that a training process reserves")] = 1
+    gpus_per_worker: Annotated[
+        Float, Field(ge=0, description="GPUs that a training process reserves; 0 trains on CPUs")
+    ] = 0
     data_cpus: Annotated[Float, Field(gt=0, description="CPUs of one streaming task")] = 0.5
     data_resource: Annotated[
         str | None,
@@ -58,8 +64,8 @@ class ParallelConfig(Frozen):
 class CheckpointConfig(Frozen):
     """When the run is saved, and how much of it is kept."""
 
-    save_steps: Positive = 500
-    save_total_limit: Positive = 2
+    save_steps: Annotated[Positive, Field(description="steps between two checkpoints")] = 500
+    save_total_limit: Annotated[Positive, Field(description="newest checkpoints that are kept")] = 2
 
 
 class TrackConfig(Frozen):
@@ -68,7 +74,7 @@ class TrackConfig(Frozen):
     mlflow: Annotated[
         Uri, Field(description="a tracking URI; `sqlite` is mlflow.db in the output folder; `off` is none")
     ] = "sqlite"
-    experiment: str = "xalign"
+    experiment: Annotated[str, Field(description="name of the MLflow experiment")] = "xalign"
 
     @field_validator("mlflow")
     @classmethod
@@ -78,4 +84,4 @@ class TrackConfig(Frozen):
             raise ValueError(f"'{uri}' is no place that MLflow writes to: {', '.join(TRACKED)}, sqlite or off")
         return uri
 
-    logging_steps: Positive = 1
+    logging_steps: Annotated[Positive, Field(description="steps between two step events")] = 1

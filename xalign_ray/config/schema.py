@@ -44,8 +44,8 @@ PairFormat = Literal["moses", "tsv", "tmx", "opus"]
 class Corpus(Frozen):
     """Monolingual text in one language."""
 
-    format: TextFormat
-    language: str
+    format: Annotated[TextFormat, Field(description="how its files are read")]
+    language: Annotated[str, Field(description="BCP-47 code")]
     paths: Annotated[
         tuple[str, ...], Field(min_length=1, description="files, glob patterns or URLs; relative to data.root")
     ]
@@ -54,9 +54,9 @@ class Corpus(Frozen):
 class ParallelCorpus(Frozen):
     """Sentence pairs; for `moses`, paths are the first side, the second side and, if there is one, the alignment."""
 
-    format: PairFormat
-    languages: tuple[str, str]
-    paths: Annotated[tuple[str, ...], Field(min_length=1)]
+    format: Annotated[PairFormat, Field(description="how its files are read")]
+    languages: Annotated[tuple[str, str], Field(description="codes of the first and the second side")]
+    paths: Annotated[tuple[str, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
     align: Annotated[
         str,
         Field(
@@ -81,10 +81,12 @@ class ParallelCorpus(Frozen):
 class Dictionary(Frozen):
     """A bilingual dictionary in MUSE's form. `held_out` pairs are never trained on; the alignment probe scores them."""
 
-    format: Literal["muse"] = "muse"
-    languages: tuple[str, str]
-    paths: Annotated[tuple[str, ...], Field(min_length=1)]
-    split: Literal["train", "held_out"] = "train"
+    format: Annotated[Literal["muse"], Field(description="how its files are read")] = "muse"
+    languages: Annotated[tuple[str, str], Field(description="codes of the first and the second word of a line")]
+    paths: Annotated[tuple[str, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
+    split: Annotated[Literal["train", "held_out"], Field(description="whether its pairs are trained on or scored")] = (
+        "train"
+    )
 
 
 class FiltersConfig(Frozen):
@@ -115,7 +117,7 @@ class DataConfig(Frozen):
     max_pairs: Annotated[
         Int, Field(ge=0, description="pairs kept of each parallel file, the first that pass the filters; 0 is all")
     ] = 0
-    tokenizer: Tokenizer = BpeTokenizer()
+    tokenizer: Annotated[Tokenizer, Field(description="what cuts text into pieces")] = BpeTokenizer()
     max_seq_length: Annotated[
         Int, Field(ge=8, le=8192, description="length of a packed row, special tokens included")
     ] = 128
@@ -156,9 +158,14 @@ class SamplingConfig(Frozen):
     A scheduled alpha is that of the first of the steps which are drawn together (derive.CHUNK_STEPS).
     """
 
-    alpha: Annotated[Scheduled, Within(least=0, most=1)] | None = None
+    alpha: Annotated[
+        Annotated[Scheduled, Within(least=0, most=1)] | None,
+        Field(description="exponent of the sizes; 0.7 if neither is given"),
+    ] = None
     temperature: Annotated[Float | None, Field(ge=1, description="1/alpha; give one of the two")] = None
-    unit: Literal["rows", "tokens"] = "tokens"
+    unit: Annotated[Literal["rows", "tokens"], Field(description="what the size of a language is counted in")] = (
+        "tokens"
+    )
 
     @model_validator(mode="after")
     def _one_of_two(self) -> SamplingConfig:
@@ -175,10 +182,14 @@ class SamplingConfig(Frozen):
 class MaskingConfig(Frozen):
     """Which positions are predicted, and what the model sees there (METHODS 1.2)."""
 
-    mlm_probability: Annotated[Scheduled, Within(above=0, below=1)] = 0.15
-    whole_word_mask: bool = True
-    mask_replace_prob: Share = 0.8
-    random_replace_prob: Share = 0.1
+    mlm_probability: Annotated[
+        Scheduled, Within(above=0, below=1), Field(description="part of the tokens that is predicted")
+    ] = 0.15
+    whole_word_mask: Annotated[bool, Field(description="mask all pieces of a word or none; else piece by piece")] = True
+    mask_replace_prob: Annotated[Share, Field(description="predicted pieces that are shown as the mask token")] = 0.8
+    random_replace_prob: Annotated[
+        Share, Field(description="predicted pieces that are shown as a random piece; the rest is shown as it is")
+    ] = 0.1
 
     @model_validator(mode="after")
     def _shares_leave_room(self) -> MaskingConfig:
@@ -197,12 +208,14 @@ class ModelConfig(Frozen):
             "there; family and sizes below are then the folder's own"
         ),
     ] = None
-    family: Literal["bert", "xlm-r", "modernbert"] = "bert"
-    num_hidden_layers: Positive = 12
-    hidden_size: Positive = 768
-    num_attention_heads: Positive = 12
-    intermediate_size: Positive = 3072
-    hidden_dropout_prob: Annotated[Float, Field(ge=0, lt=1)] = 0.1
+    family: Annotated[Literal["bert", "xlm-r", "modernbert"], Field(description="whose layers and head it has")] = (
+        "bert"
+    )
+    num_hidden_layers: Annotated[Positive, Field(description="layers")] = 12
+    hidden_size: Annotated[Positive, Field(description="width of a hidden state")] = 768
+    num_attention_heads: Annotated[Positive, Field(description="attention heads of a layer")] = 12
+    intermediate_size: Annotated[Positive, Field(description="width inside the feed-forward layers")] = 3072
+    hidden_dropout_prob: Annotated[Float, Field(ge=0, lt=1, description="dropout of hidden states and attention")] = 0.1
     language_embeddings: Annotated[bool, Field(description="add a vector of the language at the input")] = False
     conditioned_head: Annotated[bool, Field(description="tell the head the label's language (METHODS 4.4)")] = False
 
@@ -220,18 +233,18 @@ class ModelConfig(Frozen):
 class ScheduleConfig(Frozen):
     """Linear warm-up to the peak, then linear decay to zero at the last step."""
 
-    warmup_steps: Annotated[Int, Field(ge=0)] = 0
+    warmup_steps: Annotated[Int, Field(ge=0, description="steps until the peak")] = 0
 
 
 class TrainConfig(Frozen):
     """How long, how many rows a step, and how weights move."""
 
-    max_steps: Positive
-    global_batch_size: Positive
+    max_steps: Annotated[Positive, Field(description="optimizer steps of the run")]
+    global_batch_size: Annotated[Positive, Field(description="rows of a step, over all workers")]
     per_device_batch_size: Annotated[
         Int, Field(ge=1, description="at most so many rows in one forward pass of a worker")
     ] = 32
-    optimizer: Optimizer = AdamW()
+    optimizer: Annotated[Optimizer, Field(description="how weights move")] = AdamW()
     schedule: ScheduleConfig = ScheduleConfig()
     bf16: Annotated[bool, Field(description="DeepSpeed's bf16 over fp32 master weights; fp32 if false")] = False
     max_grad_norm: Annotated[Float, Field(ge=0, description="0 is no clipping")] = 1.0
@@ -241,15 +254,21 @@ class TrainConfig(Frozen):
 class RunConfig(Frozen):
     """A recipe, resolved."""
 
-    notes: str = ""
-    seed: Annotated[Int, Field(ge=0, lt=2**63)] = 0
+    notes: Annotated[str, Field(description="free text that changes nothing")] = ""
+    seed: Annotated[
+        Int, Field(ge=0, lt=2**63, description="of weights, order, masks and dropout: another seed is another run")
+    ] = 0
     output: Annotated[str, Field(description="folder of runs, shards and mlflow.db")] = "runs"
     data: DataConfig
     sampling: SamplingConfig = SamplingConfig()
-    streams: Annotated[tuple[Stream, ...], Field(min_length=1)] = (MaskedText(),)
+    streams: Annotated[tuple[Stream, ...], Field(min_length=1, description="kinds of rows, mixed by their weights")] = (
+        MaskedText(),
+    )
     masking: MaskingConfig = MaskingConfig()
     model: ModelConfig = ModelConfig()
-    objectives: Annotated[tuple[Objective, ...], Field(min_length=1)] = (MaskedLm(),)
+    objectives: Annotated[tuple[Objective, ...], Field(min_length=1, description="losses, added by their weights")] = (
+        MaskedLm(),
+    )
     train: TrainConfig
     parallel: ParallelConfig = ParallelConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from typing import Any, get_args, get_origin
 
 import pytest
 import typer
+from pydantic import BaseModel
 
 from tests.unit.rules.file_tree import read_block, render
 from tests.unit.rules.tree import ROOT, markdown_pages
 from xalign_ray.cli import app
 from xalign_ray.config.load import RECIPES, load_recipe
+from xalign_ray.config.schema import RunConfig
 
 README_LINES = 150  # what one reads before trying it; the rest is in docs/
 HISTORY = ROOT / "CHANGELOG.md"  # names what there was
@@ -95,6 +100,30 @@ def test_each_recipe_that_a_command_names_resolves() -> None:
     for name in named:
         if not name.isupper():  # a name that stands for any
             load_recipe(name)
+
+
+def keys_of(block: type[BaseModel], before: str = "") -> Iterator[str]:
+    """Every key of a recipe, dotted; entries of lists by a star."""
+    for name, field in block.model_fields.items():
+        yield before + name
+        inner, star = blocks_of(field.annotation), ".*" * (get_origin(field.annotation) is tuple)
+        for one in inner:
+            yield from keys_of(one, f"{before}{name}{star}.")
+
+
+def blocks_of(annotation: Any) -> list[type[BaseModel]]:
+    own = [annotation] if isinstance(annotation, type) and issubclass(annotation, BaseModel) else []
+    return [*own, *chain.from_iterable(map(blocks_of, get_args(annotation)))]
+
+
+KEYS = set(keys_of(RunConfig))
+
+
+def test_each_key_in_the_text_is_one_of_a_recipe() -> None:
+    blocks = "|".join(key for key in RunConfig.model_fields if f"{key}." in "".join(sorted(KEYS)))
+    named = set(re.findall(rf"(?:`|--set )((?:{blocks})(?:\.\w+)+)(?=[`:= ])", TEXT))
+    assert len(named) > 30
+    assert [key for key in sorted(named) if re.sub(r"\.\d+", ".*", key) not in KEYS] == []
 
 
 def test_each_recipe_in_the_text_is_one_of_the_package() -> None:

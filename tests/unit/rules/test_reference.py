@@ -39,6 +39,11 @@ def test_every_key_of_a_recipe_has_its_row(pages: dict[str, str]) -> None:
     assert sorted(line.split("`")[1] for line in rows) == sorted(keys)
 
 
+def test_every_key_has_a_meaning(pages: dict[str, str]) -> None:
+    rows = [line.split(" | ") for line in pages["recipe"].splitlines() if line.startswith("| `")]
+    assert [row[0] for row in rows if row[0] != "| `kind`" and not row[1].strip()] == []
+
+
 def test_every_verb_and_option_is_there(pages: dict[str, str]) -> None:
     sections = {part.partition("`")[0]: part for part in pages["cli"].split("## `xalign ")[1:]}
     assert sorted(sections) == sorted(" ".join(verb) for verb in VERBS)
