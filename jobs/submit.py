@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from xalign_ray.credentials import cure_of, strip_credentials
+from xalign_ray.credentials import hint_for, strip_credentials
 from xalign_ray.errors import ConfigError, XalignError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,7 +27,7 @@ SHIPPED = {"xalign_ray": (".py", ".yaml", ".tsv", ".html", ".css"), "jobs": (".p
 GIVEN = "given"  # where a file of the user lies in the upload
 GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}  # seconds that `ray job stop` leaves a step and its checkpoint; Ray's 3
 VERBS = ("prepare", "pretrain", "evaluate", "tune")
-MOST_BYTES = 50_000_000  # the dashboard takes at most 100 MiB a request, and says little about why it refused
+MAX_BYTES = 50_000_000  # the dashboard takes at most 100 MiB a request, and says little about why it refused
 SHOWN = 5
 _URI = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"]+")
 
@@ -50,22 +50,22 @@ def find_code(root: Path) -> tuple[list[Path], list[Path]]:
     return shipped, left_out
 
 
-def check_size(root: Path, files: Iterable[Path], most_bytes: int = MOST_BYTES) -> int:
+def check_size(root: Path, files: Iterable[Path], max_bytes: int = MAX_BYTES) -> int:
     """Counts the upload before anything is sent.
 
     Returns:
         Its size in bytes, not packed.
 
     Raises:
-        ConfigError: it is larger than `most_bytes`; names the largest files.
+        ConfigError: it is larger than `max_bytes`; names the largest files.
     """
     sizes = {path: (root / path).stat().st_size for path in files}
-    if (total := sum(sizes.values())) <= most_bytes:
+    if (total := sum(sizes.values())) <= max_bytes:
         return total
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:SHOWN]
     told = ", ".join(f"{path} ({sizes[path] / 1e6:.1f} MB)" for path in largest)
     raise ConfigError(
-        f"The upload is {total / 1e6:.1f} MB, more than {most_bytes / 1e6:g} MB. The largest files: {told}. Move them "
+        f"The upload is {total / 1e6:.1f} MB, more than {max_bytes / 1e6:g} MB. The largest files: {told}. Move them "
         "out of the code: data and models go to storage that all nodes see."
     )
 
@@ -100,7 +100,7 @@ def _without_credentials(text: str) -> str:
         if shown != found[0]:
             sys.stderr.write(
                 f"The credentials in {shown} do not go along: everybody who opens the dashboard would read them. On "
-                f"the cluster's nodes give them by {cure_of(shown)}.\n"
+                f"the cluster's nodes give them by {hint_for(shown)}.\n"
             )
         return shown
 

@@ -114,10 +114,10 @@ def hash_files(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
 
 
-def check_files(folder: Path, files: Mapping[str, str], cure: str) -> None:
+def check_files(folder: Path, files: Mapping[str, str], hint: str) -> None:
     """Raises DataError naming the first file that is missing or not as it was hashed."""
     for name, expected in files.items():
-        check_file(folder / name, expected, cure)
+        check_file(folder / name, expected, hint)
 
 
 def hash_value(value: Any) -> str:
@@ -126,20 +126,20 @@ def hash_value(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_json(path: Path, cure: str, *keys: str) -> Any:
+def read_json(path: Path, hint: str, *keys: str) -> Any:
     """The value of a JSON file that this program wrote; with `keys`, an object that has them.
 
     Raises:
-        DataError: it is missing, or torn, empty or changed; names the file and says `cure`.
+        DataError: it is missing, or torn, empty or changed; names the file and says `hint`.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DataError(f"{path} is missing. {cure}") from None
+        raise DataError(f"{path} is missing. {hint}") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is damaged: it is not JSON ({error}). {cure}") from None
+        raise DataError(f"{path} is damaged: it is not JSON ({error}). {hint}") from None
     if missing := [key for key in keys if not isinstance(value, dict) or key not in value]:
-        raise DataError(f"{path} is damaged: it lacks {', '.join(missing)}. {cure}")
+        raise DataError(f"{path} is damaged: it lacks {', '.join(missing)}. {hint}")
     return value
 
 
@@ -187,11 +187,11 @@ def write_manifest(folder: Path, fields: dict[str, Any]) -> None:
     write_json(folder / MANIFEST, fields)
 
 
-def check_file(path: Path, expected_hash: str, cure: str) -> None:
+def check_file(path: Path, expected_hash: str, hint: str) -> None:
     """Raises DataError naming the file if it is missing or its bytes are not those that were written."""
     if not path.is_file():
-        raise DataError(f"{path} is missing. {cure}")
+        raise DataError(f"{path} is missing. {hint}")
     if (found := hash_file(path)) != expected_hash:
         raise DataError(
-            f"{path} is damaged: its SHA-256 is {found[:12]}, the manifest says {expected_hash[:12]}. {cure}"
+            f"{path} is damaged: its SHA-256 is {found[:12]}, the manifest says {expected_hash[:12]}. {hint}"
         )

@@ -13,7 +13,7 @@ _ADDRESS = re.compile(r"([^:@]*|\[[^\]@]*\])(:\d+)?")  # a host and a port, noth
 _QUERY = re.compile(r"([?&])[^=&]*(?:password|passwd|pwd|secret|token|api_?key|access_?key)=([^&#]*)&?", re.IGNORECASE)
 _IN_TEXT = re.compile(r"([A-Za-z][\w+.-]*://)[^\s/'\"]*@")
 _SERVERS = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, in the environment"
-_CURES = {
+_HINTS = {
     "http": _SERVERS,
     "https": _SERVERS,
     "postgresql": "PGPASSWORD in the environment, or ~/.pgpass",
@@ -29,7 +29,7 @@ def without_credentials(uri: str) -> str:
     if shown != uri:
         if shown not in _kept:
             said = (
-                f"The credentials in {shown} are used now and written nowhere. Next time give them by {cure_of(uri)}."
+                f"The credentials in {shown} are used now and written nowhere. Next time give them by {hint_for(uri)}."
             )
             sys.stderr.write(f"{said}\n")
         _kept[shown] = uri
@@ -78,9 +78,9 @@ def _environment(uri: str) -> dict[str, str]:
     return {"MLFLOW_TRACKING_TOKEN": unquote(token)} if token else {}
 
 
-def cure_of(uri: str) -> str:
+def hint_for(uri: str) -> str:
     """How the credentials of such a URI are given instead."""
-    return _CURES.get(re.split(r"[+:]", uri, maxsplit=1)[0], _OTHER)
+    return _HINTS.get(re.split(r"[+:]", uri, maxsplit=1)[0], _OTHER)
 
 
 def hide_credentials(text: str) -> str:

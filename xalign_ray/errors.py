@@ -12,7 +12,7 @@ from pathlib import Path
 from xalign_ray.credentials import hide_credentials
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_CURES = {
+_HINTS = {
     **dict.fromkeys(_FULL, "Make room, or raise the limit, and give it again."),
     errno.ENAMETOOLONG: "Give a shorter name.",
     errno.ELOOP: "Links lead in a circle there: remove one.",
@@ -119,8 +119,8 @@ def _what_the_disk_said(error: Exception) -> str | None:
     if not isinstance(error, OSError) or error.errno is None:  # a library's own, without what the system said
         return None
     named = error.filename2 or error.filename or "A file that was being written"
-    cure = _CURES.get(error.errno, "Give a place that can be read and written, with --out or --set output=DIR.")
-    return f"{named}: {os.strerror(error.errno)}. {cure}"
+    hint = _HINTS.get(error.errno, "Give a place that can be read and written, with --out or --set output=DIR.")
+    return f"{named}: {os.strerror(error.errno)}. {hint}"
 
 
 def _what_ray_said(error: Exception) -> str | None:

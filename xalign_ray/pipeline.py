@@ -302,8 +302,8 @@ def check_export(folder: Path) -> None:
     if manifest := read_manifest(folder):
         again = f"Remove {folder} and give the `xalign tune` that made it again."
         export = f"`xalign export {folder.parent}` writes the export of a run again."
-        cure = again if manifest.get("kind") == TRIAL_KIND else export
-        check_files(folder, manifest.get("files", {}), cure)
+        hint = again if manifest.get("kind") == TRIAL_KIND else export
+        check_files(folder, manifest.get("files", {}), hint)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import Columns
 
 ROUNDS = 3
-MOST_MEGABYTES = 20  # of text: rows are read again and again
+MAX_MEGABYTES = 20  # of text: rows are read again and again
 START_UP = 8  # blocks that do not count: processes start, caches fill
 CPUS = 2
 
@@ -29,7 +29,7 @@ def measure(material: Material) -> list[dict[str, Any]]:
 
     folder = material.folder / "streaming"
     folder.mkdir()
-    megabytes = min(material.megabytes, MOST_MEGABYTES)
+    megabytes = min(material.megabytes, MAX_MEGABYTES)
     for number in range(2):
         write_round(material, folder, number, megabytes)
     config = make_config(material, folder, 2, f"train.max_steps={_steps(material.megabytes)}")

@@ -15,7 +15,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 RUNS, STEPS, SETTLED = 2, 300, 48  # steps before SETTLED fill the feed and are left out
-MOST_MEGABYTES = 4
+MAX_MEGABYTES = 4
 RECIPE = "tiny/dict-mlm-50"  # the quickstart's model and batch
 
 
@@ -23,7 +23,7 @@ def measure(material: Material) -> list[dict[str, Any]]:
     """One record for the feed on Ray, one for the thread of `--no-ray`."""
     folder = material.folder / "waiting"
     folder.mkdir()
-    megabytes = min(material.megabytes, MOST_MEGABYTES)
+    megabytes = min(material.megabytes, MAX_MEGABYTES)
     for number in range(2):
         write_round(material, folder, number, megabytes)
     own = load_recipe(RECIPE).config.data

@@ -20,7 +20,7 @@ from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import ConfigError, DataError
 
 Prepare = Callable[..., Prepared]
-CURE = (
+HINT = (
     "Fetch or mend the file; prepare keeps what was read before it where the recipe says data.on_broken_file: "
     "keep_rest_out."
 )
@@ -137,7 +137,7 @@ def test_a_gzip_that_is_cut_in_half_stops_it_whatever_the_bound(prepare: Prepare
     assert said.startswith(f"{files / 'text.gz'} breaks off at byte {size:,} of {size:,}, after line ")
     assert said.endswith(
         ": truncated archive. 0.0% of the bytes that are there were not read; how much was cut off cannot be known. "
-        + CURE
+        + HINT
     )
     assert manifests(files) == []
 
@@ -149,7 +149,7 @@ def test_a_tmx_that_stops_being_xml_stops_it_whatever_the_bound(prepare: Prepare
     at = text.index(b"& a") + 1  # expat stops at the blank: no name follows the &
     assert str(caught.value) == (
         f"{files / 'pairs.tmx'} cannot be read from byte {at:,} of {len(text):,} on, after unit 4,000: XML is not "
-        f"well-formed. {1 - at / len(text):.1%} of its bytes were not read. " + CURE
+        f"well-formed. {1 - at / len(text):.1%} of its bytes were not read. " + HINT
     )
     assert manifests(files) == []
 
@@ -166,7 +166,7 @@ def test_an_html_page_where_a_corpus_should_be_stops_it(prepare: Prepare, files:
         prepare(corpora=[*corpus("good.jsonl", "en", "jsonl"), *corpus(name, "de", format_)], max_bad_fraction=1.0)
     assert str(caught.value) == (
         f"{files / name} cannot be read from byte 0 of {len(page)} on: it is an HTML page. 100.0% of its bytes were "
-        "not read. " + CURE
+        "not read. " + HINT
     )
 
 

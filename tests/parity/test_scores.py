@@ -48,22 +48,22 @@ ALPHABETS = {
 @pytest.mark.parametrize("name", READINGS)
 def test_f1_of_spans_on_random_tags(name: str) -> None:
     ours, theirs, tags = READINGS[name]
-    dice = random.Random(name)
+    rng = random.Random(name)
     for _ in range(300):
-        lengths = [dice.randrange(1, 9) for _ in range(dice.randrange(1, 6))]
-        gold, said = ([[dice.choice(tags) for _ in range(n)] for n in lengths] for _ in range(2))
+        lengths = [rng.randrange(1, 9) for _ in range(rng.randrange(1, 6))]
+        gold, said = ([[rng.choice(tags) for _ in range(n)] for n in lengths] for _ in range(2))
         said = [
-            [dice.choice((one, other)) for one, other in zip(*pair, strict=True)]
+            [rng.choice((one, other)) for one, other in zip(*pair, strict=True)]
             for pair in zip(gold, said, strict=True)
         ]
         assert span_f1(gold, said, ours) == pytest.approx(slow.micro_f1(gold, said, theirs), abs=CLOSE)
 
 
 def test_runs_are_xtreme_s_but_for_the_tags_that_its_tool_takes_for_single_words() -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     tags = [tag for tag in UPOS if tag[0] not in "SI"]
     for _ in range(300):
-        gold, said = ([[dice.choice(tags) for _ in range(8)]] for _ in range(2))
+        gold, said = ([[rng.choice(tags) for _ in range(8)]] for _ in range(2))
         assert span_f1(gold, said, runs) == pytest.approx(slow.micro_f1(gold, said, slow.conlleval_spans), abs=CLOSE)
     assert runs(["SYM", "SYM"]) == {("SYM", 0, 2)}
     assert slow.conlleval_spans(["SYM", "SYM"]) == [("SYM", 0, 0), ("SYM", 1, 1)]
@@ -71,11 +71,11 @@ def test_runs_are_xtreme_s_but_for_the_tags_that_its_tool_takes_for_single_words
 
 @pytest.mark.parametrize("language", ALPHABETS)
 def test_answers_of_random_words_in_every_language_of_mlqa(language: str) -> None:
-    words, dice = ALPHABETS[language].split(), random.Random(language)
+    words, rng = ALPHABETS[language].split(), random.Random(language)
     marks = ["", "", "", "-", "'", "\u2014", "\u3002", " "]
     for _ in range(300):
         texts = [
-            "".join(dice.choice(words) + dice.choice(marks) + dice.choice(("", " ")) for _ in range(dice.randrange(7)))
+            "".join(rng.choice(words) + rng.choice(marks) + rng.choice(("", " ")) for _ in range(rng.randrange(7)))
             for _ in range(4)
         ]
         assert " ".join(normalise(texts[0], language)) == slow.normalise(texts[0], language)

@@ -109,7 +109,7 @@ def test_halving_stops_a_poor_trial_for_good_and_looks_at_each_encoder_for_itsel
     alone = Trial("pos", write_encoder(tmp_path / "other"), (data,), FineTuning(1e-9, epochs=4, batch_size=8))
     good, poor = (Trial("pos", encoder, (data,), FineTuning(rate, epochs=4, batch_size=8)) for rate in (1e-2, 1e-9))
     told: list[Ended] = []
-    halving = Halving(grace_epochs=1, factor=2, most_epochs=4)
+    halving = Halving(grace_epochs=1, factor=2, max_epochs=4)
     outcome = tune_grid([good, poor, alone], tmp_path / "grid", 1, halving=halving, told=told.append)
     assert set(outcome.scores) == {good.name, alone.name}
     assert (outcome.failures, list(outcome.stopped)) == ({}, [poor.name])

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from xalign_ray.config.renamed import RENAMED
 from xalign_ray.errors import ConfigError
 
-MOST_SHOWN = 100  # characters of a wrong value
+MAX_SHOWN = 100  # characters of a wrong value
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -100,7 +100,7 @@ def _sentence(item: Any, dotted: str, keys: list[str], block: type[BaseModel] | 
 def _shown(given: Any) -> str:
     """A value as it was written, cut where it is long."""
     text = repr(given)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def _walk(schema: type[BaseModel], location: list[str]) -> tuple[list[str], type[BaseModel] | None, list[str]]:

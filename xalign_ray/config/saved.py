@@ -17,7 +17,7 @@ from xalign_ray.credentials import hide_credentials
 from xalign_ray.errors import DataError
 
 CONFIG = "config.yaml"
-CURE = "Give the `xalign pretrain` of this run, or the `xalign tune` of this sweep, again: it writes the file anew."
+HINT = "Give the `xalign pretrain` of this run, or the `xalign tune` of this sweep, again: it writes the file anew."
 _OF_A_RUN = ("recipe", "fingerprint", "data", "train", "track")  # the last one is written last
 
 
@@ -33,14 +33,14 @@ def read_saved(folder: Path) -> dict[str, Any]:
         tree = parse_yaml(text)
     except FileNotFoundError:
         if finished_run(folder) or is_finished_sweep(folder):
-            raise DataError(f"{path} is missing. {CURE}") from None
+            raise DataError(f"{path} is missing. {HINT}") from None
         return {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is damaged: {error}. {CURE}") from None
+        raise DataError(f"{path} is damaged: {error}. {HINT}") from None
     if not isinstance(tree, dict) or not tree or not text.endswith("\n"):
-        raise DataError(f"{path} is damaged: it is no whole tree of keys. {CURE}")
+        raise DataError(f"{path} is damaged: it is no whole tree of keys. {HINT}")
     if any(key in tree for key in _OF_A_RUN[:2]) and (missing := [key for key in _OF_A_RUN if key not in tree]):
-        raise DataError(f"{path} is damaged: it lacks {', '.join(missing)}. {CURE}")
+        raise DataError(f"{path} is damaged: it lacks {', '.join(missing)}. {HINT}")
     return tree
 
 
@@ -60,5 +60,5 @@ def open_saved(folder: Path) -> tuple[Recipe, str]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{folder / CONFIG} is damaged: {where}: {first['msg']}. {CURE}") from None
+        raise DataError(f"{folder / CONFIG} is damaged: {where}: {first['msg']}. {HINT}") from None
     return Recipe(saved["recipe"], config, {}), saved["fingerprint"]

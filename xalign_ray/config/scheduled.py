@@ -15,16 +15,16 @@ Scheduled = float | tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class Within:
-    """The range of a scheduled number; `Annotated[Scheduled, Within(above=0)]` checks every value and the steps.
+    """The range of a scheduled number; `Annotated[Scheduled, Within(gt=0)]` checks every value and the steps.
 
-    above, below are bounds that are not themselves allowed; least, most are allowed. Every `Scheduled` of the tree
+    The bounds are those of pydantic's `Field`. Every `Scheduled` of the tree
     carries one, if only `Within()`: it is what checks that steps increase.
     """
 
-    above: float = -math.inf
-    least: float = -math.inf
-    most: float = math.inf
-    below: float = math.inf
+    gt: float = -math.inf
+    ge: float = -math.inf
+    lt: float = math.inf
+    le: float = math.inf
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Checks before pydantic tries the union, so that what is wrong is said once and of the key itself."""
@@ -47,10 +47,10 @@ class Within:
 
     def _in_range(self, value: float) -> float:
         for bound, holds, said in (
-            (self.above, value > self.above, "greater than"),
-            (self.least, value >= self.least, "greater than or equal to"),
-            (self.below, value < self.below, "less than"),
-            (self.most, value <= self.most, "less than or equal to"),
+            (self.gt, value > self.gt, "greater than"),
+            (self.ge, value >= self.ge, "greater than or equal to"),
+            (self.lt, value < self.lt, "less than"),
+            (self.le, value <= self.le, "less than or equal to"),
         ):
             if math.isfinite(bound) and not holds:
                 raise _wrong(f"Input should be {said} {bound:g}")

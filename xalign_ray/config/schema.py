@@ -35,7 +35,7 @@ FEEDS = {  # losses that read columns which only one kind of stream makes
     "sentence_contrast": "contrasted_pairs",
 }
 RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
-LEAST_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
+MIN_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
 
 TextFormat = Literal["wikipedia", "text", "jsonl", "parquet", "conllu"]
 PairFormat = Literal["moses", "tsv", "tmx", "opus"]
@@ -139,10 +139,10 @@ class DataConfig(Frozen):
 
     @model_validator(mode="after")
     def _rows_have_room(self) -> DataConfig:
-        if self.capacity < LEAST_CAPACITY:
+        if self.capacity < MIN_CAPACITY:
             raise ValueError(
                 f"reserve_fraction {self.reserve_fraction:g} of max_seq_length {self.max_seq_length} leaves "
-                f"{self.capacity} tokens for text; leave at least {LEAST_CAPACITY}"
+                f"{self.capacity} tokens for text; leave at least {MIN_CAPACITY}"
             )
         return self
 
@@ -159,7 +159,7 @@ class SamplingConfig(Frozen):
     """
 
     alpha: Annotated[
-        Annotated[Scheduled, Within(least=0, most=1)] | None,
+        Annotated[Scheduled, Within(ge=0, le=1)] | None,
         Field(description="exponent of the sizes; 0.7 if neither is given"),
     ] = None
     temperature: Annotated[Float | None, Field(ge=1, description="1/alpha; give one of the two")] = None
@@ -183,7 +183,7 @@ class MaskingConfig(Frozen):
     """Which positions are predicted, and what the model sees there (METHODS 1.2)."""
 
     mlm_probability: Annotated[
-        Scheduled, Within(above=0, below=1), Field(description="part of the tokens that is predicted")
+        Scheduled, Within(gt=0, lt=1), Field(description="part of the tokens that is predicted")
     ] = 0.15
     whole_word_mask: Annotated[bool, Field(description="mask all pieces of a word or none; else piece by piece")] = True
     mask_replace_prob: Annotated[Share, Field(description="predicted pieces that are shown as the mask token")] = 0.8

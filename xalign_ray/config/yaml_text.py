@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-MOST_VALUES = 100_000  # a recipe has a thousand
+MAX_VALUES = 100_000  # a recipe has a thousand
 DEEPEST = 32  # blocks inside blocks: a recipe has 6
 _BOOL, _INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float", "timestamp"))
 
@@ -51,7 +51,7 @@ def parse_yaml(text: str) -> Any:
 
     Raises:
         yaml.YAMLError: the text is not YAML, repeats a key, has tags or an alias inside what it stands for, or unfolds
-            (as 300 bytes can, to gigabytes) to more than MOST_VALUES or DEEPEST.
+            (as 300 bytes can, to gigabytes) to more than MAX_VALUES or DEEPEST.
     """
     try:
         _check(text)
@@ -80,8 +80,8 @@ def _check(text: str) -> None:
             done = _Block(event.anchor) if isinstance(event, yaml.ScalarEvent) else opened.pop()
             opened[-1].take(done)
             anchors |= {done.anchor: done} if done.anchor else {}
-        if sum(block.values for block in opened) > MOST_VALUES:
-            raise _Wrong(f"more than {MOST_VALUES:,} values, aliases unfolded", event.start_mark)
+        if sum(block.values for block in opened) > MAX_VALUES:
+            raise _Wrong(f"more than {MAX_VALUES:,} values, aliases unfolded", event.start_mark)
         if len(opened) - 2 + opened[-1].depth > DEEPEST:
             raise _Wrong(f"more than {DEEPEST} blocks inside each other", event.start_mark)
 

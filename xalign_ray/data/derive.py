@@ -28,7 +28,7 @@ from xalign_ray.text.derived import (
 from xalign_ray.text.span_tags import tag_mover
 
 ENGLISH = "en"
-LEAST_COUNT = 5  # a type must occur so often to be drawn: about what has a piece of its own, as the paper's types do
+MIN_COUNT = 5  # a type must occur so often to be drawn: about what has a piece of its own, as the paper's types do
 _FORMATS = ("text", "jsonl", "wikipedia")
 _ENGLISH_IN_NAME = re.compile(r"(?<![a-z])en(?![a-z])")
 _NOT_A_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # CoNLL-U: multiword ranges and empty nodes
@@ -64,7 +64,7 @@ def write_derived(
     `en-en-x-inv.held_out.txt` (for the probe), MUSE's format, in the order of frequency; `pos/` with each tagged file
     as it is and its derived copy, the tags moved with the words; those of spans begin where the spans now begin.
 
-    The dictionary's types are drawn uniformly among the word types that occur at least LEAST_COUNT times, punctuation
+    The dictionary's types are drawn uniformly among the word types that occur at least MIN_COUNT times, punctuation
     included, as ALIGN-MLM draws among the pieces of its vocabulary. As many further types are held out.
 
     Args:
@@ -89,7 +89,7 @@ def write_derived(
         write_atomic(out / "pos" / path.name, path.read_bytes())
         write_atomic(out / "pos" / name, text)
     counts, sentences = _write_text(chain.from_iterable(opened), out / "text")
-    types = sorted((word for word, count in counts.items() if count >= LEAST_COUNT), key=lambda w: (-counts[w], w))
+    types = sorted((word for word, count in counts.items() if count >= MIN_COUNT), key=lambda w: (-counts[w], w))
     trained, held_out = _draw(types, dictionary_share, seed)
     for drawn, ending in ((trained, "txt"), (held_out, "held_out.txt")):
         lines = "".join(f"{word} {transliterate(word)}\n" for word in drawn)
@@ -156,7 +156,7 @@ def _draw(types: Sequence[str], share: float, seed: int) -> tuple[list[str], lis
     """Types to train on and as many others to hold out, each in the order given."""
     number = int(share * len(types))
     if not number:
-        raise DataError(f"The text has {len(types)} words that occur at least {LEAST_COUNT} times; too few to draw a "
+        raise DataError(f"The text has {len(types)} words that occur at least {MIN_COUNT} times; too few to draw a "
                         "dictionary from. Give more text.")  # fmt: skip
     places = np.random.default_rng(seed).permutation(len(types))
     trained, held_out = sorted(places[:number]), sorted(places[number : 2 * number])

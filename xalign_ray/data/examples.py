@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xalign_ray.data.filters import Filters, keep_lines, keep_pairs
 from xalign_ray.data.links import find_links, no_links, number_words
 from xalign_ray.data.sources.records import Document, Pair
-from xalign_ray.data.summary import KEPT, NO_WORDS, OVER_MOST_PAIRS
+from xalign_ray.data.summary import KEPT, NO_WORDS, OVER_MAX_PAIRS
 from xalign_ray.text.chunks import ChunkCutter, Cut
 from xalign_ray.text.collate import specials
 from xalign_ray.text.packing import pack_rows
@@ -98,13 +98,13 @@ def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept 
     return Examples(rows, held_out[of_document[first]], counts)
 
 
-def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = None, most: int = 0) -> Examples:
+def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = None, max_pairs: int = 0) -> Examples:
     """Both sides of translations; a pair too long for a row loses words at the end of its longer side (counted).
 
     Args:
         pairs: of one pair of languages, in the same order.
         repeated: for each pair whether it is to be dropped, because it stood somewhere before.
-        most: how many pairs are kept, the first that pass the filters; 0 is all.
+        max_pairs: how many are kept, the first that pass the filters; 0 is all.
     """
     (languages,) = {pair.languages for pair in pairs}
     tongues = [cutter.languages.index(language) for language in languages]
@@ -117,10 +117,10 @@ def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = Non
     empty = side_words.min(axis=1) == 0
     _count_dropped(counts, NO_WORDS, empty)
     keep = ~empty & keep_pairs(cutter.filters, languages, texts, side_words, repeated, ~empty, counts)
-    if most:
-        over = keep & (np.cumsum(keep) > most)
+    if max_pairs:
+        over = keep & (np.cumsum(keep) > max_pairs)
         keep &= ~over
-        _count_dropped(counts, OVER_MOST_PAIRS, over)
+        _count_dropped(counts, OVER_MAX_PAIRS, over)
     counts[KEPT] = int(keep.sum())
     counts["pairs_truncated"] = _trim(cuts, side_words, np.flatnonzero(keep), cutter.capacity - specials(2))
     rows = _interleave(cuts, side_words, np.flatnonzero(keep), tongues)

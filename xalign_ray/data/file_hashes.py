@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from xalign_ray.artifacts import check_file, hash_file, hash_value, whole_json, write_atomic, write_json
 from xalign_ray.errors import DataError
 
-CURE = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
+HINT = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
 TOKENIZER = "tokenizer"
 TOKENIZER_FILES = "tokenizer_files.json"  # what the tokenizer was written with, hashed: prepare's record of that step
 RECORDS = "records.json"  # hashes of the files that only prepare reads, as many as there are parts
@@ -38,11 +38,11 @@ def check_once(path: Path, expected: str) -> Path:
         DataError: it is missing or damaged.
     """
     if not path.is_file():
-        check_file(path, expected, CURE)
+        check_file(path, expected, HINT)
     stat = path.stat()
     known = (str(path), stat.st_mtime_ns, stat.st_size, expected)
     if known not in _checked:
-        check_file(path, expected, CURE)
+        check_file(path, expected, HINT)
         _checked.add(known)
     return path
 
@@ -77,7 +77,7 @@ def check_files(folder: Path, files: Mapping[str, str]) -> None:
     for name, expected in files.items():
         check_once(folder / name, expected)
     if more := sorted(set(_below(folder, TOKENIZER)) - set(files)):
-        raise DataError(f"{folder / more[0]} is not of this data: prepare did not write it. {CURE}")
+        raise DataError(f"{folder / more[0]} is not of this data: prepare did not write it. {HINT}")
 
 
 def tokenizer_is_whole(folder: Path) -> bool:

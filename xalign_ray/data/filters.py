@@ -87,7 +87,7 @@ def _pass(dropped: dict[str, Kept], considered: Kept, counts: Counter[str]) -> K
     return keep
 
 
-def _wrong_script(lines: Sequence[str], language: str, least: float) -> Kept:
+def _wrong_script(lines: Sequence[str], language: str, min_fraction: float) -> Kept:
     """Lines whose letters are less than a share of the language's script; a line without letters is not wrong."""
     pattern = usual_script(language)
     if pattern is None:
@@ -97,7 +97,7 @@ def _wrong_script(lines: Sequence[str], language: str, least: float) -> Kept:
         pc.count_substring_regex(text, p).to_numpy(zero_copy_only=False)  # type: ignore[attr-defined]
         for p in (pattern, r"\pL")
     )
-    return right < least * letters
+    return right < min_fraction * letters
 
 
 def _plain(text: str) -> str:

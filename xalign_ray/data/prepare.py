@@ -60,7 +60,7 @@ from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
 
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
-MOST_FAULTS = 10  # parts whose faults are told at once
+MAX_FAULTS = 10  # parts whose faults are told at once
 
 log = logging.getLogger(__name__)
 
@@ -245,7 +245,7 @@ def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None], parallel: Pa
 
 def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:
     if faults := [row["fault"] for row in done if row["fault"]]:
-        raise DataError("\n".join(dict.fromkeys(faults[:MOST_FAULTS])))
+        raise DataError("\n".join(dict.fromkeys(faults[:MAX_FAULTS])))
 
 
 def _do_numbered(row: dict[str, Any], tasks: Sequence[Task], work: Callable[[Task], None]) -> dict[str, Any]:

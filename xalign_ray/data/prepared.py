@@ -14,7 +14,7 @@ from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.derive import CHUNK_STEPS, lanes
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import MaskingConfig, RunConfig
-from xalign_ray.data.file_hashes import CURE, NEW_ROWS, REGULAR, check_files, check_once, is_sealed
+from xalign_ray.data.file_hashes import HINT, NEW_ROWS, REGULAR, check_files, check_once, is_sealed
 from xalign_ray.data.shards import read_group
 from xalign_ray.errors import DataError
 from xalign_ray.text.code_switch import Lexicon
@@ -70,9 +70,9 @@ class Prepared:
         """
         manifest = read_manifest(folder, *KEYS)
         if manifest is None:
-            raise DataError(f"{folder} has no manifest.json: prepare has not finished it. {CURE}")
+            raise DataError(f"{folder} has no manifest.json: prepare has not finished it. {HINT}")
         if not is_sealed(manifest):
-            raise DataError(f"{folder / MANIFEST} is damaged: its hash is not that of its fields. {CURE}")
+            raise DataError(f"{folder / MANIFEST} is damaged: its hash is not that of its fields. {HINT}")
         check_files(folder, manifest["files"])
         return cls(folder, manifest)
 
@@ -85,7 +85,7 @@ class Prepared:
     def new_rows(self) -> dict[int, list[int]]:
         """For each piece that prepare added to a given vocabulary, the old pieces whose mean row it starts as."""
         path = self._find(NEW_ROWS)
-        listed = read_json(path, CURE) if path else {}
+        listed = read_json(path, HINT) if path else {}
         return {int(number): olds for number, olds in listed.items()}
 
     @property
@@ -133,7 +133,7 @@ class Prepared:
     def pair_words(self, split: str) -> list[list[str]]:
         """The dictionary pairs of a split as words: [left language, left word, right language, right word]."""
         path = self._find("pair_words.json")
-        return read_json(path, CURE, split)[split] if path else []
+        return read_json(path, HINT, split)[split] if path else []
 
     def _find(self, name: str) -> Path | None:
         """A file that this data has, checked, or None."""

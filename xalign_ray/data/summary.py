@@ -15,7 +15,7 @@ from xalign_ray.data.sources.registry import NOTED
 
 KEPT = "kept"  # lines or pairs of which something is trained on or held out
 NO_WORDS = "no words"
-OVER_MOST_PAIRS = "over max_pairs"
+OVER_MAX_PAIRS = "over max_pairs"
 LEFT_FILES = "files_not_read_on"
 _SET_ASIDE = ("dropped: ", "skipped: ")
 

@@ -104,16 +104,16 @@ class _Article:
     asked: int
 
 
-def _draw_articles(table: FactTable, dice: random.Random, allowed: Allowed, count: int) -> list[_Article]:
+def _draw_articles(table: FactTable, rng: random.Random, allowed: Allowed, count: int) -> list[_Article]:
     """Articles in each of which one fact at least can be asked for: no other has its subject and verb."""
     articles = []
     while len(articles) < count:
-        facts = draw_facts(table, dice, allowed, table.topics.draw(dice))
+        facts = draw_facts(table, rng, allowed, table.topics.draw(rng))
         told = tuple(next(facts) for _ in range(CONTEXT_FACTS))
         news = Counter((fact.subject.word, fact.verb) for fact in told)
         clear = [place for place, fact in enumerate(told) if fact.verb and news[fact.subject.word, fact.verb] == 1]
         if clear:
-            articles.append(_Article(told, dice.choice(clear)))
+            articles.append(_Article(told, rng.choice(clear)))
     return articles
 
 

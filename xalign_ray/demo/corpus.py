@@ -21,19 +21,19 @@ class Article:
 
 
 def draw_facts(
-    table: FactTable, dice: random.Random, allowed: Callable[[Fact], bool], topic: str = ""
+    table: FactTable, rng: random.Random, allowed: Callable[[Fact], bool], topic: str = ""
 ) -> Iterator[Fact]:
     """Endless facts that are allowed, of one topic or, each time anew, of any."""
     while True:
-        fact = table.draw(topic or table.topics.draw(dice), dice)
+        fact = table.draw(topic or table.topics.draw(rng), rng)
         if allowed(fact):
             yield fact
 
 
-def draw_distinct(table: FactTable, dice: random.Random, allowed: Callable[[Fact], bool], count: int) -> list[Fact]:
+def draw_distinct(table: FactTable, rng: random.Random, allowed: Callable[[Fact], bool], count: int) -> list[Fact]:
     """So many different facts."""
     chosen: dict[Fact, None] = {}
-    for fact in draw_facts(table, dice, allowed):
+    for fact in draw_facts(table, rng, allowed):
         if len(chosen) == count:
             break
         chosen[fact] = None
@@ -44,7 +44,7 @@ def draw_articles(
     table: FactTable, language: str, seed: int, allowed: Callable[[Fact], bool], sentences: int
 ) -> list[Article]:
     """The documents of a language, with so many sentences together; the language leaves out some triples for good."""
-    dice = random.Random(f"articles/{language}/{seed}")
+    rng = random.Random(f"articles/{language}/{seed}")
 
     def is_told(fact: Fact) -> bool:
         told = random.Random(f"told/{language}/{seed}/{'/'.join(fact.triple)}").random() < TOLD_SHARE
@@ -53,9 +53,9 @@ def draw_articles(
     articles: list[Article] = []
     left = sentences
     while left > 0:
-        topic = table.topics.draw(dice)
-        length = min(left, dice.choice(range(DOCUMENT_SENTENCES[0], DOCUMENT_SENTENCES[1] + 1)))
-        facts = draw_facts(table, dice, is_told, topic)
+        topic = table.topics.draw(rng)
+        length = min(left, rng.choice(range(DOCUMENT_SENTENCES[0], DOCUMENT_SENTENCES[1] + 1)))
+        facts = draw_facts(table, rng, is_told, topic)
         articles.append(Article(topic, tuple(next(facts) for _ in range(length))))
         left -= length
     return articles

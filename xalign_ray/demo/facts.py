@@ -57,9 +57,9 @@ class Choice:
         """Weighs the words by rank ** -ZIPF_EXPONENT."""
         return cls(tuple(words), tuple(accumulate(rank**-ZIPF_EXPONENT for rank in range(1, len(words) + 1))))
 
-    def draw(self, dice: random.Random) -> str:
+    def draw(self, rng: random.Random) -> str:
         """One word."""
-        return dice.choices(self.words, cum_weights=self.cumulative)[0]
+        return rng.choices(self.words, cum_weights=self.cumulative)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +82,26 @@ class FactTable:
     places: dict[str, Choice]
     adjectives: dict[str, Choice]
 
-    def draw(self, topic: str, dice: random.Random) -> Fact:
+    def draw(self, topic: str, rng: random.Random) -> Fact:
         """One fact of a topic."""
-        year = dice.choice(YEARS) if dice.random() < SHARES["year"] else None
-        if dice.random() < SHARES["quality"]:
-            noun = self.nouns[topic].draw(dice)
-            return Fact(Noun(noun), quality=self.adjectives[noun].draw(dice), year=year)
-        verb = self.verbs[topic].draw(dice)
-        subject = self._describe(self.subjects[verb].draw(dice), dice)
-        objects = [self._describe(self.objects[verb].draw(dice), dice)]
-        if dice.random() < SHARES["second_object"]:
-            second = self._describe(self.objects[verb].draw(dice), dice)
+        year = rng.choice(YEARS) if rng.random() < SHARES["year"] else None
+        if rng.random() < SHARES["quality"]:
+            noun = self.nouns[topic].draw(rng)
+            return Fact(Noun(noun), quality=self.adjectives[noun].draw(rng), year=year)
+        verb = self.verbs[topic].draw(rng)
+        subject = self._describe(self.subjects[verb].draw(rng), rng)
+        objects = [self._describe(self.objects[verb].draw(rng), rng)]
+        if rng.random() < SHARES["second_object"]:
+            second = self._describe(self.objects[verb].draw(rng), rng)
             objects += [second] if second.word != objects[0].word else []
-        if dice.random() >= SHARES["place"]:
+        if rng.random() >= SHARES["place"]:
             return Fact(subject, verb, tuple(objects), year=year)
-        place = self._describe(self.places[verb].draw(dice), dice)
-        return Fact(subject, verb, tuple(objects), None, dice.choice(PREPOSITIONS), place, year)
+        place = self._describe(self.places[verb].draw(rng), rng)
+        return Fact(subject, verb, tuple(objects), None, rng.choice(PREPOSITIONS), place, year)
 
-    def _describe(self, noun: str, dice: random.Random) -> Noun:
-        described = dice.random() < SHARES["adjective"]
-        return Noun(noun, self.adjectives[noun].draw(dice) if described else None)
+    def _describe(self, noun: str, rng: random.Random) -> Noun:
+        described = rng.random() < SHARES["adjective"]
+        return Noun(noun, self.adjectives[noun].draw(rng) if described else None)
 
 
 def build_facts(seed: int) -> FactTable:
@@ -110,9 +110,9 @@ def build_facts(seed: int) -> FactTable:
     Within a topic every agent, thing and place is usual for some verb; the last subject, object and adjective
     of each list comes from any topic, so that words of a topic differ in their company.
     """
-    dice = random.Random(f"facts/{seed}")
+    rng = random.Random(f"facts/{seed}")
     concepts = list(load_concepts())
-    dice.shuffle(concepts)  # ranks within topics
+    rng.shuffle(concepts)  # ranks within topics
     topics = Choice.of(list(dict.fromkeys(concept.topic for concept in concepts)))
     by_role = {role: [c.word for c in concepts if c.role == role] for role in ("agent", "thing", "place", "adjective")}
     in_topic: dict[tuple[str, str], list[str]] = {}
@@ -123,20 +123,20 @@ def build_facts(seed: int) -> FactTable:
     table = FactTable(topics, verbs, {}, {}, {}, {}, {})
     for topic in topics.words:
         for turn, verb in enumerate(verbs[topic].words):
-            table.subjects[verb] = _usual(in_topic[topic, "agent"], by_role["agent"], turn, SUBJECTS_PER_VERB, dice)
-            table.objects[verb] = _usual(in_topic[topic, "thing"], by_role["thing"], turn, OBJECTS_PER_VERB, dice)
-            table.places[verb] = _usual(in_topic[topic, "place"], [], turn, PLACES_PER_VERB, dice)
+            table.subjects[verb] = _usual(in_topic[topic, "agent"], by_role["agent"], turn, SUBJECTS_PER_VERB, rng)
+            table.objects[verb] = _usual(in_topic[topic, "thing"], by_role["thing"], turn, OBJECTS_PER_VERB, rng)
+            table.places[verb] = _usual(in_topic[topic, "place"], [], turn, PLACES_PER_VERB, rng)
         nouns = [word for role in ("agent", "thing", "place") for word in in_topic[topic, role]]
-        dice.shuffle(nouns)
+        rng.shuffle(nouns)
         table.nouns[topic] = Choice.of(nouns)
         for turn, noun in enumerate(nouns):
             own = ADJECTIVES_PER_NOUN - 1
-            table.adjectives[noun] = _usual(in_topic[topic, "adjective"], by_role["adjective"], turn, own, dice)
+            table.adjectives[noun] = _usual(in_topic[topic, "adjective"], by_role["adjective"], turn, own, rng)
     return table
 
 
-def _usual(own: list[str], anywhere: list[str], turn: int, count: int, dice: random.Random) -> Choice:
+def _usual(own: list[str], anywhere: list[str], turn: int, count: int, rng: random.Random) -> Choice:
     """Takes `count` words of the topic, starting at another one each turn, and one more from anywhere."""
     chosen = [own[(turn + step) % len(own)] for step in range(count)]
     strangers = [word for word in anywhere if word not in own]
-    return Choice.of(chosen + ([dice.choice(strangers)] if strangers else []))
+    return Choice.of(chosen + ([rng.choice(strangers)] if strangers else []))

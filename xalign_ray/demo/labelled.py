@@ -73,7 +73,7 @@ def _lay_out_paraphrases(split: str, code: str, rows: Iterator[Row]) -> tuple[st
 
 
 def _infer(
-    facts: Iterator[Fact], dice: random.Random, allowed: Callable[[Fact], bool], table: FactTable
+    facts: Iterator[Fact], rng: random.Random, allowed: Callable[[Fact], bool], table: FactTable
 ) -> Iterator[Pair]:
     """A fact with trimmings: the bare fact follows, one of another thing contradicts, other trimmings are new.
 
@@ -88,11 +88,11 @@ def _infer(
         if bare == fact:
             continue
         others = [thing for thing in things if thing not in {noun.word for noun in fact.objects}]
-        adjective = table.adjectives[fact.subject.word].draw(dice)
+        adjective = table.adjectives[fact.subject.word].draw(rng)
         hypothesis, label = (
             (bare, "entailment"),
-            (replace(bare, objects=(Noun(dice.choice(others)),)), "contradiction"),
-            (replace(bare, subject=Noun(fact.subject.word, adjective), year=dice.choice(YEARS)), "neutral"),
+            (replace(bare, objects=(Noun(rng.choice(others)),)), "contradiction"),
+            (replace(bare, subject=Noun(fact.subject.word, adjective), year=rng.choice(YEARS)), "neutral"),
         )[turn % 3]
         told_before = hypothesis.year is not None and hypothesis.year == fact.year
         if allowed(hypothesis) and not told_before:
@@ -101,18 +101,18 @@ def _infer(
 
 
 def _paraphrase(
-    facts: Iterator[Fact], dice: random.Random, allowed: Callable[[Fact], bool], table: FactTable
+    facts: Iterator[Fact], rng: random.Random, allowed: Callable[[Fact], bool], table: FactTable
 ) -> Iterator[Pair]:
     """Who does it to two things; the things in another order are the same news, doer and thing exchanged are not."""
     for fact in facts:
         if not fact.verb:
             continue
         first, *_ = fact.objects
-        second = Noun(table.objects[fact.verb].draw(dice))
+        second = Noun(table.objects[fact.verb].draw(rng))
         if len({first.word, second.word, fact.subject.word}) < 3:
             continue
         both = replace(fact, objects=(first, second))
-        other, label = dice.choice(
+        other, label = rng.choice(
             (
                 (replace(both, objects=(second, first)), "1"),
                 (replace(both, subject=first, objects=(fact.subject, second)), "0"),
@@ -122,13 +122,13 @@ def _paraphrase(
             yield both, other, label
 
 
-def _news_files(table: FactTable, dice: random.Random, allowed: Callable[[Fact], bool], language: Language) -> Files:
+def _news_files(table: FactTable, rng: random.Random, allowed: Callable[[Fact], bool], language: Language) -> Files:
     topics = table.topics.words[: len(NEWS_TOPICS)]
     for split, count in LABELLED_ROWS.items():
         rows = []
         for number in range(count):
-            facts = islice(draw_facts(table, dice, allowed, topics[number % len(topics)]), NEWS_SENTENCES)
+            facts = islice(draw_facts(table, rng, allowed, topics[number % len(topics)]), NEWS_SENTENCES)
             text = " ".join(write_text(say(fact, language)) for fact in facts)
             rows.append(f"{NEWS_TOPICS[number % len(topics)]}\t{text}")
-        dice.shuffle(rows)
+        rng.shuffle(rows)
         yield f"mldoc/{language.code}.{split}{'.1000' if split == 'train' else ''}", iter(rows)

@@ -64,9 +64,9 @@ def invent_words(meanings: Iterable[str], script: str, syllables: int) -> dict[s
     words: dict[str, str] = {}
     taken: set[str] = set()
     for meaning in meanings:
-        dice = random.Random(f"{script}/{meaning}")
+        rng = random.Random(f"{script}/{meaning}")
         while True:
-            word = "".join(dice.choice(onsets) + dice.choice(vowels) for _ in range(syllables))
+            word = "".join(rng.choice(onsets) + rng.choice(vowels) for _ in range(syllables))
             if word not in taken:
                 break
         taken.add(word)

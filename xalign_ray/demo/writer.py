@@ -32,7 +32,7 @@ class _World:
         self.reserved: set[Fact] = set()
         self.hashes: dict[str, str] = {}
 
-    def dice(self, purpose: str) -> random.Random:
+    def rng(self, purpose: str) -> random.Random:
         return random.Random(f"{purpose}/{self.seed}")
 
     def allowed(self, fact: Fact) -> bool:
@@ -89,7 +89,7 @@ def is_written(folder: Path) -> bool:
 
 
 def _write_retrieval(world: _World, english: Language, language: Language, count: int) -> None:
-    facts = draw_distinct(world.table, world.dice(f"retrieval/{language.code}"), world.allowed, count)
+    facts = draw_distinct(world.table, world.rng(f"retrieval/{language.code}"), world.allowed, count)
     world.reserved.update(facts)
     stem = f"tatoeba/tatoeba.{language.code}-{PIVOT}"
     for side in (language, english):
@@ -97,7 +97,7 @@ def _write_retrieval(world: _World, english: Language, language: Language, count
 
 
 def _write_parallel(world: _World, english: Language, language: Language, count: int) -> None:
-    facts = draw_distinct(world.table, world.dice(f"parallel/{language.code}"), world.allowed, count)
+    facts = draw_distinct(world.table, world.rng(f"parallel/{language.code}"), world.allowed, count)
     pairs = [(say(fact, english), say(fact, language)) for fact in facts]
     stem = f"parallel/train.{PIVOT}-{language.code}"
     for side, code in enumerate((PIVOT, language.code)):
@@ -107,12 +107,12 @@ def _write_parallel(world: _World, english: Language, language: Language, count:
 
 def _write_dictionaries(world: _World, english: Language, language: Language) -> None:
     right, wrong = list_entries(english, language, world.seed)
-    dice = world.dice(f"dictionary/{language.code}")
+    rng = world.rng(f"dictionary/{language.code}")
     entries = right + wrong
-    dice.shuffle(entries)
+    rng.shuffle(entries)
     stem = f"dictionaries/{PIVOT}-{language.code}"
     world.write(f"{stem}.txt", (f"{source} {target}" for source, target in entries))
-    shuffled = shuffle_targets(entries, dice)
+    shuffled = shuffle_targets(entries, rng)
     world.write(f"{stem}.shuffled.txt", (f"{source} {target}" for source, target in shuffled))
 
 
@@ -130,8 +130,8 @@ def _write_documents(world: _World, language: Language, sentences: int) -> None:
 
 
 def _write_tagged(world: _World, language: Language) -> None:
-    dice = world.dice(f"tagged/{language.code}")
-    facts = draw_distinct(world.table, dice, world.allowed, sum(TAGGED_SENTENCES.values()))
+    rng = world.rng(f"tagged/{language.code}")
+    facts = draw_distinct(world.table, rng, world.allowed, sum(TAGGED_SENTENCES.values()))
     start = 0
     for split, count in TAGGED_SENTENCES.items():
         numbered = enumerate(facts[start : start + count], 1)

@@ -16,7 +16,7 @@ from xalign_ray.report.curves import (
 from xalign_ray.report.figures import Chart, Panel
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
-_MOST_PANELS = 12
+_MAX_PANELS = 12
 _LAYERED = "tatoeba_accuracy"
 
 
@@ -41,7 +41,7 @@ def held_out_chart(columns: Sequence[Column]) -> Chart | None:
     if (HELD_OUT, "") in curves and len(panels) != 1:
         panels.insert(0, Panel("mean over languages", curves[HELD_OUT, ""], ""))
     alt = "Held-out masked-LM loss over steps, by language"
-    return Chart("heldout", alt, "step", panels[:_MOST_PANELS], _labels(columns)) if panels else None
+    return Chart("heldout", alt, "step", panels[:_MAX_PANELS], _labels(columns)) if panels else None
 
 
 def layer_chart(columns: Sequence[Column]) -> Chart | None:
@@ -54,7 +54,7 @@ def layer_chart(columns: Sequence[Column]) -> Chart | None:
     if not panels:
         return None
     alt = "Tatoeba accuracy by layer"
-    shown = panels[:_MOST_PANELS]
+    shown = panels[:_MAX_PANELS]
     return Chart("layers", alt, "layer", shown, _labels(columns), whole_numbers=True, scale=100.0)
 
 

@@ -17,7 +17,7 @@ from xalign_ray.report.run import Run
 
 # Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
 _ASIDE = ("recipe", "fingerprint", "notes", "seed", "output", "parallel", "checkpoint", "track")
-_MOST_IN_LABEL = 3
+_MAX_IN_LABEL = 3
 _RUN_EXPORT = re.compile(r"([^/]+)-[0-9a-f]{8}/export/?$")  # as a run folder is named
 
 
@@ -107,6 +107,6 @@ def _own_label(run: Run) -> str:
         return run.recipe  # a recipe that was given by path
     own = recipe_settings(run.config)
     changed = [f"{key.rsplit('.', 1)[-1]}={value}" for key, value in own.items() if plain.get(key) != value]
-    if len(changed) > _MOST_IN_LABEL:
+    if len(changed) > _MAX_IN_LABEL:
         return run.recipe
     return f"{run.recipe} ({', '.join(changed)})" if changed else run.recipe

@@ -14,7 +14,7 @@ from xalign_ray.report.numbers import measure
 from xalign_ray.report.run import Run
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
-MOST_POINTS = 160  # of a drawn curve; more are averaged, so that a long run is still a small page
+MAX_POINTS = 160  # of a drawn curve; more are averaged, so that a long run is still a small page
 TOTAL, MASKED_LM, HELD_OUT = "train/loss", "train/loss_masked_lm", "held_out/loss"
 _LOSS = "train/loss"
 _NO_LOSS = "train/loss_scale"
@@ -60,7 +60,7 @@ def loss_points(run: Run) -> Iterator[LossPoint]:
 
 
 def loss_curves(columns: Sequence[Column]) -> dict[tuple[str, str], list[Curve]]:
-    """The curves of all columns by (series, language), thinned to MOST_POINTS."""
+    """The curves of all columns by (series, language), thinned to MAX_POINTS."""
     curves: dict[tuple[str, str], list[Curve]] = {}
     for column in columns:
         runs: dict[tuple[str, str], list[Points]] = {}
@@ -114,9 +114,9 @@ def _combine(label: str, runs: Sequence[Mapping[int, float]]) -> Curve:
 
 def _thin(curve: Curve) -> Curve:
     """Means of neighbours: the noise of single steps goes, the last step's mean stays at the right end."""
-    if len(curve.x) <= MOST_POINTS:
+    if len(curve.x) <= MAX_POINTS:
         return curve
-    cuts = np.linspace(0, len(curve.x), MOST_POINTS + 1).astype(int)
+    cuts = np.linspace(0, len(curve.x), MAX_POINTS + 1).astype(int)
     bins = [slice(low, high) for low, high in pairwise(cuts)]
 
     def means(values: NDArray[np.float64]) -> NDArray[np.float64]:

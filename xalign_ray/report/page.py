@@ -34,7 +34,7 @@ _GROUPINGS = {
     "size": ("sizes", "Wikipedia sizes"),
     "dictionary": ("dictionaries", "Dictionaries"),
 }
-_MOST_IN_COLUMN = 6  # encoders whose numbers fit beside each other in a column of text
+_MAX_IN_COLUMN = 6  # encoders whose numbers fit beside each other in a column of text
 _NESTED = " Where curves lie on each other, the first is the widest and the others are drawn inside it."
 _BAND = " Lines are means over seeds, bands reach from the lowest to the highest seed."
 
@@ -60,7 +60,7 @@ def write_page(columns: Sequence[Column], comparison: Comparison, title: str) ->
     template = Template((_HERE / "page.html").read_text(encoding="utf-8"))
     return template.substitute(
         title=escape(title),
-        width="wide" if len(columns) > _MOST_IN_COLUMN else "narrow",
+        width="wide" if len(columns) > _MAX_IN_COLUMN else "narrow",
         style=(_HERE / "page.css").read_text(encoding="utf-8").strip(),
         lead=escape(_lead(columns)),
         links=" ".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in sections),

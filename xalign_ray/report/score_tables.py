@@ -45,7 +45,7 @@ _UNIT = "Percent; cosines as they are."
 _ABSENT = Entry("-", quiet=True)
 AT_CHANCE = "at chance"
 PLUS_MINUS = "\u00b1"
-_MOST_NAMED = 12  # languages that a group is followed by
+_MAX_NAMED = 12  # languages that a group is followed by
 _GROUPS = {
     "task": "Scores, mean over languages",
     "language": "Scores by language",
@@ -148,7 +148,7 @@ def _names(row: Row, keys: Sequence[Key], by: str, first: bool) -> tuple[Entry |
     if by == "task":
         return (title,)
     named = [] if by == "language" else row.languages
-    return title, Entry(row.group, ", ".join(named) if len(named) <= _MOST_NAMED else f"{len(named)} languages")
+    return title, Entry(row.group, ", ".join(named) if len(named) <= _MAX_NAMED else f"{len(named)} languages")
 
 
 def _score_entry(key: Key, found: GroupCell | None) -> Entry:

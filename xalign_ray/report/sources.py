@@ -11,7 +11,7 @@ from xalign_ray.config.explain import check_folder
 from xalign_ray.credentials import with_credentials
 from xalign_ray.errors import DataError, TrackingError, XalignError
 from xalign_ray.report.run import Run, read_run
-from xalign_ray.report.sweep_choices import CHOICES, CURE, read_choices
+from xalign_ray.report.sweep_choices import CHOICES, HINT, read_choices
 from xalign_ray.track.events import EVENT_LOG
 from xalign_ray.track.follower import quiet_mlflow, reason_of
 
@@ -48,9 +48,9 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
 def _from_folder(folder: Path) -> list[Run]:
     if not (folder / CHOICES).is_file() and not (folder / _PLAN).is_file():
         return [read_run(folder)]
-    check_files(folder, (read_manifest(folder) or {}).get("files", {}), CURE)
+    check_files(folder, (read_manifest(folder) or {}).get("files", {}), HINT)
     if not (folder / CHOICES).is_file():
-        raise DataError(f"{folder / CHOICES} is missing. {CURE}")
+        raise DataError(f"{folder / CHOICES} is missing. {HINT}")
     choices = read_choices([folder])
     trials = [read_run(folder / _TRIALS / name) for name in choices.kept]
     return choices.keep([*trials, *(read_run(path.parent) for path in sorted(folder.glob(f"{_BESIDE}/*/{EVENT_LOG}")))])

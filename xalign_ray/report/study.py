@@ -73,8 +73,8 @@ class StudyConfig(Frozen):
             ("evaluate", [evaluation.folder for evaluation in self.evaluate]),
         ):
             if repeated := sorted({str(value) for value in values if list(values).count(value) > 1}):
-                cure = {"cells": "a label", "seeds": "another seed", "evaluate": "a name"}[what]
-                raise ValueError(f"{what} has {', '.join(repeated)} twice; remove one or give it {cure}")
+                hint = {"cells": "a label", "seeds": "another seed", "evaluate": "a name"}[what]
+                raise ValueError(f"{what} has {', '.join(repeated)} twice; remove one or give it {hint}")
         if self.baseline is not None and self.baseline not in labels:
             raise ValueError(
                 f"baseline '{self.baseline}' is no label of a cell.{suggest(self.baseline, labels)} "

@@ -11,7 +11,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.report.run import Run
 
 CHOICES = "choices.json"
-CURE = "Give the `xalign tune` of this sweep again: it writes it anew and repeats no trial that has ended."
+HINT = "Give the `xalign tune` of this sweep again: it writes it anew and repeats no trial that has ended."
 _PLAIN = "english"
 
 

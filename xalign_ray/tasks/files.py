@@ -10,7 +10,7 @@ from xalign_ray.data.sources.open import MAX_LINE_BYTES
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.languages import check_language
 
-MOST_NAMED = 5  # files that a message names
+MAX_NAMED = 5  # files that a message names
 _SPLITS = {"train": "train", "dev": "dev", "val": "dev", "test": "test", "": "test"}
 
 
@@ -93,7 +93,7 @@ def name_others(found: Mapping[str, Mapping[str, Path]], folders: Sequence[Path]
     others = sorted(str(path) for path in there - taken if not path.name.startswith("."))
     if not others:
         return ""
-    named = ", ".join(others[:MOST_NAMED]) + (f" and {len(others) - MOST_NAMED} more" if others[MOST_NAMED:] else "")
+    named = ", ".join(others[:MAX_NAMED]) + (f" and {len(others) - MAX_NAMED} more" if others[MAX_NAMED:] else "")
     return f" Not read, since no name of the task fits: {len(others)} file{'s' * (len(others) > 1)}, {named}."
 
 

@@ -81,12 +81,12 @@ class Halving:
     Attributes:
         grace_epochs: before them no trial is stopped; the next look is after `factor` times as many, and so on.
         factor: one in so many trials goes on.
-        most_epochs: that any trial has.
+        max_epochs: that any trial has.
     """
 
     grace_epochs: int
     factor: float
-    most_epochs: int
+    max_epochs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +285,8 @@ class _HalvingByGroup(FIFOScheduler):
                 time_attr="epoch",
                 metric="development",
                 mode="max",
-                max_t=self._halving.most_epochs,
-                grace_period=min(self._halving.grace_epochs, self._halving.most_epochs),
+                max_t=self._halving.max_epochs,
+                grace_period=min(self._halving.grace_epochs, self._halving.max_epochs),
                 reduction_factor=self._halving.factor,
                 stop_last_trials=False,  # the last epoch is followed by the test
             )

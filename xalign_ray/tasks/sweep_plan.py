@@ -101,8 +101,8 @@ def settings_of(search: GridSearch | RandomSearch) -> list[dict[str, Any]]:
     values = {name: getattr(search, name) for name in _SEARCHED if getattr(search, name) is not None}
     if isinstance(search, GridSearch):
         return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
-    dice = random.Random(f"sweep/{search.seed}")
-    return [{name: _draw(dice, among) for name, among in values.items()} for _ in range(search.num_samples)]
+    rng = random.Random(f"sweep/{search.seed}")
+    return [{name: _draw(rng, among) for name, among in values.items()} for _ in range(search.num_samples)]
 
 
 def write_plan(folder: Path, sweep: SweepConfig, planned: Sequence[PlannedTrial]) -> None:
@@ -158,11 +158,11 @@ def _whole(root: Path, paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(str((root / path).resolve()) for path in paths)
 
 
-def _draw(dice: random.Random, among: Sequence[Any] | LogUniform) -> Any:
+def _draw(rng: random.Random, among: Sequence[Any] | LogUniform) -> Any:
     if isinstance(among, LogUniform):
         low, high = map(math.log, among.log_uniform)
-        return float(f"{math.exp(dice.uniform(low, high)):.3g}")
-    return dice.choice(list(among))
+        return float(f"{math.exp(rng.uniform(low, high)):.3g}")
+    return rng.choice(list(among))
 
 
 def searches(planned: Sequence[PlannedTrial]) -> Iterator[tuple[tuple[str, str, str, str], list[PlannedTrial]]]:

@@ -130,13 +130,13 @@ def _switched_words(source: _Source) -> TrainingSet:
     lexicon = _read_dictionaries(source.training.dictionaries, source.english)
 
     def switcher(epoch: int, number: int) -> ReplaceWord:
-        dice = random.Random(f"word_switch/{source.seed}/{epoch}/{number}")
+        rng = random.Random(f"word_switch/{source.seed}/{epoch}/{number}")
 
         def replace(word: str) -> str:
             by_language = lexicon.get(word) or lexicon.get(word.lower())
-            if by_language is None or dice.random() >= source.training.share:
+            if by_language is None or rng.random() >= source.training.share:
                 return word
-            return dice.choice(dice.choice(by_language))  # a language first, then one of its synonyms (DICT, 2.2)
+            return rng.choice(rng.choice(by_language))  # a language first, then one of its synonyms (DICT, 2.2)
 
         return replace
 

@@ -35,7 +35,7 @@ def read_records(path: Path) -> list[Record]:
     raise DataError(f"{path} is not a file of scores of this version; delete it and evaluate again.")
 
 
-def headline(records: list[Record], most: int) -> dict[str, tuple[float, int]]:
+def headline(records: list[Record], max_keys: int) -> dict[str, tuple[float, int]]:
     """The scores that stand for a run: one value for each metric and language.
 
     A record of a numbered layer belongs to a layer curve and is no headline. Of several records with the same metric
@@ -43,7 +43,7 @@ def headline(records: list[Record], most: int) -> dict[str, tuple[float, int]]:
 
     Args:
         records: score records in the order of writing.
-        most: largest number of keys; means over languages come first, then languages in their order.
+        max_keys: largest number of keys; means over languages come first, then languages in their order.
 
     Returns:
         MLflow key -> (value, training step of the encoder, 0 where it is not known).
@@ -57,7 +57,7 @@ def headline(records: list[Record], most: int) -> dict[str, tuple[float, int]]:
             group.append(record)
     return {
         key: (sum(record["value"] for record in group) / len(group), group[0].get("step") or 0)
-        for key, group in list(chosen.items())[:most]
+        for key, group in list(chosen.items())[:max_keys]
     }
 
 

@@ -23,9 +23,9 @@ from xalign_ray.track.mlflow_values import (
     milliseconds,
 )
 
-MOST_KEYS = 100  # metric keys a run: each is a chart of its own
-_MOST_PER_BATCH = 1000  # metrics a call, MLflow's own limit
-_MOST_PARAMS = 100  # parameters a call, MLflow's own limit
+MAX_KEYS = 100  # metric keys a run: each is a chart of its own
+_MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit
+_MAX_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
 _STATUS = {"stopped": "KILLED"}  # of a run by how its last event says that it ended
 _FILES = ("config.yaml", MANIFEST, "choices.json", "comparison.md", "comparison.csv", "comparison.html", "trials.json")
@@ -36,7 +36,7 @@ class MlflowRun:
 
     A metric has at most one point a step. When a resumed run redoes steps, the first point stays: redone steps repeat
     the same numbers (same `batch_hash`, same loss), and MLflow cannot delete a point. Long runs are thinned to
-    `MOST_POINTS` evenly spread points, the last step always among them.
+    `MAX_POINTS` evenly spread points, the last step always among them.
     """
 
     def __init__(self, folder: Path, tracking_uri: str, experiment: str) -> None:
@@ -67,8 +67,8 @@ class MlflowRun:
         """Logs the next piece of the event log; True while there may be more."""
         events = self._reader.read(limit=_EVENTS_A_PIECE)
         points = [point for event in events for point in self._points(event)]
-        for first in range(0, len(points), _MOST_PER_BATCH):
-            self._client.log_batch(self.run_id, metrics=points[first : first + _MOST_PER_BATCH], synchronous=True)
+        for first in range(0, len(points), _MAX_PER_BATCH):
+            self._client.log_batch(self.run_id, metrics=points[first : first + _MAX_PER_BATCH], synchronous=True)
         if any(event["event"] == "start" for event in events):
             resumed = ", ".join(map(str, self._resumed))
             tags = [RunTag("xalign.attempts", str(self._attempt)), RunTag("xalign.resumed_at_steps", resumed)]
@@ -136,8 +136,8 @@ class MlflowRun:
         # A resume may have another number of workers; MLflow refuses a second value for a parameter.
         recipe = flatten(read_saved(self.folder)) | flatten(self._start.get("params", {}))
         new = [Param(key, value) for key, value in recipe.items() if key not in run.data.params]
-        for first in range(0, len(new), _MOST_PARAMS):
-            self._client.log_batch(self.run_id, params=new[first : first + _MOST_PARAMS], synchronous=True)
+        for first in range(0, len(new), _MAX_PARAMS):
+            self._client.log_batch(self.run_id, params=new[first : first + _MAX_PARAMS], synchronous=True)
         if dataset := dataset_input(self._start):
             self._client.log_inputs(self.run_id, [dataset])
 
@@ -150,7 +150,7 @@ class MlflowRun:
         training = sum("/" in key for key in known)
         # A score that has not changed is not logged again; one that has gets the newest time and is shown.
         when = int(max(path.stat().st_mtime for path in files) * 1000)
-        scores = headline(records, MOST_KEYS - training).items()
+        scores = headline(records, MAX_KEYS - training).items()
         points = [Metric(key, value, when, step) for key, (value, step) in scores if known.get(key) != value]
         self._client.log_batch(self.run_id, metrics=points, synchronous=True)
         self._client.log_text(self.run_id, table(records), "scores.csv")

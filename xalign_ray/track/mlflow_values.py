@@ -13,19 +13,19 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 from xalign_ray.artifacts import hash_value, read_manifest
 from xalign_ray.track.events import Event, read_events
 
-MOST_POINTS = 2000  # points a metric: more make MLflow's pages hang (mlflow#1571, mlflow#9779)
+MAX_POINTS = 2000  # points a metric: more make MLflow's pages hang (mlflow#1571, mlflow#9779)
 _LENGTH = 250  # characters of a parameter's key or value
 
 
 class Thinning:
-    """Gives every step its place among at most MOST_POINTS; only the first point of a place is kept.
+    """Gives every step its place among at most MAX_POINTS; only the first point of a place is kept.
 
     Places are counted back from the last step, so the last step always is the first of its own.
     """
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
-        self._stride = max(1, math.ceil(steps / (MOST_POINTS - 1)))
+        self._stride = max(1, math.ceil(steps / (MAX_POINTS - 1)))
 
     def place(self, step: int) -> int:
         """Number of the step's place; grows with the step."""

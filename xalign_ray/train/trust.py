@@ -21,7 +21,7 @@ ALLOWED = (  # beyond what torch allows by itself
     "deepspeed.utils.tensor_fragment.fragment_address",
 )
 FORCED, NEVER = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
-CURE = (
+HINT = (
     "The files of a checkpoint are pickles, which can run any code: this one was not written by xalign-ray, or by "
     "another version of it. If you know who wrote it and trust them, say --trust."
 )
@@ -37,9 +37,9 @@ def check_pickles(files: Iterable[Path]) -> None:
         try:
             foreign = set(get_unsafe_globals_in_checkpoint(file)) - set(ALLOWED)
         except (ValueError, RuntimeError, EOFError, BadZipFile, pickle.UnpicklingError) as error:
-            raise CheckpointError(f"{file} cannot be read: {str(error).partition('.')[0]}. {CURE}") from None
+            raise CheckpointError(f"{file} cannot be read: {str(error).partition('.')[0]}. {HINT}") from None
         if foreign:
-            raise CheckpointError(f"{file} is refused: it names {', '.join(sorted(foreign))}. {CURE}")
+            raise CheckpointError(f"{file} is refused: it names {', '.join(sorted(foreign))}. {HINT}")
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def only_data(trusted: bool = False, allowed: Sequence[str] = ALLOWED) -> Iterat
         with safe_globals(known):
             yield
     except pickle.UnpicklingError as error:
-        raise CheckpointError(f"A file of the checkpoint is refused: it names {_named(error)}. {CURE}") from None
+        raise CheckpointError(f"A file of the checkpoint is refused: it names {_named(error)}. {HINT}") from None
     finally:
         del os.environ[FORCED]
         os.environ |= {name: value for name, value in before.items() if value is not None}

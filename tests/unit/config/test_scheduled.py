@@ -18,8 +18,8 @@ SHAPE = "input should be a number, or a list of [step, value] with whole steps f
 class Tree(BaseModel):
     """A key with open bounds, one with closed ones and one without."""
 
-    rate: Annotated[Scheduled, Within(above=0, below=1)] = 0.15
-    share: Annotated[Scheduled, Within(least=0, most=1)] = 0.5
+    rate: Annotated[Scheduled, Within(gt=0, lt=1)] = 0.15
+    share: Annotated[Scheduled, Within(ge=0, le=1)] = 0.5
     weight: Annotated[Scheduled, Within()] = 1.0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
-from xalign_ray.data.derive import LEAST_COUNT, write_derived
+from xalign_ray.data.derive import MIN_COUNT, write_derived
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.tagged import find_tagged_files, read_tagged
 from xalign_ray.text.derived import derive, transliterate
@@ -18,10 +18,10 @@ WORDS = [f"{first}{second}" for first in "abcdefghij" for second in "klmnopqrst"
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    """One hundred words, each LEAST_COUNT times, and one that occurs once."""
+    """One hundred words, each MIN_COUNT times, and one that occurs once."""
     path = tmp_path / "en.txt"
     lines = [f"{' '.join(WORDS[start : start + 10])}. Twice {' '.join(WORDS[start : start + 10])}!"
-             for start in range(0, 100, 10) for _ in range(LEAST_COUNT)]  # fmt: skip
+             for start in range(0, 100, 10) for _ in range(MIN_COUNT)]  # fmt: skip
     path.write_text("\n".join(["hapax", *lines]) + "\n", encoding="utf-8")
     return path
 
@@ -115,25 +115,25 @@ def test_the_manifest_counts_what_was_made(text: Path, tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     counts = {key: manifest[key] for key in manifest if key.startswith(("types", "sentences", "words"))}
     trained = [word for word, _ in pairs(tmp_path / "out" / "dictionaries" / "en-en-x-inv.txt")]
-    often = {"twice": 10 * LEAST_COUNT, ".": 10 * LEAST_COUNT, "!": 10 * LEAST_COUNT}
+    often = {"twice": 10 * MIN_COUNT, ".": 10 * MIN_COUNT, "!": 10 * MIN_COUNT}
     assert counts == {
-        "sentences": 1 + 20 * LEAST_COUNT,
-        "words": 1 + 10 * LEAST_COUNT * 23,
+        "sentences": 1 + 20 * MIN_COUNT,
+        "words": 1 + 10 * MIN_COUNT * 23,
         "types": 104,
         "types_drawn_from": 103,
         "types_trained": 25,
         "types_held_out": 25,
-        "words_in_dictionary": sum(often.get(word, 2 * LEAST_COUNT) for word in trained),
+        "words_in_dictionary": sum(often.get(word, 2 * MIN_COUNT) for word in trained),
     }
 
 
 def test_bad_rows_are_left_out_and_counted(tmp_path: Path) -> None:
     line = " ".join(WORDS).encode() + b"\n"
-    (tmp_path / "en.txt").write_bytes(line * LEAST_COUNT + b"\xff\n")
+    (tmp_path / "en.txt").write_bytes(line * MIN_COUNT + b"\xff\n")
     write_derived([str(tmp_path / "en.txt")], [], tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["bad_rows"] == {"bytes are not UTF-8": 1}
-    assert manifest["sentences"] == LEAST_COUNT
+    assert manifest["sentences"] == MIN_COUNT
 
 
 def test_several_sources_follow_each_other_and_a_source_may_name_its_format(text: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_several_sources_follow_each_other_and_a_source_may_name_its_format(text
 def test_an_unfinished_folder_has_no_manifest(text: Path, tmp_path: Path) -> None:
     write_derived([str(text)], [], tmp_path / "out")
     text.write_text("too few words\n", encoding="utf-8")
-    with pytest.raises(DataError, match=f"The text has 0 words that occur at least {LEAST_COUNT} times; too few"):
+    with pytest.raises(DataError, match=f"The text has 0 words that occur at least {MIN_COUNT} times; too few"):
         write_derived([str(text)], [], tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()
 

@@ -16,7 +16,7 @@ from tests.unit.data.conftest import WORDS, make_config, prepare_here, write_inp
 from xalign_ray import cli
 from xalign_ray.config.schema import ParallelConfig, RunConfig
 from xalign_ray.data import prepare as preparation
-from xalign_ray.data.file_hashes import CURE
+from xalign_ray.data.file_hashes import HINT
 from xalign_ray.data.part import Task
 from xalign_ray.data.prepared import HELD_OUT_ROWS, Prepared
 from xalign_ray.data.shards import read_group
@@ -91,7 +91,7 @@ def test_verify_mends_a_damaged_shard_and_nothing_else(fresh: RunConfig) -> None
     content[100] ^= 1
     path.write_bytes(content)
     shard = whole.manifest["pools"]["text/en"]["shards"][0]
-    with pytest.raises(DataError, match=f"^{path} is damaged: .* {CURE}$"):
+    with pytest.raises(DataError, match=f"^{path} is damaged: .* {HINT}$"):
         read_group(str(path), shard["sha256"], 0)
     assert shards(prepare_here(fresh, verify=True)) == wanted
 
@@ -101,7 +101,7 @@ def test_a_folder_without_a_manifest_is_not_opened(prepared: Prepared, tmp_path:
     (tmp_path / "copy" / "manifest.json").unlink()
     with pytest.raises(DataError) as told:
         Prepared.open(tmp_path / "copy")
-    assert str(told.value) == f"{tmp_path / 'copy'} has no manifest.json: prepare has not finished it. {CURE}"
+    assert str(told.value) == f"{tmp_path / 'copy'} has no manifest.json: prepare has not finished it. {HINT}"
 
 
 def test_dictionary_pairs_are_split_by_concept(prepared: Prepared) -> None:

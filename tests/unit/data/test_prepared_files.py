@@ -12,7 +12,7 @@ from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.artifacts import hash_file
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import prepare as preparation
-from xalign_ray.data.file_hashes import CURE
+from xalign_ray.data.file_hashes import HINT
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.word_alignment import corpus
 from xalign_ray.errors import DataError
@@ -114,7 +114,7 @@ def test_what_training_reads_is_not_opened_damaged(whole: Prepared, tmp_path: Pa
         Prepared.open(folder)
     assert str(folder) in str(told.value)
     assert name in str(told.value)
-    assert CURE in str(told.value) or (name, damage) == ("manifest.json", "halved")
+    assert HINT in str(told.value) or (name, damage) == ("manifest.json", "halved")
 
 
 def test_a_file_that_was_put_beside_the_tokenizer_is_noticed(whole: Prepared, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.text.random_rows import make_rows
 from xalign_ray.artifacts import hash_file
-from xalign_ray.data.file_hashes import CURE
+from xalign_ray.data.file_hashes import HINT
 from xalign_ray.data.shards import ROW_GROUP, ShardWriter, read_group
 from xalign_ray.errors import DataError
 from xalign_ray.text.rows import Rows, concatenate
@@ -54,14 +54,14 @@ def test_a_flipped_byte_is_noticed_and_named(tmp_path: Path) -> None:
     with pytest.raises(DataError) as told:
         read_group(str(path), wanted, 0)
     assert str(told.value) == (
-        f"{path} is damaged: its SHA-256 is {hash_file(path)[:12]}, the manifest says {wanted[:12]}. {CURE}"
+        f"{path} is damaged: its SHA-256 is {hash_file(path)[:12]}, the manifest says {wanted[:12]}. {HINT}"
     )
 
 
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError) as told:
         read_group(str(tmp_path / "gone.parquet"), "0" * 64, 0)
-    assert str(told.value) == f"{tmp_path / 'gone.parquet'} is missing. {CURE}"
+    assert str(told.value) == f"{tmp_path / 'gone.parquet'} is missing. {HINT}"
 
 
 def test_a_mended_shard_is_read_in_the_process_that_saw_it_damaged(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.unit.report.run_folders import held_out, open_folders, report_on, score, start, step, write_run
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.report.build import ReportFiles, compare_columns, report
-from xalign_ray.report.curves import MOST_POINTS, loss_curves
+from xalign_ray.report.curves import MAX_POINTS, loss_curves
 from xalign_ray.report.reading import how_to_read
 from xalign_ray.report.run_tables import run_table, training_seconds
 from xalign_ray.report.score_tables import as_terminal_table
@@ -202,9 +202,9 @@ def test_a_curve_over_seeds_has_mean_and_range_at_the_steps_that_all_have(tmp_pa
 
 
 def test_a_long_curve_is_thinned_by_means(tmp_path: Path) -> None:
-    events = [start(), *(step(n, float(n % 2)) for n in range(1, 2 * MOST_POINTS + 1))]
+    events = [start(), *(step(n, float(n % 2)) for n in range(1, 2 * MAX_POINTS + 1))]
     (curve,) = loss_curves(open_folders([write_run(tmp_path / "run", events=events)]))["train/loss", ""]
-    assert len(curve.x) == MOST_POINTS
+    assert len(curve.x) == MAX_POINTS
     assert set(curve.mean.tolist()) == {0.5}
 
 

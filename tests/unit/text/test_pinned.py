@@ -166,7 +166,7 @@ def places(first: int, last: int, low: int, high: int, global_rows: int, seed: i
 
 
 def test_order():
-    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, derive.MOST_LANES], [1, 16, 64])
+    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, derive.MAX_LANES], [1, 16, 64])
     assert_pinned(places(0, 1, 0, 6, 12), FIRST_STEP)
     assert_pinned(places(15, 17, 4, 6, 12), END_OF_A_CHUNK)
     everything = [
@@ -176,7 +176,7 @@ def test_order():
     assert_pinned(everything, ORDER_SUMS)
 
 
-@pytest.mark.parametrize("constant", ["ORDER_VERSION", "CHUNK_STEPS", "MOST_LANES"])
+@pytest.mark.parametrize("constant", ["ORDER_VERSION", "CHUNK_STEPS", "MAX_LANES"])
 def test_another_order_is_another_run(monkeypatch: pytest.MonkeyPatch, constant: str):
     config = load_recipe("tiny/mlm", []).config
     before = derive.run_fingerprint(config, "data")

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from xalign_ray.track.mlflow_values import MOST_POINTS, Thinning, flatten
+from xalign_ray.track.mlflow_values import MAX_POINTS, Thinning, flatten
 
 
 def test_a_recipe_becomes_dotted_keys() -> None:
@@ -50,7 +50,7 @@ def test_a_run_of_any_length_has_at_most_2000_points_the_last_among_them(steps: 
         if thinning.place(step) > last:
             last = thinning.place(step)
             kept.append(step)
-    assert min(steps, MOST_POINTS // 2) <= len(kept) <= MOST_POINTS
+    assert min(steps, MAX_POINTS // 2) <= len(kept) <= MAX_POINTS
     assert kept[-1] == steps
     gaps = {b - a for a, b in pairwise(kept[1:])}
     assert len(gaps) <= 1

@@ -48,7 +48,7 @@ _TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\|-|[|!]|\}\})")
 _HEADING, _HOLE, _OPEN, _CLOSE = "\x01", "\x02", "\x03", "\x04"
 _OFFERED = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 _ENDS_SENTENCE = (".", "!", "?", "\u3002", "\u0964", "\u061f", "\u06d4", ":", ";", ",", "\u060c", "\u3001", "\uff0c")
-MOST_OPEN = 1000  # marks that are open at once: the parser's time grows with their square
+MAX_OPEN = 1000  # marks that are open at once: the parser's time grows with their square
 _PAIRED = re.compile(r"\{\{|\}\}|[\[\]]|</?[A-Za-z][^<>]*>")
 _NEVER_CLOSED = re.compile(r"<(br|hr|wbr|li|dt|dd|p|tr|td|th)\b|.*/>", re.I | re.S)
 
@@ -108,8 +108,8 @@ def _refuse_open_marks(markup: str) -> None:
             opened[kind] = max(0, opened[kind] - 1)
         elif not _NEVER_CLOSED.match(mark):
             opened[mark[0]] += 1
-            if opened[mark[0]] > MOST_OPEN:
-                raise ParserError(f"more than {MOST_OPEN} marks are open at once")
+            if opened[mark[0]] > MAX_OPEN:
+                raise ParserError(f"more than {MAX_OPEN} marks are open at once")
 
 
 def fill(raw: str, unknown: Templates) -> str:

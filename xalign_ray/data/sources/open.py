@@ -19,7 +19,7 @@ from xalign_ray.errors import DataError
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 20
 BYTES_A_CHARACTER = 4  # at most, in UTF-8
-LEAST_STEP_BYTES, MOST_STEP_BYTES = 1 << 9, 1 << 17  # packed bytes that an unpacker is given at once
+MIN_STEP_BYTES, MAX_STEP_BYTES = 1 << 9, 1 << 17  # packed bytes that an unpacker is given at once
 ZSTD_STEP_BYTES = 1 << 16  # its unpacker gives a step whole or not at all: small ones lose little before a fault
 
 NOT_UTF8 = "bytes are not UTF-8"
@@ -62,10 +62,10 @@ class Line(NamedTuple):
 
 
 class _Range(io.RawIOBase):
-    """The bytes [start, end) of a file, `most` at a time, as a file of their own: what an unpacker is given."""
+    """The bytes [start, end) of a file, `step_bytes` at a time, as a file of their own: what an unpacker is given."""
 
-    def __init__(self, file: BinaryIO, span: Span, most: int) -> None:
-        self._file, self._end, self._most = file, span.end, most
+    def __init__(self, file: BinaryIO, span: Span, step_bytes: int) -> None:
+        self._file, self._end, self._step_bytes = file, span.end, step_bytes
         self.at = span.start
         file.seek(span.start)
 
@@ -73,7 +73,7 @@ class _Range(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        wanted = min(len(buffer), self._most)
+        wanted = min(len(buffer), self._step_bytes)
         data = self._file.read(wanted if self._end is None else min(wanted, self._end - self.at))
         buffer[: len(data)] = data
         self.at += len(data)
@@ -134,9 +134,9 @@ class Chunks:
 
     def _of_file(self, file: BinaryIO, kind: str | None) -> Iterator[bytes]:
         # Small steps, so that a place in the file is exact to a thousandth of it.
-        most = CHUNK_BYTES if kind is None else max(LEAST_STEP_BYTES, min(self._size >> 10, MOST_STEP_BYTES))
+        step_bytes = CHUNK_BYTES if kind is None else max(MIN_STEP_BYTES, min(self._size >> 10, MAX_STEP_BYTES))
         self._refuse_html(_Range(file, self._span, CHUNK_BYTES).read(HEAD_BYTES) or b"")
-        raw = _Range(file, self._span, most)
+        raw = _Range(file, self._span, step_bytes)
         opened: Any = _UNPACKERS[kind](raw) if kind else raw
         with opened as unpacker:
             # read1 returns what one step of the unpacker gave, so that nothing readable is lost when the next fails.

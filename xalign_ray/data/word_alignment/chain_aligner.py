@@ -23,7 +23,7 @@ VERSION = 1  # raise it when the same pairs would give other links
 LEXICON_ROUNDS, CHAIN_ROUNDS = 4, 3  # of expectation and maximisation; Liang et al. do 5 and 5, we have less text
 LONGEST_TRAINED = 80  # words of a side; longer pairs are left out of training
 LONGEST_ALIGNED = 512  # words of a side; what follows them is not aligned
-LEAST_KEPT = 1e-4  # word pairs less probable than this in both directions are not saved
+MIN_KEPT = 1e-4  # word pairs less probable than this in both directions are not saved
 UNSEEN = np.float32(1e-7)  # probability of two known words that were not saved together
 TALLY = 1 << 22  # cells counted together: bounds what counting takes beside the cells
 MODEL, WORDS = "model.npz", "words.json"
@@ -142,7 +142,7 @@ def train_chains(pairs: Sequence[WordPair]) -> ChainAligner:
     for _ in range(CHAIN_ROUNDS):
         counts, jumps = sample.agree_on_chains(forward, backward, jumps)
         forward, backward = sample.maximise(counts)
-    keep = (np.maximum(forward, backward) > LEAST_KEPT) & (sample.keys >= 0)
+    keep = (np.maximum(forward, backward) > MIN_KEPT) & (sample.keys >= 0)
     return ChainAligner(first, second, sample.keys[keep], forward[keep], backward[keep], sample.frequencies, jumps)
 
 

@@ -42,7 +42,7 @@ FILES_VERSION = 2  # raise it when the same input would give other files
 BATCH = 1024  # records aligned together
 SAMPLE_PAIRS = 30_000  # trained on in less than half a minute and 1.5 GB; more pairs gain little
 ALIGNMENT = "alignment.txt"
-CURE = "Align the corpus again: it redoes what is damaged and nothing else."
+HINT = "Align the corpus again: it redoes what is damaged and nothing else."
 
 log = logging.getLogger(__name__)
 
@@ -170,9 +170,9 @@ def read_alignments(folder: Path, part: int) -> Iterator[str]:
     """
     manifest = read_manifest(folder)
     if manifest is None:
-        raise DataError(f"{folder} holds no finished word alignment. {CURE}")
+        raise DataError(f"{folder} holds no finished word alignment. {HINT}")
     record = manifest["parts"][part]
-    check_file(folder / record["file"], record["sha256"], CURE)
+    check_file(folder / record["file"], record["sha256"], HINT)
     with (folder / record["file"]).open(encoding="utf-8") as file:
         for line in file:
             yield line.removesuffix("\n")
@@ -289,7 +289,7 @@ def _record(job: Job, number: int) -> dict[str, Any] | None:
 def _finish(job: Job, identity: dict[str, Any]) -> None:
     records = [record for number in range(len(job.parts)) if (record := _record(job, number)) is not None]
     if len(records) < len(job.parts):
-        raise DataError(f"{len(job.parts) - len(records)} of {len(job.parts)} parts were not aligned. {CURE}")
+        raise DataError(f"{len(job.parts) - len(records)} of {len(job.parts)} parts were not aligned. {HINT}")
     if isinstance(job.words, BlankWords):
         merge_files([job.path(record["file"]) for record in records], job.path(ALIGNMENT))
     model = read_manifest(job.path("model"))
