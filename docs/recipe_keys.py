@@ -14,8 +14,7 @@ from pydantic import BaseModel
 from xalign_ray.config.schema import RunConfig
 
 _TYPES = {int: "integer", float: "number", str: "string", bool: "true or false", NoneType: "null", dict: "mapping"}
-_BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "below"}  # pydantic's names; below those of Within
-_BOUNDS |= {"least": "from", "above": "above", "most": "to", "below": "below"}
+_BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "below"}  # names of pydantic and of Within
 _LARGEST = 2**62  # bounds beyond it are those of 64-bit integers, and tell a reader nothing
 
 

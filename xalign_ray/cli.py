@@ -69,7 +69,7 @@ def _options(
 
 @app.command()
 def prepare(recipe: RecipeName, settings: Settings = [], rehash: Rehash = False) -> None:  # noqa: B006 - typer copies it
-    """Make the token shards of a recipe, or check and mend those that exist."""
+    """Make the token shards of a recipe, or check and repair those that exist."""
     from xalign_ray import pipeline
 
     typer.echo(str(pipeline.prepare(load_recipe(recipe, settings), rehash=rehash).folder))

@@ -55,7 +55,7 @@ def check(recipe: Recipe) -> str:
 
 
 def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepared:
-    """The token shards of a recipe: made if they do not exist, checked and mended if they do.
+    """The token shards of a recipe: made if they do not exist, checked and repaired if they do.
 
     Args:
         rehash: read all input files again, whatever is remembered of them.

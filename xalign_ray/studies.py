@@ -83,7 +83,7 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash
         return load_recipe(cell.recipe, [*cell.settings, *common])
 
     def find_folder(cell: Cell) -> Path | None:
-        """None where `pretrain` has to make or mend something of the run."""
+        """None where `pretrain` has to make or repair something of the run."""
         with suppress(DataError):
             if (folder := pipeline.find_run(recipe_of(cell))) is not None:
                 pipeline.check_run(folder)

@@ -75,10 +75,10 @@ class Material:
             cutter.cut(source.sentences(), number)
         share = wanted = TARGET_RATE / 100
         for seed in range(100, 104):  # the first brings what any such text brings; the others are like those that count
-            learnt, tried = cutter.learnt, generate(self.sources, TRIED_CHARACTERS, share, seed)
+            misses, tried = cutter.misses, generate(self.sources, TRIED_CHARACTERS, share, seed)
             tokens = sum(len(cutter.cut(lines, number).pieces) for number, lines in enumerate(tried))
             if seed > 100:
-                share *= wanted / ((cutter.learnt - learnt) / tokens)
+                share *= wanted / ((cutter.misses - misses) / tokens)
         return share
 
 

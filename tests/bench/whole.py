@@ -39,7 +39,7 @@ class Round:
     hugging_face: float
     naive: float
     prepare: float
-    new: float  # chunks that prepare learnt per 100 tokens
+    new: float  # chunks missing in the cache per 100 tokens
 
 
 def measure(material: Material) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def _time_round(
         made, naive = timed(partial(peers.naive, lines))
         assert made > 0.98 * tokens, "the reference dropped text"
     chunks = open_chunks(tasks[0].folder, longest_word(config.data.capacity, 1))
-    learnt = chunks.learnt
+    misses = chunks.misses
     _, spent = timed(lambda: len([work(task) for task in tasks]))
     counts = [json.loads(task.record_file.read_text(encoding="utf-8"))["counts"] for task in tasks]
     all_tokens = sum(count["tokens"] for count in counts)
@@ -109,7 +109,7 @@ def _time_round(
         hugging_face=hugging_face / raw,
         naive=naive / raw,
         prepare=spent / all_tokens / (raw / tokens),
-        new=(chunks.learnt - learnt) / all_tokens * 100,
+        new=(chunks.misses - misses) / all_tokens * 100,
     )
 
 

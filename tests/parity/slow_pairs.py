@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.parity.slow_views import Example, Row, Side, Slow, hash_row, splitmix, uniform
-from xalign_ray.text import draws
+from xalign_ray.text import counter_random
 
 COLUMNS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
 
@@ -61,8 +61,8 @@ class SlowPairs(Slow):
         return columns | alone | {"pair_hash": pair_hash}
 
     def _swap(self, row: Row, position: int) -> Row:
-        key = int(draws.row_keys(self.seed, np.array([position]))[0])
-        flips = [uniform(key, draws.SWAP_SIDES, number) < 0.5 for number in range(len(row))]
+        key = int(counter_random.row_keys(self.seed, np.array([position]))[0])
+        flips = [uniform(key, counter_random.SWAP_SIDES, number) < 0.5 for number in range(len(row))]
         return [example[::-1] if flip else example for example, flip in zip(row, flips, strict=True)]
 
     def _alone(self, sentences: Example) -> tuple[dict[str, list[int]], list[int]]:

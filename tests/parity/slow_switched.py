@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.parity.slow_views import IGNORED, Row, Slow, Word, bits, hash_row, pick, uniform
-from xalign_ray.text import draws
+from xalign_ray.text import counter_random
 
 
 @dataclass
@@ -17,7 +17,7 @@ class Place:
     word: Word
     shown: list[int]
     language: int
-    foreign: bool = False
+    switched: bool = False
     visible: bool = False
 
 
@@ -42,7 +42,7 @@ class SlowSwitched(Slow):
                         if word.entry != -1:
                             language, synonym = pick(self.dictionary[word.entry], key, number)
                             if len(synonym) == len(word.pieces):
-                                place.shown, place.language, place.foreign = synonym, language, True
+                                place.shown, place.language, place.switched = synonym, language, True
                             else:
                                 no_room += 1
                     places[-1][-1].append(place)
@@ -62,7 +62,7 @@ class SlowSwitched(Slow):
             left = max(1, round(tokens * self.rate))
             left -= sum(len(words[n - number].pieces) for n in mine if n in chosen)
             rest = [n for n in mine if n not in eligible]
-            for n in sorted(rest, key=lambda n: (bits(key, draws.CHOOSE_WORD, n) >> 34, n)):
+            for n in sorted(rest, key=lambda n: (bits(key, counter_random.CHOOSE_WORD, n) >> 34, n)):
                 if len(words[n - number].pieces) <= left:
                     chosen.add(n)
                     left -= len(words[n - number].pieces)
@@ -73,7 +73,7 @@ class SlowSwitched(Slow):
 
     def switched_copy(self, row: Row, position: int, *, rate: float, reset: bool, segments: bool) -> dict:
         """The sentence and its copy as a pair; words of the copy replaced as long as the row has room."""
-        key = int(draws.row_keys(self.seed, np.array([position]))[0])
+        key = int(counter_random.row_keys(self.seed, np.array([position]))[0])
         room = self.max_seq_length
         for (side,) in row:
             room -= 3 + 2 * sum(len(word.pieces) for word in side.words)
@@ -86,14 +86,14 @@ class SlowSwitched(Slow):
             number += len(original)
             for word in side.words:
                 place = Place(word, word.pieces, side.language)
-                if word.entry != -1 and uniform(key, draws.SWITCH, number) < rate:
+                if word.entry != -1 and uniform(key, counter_random.SWITCH, number) < rate:
                     language, synonym = pick(self.dictionary[word.entry], key, number)
                     growth = max(0, len(synonym) - len(word.pieces))
                     room -= growth
                     if growth and room < 0:
                         no_room += 1
                     else:
-                        place = Place(Word(synonym, -1), synonym, language, foreign=True)
+                        place = Place(Word(synonym, -1), synonym, language, switched=True)
                 copy.append(place)
                 number += 1
             places.append([original, copy])
@@ -107,9 +107,9 @@ class SlowSwitched(Slow):
         """The words that are to be switched if chosen, and those that may be chosen."""
         flagged, eligible, number = set(), set(), 0
         for example in row:
-            mode = uniform(key, draws.INSTANCE, number) < t
+            mode = uniform(key, counter_random.INSTANCE, number) < t
             for word in (word for side in example for word in side.words):
-                if mode if instance else uniform(key, draws.SWITCH, number) < t:
+                if mode if instance else uniform(key, counter_random.SWITCH, number) < t:
                     flagged.add(number)
                 if not instance or not mode or word.entry != -1:
                     eligible.add(number)
@@ -136,7 +136,7 @@ class SlowSwitched(Slow):
                         if number in chosen:
                             shown = piece if place.visible else self._corrupt(key, piece_number, piece)
                             put(shown, label, at, segment, place.language, e + 1)
-                            cross_lingual += place.foreign
+                            cross_lingual += place.switched
                         else:
                             put(piece, IGNORED, at, segment, place.language, e + 1)
                         at += 1
@@ -160,7 +160,7 @@ class _Side:
 
 def _split(side: list[Place]) -> list[Place]:
     return [
-        Place(Word([piece], -1), [piece], place.language, place.foreign)
+        Place(Word([piece], -1), [piece], place.language, place.switched)
         for place in side
         for piece in place.word.pieces
     ]

@@ -1,4 +1,4 @@
-"""Views once more, slow and obvious: one row at a time, plain Python, sharing only the bits of text/draws."""
+"""Views once more, slow and obvious: one row at a time, plain Python, sharing only the bits of text/counter_random."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xalign_ray.text import draws
+from xalign_ray.text import counter_random
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Vocabulary
 from xalign_ray.text.rows import Rows
@@ -78,7 +78,7 @@ def as_lexicon(dictionary: Dictionary) -> Lexicon:
 
 def bits(key: int, purpose: int, index: int) -> int:
     """The 64 random bits of one draw."""
-    return int(draws.draw(np.array([key], np.uint64), purpose, np.array([index]))[0])
+    return int(counter_random.random_bits(np.array([key], np.uint64), purpose, np.array([index]))[0])
 
 
 def uniform(key: int, purpose: int, index: int) -> float:
@@ -86,15 +86,15 @@ def uniform(key: int, purpose: int, index: int) -> float:
     return (bits(key, purpose, index) >> 11) / 2**53
 
 
-def below(key: int, purpose: int, index: int, limit: int) -> int:
+def integers(key: int, purpose: int, index: int, limit: int) -> int:
     """An integer in [0, limit)."""
     return int(uniform(key, purpose, index) * limit)
 
 
 def pick(groups: list[Group], key: int, number: int) -> tuple[int, list[int]]:
     """Language first, then one of its synonyms: the language and the pieces."""
-    group = groups[below(key, draws.PICK_LANGUAGE, number, len(groups))]
-    return group.language, group.synonyms[below(key, draws.PICK_SYNONYM, number, len(group.synonyms))]
+    group = groups[integers(key, counter_random.PICK_LANGUAGE, number, len(groups))]
+    return group.language, group.synonyms[integers(key, counter_random.PICK_SYNONYM, number, len(group.synonyms))]
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Slow:
         """Translations as one example."""
         key, row = self._begin(row, position)
         if random_order:
-            flips = [uniform(key, draws.SWAP_SIDES, number) < 0.5 for number in range(len(row))]
+            flips = [uniform(key, counter_random.SWAP_SIDES, number) < 0.5 for number in range(len(row))]
             row = [example[::-1] if flip else example for example, flip in zip(row, flips, strict=True)]
         chosen = self._choose(row, key, None)
         return self._show(row, key, position, chosen, {}, reset=reset, segments=segments)
@@ -130,12 +130,12 @@ class Slow:
         key, row = self._begin(row, position)
         wanted, eligible, number = set(), set(), 0
         for example in row:
-            mode = uniform(key, draws.INSTANCE, number) < t
+            mode = uniform(key, counter_random.INSTANCE, number) < t
             for side in example:
                 for word in side.words:
                     if not instance:
                         eligible.add(number)
-                        if word.entry != -1 and uniform(key, draws.SWITCH, number) < t:
+                        if word.entry != -1 and uniform(key, counter_random.SWITCH, number) < t:
                             wanted.add(number)
                     elif mode and word.entry != -1:
                         eligible.add(number)
@@ -147,7 +147,7 @@ class Slow:
         return self._show(row, key, position, chosen, self._switch(row, key, chosen & wanted))
 
     def _begin(self, row: Row, position: int) -> tuple[int, Row]:
-        key = int(draws.row_keys(self.seed, np.array([position]))[0])
+        key = int(counter_random.row_keys(self.seed, np.array([position]))[0])
         return key, row if self.whole_word else [[self._split(side) for side in example] for example in row]
 
     @staticmethod
@@ -166,7 +166,9 @@ class Slow:
                 for word in side.words:
                     tokens += word.pieces
                     if eligible is None or number in eligible:
-                        candidates.append((bits(key, draws.CHOOSE_WORD, number) >> 34, number, len(word.pieces)))
+                        candidates.append(
+                            (bits(key, counter_random.CHOOSE_WORD, number) >> 34, number, len(word.pieces))
+                        )
                     number += 1
                 tokens.append("[SEP]")
             budget, covered = max(1, round(len(tokens) * self.rate)), 0
@@ -218,12 +220,12 @@ class Slow:
                     language, label = switched.get(number, (side.language, word.pieces))
                     cross_lingual += len(label) if number in switched else 0
                     for at, piece in enumerate(label):
-                        shown, answer, tongue = piece, IGNORED, side.language
+                        shown, answer, language_id = piece, IGNORED, side.language
                         if number in chosen:
-                            answer, tongue = piece, language
+                            answer, language_id = piece, language
                             source = word.pieces[at] if len(label) == len(word.pieces) else self.vocabulary.mask
                             shown = self._corrupt(key, piece_number, source)
-                        put(shown, answer, place, segment, tongue, example_number)
+                        put(shown, answer, place, segment, language_id, example_number)
                         place += 1
                         piece_number += 1
                     number += 1
@@ -236,12 +238,12 @@ class Slow:
         return columns | counts | {"position": position, "row_hash": row_hash}
 
     def _corrupt(self, key: int, piece_number: int, source: int) -> int:
-        u = uniform(key, draws.SHOW, piece_number)
+        u = uniform(key, counter_random.SHOW, piece_number)
         if u < self.mask_replace_prob:
             return self.vocabulary.mask
         if u < self.mask_replace_prob + self.random_replace_prob:
             regular = self.vocabulary.regular
-            return int(regular[below(key, draws.RANDOM_PIECE, piece_number, len(regular))])
+            return int(regular[integers(key, counter_random.RANDOM_PIECE, piece_number, len(regular))])
         return source
 
 

@@ -21,7 +21,7 @@ from xalign_ray.errors import ConfigError, DataError
 
 Prepare = Callable[..., Prepared]
 HINT = (
-    "Fetch or mend the file; prepare keeps what was read before it where the recipe says data.on_broken_file: "
+    "Fetch or repair the file; prepare keeps what was read before it where the recipe says data.on_broken_file: "
     "keep_rest_out."
 )
 SENTENCES = [f"the {animal} sees {count} {thing}s" for animal in "ab" for count in "1234567890" for thing in "xyz"]
@@ -214,7 +214,7 @@ def test_bytes_that_are_not_utf8_above_the_bound_stop_it(prepare: Prepare, files
     said = str(caught.value)
     assert said.startswith("3 of 10 rows (30.00%) cannot be used, more than data.max_bad_fraction 1.00%: ")
     assert "bytes are not UTF-8: 3. They are listed in " in said
-    assert said.endswith("bad_rows.jsonl. Mend the sources, or raise data.max_bad_fraction.")
+    assert said.endswith("bad_rows.jsonl. Correct the sources, or raise the bound.")
     assert manifests(files) == []
 
 
@@ -226,7 +226,7 @@ def test_a_dictionary_line_with_one_column_above_the_bound_stops_it(prepare: Pre
     said = str(caught.value)
     assert said.startswith("1 of 5 rows (20.00%) cannot be used, more than data.max_bad_fraction 1.00%: ")
     assert "dictionary line has one column: 1. They are listed in " in said
-    listed = Path(said.partition("listed in ")[2].partition(". Mend")[0])
+    listed = Path(said.partition("listed in ")[2].partition(". Correct")[0])
     assert json.loads(listed.read_text()) == {
         "source": str(files / "en-de.txt"),
         "line": 5,

@@ -1,7 +1,7 @@
 """Damages every file of a finished run, its data, its export and its scores, one at a time, and calls what reads it.
 
 A verb then ends with the results of the undamaged files, or with a sentence that names the damaged file; never with a
-traceback, never with other numbers. Verbs that make a file mend it when they are given again.
+traceback, never with other numbers. Verbs that make a file repair it when they are given again.
 """
 
 from __future__ import annotations

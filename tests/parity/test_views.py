@@ -25,7 +25,7 @@ from xalign_ray.config.choices import (
     Stream,
 )
 from xalign_ray.config.schema import MaskingConfig
-from xalign_ray.text.draws import scramble
+from xalign_ray.text.counter_random import splitmix64
 from xalign_ray.text.prediction import ViewContext
 from xalign_ray.text.views import no_rows, view_rows
 
@@ -69,9 +69,9 @@ def test_code_switched_labels_equals_the_slow_view(rate: float, unit: str, whole
 
 
 def test_the_generator_is_splitmix64() -> None:
-    assert int(scramble(np.zeros(1, np.uint64))[0]) == splitmix(0) == 0xE220A8397B1DCDAF  # the published first output
+    assert int(splitmix64(np.zeros(1, np.uint64))[0]) == splitmix(0) == 0xE220A8397B1DCDAF  # the published first output
     values = np.random.default_rng(0).integers(0, 2**64, 100, dtype=np.uint64)
-    assert [int(v) for v in scramble(values)] == [splitmix(int(v)) for v in values]
+    assert [int(v) for v in splitmix64(values)] == [splitmix(int(v)) for v in values]
 
 
 # --- by hand: rows so small, and shares so extreme, that nothing is left to chance -----------------------------------

@@ -107,11 +107,14 @@ def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = Non
         max_pairs: how many are kept, the first that pass the filters; 0 is all.
     """
     (languages,) = {pair.languages for pair in pairs}
-    tongues = [cutter.languages.index(language) for language in languages]
+    language_ids = [cutter.languages.index(language) for language in languages]
     aligned = any(pair.alignment for pair in pairs)
     texts = [[pair.sides[side] for pair in pairs] for side in (0, 1)]
     place = aligned and cutter.aligned_words == "blanks"
-    cuts = [cutter.chunks.cut(lines, tongue, place=place) for lines, tongue in zip(texts, tongues, strict=True)]
+    cuts = [
+        cutter.chunks.cut(lines, language_id, place=place)
+        for lines, language_id in zip(texts, language_ids, strict=True)
+    ]
     counts = Counter(pairs=len(pairs))
     side_words = np.stack([cut.line_words for cut in cuts], axis=1).astype(np.int64)
     empty = side_words.min(axis=1) == 0
@@ -123,7 +126,7 @@ def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = Non
         _count_dropped(counts, OVER_MAX_PAIRS, over)
     counts[KEPT] = int(keep.sum())
     counts["pairs_truncated"] = _trim(cuts, side_words, np.flatnonzero(keep), cutter.capacity - specials(2))
-    rows = _interleave(cuts, side_words, np.flatnonzero(keep), tongues)
+    rows = _interleave(cuts, side_words, np.flatnonzero(keep), language_ids)
     if aligned:
         alignments = [pair.alignment or "" for pair, kept in zip(pairs, keep, strict=True) if kept]
         numbered = cuts if place else [number_words(cut) for cut in cuts]
@@ -235,7 +238,7 @@ def _trim(cuts: Sequence[Cut], side_words: Index, pairs: Index, room: int) -> in
     return len(too_long)
 
 
-def _interleave(cuts: Sequence[Cut], side_words: Index, pairs: Index, tongues: Sequence[int]) -> Rows:
+def _interleave(cuts: Sequence[Cut], side_words: Index, pairs: Index, language_ids: Sequence[int]) -> Rows:
     """A row for each of these pairs: its first side, then its second, each as many words as are left of it."""
     first_word = np.stack([starts(cut.line_words) for cut in cuts], axis=1)[pairs]
     first_word[:, 1] += len(cuts[0].word_length)
@@ -248,7 +251,7 @@ def _interleave(cuts: Sequence[Cut], side_words: Index, pairs: Index, tongues: S
         word_length=word_length[words],
         entry=np.concatenate([cut.entry for cut in cuts])[words],
         side_words=kept_words.astype(np.int32),
-        side_language=np.tile(np.asarray(tongues, np.int32), len(pairs)),
+        side_language=np.tile(np.asarray(language_ids, np.int32), len(pairs)),
         row_sides=np.full(len(pairs), 2, np.int32),
         **vars(no_links(2 * len(pairs))),
     )

@@ -263,7 +263,7 @@ def _extract(source: IO[bytes], target: Path) -> None:
 
 @contextmanager
 def _readable(archive: Path) -> Iterator[None]:
-    """An archive that cannot be unpacked is removed: it was fetched whole, so going on would not mend it."""
+    """An archive that cannot be unpacked is removed: it was fetched whole, so going on would not repair it."""
     try:
         yield
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Hashes of a prepared folder's files: listed when it is finished, checked when a process first reads one, mended."""
+"""Hashes of a prepared folder's files: listed when it is finished, checked when a process first reads one, repaired."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from xalign_ray.text.chunks import Cut
-from xalign_ray.text.rows import Index, Ints, owners, starts
+from xalign_ray.text.rows import Index, Ints, run_index, starts
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def find_links(alignments: Sequence[str], pairs: Index, cuts: Sequence[Cut], sid
         _words_in(cut, pairs[owner], ends[:, side], side_words[:, side]) for side, cut in enumerate(cuts)
     )
     many = left * right
-    link = owners(many)
+    link = run_index(many)
     within = np.arange(len(link)) - starts(many)[link]
     links = np.stack([owner[link], first[link] + within // right[link], partner[link] + within % right[link]], axis=1)
     links = np.unique(links, axis=0)
@@ -62,7 +62,7 @@ def _words_in(cut: Cut, lines: Index, blank_words: Index, left: Index) -> tuple[
     """The words that begin in a word by white space: the number of the first in its line, and how many there are."""
     begins = starts(cut.line_words)
     span = int(max(cut.blank_word.max(initial=0), blank_words.max(initial=0))) + 1
-    keys = owners(cut.line_words) * span + cut.blank_word  # ascending: words stand in the order of the text
+    keys = run_index(cut.line_words) * span + cut.blank_word  # ascending: words stand in the order of the text
     asked = lines * span + blank_words
     first = np.searchsorted(keys, asked, "left") - begins[lines]
     last = np.searchsorted(keys, asked, "right") - begins[lines]

@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 
 
 def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None] = lambda: None) -> Prepared:
-    """The shards of a recipe: opened if they exist, made (or finished, or mended) if not.
+    """The shards of a recipe: opened if they exist, made (or finished, or repaired) if not.
 
     Args:
         verify: read every shard and compare hashes; without it a finished folder is taken as it is, and damage is found

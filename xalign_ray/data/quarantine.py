@@ -81,5 +81,5 @@ def check_bad_fraction(counts: Mapping[str, int], total: int, max_bad_fraction: 
     raise DataError(
         f"{bad:,} of {total:,} rows ({bad / total:.2%}) cannot be used,"
         f" more than data.max_bad_fraction {max_bad_fraction:.2%}: {told}."
-        f" They are listed in {kept_in}. Mend the sources, or raise the bound."
+        f" They are listed in {kept_in}. Correct the sources, or raise the bound."
     )

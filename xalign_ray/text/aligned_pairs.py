@@ -11,7 +11,7 @@ from xalign_ray.config.choices import AlignedPairs
 from xalign_ray.text.collate import Columns, Layout
 from xalign_ray.text.links import ends_of_links, split_words
 from xalign_ray.text.prediction import Batch, choose, locate_words, predict, swap_sides
-from xalign_ray.text.rows import Index, Rows, owners, starts, sum_runs
+from xalign_ray.text.rows import Index, Rows, run_index, starts, sum_runs
 
 
 def aligned_pairs(stream: AlignedPairs, batch: Batch) -> Columns:
@@ -47,9 +47,9 @@ def _pack_links(pieces: Rows, max_seq_length: int) -> NDArray[np.uint8]:
 
 def _places(pieces: Rows) -> tuple[Index, Index]:
     """The row and the column of each piece: before it stand pieces, a [CLS] of each pair and a [SEP] of each side."""
-    side_row = owners(pieces.row_sides)
+    side_row = run_index(pieces.row_sides)
     side = np.arange(len(side_row)) - starts(pieces.row_sides)[side_row]
-    of_side = owners(pieces.side_words)
+    of_side = run_index(pieces.side_words)
     row = side_row[of_side]
     number = np.arange(len(row)) - starts(sum_runs(pieces.side_words, pieces.row_sides))[row]
     return row, number + (side // 2 + 1 + side)[of_side]

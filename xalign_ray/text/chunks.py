@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from xalign_ray.text.locality import Locality, find_locality
-from xalign_ray.text.rows import NO_ENTRY, Index, Ints, owners, spans, starts, sum_runs
+from xalign_ray.text.rows import NO_ENTRY, Index, Ints, run_index, spans, starts, sum_runs
 from xalign_ray.text.tokenizer import LONGEST_WORD, CutLines, cut_lines
 
 CACHE_BYTES = 192 << 20
@@ -90,7 +90,7 @@ class ChunkCutter:
     ) -> None:
         self._backend, self._entries, self._longest, self._limit = backend, entries, longest, cache_bytes
         self._locality: Locality | None = find_locality(backend, longest)
-        self.learnt = 0  # chunks that the tokenizer was asked for, over all calls
+        self.misses = 0  # chunks that the tokenizer was asked for, over all calls
         self._forget()
 
     def cut(self, lines: Sequence[str], language: int, *, place: bool = False) -> Cut:
@@ -127,7 +127,7 @@ class ChunkCutter:
         odd = rows == _WHOLE
         if not odd.any():
             return rows, line_chunks.astype(np.int64)
-        line = owners(line_chunks)
+        line = run_index(line_chunks)
         same_line = line[1:] == line[:-1]
         stretched = odd.copy()
         stretched[1:] |= odd[:-1] & same_line
@@ -213,7 +213,7 @@ class ChunkCutter:
             as_in_line = new if first else [f" {chunk}" for chunk in new]
             fresh = self._add(cut_lines(self._backend, as_in_line, self._longest), language)
             rows[unknown[local]] = fresh
-            self.learnt += len(new)
+            self.misses += len(new)
             known.update(zip(new, fresh.tolist(), strict=True))
             self._key_bytes += sum(map(len, new)) + CHUNK_BYTES * len(new)
         return rows

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.text.draws import PICK_LANGUAGE, PICK_SYNONYM, Bits, below, draw
+from xalign_ray.text.counter_random import PICK_LANGUAGE, PICK_SYNONYM, Bits, integers, random_bits
 from xalign_ray.text.rows import Index, Ints, starts
 
 NO_SYNONYM = -1
@@ -56,8 +56,12 @@ def pick_synonyms(
     Returns:
         [W] synonym numbers and [W] their language ids.
     """
-    group = lexicon.first_group[entry] + below(draw(keys, PICK_LANGUAGE, word_number), lexicon.entry_groups[entry])
-    synonym = lexicon.first_synonym[group] + below(draw(keys, PICK_SYNONYM, word_number), lexicon.group_synonyms[group])
+    group = lexicon.first_group[entry] + integers(
+        random_bits(keys, PICK_LANGUAGE, word_number), lexicon.entry_groups[entry]
+    )
+    synonym = lexicon.first_synonym[group] + integers(
+        random_bits(keys, PICK_SYNONYM, word_number), lexicon.group_synonyms[group]
+    )
     return synonym, lexicon.group_language[group]
 
 

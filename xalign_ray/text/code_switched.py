@@ -9,17 +9,17 @@ import numpy as np
 from xalign_ray.config.choices import CodeSwitchedCopy, CodeSwitchedLabels
 from xalign_ray.text.code_switch import Lexicon, pick_synonyms, within_room
 from xalign_ray.text.collate import Columns, Layout, Marked, used_tokens
-from xalign_ray.text.draws import INSTANCE, SWITCH, draw, uniform
+from xalign_ray.text.counter_random import INSTANCE, SWITCH, random_bits, uniform
 from xalign_ray.text.prediction import Batch, Flags, Words, choose, locate_words, mask_units, predict
-from xalign_ray.text.rows import NO_ENTRY, Index, Rows, owners, spans, starts, take_sides
+from xalign_ray.text.rows import NO_ENTRY, Index, Rows, run_index, spans, starts, take_sides
 
 
 @dataclass(frozen=True)
 class Replaced:
-    """Rows with synonyms in place of some words: which of their pieces are foreign, and how many did not fit [N]."""
+    """Rows with synonyms in place of some words: which of their pieces are switched, and how many did not fit [N]."""
 
     rows: Rows
-    foreign: Marked
+    switched: Marked
     no_room: Index
 
 
@@ -39,7 +39,7 @@ def code_switched_labels(stream: CodeSwitchedLabels, batch: Batch) -> Columns:
         flagged = chosen & in_dictionary_mode
     else:
         chosen = choose(batch, words, layout)
-        flagged = chosen & (uniform(draw(words.keys, SWITCH, words.number)) < stream.t)
+        flagged = chosen & (uniform(random_bits(words.keys, SWITCH, words.number)) < stream.t)
     wanted = flagged & has_entry
     if stream.variant == "input_swap":
         swapped = _replace(batch, words, wanted, room=None)
@@ -50,13 +50,13 @@ def code_switched_labels(stream: CodeSwitchedLabels, batch: Batch) -> Columns:
             layout,
             source=swapped.rows,
             visible=flagged,
-            foreign=swapped.foreign,
+            switched=swapped.switched,
             no_room=swapped.no_room,
         )
     room = batch.context.max_seq_length - used_tokens(batch.rows, layout)
     asked = _replace(batch, words, wanted, room)
     labelled = replace(batch, rows=asked.rows)
-    return predict(labelled, words, chosen, layout, source=batch.rows, foreign=asked.foreign, no_room=asked.no_room)
+    return predict(labelled, words, chosen, layout, source=batch.rows, switched=asked.switched, no_room=asked.no_room)
 
 
 def code_switched_copy(stream: CodeSwitchedCopy, batch: Batch) -> Columns:
@@ -74,21 +74,21 @@ def code_switched_copy(stream: CodeSwitchedCopy, batch: Batch) -> Columns:
     assert (room >= 0).all(), "rows were packed to more than half of their length"
     in_copy = np.repeat(np.arange(len(twice)) % 2 == 1, batch.rows.side_words)
     wanted = in_copy & (batch.rows.entry != NO_ENTRY)
-    wanted &= uniform(draw(words.keys, SWITCH, words.number)) < stream.codeswitch_rate
+    wanted &= uniform(random_bits(words.keys, SWITCH, words.number)) < stream.codeswitch_rate
     copied = _replace(batch, words, wanted, room)
 
     batch = mask_units(replace(batch, rows=copied.rows))
     words = locate_words(batch, layout)
     chosen = choose(batch, words, layout)
-    return predict(batch, words, chosen, layout, foreign=copied.foreign, no_room=copied.no_room)
+    return predict(batch, words, chosen, layout, switched=copied.switched, no_room=copied.no_room)
 
 
 def _draw_instances(words: Words, t: float) -> Flags:
     """[W] whether the word's example is one of translated labels."""
-    example = owners(words.example_words)
+    example = run_index(words.example_words)
     # An example is known by its row's key and its first word's number, so the draw is the same for all its words.
     first = words.number[starts(words.example_words)][example]
-    return uniform(draw(words.keys, INSTANCE, first)) < t
+    return uniform(random_bits(words.keys, INSTANCE, first)) < t
 
 
 def _replace(batch: Batch, words: Words, wanted: Flags, room: Index | None) -> Replaced:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.text.draws import Bits, scramble
-from xalign_ray.text.rows import Index, Ints, Rows, owners, starts, sum_runs
+from xalign_ray.text.counter_random import Bits, splitmix64
+from xalign_ray.text.rows import Index, Ints, Rows, run_index, starts, sum_runs
 
 IGNORED = -100  # the label of a position that is not predicted
 
@@ -63,28 +63,28 @@ def used_tokens(rows: Rows, layout: Layout) -> Index:
     return pieces + rows.row_sides // layout.sides * specials(layout.sides)
 
 
-def lay_out(
+def collate_rows(
     rows: Rows,
     layout: Layout,
     vocabulary: Vocabulary,
     max_seq_length: int,
     *,
     labels: Marked = NOTHING,
-    foreign: Marked = NOTHING,
+    switched: Marked = NOTHING,
 ) -> Columns:
     """`[CLS] side [SEP]` or `[CLS] side [SEP] side [SEP]` for each example, examples side by side in their row.
 
     Args:
         rows: what is shown.
         labels: the pieces that are predicted, and as what.
-        foreign: the pieces that have another language than their side, and which.
+        switched: the pieces that have another language than their side, and which.
 
     Returns:
         The TOKEN_COLUMNS, each [N, max_seq_length]: int32 for pieces and labels, int16 for what says where they stand:
         every byte is copied on its way to the trainer. Tokens attend where `example_ids` agree and are not 0.
     """
     n, sides, sides_per_example = len(rows), len(rows.side_words), layout.sides
-    side_row = owners(rows.row_sides)
+    side_row = run_index(rows.row_sides)
     example, side = np.divmod(np.arange(sides) - starts(rows.row_sides)[side_row], sides_per_example)
     leads = side == 0  # sides that bring a [CLS] before them; each has a [SEP] behind it
     side_length = sum_runs(rows.word_length, rows.side_words)
@@ -119,7 +119,7 @@ def lay_out(
     input_ids[begin + taken - 1] = vocabulary.sep
     answers = np.full(n * max_seq_length, IGNORED, np.int32)
     answers[piece_at[labels.at]] = labels.values
-    language_ids[piece_at[foreign.at]] = foreign.values
+    language_ids[piece_at[switched.at]] = switched.values
     segment_ids = spread(side) if layout.segments else np.zeros(n * max_seq_length, np.int16)
     columns = (input_ids, answers, position_ids, segment_ids, language_ids, example_ids)
     return {name: flat.reshape(n, max_seq_length) for name, flat in zip(TOKEN_COLUMNS, columns, strict=True)}
@@ -129,5 +129,5 @@ def hash_rows(positions: NDArray[np.int64], columns: Columns) -> Bits:
     """A 64-bit hash of (position, input ids, labels) for each row; their sum over a step is its `batch_hash`."""
     both = columns["input_ids"].astype(np.uint64) << np.uint64(32)
     both |= columns["labels"].view(np.uint32)
-    both ^= scramble(np.arange(both.shape[1], dtype=np.uint64))
-    return scramble(scramble(positions.view(np.uint64)) + scramble(both).sum(axis=1, dtype=np.uint64))
+    both ^= splitmix64(np.arange(both.shape[1], dtype=np.uint64))
+    return splitmix64(splitmix64(positions.view(np.uint64)) + splitmix64(both).sum(axis=1, dtype=np.uint64))

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.config.choices import ContrastedPairs
-from xalign_ray.text.collate import Columns, Layout, lay_out
-from xalign_ray.text.draws import scramble
+from xalign_ray.text.collate import Columns, Layout, collate_rows
+from xalign_ray.text.counter_random import splitmix64
 from xalign_ray.text.prediction import Batch, choose, locate_words, mask_units, predict, swap_sides
 from xalign_ray.text.rows import Rows, starts, sum_runs, take_sides
 
@@ -23,7 +23,7 @@ def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
     """
     pivot = _hash_sides(_take_every_other(batch.rows, 0))
     batch = swap_sides(batch) if stream.random_order else batch
-    query, key = (_lay_out_alone(_take_every_other(batch.rows, side), batch) for side in (0, 1))
+    query, key = (_collate_alone(_take_every_other(batch.rows, side), batch) for side in (0, 1))
     pair_hash = np.zeros(key["input_ids"].shape, np.int64)
     pair_hash[(key["example_ids"] > 0) & (key["position_ids"] == 0)] = pivot
     alone = {f"query_{name}": values for name, values in query.items()}
@@ -45,8 +45,8 @@ def _take_every_other(rows: Rows, side: int) -> Rows:
     return take_sides(rows, np.arange(side, len(rows.side_words), 2), rows.row_sides // 2)
 
 
-def _lay_out_alone(rows: Rows, batch: Batch) -> Columns:
-    columns = lay_out(rows, Layout(), batch.context.vocabulary, batch.context.max_seq_length)
+def _collate_alone(rows: Rows, batch: Batch) -> Columns:
+    columns = collate_rows(rows, Layout(), batch.context.vocabulary, batch.context.max_seq_length)
     del columns["labels"]
     return columns
 
@@ -55,8 +55,8 @@ def _hash_sides(rows: Rows) -> NDArray[np.int64]:
     """[S] a hash of the pieces of each side and of their order, never 0."""
     length = sum_runs(rows.word_length, rows.side_words)
     place = np.arange(len(rows.pieces)) - np.repeat(starts(length), length)
-    mixed = scramble(rows.pieces.astype(np.uint64) | place.astype(np.uint64) << np.uint64(32))
+    mixed = splitmix64(rows.pieces.astype(np.uint64) | place.astype(np.uint64) << np.uint64(32))
     total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)))  # modulo 2^64
     first = starts(length)
-    hashes = scramble(total[first + length] - total[first])
+    hashes = splitmix64(total[first + length] - total[first])
     return np.where(hashes == 0, np.uint64(1), hashes).view(np.int64)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from xalign_ray.text.rows import NO_ENTRY, Index, Ints, Rows, owners, starts, sum_runs
+from xalign_ray.text.rows import NO_ENTRY, Index, Ints, Rows, run_index, starts, sum_runs
 
 Expand = Literal["all", "first", "diagonal"]
 
@@ -34,7 +34,7 @@ def split_words(rows: Rows, expand: Expand = "all") -> Rows:
 
 def ends_of_links(rows: Rows) -> tuple[Index, Index]:
     """The two words of each link, both [K], as numbers among all words."""
-    owner = owners(rows.side_links)
+    owner = run_index(rows.side_links)
     first_word = starts(rows.side_words)
     other = owner ^ 1  # rows that have links consist of pairs
     assert (rows.link_from < rows.side_words[owner]).all()
@@ -48,10 +48,10 @@ def _expand(rows: Rows, expand: Expand) -> tuple[Ints, Ints, Ints]:
     words = ends_of_links(rows)
     left, right = (rows.word_length[word].astype(np.int64) for word in words)
     count = {"all": left * right, "first": np.ones_like(left), "diagonal": np.minimum(left, right)}[expand]
-    link = owners(count)
+    link = run_index(count)
     number = np.arange(len(link)) - starts(count)[link]
     across = np.divmod(number, right[link]) if expand == "all" else (number, number)
-    owner = owners(rows.side_links)
+    owner = run_index(rows.side_links)
     first_piece = starts(rows.word_length)
     first_of_side = starts(sum_runs(rows.word_length, rows.side_words))
     ends = [

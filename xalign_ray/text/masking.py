@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.text.draws import CHOOSE_WORD, RANDOM_PIECE, SHOW, Bits, below, draw, uniform
-from xalign_ray.text.rows import Index, owners, starts, sum_runs
+from xalign_ray.text.counter_random import CHOOSE_WORD, RANDOM_PIECE, SHOW, Bits, integers, random_bits, uniform
+from xalign_ray.text.rows import Index, run_index, starts, sum_runs
 
 MASK, RANDOM, KEEP = 0, 1, 2
 
@@ -52,7 +52,7 @@ def choose_words(
         keys, word_number, word_length = keys[candidates], word_number[candidates], word_length[candidates]
         per_group = sum_runs(eligible.astype(np.int64), group_words)
     first = starts(per_group)
-    order = _shuffle(draw(keys, CHOOSE_WORD, word_number), per_group, first)
+    order = _shuffle(random_bits(keys, CHOOSE_WORD, word_number), per_group, first)
     length = word_length[order]
 
     taken = np.zeros(len(length), np.bool_)
@@ -75,7 +75,7 @@ def _shuffle(bits: Bits, per_group: Index, first: Index) -> Index:
     """The members of consecutive groups, those of each group in the order of their random bits."""
     assert len(per_group) < 2**GROUP_BITS
     assert not len(per_group) or per_group.max() <= 2**PLACE_BITS
-    group = owners(per_group)
+    group = run_index(per_group)
     place = np.arange(len(group)) - first[group]
     packed = (group << (RANDOM_BITS + PLACE_BITS) | place).astype(np.uint64)
     packed |= bits >> np.uint64(64 - RANDOM_BITS) << np.uint64(PLACE_BITS)
@@ -87,7 +87,7 @@ def choose_shown(
     keys: Bits, piece_number: NDArray[np.integer], mask_replace_prob: float, random_replace_prob: float
 ) -> NDArray[np.int8]:
     """What stands at each predicted piece: MASK, RANDOM or KEEP, drawn for each piece on its own (BERT's 80/10/10)."""
-    u = uniform(draw(keys, SHOW, piece_number))
+    u = uniform(random_bits(keys, SHOW, piece_number))
     return np.where(
         u < mask_replace_prob, MASK, np.where(u < mask_replace_prob + random_replace_prob, RANDOM, KEEP)
     ).astype(np.int8)
@@ -95,4 +95,4 @@ def choose_shown(
 
 def random_pieces(keys: Bits, piece_number: NDArray[np.integer], regular: NDArray[np.int32]) -> NDArray[np.int32]:
     """A piece drawn uniformly from the regular ones (no special, unused or padding ids) for each position."""
-    return regular[below(draw(keys, RANDOM_PIECE, piece_number), np.full(len(keys), len(regular)))]
+    return regular[integers(random_bits(keys, RANDOM_PIECE, piece_number), np.full(len(keys), len(regular)))]

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.code_switch import Lexicon
-from xalign_ray.text.collate import NOTHING, Columns, Layout, Marked, Vocabulary, hash_rows, lay_out, specials
-from xalign_ray.text.draws import SWAP_SIDES, Bits, draw, uniform
+from xalign_ray.text.collate import NOTHING, Columns, Layout, Marked, Vocabulary, collate_rows, hash_rows, specials
+from xalign_ray.text.counter_random import SWAP_SIDES, Bits, random_bits, uniform
 from xalign_ray.text.links import split_words
 from xalign_ray.text.masking import KEEP, MASK, RANDOM, budgets, choose_shown, choose_words, random_pieces
-from xalign_ray.text.rows import Index, Ints, Rows, owners, reorder_sides, spans, starts, sum_runs
+from xalign_ray.text.rows import Index, Ints, Rows, reorder_sides, run_index, spans, starts, sum_runs
 
 Flags = NDArray[np.bool_]
 
@@ -66,9 +66,9 @@ def mask_units(batch: Batch) -> Batch:
 def swap_sides(batch: Batch) -> Batch:
     """Swaps the two sides of each pair with probability 1/2."""
     pairs = batch.rows.row_sides // 2
-    row = owners(pairs)
+    row = run_index(pairs)
     example = np.arange(len(row)) - starts(pairs)[row]
-    swap = uniform(draw(batch.keys[row], SWAP_SIDES, example)) < 0.5
+    swap = uniform(random_bits(batch.keys[row], SWAP_SIDES, example)) < 0.5
     first = np.arange(len(row)) * 2
     return replace(batch, rows=reorder_sides(batch.rows, np.stack((first + swap, first + ~swap), axis=1).ravel()))
 
@@ -76,8 +76,8 @@ def swap_sides(batch: Batch) -> Batch:
 def locate_words(batch: Batch, layout: Layout) -> Words:
     """Where the words stand."""
     rows = batch.rows
-    side_row = owners(rows.row_sides)
-    row = side_row[owners(rows.side_words)]
+    side_row = run_index(rows.row_sides)
+    row = side_row[run_index(rows.side_words)]
     row_words = sum_runs(rows.side_words, rows.row_sides)
     number = np.arange(len(row)) - starts(row_words)[row]
     example_words = rows.side_words.reshape(-1, layout.sides).sum(axis=1, dtype=np.int64)
@@ -118,7 +118,7 @@ def predict(
     *,
     source: Rows | None = None,
     visible: Flags | None = None,
-    foreign: Marked = NOTHING,
+    switched: Marked = NOTHING,
     no_room: Index | None = None,
 ) -> Columns:
     """Masks the chosen words and lays all out: the slot of a word has the length of its label (METHODS 4.2).
@@ -129,7 +129,7 @@ def predict(
         source: what a slot shows that is neither masked nor random, where that is not the label: the same words, some
             perhaps of another length. A slot of another length than its label shows [MASK] instead.
         visible: [W] chosen words that are neither masked nor random, whatever is drawn.
-        foreign: pieces of the labels in another language than their side, and which.
+        switched: pieces of the labels in another language than their side, and which.
         no_room: [N] synonyms that did not fit.
     """
     rows, vocabulary, masking = batch.rows, batch.context.vocabulary, batch.context.masking
@@ -149,18 +149,18 @@ def predict(
     shown = rows.pieces.copy()
     shown[at] = np.where((what == MASK) | ((what == KEEP) & ~comparable), vocabulary.mask, seen)
 
-    columns = lay_out(
+    columns = collate_rows(
         replace(rows, pieces=shown),
         layout,
         vocabulary,
         batch.context.max_seq_length,
         labels=Marked(at, labels),
-        foreign=foreign,
+        switched=switched,
     )
     return columns | {
         "position": batch.positions,
         "row_hash": hash_rows(batch.positions, columns),
-        "cross_lingual": _count_foreign(at, foreign, first_of_row, len(rows.pieces)),
+        "cross_lingual": _count_switched(at, switched, first_of_row, len(rows.pieces)),
         "no_room": np.zeros(len(rows), np.int32) if no_room is None else no_room.astype(np.int32),
     }
 
@@ -171,10 +171,10 @@ def _kept(rows: Rows, source: Rows, word: Index, within: Index) -> tuple[Ints, F
     return source.pieces[np.where(comparable, starts(source.word_length)[word] + within, 0)], comparable
 
 
-def _count_foreign(predicted: Index, foreign: Marked, first_of_row: Index, pieces: int) -> Ints:
-    """[N] the predicted pieces that are foreign."""
+def _count_switched(predicted: Index, switched: Marked, first_of_row: Index, pieces: int) -> Ints:
+    """[N] the predicted pieces that are switched."""
     is_predicted = np.zeros(pieces, np.bool_)
     is_predicted[predicted] = True
-    both = foreign.at[is_predicted[foreign.at]]
+    both = switched.at[is_predicted[switched.at]]
     row = np.searchsorted(first_of_row, both, side="right") - 1
     return np.bincount(row, minlength=len(first_of_row)).astype(np.int32)

@@ -51,7 +51,7 @@ def spans(first: NDArray[np.integer], lengths: NDArray[np.integer]) -> Index:
     return np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(first - starts(lengths), lengths)
 
 
-def owners(lengths: NDArray[np.integer]) -> Index:
+def run_index(lengths: NDArray[np.integer]) -> Index:
     """For each member of consecutive runs, the number of the run that owns it."""
     return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
 

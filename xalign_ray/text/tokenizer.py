@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from xalign_ray.config.choices import BpeTokenizer
-from xalign_ray.text.rows import Ints, owners
+from xalign_ray.text.rows import Ints, run_index
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_SHARE = 0.5  # at most so much of a trained vocabulary is single characters; rarer ones become [UNK]
@@ -93,7 +93,7 @@ def cut_lines(
     line_pieces = np.fromiter(map(len, encodings), np.int64, len(lines))
     ids = [number for encoding in encodings for number in encoding.ids]
     offsets = [offset for encoding in encodings for offset in encoding.offsets]
-    piece_line = owners(line_pieces)
+    piece_line = run_index(line_pieces)
     numbers = np.asarray([number for encoding in encodings for number in encoding.word_ids], np.int64)
     first = _changes(piece_line) | _changes(numbers)
     lengths = np.diff(np.flatnonzero(np.append(first, True)))

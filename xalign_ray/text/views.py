@@ -12,7 +12,7 @@ from xalign_ray.text.aligned_pairs import aligned_pairs
 from xalign_ray.text.code_switched import code_switched_copy, code_switched_labels
 from xalign_ray.text.collate import Columns, Layout
 from xalign_ray.text.contrasted_pairs import contrasted_pairs
-from xalign_ray.text.draws import row_keys
+from xalign_ray.text.counter_random import row_keys
 from xalign_ray.text.prediction import Batch, ViewContext, choose, locate_words, mask_units, predict, swap_sides
 from xalign_ray.text.rows import Rows, concatenate, cut
 

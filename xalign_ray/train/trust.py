@@ -35,11 +35,11 @@ def check_pickles(files: Iterable[Path]) -> None:
     """
     for file in files:
         try:
-            foreign = set(get_unsafe_globals_in_checkpoint(file)) - set(ALLOWED)
+            unsafe = set(get_unsafe_globals_in_checkpoint(file)) - set(ALLOWED)
         except (ValueError, RuntimeError, EOFError, BadZipFile, pickle.UnpicklingError) as error:
             raise CheckpointError(f"{file} cannot be read: {str(error).partition('.')[0]}. {HINT}") from None
-        if foreign:
-            raise CheckpointError(f"{file} is refused: it names {', '.join(sorted(foreign))}. {HINT}")
+        if unsafe:
+            raise CheckpointError(f"{file} is refused: it names {', '.join(sorted(unsafe))}. {HINT}")
 
 
 @contextmanager

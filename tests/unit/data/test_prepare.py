@@ -1,4 +1,4 @@
-"""Preparing a small recipe in one process: what is written, what is kept, what is mended."""
+"""Preparing a small recipe in one process: what is written, what is kept, what is repaired."""
 
 from __future__ import annotations
 

@@ -67,5 +67,5 @@ def test_more_bad_rows_than_allowed_stop_the_job_with_the_counts_by_reason() -> 
     assert str(caught.value) == (
         "1,201 of 10,000 rows (12.01%) cannot be used, more than data.max_bad_fraction 1.00%:"
         " bytes are not UTF-8: 1,200, x: 1."
-        " They are listed in out/bad_rows.jsonl. Mend the sources, or raise the bound."
+        " They are listed in out/bad_rows.jsonl. Correct the sources, or raise the bound."
     )

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.text.random_rows import VOCABULARY, make_context, make_rows
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.derive import Batch
-from xalign_ray.text.collate import Columns, Layout, hash_rows, lay_out
+from xalign_ray.text.collate import Columns, Layout, collate_rows, hash_rows
 from xalign_ray.text.rows import take
 from xalign_ray.text.views import view_rows
 
@@ -72,4 +72,4 @@ def test_hashes_are_spread() -> None:
 def test_a_row_that_is_too_long_is_refused_and_not_written_into_the_next() -> None:
     rows = make_rows(3, filled=60)
     with pytest.raises(AssertionError, match="too long"):
-        lay_out(rows, Layout(), VOCABULARY, 30)
+        collate_rows(rows, Layout(), VOCABULARY, 30)

@@ -9,9 +9,9 @@ from tests.unit.text.random_rows import REGULAR, SPECIAL, make_context, make_row
 from xalign_ray.config.choices import CodeSwitchedLabels, MaskedPairs, MaskedText
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.collate import IGNORED
-from xalign_ray.text.draws import CHOOSE_WORD, draw, row_keys
+from xalign_ray.text.counter_random import CHOOSE_WORD, random_bits, row_keys
 from xalign_ray.text.masking import budgets, choose_words
-from xalign_ray.text.rows import owners, starts, sum_runs
+from xalign_ray.text.rows import run_index, starts, sum_runs
 from xalign_ray.text.views import view_rows
 
 ROWS = 1500
@@ -56,10 +56,10 @@ def test_choice_is_berts_greedy_with_skips(partly: bool) -> None:
     lengths = random.choice([1, 2, 3, 8], words)
     budget = random.integers(1, 12, groups)
     eligible = random.random(words) < 0.5 if partly else None
-    keys, number = row_keys(3, owners(group_words)), np.arange(words) - starts(group_words)[owners(group_words)]
+    keys, number = row_keys(3, run_index(group_words)), np.arange(words) - starts(group_words)[run_index(group_words)]
     chosen = choose_words(keys, number, lengths, group_words, budget, eligible)
 
-    priority = (draw(keys, CHOOSE_WORD, number) >> np.uint64(34)).tolist()
+    priority = (random_bits(keys, CHOOSE_WORD, number) >> np.uint64(34)).tolist()
     allowed = np.ones(words, bool) if eligible is None else eligible
     wanted: set[int] = set()
     for first, count, limit in zip(starts(group_words).tolist(), group_words.tolist(), budget.tolist(), strict=True):

@@ -11,7 +11,7 @@ from tests.unit.text.pinned import assert_pinned
 from xalign_ray.config import choices, derive
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import MaskingConfig
-from xalign_ray.text import draws, order
+from xalign_ray.text import counter_random, order
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import IGNORED, Vocabulary
 from xalign_ray.text.order import Order, Pool
@@ -129,7 +129,8 @@ VIEWS = {
 
 
 def test_every_purpose_of_a_draw_has_a_number_of_its_own():
-    purposes = {name: value for name, value in vars(draws).items() if name.isupper() and isinstance(value, int)}
+    constants = vars(counter_random).items()
+    purposes = {name: value for name, value in constants if name.isupper() and isinstance(value, int)}
     assert_pinned(
         purposes,
         {
@@ -148,14 +149,14 @@ def test_every_purpose_of_the_order_has_a_number_of_its_own():
 
 
 def test_draws():
-    assert_pinned(draws.scramble(np.array([0, 1, 2**64 - 1], np.uint64)), SCRAMBLED)
-    keys = draws.row_keys(SEED, FOUR)
+    assert_pinned(counter_random.splitmix64(np.array([0, 1, 2**64 - 1], np.uint64)), SCRAMBLED)
+    keys = counter_random.row_keys(SEED, FOUR)
     assert_pinned(keys, KEYS)
-    assert_pinned(draws.row_keys(-1, FOUR[:1]), KEY_OF_MINUS_ONE)
-    drawn = [int(draws.draw(keys[1:2], purpose, np.array([3]))[0]) for purpose in range(1, 9)]
+    assert_pinned(counter_random.row_keys(-1, FOUR[:1]), KEY_OF_MINUS_ONE)
+    drawn = [int(counter_random.random_bits(keys[1:2], purpose, np.array([3]))[0]) for purpose in range(1, 9)]
     assert_pinned(drawn, DRAWN)
-    assert_pinned(draws.uniform(keys), UNIFORM)
-    assert_pinned(draws.below(keys, np.array([2, 10, 100, 10**6])), BELOW)
+    assert_pinned(counter_random.uniform(keys), UNIFORM)
+    assert_pinned(counter_random.integers(keys, np.array([2, 10, 100, 10**6])), BELOW)
 
 
 def places(first: int, last: int, low: int, high: int, global_rows: int, seed: int = SEED) -> list[list[int]]:

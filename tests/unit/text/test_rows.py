@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.unit.text.random_rows import make_rows
-from xalign_ray.text.rows import Rows, concatenate, cut, owners, reorder_sides, spans, starts, sum_runs, take
+from xalign_ray.text.rows import Rows, concatenate, cut, reorder_sides, run_index, spans, starts, sum_runs, take
 
 
 def as_lists(rows: Rows) -> list:
@@ -21,7 +21,7 @@ def as_lists(rows: Rows) -> list:
 def test_runs() -> None:
     lengths = np.array([2, 0, 3])
     assert starts(lengths).tolist() == [0, 2, 2]
-    assert owners(lengths).tolist() == [0, 0, 2, 2, 2]
+    assert run_index(lengths).tolist() == [0, 0, 2, 2, 2]
     assert sum_runs(np.array([1, 2, 3, 4, 5]), lengths).tolist() == [3, 0, 12]
     assert spans(np.array([7, 1, 4]), lengths).tolist() == [7, 8, 4, 5, 6]
 

@@ -61,7 +61,7 @@ class BrokenFileError(DataError):
 
     def __str__(self) -> str:
         return (
-            f"{self.what} Fetch or mend the file; prepare keeps what was read before it where the recipe says "
+            f"{self.what} Fetch or repair the file; prepare keeps what was read before it where the recipe says "
             "data.on_broken_file: keep_rest_out."
         )
 

@@ -87,4 +87,4 @@ def _words(segment: Element) -> Iterator[str]:
 def _choose(texts: dict[str, str], code: str) -> str | None:
     if code in texts:
         return texts[code]
-    return next((text for tongue, text in texts.items() if tongue.startswith(f"{code}-")), None)
+    return next((text for language, text in texts.items() if language.startswith(f"{code}-")), None)

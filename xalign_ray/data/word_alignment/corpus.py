@@ -82,7 +82,7 @@ def align_corpus(
     sample_pairs: int = SAMPLE_PAIRS,
     seed: int = 0,
 ) -> Path:
-    """Aligns the words of a corpus, or finishes or mends what was begun; Ray must have been connected.
+    """Aligns the words of a corpus, or finishes or repairs what was begun; Ray must have been connected.
 
     Writes below `out`: `parts/part-00000.txt`, a line of Pharaoh for each record of the part of this number (for each
     line of a Moses file), empty for a record that cannot be used; `model/`; and the manifest, last. Links count the

@@ -13,7 +13,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 CHOOSE_WORD, SHOW, RANDOM_PIECE, SWITCH, PICK_LANGUAGE, PICK_SYNONYM, SWAP_SIDES, INSTANCE = range(1, 9)
 
 
-def scramble(values: Bits) -> Bits:
+def splitmix64(values: Bits) -> Bits:
     """The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection of 64-bit words without visible pattern."""
     z = values + GOLDEN  # from here on in place: this is where a view spends its time
     z ^= z >> np.uint64(30)
@@ -26,13 +26,13 @@ def scramble(values: Bits) -> Bits:
 
 def row_keys(seed: int, positions: NDArray[np.int64]) -> Bits:
     """One key for each row, from the run's seed and the row's position in the order."""
-    base = scramble(np.array([seed], np.int64).view(np.uint64))
-    return scramble(scramble(positions.astype(np.int64).view(np.uint64)) ^ base)
+    base = splitmix64(np.array([seed], np.int64).view(np.uint64))
+    return splitmix64(splitmix64(positions.astype(np.int64).view(np.uint64)) ^ base)
 
 
-def draw(keys: Bits, purpose: int, index: NDArray[np.integer]) -> Bits:
+def random_bits(keys: Bits, purpose: int, index: NDArray[np.integer]) -> Bits:
     """64 random bits for each (key, index), for one purpose. `keys` and `index` have one shape."""
-    return scramble(keys ^ scramble(index.astype(np.uint64) * np.uint64(16) + np.uint64(purpose)))
+    return splitmix64(keys ^ splitmix64(index.astype(np.uint64) * np.uint64(16) + np.uint64(purpose)))
 
 
 def uniform(bits: Bits) -> NDArray[np.float64]:
@@ -40,6 +40,6 @@ def uniform(bits: Bits) -> NDArray[np.float64]:
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def below(bits: Bits, limits: NDArray[np.integer]) -> NDArray[np.int64]:
+def integers(bits: Bits, limits: NDArray[np.integer]) -> NDArray[np.int64]:
     """Integers in [0, limit), uniform up to 2^-53; limits are at least 1."""
     return (uniform(bits) * limits).astype(np.int64)
