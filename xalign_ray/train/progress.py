@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-EVERY_S = 5.0  # between two plain lines
-_REDRAW_S = 0.2
+from xalign_ray.status_line import StatusLine, duration
+
 _LOSS = "train/loss_"
 
 
@@ -16,11 +16,8 @@ class Progress:
 
     def __init__(self, steps: int, stream: TextIO) -> None:
         self._steps = steps
-        self._stream = stream
-        self._terminal = stream.isatty()
-        self._shown_at = 0.0
+        self._line = StatusLine(stream)
         self._began: tuple[float, int] | None = None
-        self._open_line = False
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Shows one event of the log."""
@@ -31,58 +28,47 @@ class Progress:
     def _start(self, event: Mapping[str, Any]) -> None:
         self._began = None
         for note in event.get("notes", []):
-            self._line(note)
+            self._line.keep(note)
         workers = event["workers"]
         where = f"{workers} worker{'s' if workers > 1 else ''}, ZeRO {event['zero_stage']}"
         if event["step"]:
-            self._line(f"attempt {event['attempt']} continues after step {event['step']} ({where})")
+            self._line.keep(f"attempt {event['attempt']} continues after step {event['step']} ({where})")
         else:
-            self._line(f"training {event.get('recipe', '')} for {self._steps} steps ({where})")
+            self._line.keep(f"training {event.get('recipe', '')} for {self._steps} steps ({where})")
 
     def _step(self, event: Mapping[str, Any]) -> None:
         if self._began is None:
             self._began = event["time"], event["step"]
         now = time.monotonic()
         last = event["step"] == self._steps
-        if not last and now - self._shown_at < (_REDRAW_S if self._terminal else EVERY_S):
+        if not last and not self._line.is_due(now):
             return
-        self._shown_at = now
         metrics = event["metrics"]
         losses = ", ".join(f"{key[len(_LOSS) :]} {_number(metrics[key])}" for key in metrics if key.startswith(_LOSS))
         text = (
-            f"step {event['step']}/{self._steps}  loss {_number(metrics['train/loss'])} ({losses})  "
-            f"{metrics['train/tokens_per_s']:,.0f} tokens/s  {self._time_left(event)}"
+            f"step {event['step']}/{self._steps}  loss {_number(metrics['train/loss'])}  "
+            f"{metrics['train/tokens_per_s']:,.0f} tokens/s{self._time_left(event)}  ({losses})"
         )
-        text = text.rstrip()
-        if self._terminal and not last:
-            self._stream.write(f"\r\x1b[2K{text}")
-            self._stream.flush()
-            self._open_line = True
+        if last:
+            self._line.keep(text)
         else:
-            self._line(text)
+            self._line.show(text, now)
 
     def _time_left(self, event: Mapping[str, Any]) -> str:
         assert self._began is not None
         began, first = self._began
         if event["step"] == self._steps:
-            return "done"
+            return "  done"
         if event["step"] == first:
             return ""
-        seconds = round((event["time"] - began) / (event["step"] - first) * (self._steps - event["step"]))
-        minutes, seconds = divmod(seconds, 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours}h {minutes:02d}m left" if hours else f"{minutes}m {seconds:02d}s left"
+        seconds = (event["time"] - began) / (event["step"] - first) * (self._steps - event["step"])
+        return f"  {duration(seconds)} left"
 
     def _held_out(self, event: Mapping[str, Any]) -> None:
         languages = ", ".join(f"{language} {loss:.3f}" for language, loss in event["languages"].items())
-        self._line(
+        self._line.keep(
             f"step {event['step']}/{self._steps}  held-out loss {event['metrics']['held_out/loss']:.3f} ({languages})"
         )
-
-    def _line(self, text: str) -> None:
-        self._stream.write(f"{chr(13)}\x1b[2K{text}\n" if self._open_line else f"{text}\n")
-        self._stream.flush()
-        self._open_line = False
 
 
 def _number(value: float | None) -> str:

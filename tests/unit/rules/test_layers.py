@@ -12,7 +12,7 @@ from tests.unit.rules.tree import PACKAGE, ROOT, imports, is_within, python_file
 
 LAYERS = [
     {"credentials"},
-    {"errors"},
+    {"errors", "status_line"},
     {"artifacts", "stops"},
     {"locks"},
     {"config"},

@@ -1,0 +1,112 @@
+"""How far a job is, on one line: redrawn in a terminal, a plain line an interval elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, TextIO
+
+EVERY_S = 5.0  # between two plain lines
+_REDRAW_S = 0.2
+
+
+class StatusLine:
+    """A line that is replaced by the next one in a terminal; elsewhere those in between are left out.
+
+    Args:
+        stream: the terminal or log.
+        shown_at: when the first interval begins; without it the first line is due at once.
+    """
+
+    def __init__(self, stream: TextIO, shown_at: float = 0.0) -> None:
+        self.terminal = stream.isatty()
+        self._stream = stream
+        self._shown_at = shown_at
+        self._is_open = False
+
+    def is_due(self, now: float) -> bool:
+        """Whether the last one has stood for an interval."""
+        return now - self._shown_at >= (_REDRAW_S if self.terminal else EVERY_S)
+
+    def show(self, text: str, now: float) -> None:
+        """Shows a line that the next one may replace."""
+        self._shown_at = now
+        if self.terminal:
+            width = shutil.get_terminal_size().columns - 1  # what is wrapped cannot be redrawn
+            self._stream.write(f"\r\x1b[2K{text[:width]}")
+            self._stream.flush()
+            self._is_open = True
+        else:
+            self.keep(text)
+
+    def keep(self, text: str) -> None:
+        """Shows a line that stays."""
+        self._stream.write(f"\r\x1b[2K{text}\n" if self._is_open else f"{text}\n")
+        self._stream.flush()
+        self._is_open = False
+
+    def close(self) -> None:
+        """Ends the line, so that what is said next begins one of its own."""
+        if self._is_open:
+            self._stream.write("\n")
+            self._stream.flush()
+        self._is_open = False
+
+
+class PartsDone:
+    """Counts the parts of a job while they are done; a job shorter than an interval leaves no line in a log.
+
+    Args:
+        what: the job, as the line begins.
+        sizes: bytes of each part, 0 where they are not known.
+        stream: standard error if not given.
+        parts: what the parts are called.
+    """
+
+    def __init__(
+        self, what: str, sizes: Mapping[Any, float], stream: TextIO | None = None, parts: str = "parts"
+    ) -> None:
+        self._began = time.monotonic()
+        self._line = StatusLine(stream or sys.stderr, self._began)
+        self._what, self._sizes, self._parts = what, sizes, parts
+        self._total = sum(sizes.values())
+        self._done = 0
+        self._bytes = 0.0
+
+    def __enter__(self) -> PartsDone:
+        if self._line.terminal and self._sizes:
+            self._line.show(f"{self._what}: 0 of {len(self._sizes):,} {self._parts}", self._began)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._line.close()
+
+    def add(self, part: Any) -> None:
+        """Another part is done."""
+        self._done += 1
+        self._bytes += self._sizes[part]
+        now = time.monotonic()
+        if self._done == len(self._sizes):
+            if self._line.terminal or now - self._began >= EVERY_S:
+                self._line.keep(self._text(now))
+        elif self._line.is_due(now):
+            self._line.show(self._text(now), now)
+
+    def _text(self, now: float) -> str:
+        seconds = now - self._began
+        speed = [f"{self._bytes / seconds / 1e6:,.1f} MB/s"] if self._bytes and seconds else []
+        share = self._bytes / self._total if self._total else self._done / len(self._sizes)
+        rest = f"{duration(seconds / share - seconds)} left" if share < 1 else f"done in {duration(seconds)}"
+        return ", ".join([f"{self._what}: {self._done:,} of {len(self._sizes):,} {self._parts}", *speed, rest])
+
+
+def duration(seconds: float) -> str:
+    """Minutes and seconds, from an hour on hours and minutes."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {seconds:02d}s"
