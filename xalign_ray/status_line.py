@@ -48,6 +48,13 @@ class StatusLine:
         self._stream.flush()
         self._is_open = False
 
+    def erase(self) -> None:
+        """Takes the line back."""
+        if self._is_open:
+            self._stream.write("\r\x1b[2K")
+            self._stream.flush()
+        self._is_open = False
+
     def close(self) -> None:
         """Ends the line, so that what is said next begins one of its own."""
         if self._is_open:
@@ -57,7 +64,7 @@ class StatusLine:
 
 
 class PartsDone:
-    """Counts the parts of a job while they are done; a job shorter than an interval leaves no line in a log.
+    """Counts the parts of a job while they are done; a job shorter than an interval leaves no line.
 
     Args:
         what: the job, as the line begins.
@@ -84,7 +91,7 @@ class PartsDone:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._line.close()
+        (self._line.close if error else self._line.erase)()
 
     def add(self, part: Any) -> None:
         """Another part is done."""
@@ -92,7 +99,7 @@ class PartsDone:
         self._bytes += self._sizes[part]
         now = time.monotonic()
         if self._done == len(self._sizes):
-            if self._line.terminal or now - self._began >= EVERY_S:
+            if now - self._began >= EVERY_S:
                 self._line.keep(self._text(now))
         elif self._line.is_due(now):
             self._line.show(self._text(now), now)
@@ -101,8 +108,9 @@ class PartsDone:
         seconds = now - self._began
         speed = [f"{self._bytes / seconds / 1e6:,.1f} MB/s"] if self._bytes and seconds else []
         share = self._bytes / self._total if self._total else self._done / len(self._sizes)
-        rest = f"{duration(seconds / share - seconds)} left" if share < 1 else f"done in {duration(seconds)}"
-        return ", ".join([f"{self._what}: {self._done:,} of {len(self._sizes):,} {self._parts}", *speed, rest])
+        left = [f"{duration(seconds / share - seconds)} left"] if share else []
+        rest = [f"done in {duration(seconds)}"] if self._done == len(self._sizes) else left
+        return ", ".join([f"{self._what}: {self._done:,} of {len(self._sizes):,} {self._parts}", *speed, *rest])
 
 
 def duration(seconds: float) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.unit.data.conftest import prepare_here
+from xalign_ray import status_line
 from xalign_ray.artifacts import hash_file, read_manifest
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.prepare import prepare
@@ -68,10 +70,18 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_ray_prepares_the_bytes_that_one_process_does(recipe: Path, alone: Path, tmp_path: Path) -> None:
+def test_ray_prepares_the_bytes_that_one_process_does_and_says_how_far_it_is(
+    recipe: Path, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(status_line, "EVERY_S", 0.0)
     shared = prepare(load_recipe(str(recipe), [f"output={tmp_path}"]).config).folder
     assert shared.name == alone.name, "the fingerprint"
     assert hashes(shared) == hashes(alone)
+    said = capsys.readouterr().err
+    for number in range(1, 9):
+        assert re.search(rf"^preparing: {number} of 8 parts, \d+\.\d MB/s, ", said, re.MULTILINE)
+    for job in ("hashing the inputs: 9 of 9 files", "looking for repeated lines: 8 of 8 parts"):
+        assert f"\n{job}, " in f"\n{said}"
 
 
 def test_what_is_compared_has_parts_and_repeats(alone: Path) -> None:

@@ -41,10 +41,12 @@ def test_a_log_gets_a_line_an_interval_and_the_last_one(clock: list[float]) -> N
     ]
 
 
-def test_what_takes_less_than_an_interval_leaves_a_log_as_it_is(clock: list[float]) -> None:
-    out = io.StringIO()
-    do(clock, out, 0.1, {0: 1e6, 1: 1e6}, iter([1, 0]))
-    assert out.getvalue() == ""
+def test_what_takes_less_than_an_interval_leaves_no_line(clock: list[float]) -> None:
+    log, terminal = io.StringIO(), Terminal()
+    for out in (log, terminal):
+        do(clock, out, 0.1, {0: 1e6, 1: 1e6}, iter([1, 0]))
+    assert log.getvalue() == ""
+    assert terminal.getvalue() == "\r\x1b[2Kpreparing: 0 of 2 parts\r\x1b[2K"
 
 
 def test_the_duration_is_of_bytes_not_of_parts(clock: list[float]) -> None:
@@ -55,13 +57,13 @@ def test_the_duration_is_of_bytes_not_of_parts(clock: list[float]) -> None:
 
 def test_a_terminal_has_one_line_that_is_redrawn(clock: list[float]) -> None:
     out = Terminal()
-    do(clock, out, 1.0, dict.fromkeys(range(3), 10e6), iter(range(3)))
+    do(clock, out, 2.0, dict.fromkeys(range(3), 10e6), iter(range(3)))
     assert out.getvalue().split("\r\x1b[2K") == [
         "",
         "preparing: 0 of 3 parts",
-        "preparing: 1 of 3 parts, 10.0 MB/s, 0m 02s left",
-        "preparing: 2 of 3 parts, 10.0 MB/s, 0m 01s left",
-        "preparing: 3 of 3 parts, 10.0 MB/s, done in 0m 03s\n",
+        "preparing: 1 of 3 parts, 5.0 MB/s, 0m 04s left",
+        "preparing: 2 of 3 parts, 5.0 MB/s, 0m 02s left",
+        "preparing: 3 of 3 parts, 5.0 MB/s, done in 0m 06s\n",
     ]
 
 
@@ -96,6 +98,12 @@ def test_without_sizes_parts_are_counted_alone(clock: list[float]) -> None:
         "preparing: 1 of 3 parts, 0m 12s left",
         "preparing: 2 of 3 parts, 0m 06s left",
     ]
+
+
+def test_an_empty_part_first_says_nothing_of_the_rest(clock: list[float]) -> None:
+    out = io.StringIO()
+    do(clock, out, 6.0, {0: 0.0, 1: 9e6}, iter([0]))
+    assert out.getvalue() == "preparing: 1 of 2 parts\n"
 
 
 def test_times_are_said_in_the_two_units_that_matter() -> None:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from xalign_ray.artifacts import check_file, hash_file, hash_value, whole_json, write_atomic, write_json
 from xalign_ray.errors import DataError
+from xalign_ray.status_line import PartsDone
 
 HINT = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
 TOKENIZER = "tokenizer"
@@ -56,9 +57,13 @@ def write_arrays(path: Path, save: Callable[[BinaryIO], None]) -> None:
 
 def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """SHA-256 by name of those files that are there."""
-    there = sorted(name for name in names if (folder / name).is_file())
-    with ThreadPoolExecutor(_THREADS) as threads:
-        return dict(zip(there, threads.map(lambda name: hash_file(folder / name), there), strict=True))
+    sizes = {name: (folder / name).stat().st_size for name in sorted(names) if (folder / name).is_file()}
+    found = {}
+    with ThreadPoolExecutor(_THREADS) as threads, PartsDone("reading what is prepared", sizes, parts="files") as shown:
+        for name, digest in zip(sizes, threads.map(lambda name: hash_file(folder / name), sizes), strict=True):
+            found[name] = digest
+            shown.add(name)
+    return found
 
 
 def list_files(folder: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from xalign_ray.artifacts import hash_value, whole_json, write_json
 from xalign_ray.data.sources.files import facts_of, open_bytes
+from xalign_ray.status_line import PartsDone
 
 MEMORY = "inputs.json"  # in the output's data folder
 SETTLED_S = 2  # a file that was written since may be written again within one tick of its disk's clock
@@ -49,7 +50,13 @@ class InputHashes:
         """The SHA-256 of each file, by content alone: the same on a disk and in a store."""
         distinct = list(dict.fromkeys(paths))
         with ThreadPoolExecutor(_THREADS) as threads:
-            found = dict(zip(distinct, threads.map(self._look_up, distinct), strict=True))
+            stamps = dict(zip(distinct, threads.map(facts_of, distinct), strict=True))
+            found = {path: known for path, stamp in stamps.items() if (known := _known(self._entries, path, stamp))}
+            unread = {path: (stamp[0] or 0 if stamp else 0) for path, stamp in stamps.items() if path not in found}
+            with PartsDone("hashing the inputs", unread, parts="files") as shown:
+                for path, entry in zip(unread, threads.map(_hash, unread, map(stamps.get, unread)), strict=True):
+                    found[path] = entry
+                    shown.add(path)
         new = {path: entry for path, entry in found.items() if entry["stamp"] and entry != self._entries.get(path)}
         if new and self._memory:
             files = _read(self._memory) | new
@@ -60,15 +67,13 @@ class InputHashes:
     def _entries(self) -> dict[str, Any]:
         return _read(self._memory) if self._memory else {}
 
-    def _look_up(self, path: str) -> dict[str, Any]:
-        stamp = facts_of(path)
-        if known := _known(self._entries, path, stamp):
-            return known
-        digest = hashlib.sha256()
-        with open_bytes(path) as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-        return {"stamp": stamp if _is_settled(path, stamp) else None, "sha256": digest.hexdigest()}
+
+def _hash(path: str, stamp: Stamp | None) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    with open_bytes(path) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return {"stamp": stamp if _is_settled(path, stamp) else None, "sha256": digest.hexdigest()}
 
 
 def _read(memory: Path) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +46,7 @@ from xalign_ray.data.prepared import Prepared, whole_folder
 from xalign_ray.data.quarantine import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.data.repeats import mark_repeats
 from xalign_ray.data.sources.broken import BrokenFile
+from xalign_ray.data.sources.parts import count_bytes
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.sources.registry import explain_empty, read_part
 from xalign_ray.data.summary import SourceSummary, as_fields, missing_held_out, say_lines, summarize
@@ -56,13 +56,12 @@ from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerWords
 from xalign_ray.errors import DataError, fault_of
 from xalign_ray.locks import hold
+from xalign_ray.status_line import PartsDone
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
 
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
 MAX_FAULTS = 10  # parts whose faults are told at once
-
-log = logging.getLogger(__name__)
 
 
 def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None] = lambda: None) -> Prepared:
@@ -113,7 +112,6 @@ def _make(
     if config.data.filters.repeated:
         _mark_repeats(tasks, config.parallel)
     if todo:
-        log.info("prepare: %d of %d parts to do in %s", len(todo), len(tasks), folder)
         _run_tasks(todo, prepare_part, config.parallel)
     _finish(config, texts, tasks, folder, fingerprint, dictionary_counts, dictionary_sources, broken)
 
@@ -157,18 +155,23 @@ def _sampler(data: DataConfig, texts: Sequence[Input], limit: int) -> Callable[[
     """The beginning of each input, up to `limit` characters of each: the same lines each time it is called."""
 
     def lines() -> Iterator[str]:
-        for one in texts:
-            left = limit
-            broken = [] if data.on_broken_file == "keep_rest_out" else None
-            for record in (record for part in one.parts for record in read_part(part, one.languages, broken=broken)):
-                if isinstance(record, BadRow):
-                    continue
-                sides = record.paragraphs if isinstance(record, Document) else record.sides  # type: ignore[union-attr]
-                for line in sides:
-                    yield line
-                    left -= len(line)
-                if left <= 0:
-                    break
+        with PartsDone("reading for the tokenizer", dict.fromkeys(range(len(texts)), 0), parts="inputs") as shown:
+            for number, one in enumerate(texts):
+                yield from beginning(one)
+                shown.add(number)
+
+    def beginning(one: Input) -> Iterator[str]:
+        left = limit
+        broken = [] if data.on_broken_file == "keep_rest_out" else None
+        for record in (record for part in one.parts for record in read_part(part, one.languages, broken=broken)):
+            if isinstance(record, BadRow):
+                continue
+            sides = record.paragraphs if isinstance(record, Document) else record.sides  # type: ignore[union-attr]
+            for line in sides:
+                yield line
+                left -= len(line)
+            if left <= 0:
+                break
 
     return lines
 
@@ -240,7 +243,13 @@ def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None], parallel: Pa
     context.enable_progress_bars = context.print_on_execution_start = False
     numbers = ray.data.from_items([{"number": number} for number in range(len(tasks))], override_num_blocks=len(tasks))
     do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
-    _raise_faults(numbers.map(do_one, num_cpus=1, **placement(parallel)).take_all())
+    sizes = dict(enumerate(count_bytes([task.part for task in tasks])))
+    done = []
+    with PartsDone("looking for repeated lines" if work is hash_part else "preparing", sizes) as shown:
+        for row in numbers.map(do_one, num_cpus=1, **placement(parallel)).iter_rows():
+            done.append(row)
+            shown.add(row["number"])
+    _raise_faults(done)
 
 
 def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:
@@ -251,7 +260,7 @@ def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:
 def _do_numbered(row: dict[str, Any], tasks: Sequence[Task], work: Callable[[Task], None]) -> dict[str, Any]:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a task has one CPU
     task = tasks[row["number"]]
-    return {"name": task.name, "fault": fault_of(lambda: work(task), Path(task.folder))}
+    return {"number": row["number"], "fault": fault_of(lambda: work(task), Path(task.folder))}
 
 
 def _finish(

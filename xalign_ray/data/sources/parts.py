@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from xalign_ray.data.sources.files import open_bytes
+from xalign_ray.data.sources.files import open_bytes, size_of
 from xalign_ray.data.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, WHOLE, Span, is_one_piece
 
 PART_BYTES = 64 << 20
@@ -61,6 +62,20 @@ def cut_side_by_side(format_: str, paths: Sequence[str]) -> list[Part]:
         return whole
     spans = zip(*(spans_between(column) for column in columns), strict=True)
     return [Part(format_, tuple(paths), row, cut.line) for row, cut in zip(spans, cuts, strict=True)]
+
+
+def count_bytes(parts: Sequence[Part]) -> list[float]:
+    """How much of its files each part is; of Parquet, whose spans are of row groups, an equal share."""
+    sizes = {path: size_of(path) for path in {path for part in parts for path in part.paths}}
+    sharing = Counter(path for part in parts for path in part.paths)
+
+    def of(part: Part) -> float:
+        if part.format == "parquet":
+            return sum(sizes[path] / sharing[path] for path in part.paths)
+        spans = zip(part.paths, part.spans, strict=True)
+        return sum((sizes[path] if span.end is None else span.end) - span.start for path, span in spans)
+
+    return [of(part) for part in parts]
 
 
 def _cut_file(format_: str, path: str, borders: bool | None) -> list[Part]:

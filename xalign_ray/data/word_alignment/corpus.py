@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,7 @@ from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.quarantine import merge_counts, merge_files
-from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.parts import Part, count_bytes
 from xalign_ray.data.sources.records import Pair, Record
 from xalign_ray.data.sources.registry import check_languages, explain_empty, parts, read_part
 from xalign_ray.data.word_alignment.chain_aligner import Chains
@@ -37,14 +36,13 @@ from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, Link, writ
 from xalign_ray.data.word_alignment.sample import hash_pair, read_samples, smallest, write_sample
 from xalign_ray.data.word_alignment.words import BlankWords, Words
 from xalign_ray.errors import DataError, fault_of
+from xalign_ray.status_line import PartsDone
 
 FILES_VERSION = 2  # raise it when the same input would give other files
 BATCH = 1024  # records aligned together
 SAMPLE_PAIRS = 30_000  # trained on in less than half a minute and 1.5 GB; more pairs gain little
 ALIGNMENT = "alignment.txt"
 HINT = "Align the corpus again: it redoes what is damaged and nothing else."
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,6 @@ def align_parts(
         (folder / "manifest.json").unlink(missing_ok=True)
         _ensure_model(job)
     if todo:
-        log.info("word alignment: %d of %d parts to do in %s", len(todo), len(cut), out)
         _run(align_part, job, todo)
     if whole_manifest(folder, "parts") is None:
         _finish(job, identity)
@@ -315,7 +312,12 @@ def _run(step: Callable[[Job, int], dict[str, Any]], job: Job, numbers: Sequence
     context.enable_progress_bars = context.print_on_execution_start = False
     rows = ray.data.from_items([{"number": number} for number in numbers], override_num_blocks=len(numbers))
     guarded: Any = partial(_guarded, step=step, job=job)
-    done = rows.map(guarded, num_cpus=1, **placement(job.parallel)).take_all()
+    sizes = count_bytes(job.parts) if step is not train_model else [0]
+    with PartsDone(_TITLES[getattr(step, "func", step)], {number: sizes[number] for number in numbers}) as shown:
+        done = []
+        for row in rows.map(guarded, num_cpus=1, **placement(job.parallel)).iter_rows():
+            done.append(row)
+            shown.add(row["number"])
     if faults := [row["fault"] for row in done if row["fault"]]:
         raise DataError(faults[0])
     return [json.loads(row["found"]) for row in done]
@@ -324,4 +326,12 @@ def _run(step: Callable[[Job, int], dict[str, Any]], job: Job, numbers: Sequence
 def _guarded(row: dict[str, Any], step: Callable[[Job, int], dict[str, Any]], job: Job) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     fault = fault_of(lambda: found.append(step(job, row["number"])), job.path())
-    return {"found": json.dumps(found[0] if found else None), "fault": fault}
+    return {"number": row["number"], "found": json.dumps(found[0] if found else None), "fault": fault}
+
+
+_TITLES: dict[Any, str] = {
+    sketch_part: "word alignment, choosing a sample",
+    sample_part: "word alignment, writing the sample",
+    train_model: "word alignment, training",
+    align_part: "word alignment",
+}

@@ -13,7 +13,7 @@ from xalign_ray.data.sources import open as opening
 from xalign_ray.data.sources import parts as cutting
 from xalign_ray.data.sources import text
 from xalign_ray.data.sources.open import WHOLE, Span
-from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.parts import Part, count_bytes
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.sources.registry import parts, read, read_part
 
@@ -120,3 +120,18 @@ def test_small_and_packed_files_and_dictionaries_are_one_part_each(
     assert parts("text", [packed]) == [Part("text", (packed,), (WHOLE,))]
     assert parts("muse", [small]) == [Part("muse", (small,), (WHOLE,))]
     assert parts("moses", [small, packed]) == [Part("moses", (small, packed), (WHOLE, WHOLE))]
+
+
+def test_the_bytes_of_the_parts_are_those_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xalign_ray.data.sources.parts.PART_BYTES", 40)
+    lines = [f"line {number}\n" for number in range(30)]
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("".join(lines))
+    size = (tmp_path / "a").stat().st_size
+    alone = parts("text", [str(tmp_path / "a")])
+    assert len(alone) > 3
+    assert sum(count_bytes(alone)) == size
+    assert all(count > 0 for count in count_bytes(alone))
+    assert count_bytes(alone[1:2]) == count_bytes(alone)[1:2], "whatever else is to be read"
+    together = parts("moses", [str(tmp_path / "a"), str(tmp_path / "b")])
+    assert sum(count_bytes(together)) == 2 * size
