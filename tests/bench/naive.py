@@ -1,6 +1,6 @@
 """DICT-MLM as one would first write it down: plain Python over batched encodings. The reference of speed, and readable.
 
-What it makes is what `code_switched_labels` makes (METHODS 4.2): whole words up to 15 % of an example, half of those in
+What it makes is what `code_switched_labels` makes: whole words up to 15 % of an example, half of those in
 the dictionary asked for as a translation, language first, 80/10/10, examples side by side in rows of one length.
 """
 

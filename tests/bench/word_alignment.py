@@ -1,6 +1,6 @@
 """Measures our word aligner against eflomal: pairs per CPU second and error rate on the same pairs in the same run.
 
-`python tests/bench/word_alignment.py speed` is the ratio of issue 3: trained on and applied to the 7,000 OpenNMT pairs
+`python tests/bench/word_alignment.py speed` is a ratio: trained on and applied to the 7,000 OpenNMT pairs
 and the 100 German-English gold pairs. `... word_alignment.py table` prints error rates on all gold sets, as Markdown.
 Data: $XALIGN_DATA, or ../shared/data beside the repository. The peer is a program of another licence that nothing else
 here needs: `pip install eflomal`.
@@ -38,7 +38,7 @@ from xalign_ray.data.word_alignment.links import (
 DATA = Path(os.environ.get("XALIGN_DATA", Path(__file__).parents[3] / "shared" / "data"))
 ROUNDS = 3
 TRAINED = ("hmm", "ibm")
-PUBLISHED = {  # METHODS 8, after awesome-align's README: trained on far more pairs, and on another de-en gold
+PUBLISHED = {  # After awesome-align's README: trained on far more pairs, and on another de-en gold
     "fast_align": {"de-en": 0.270, "en-fr": 0.105, "zh-en": 0.381},
     "eflomal": {"de-en": 0.226, "en-fr": 0.082, "zh-en": 0.287},
     "mBERT softmax": {"de-en": 0.174, "en-fr": 0.056, "zh-en": 0.181},
@@ -180,7 +180,7 @@ def table() -> list[str]:
         for name, outcome in rows.items():
             cells = [f"{error_rate(outcome, m, test):.3f}" if m in outcome[1] else "-" for m in SYMMETRISERS]
             lines.append(f"| {test.name} | {test.trained_on} | {name} | " + " | ".join(cells) + " |")
-    lines += ["", "| published (METHODS 8) | " + " | ".join(PUBLISHED["eflomal"]) + " |", "|---|---|---|---|"]
+    lines += ["", "| published | " + " | ".join(PUBLISHED["eflomal"]) + " |", "|---|---|---|---|"]
     lines += [
         f"| {name} | " + " | ".join(f"{rate:.3f}" for rate in row.values()) + " |" for name, row in PUBLISHED.items()
     ]

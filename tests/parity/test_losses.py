@@ -206,7 +206,7 @@ def test_alignment_gradient_equals_finite_differences_of_the_reference():
 
 
 def test_alignment_gradient_equals_the_closed_form():
-    # METHODS 5: -(v/(|u||v|) - cos u/|u|^2) for a pair of single pieces; each pair here has rows of its own.
+    # The gradient by hand: -(v/(|u||v|) - cos u/|u|^2) for a pair of single pieces; each pair here has rows of its own.
     table = np.random.default_rng(5).normal(size=(8, 6))
     gradient = alignment_gradient(table, left=[[0], [1], [2], [3]], right=[[4], [5], [6], [7]])
     for i in range(4):

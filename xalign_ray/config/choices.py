@@ -1,4 +1,7 @@
-"""The choices of a recipe: every `kind` that a list entry or a block may take, with its own options and no others."""
+"""The choices of a recipe: every `kind` that a list entry or a block may take, with its own options and no others.
+
+What the methods compute: docs/explanation/methods.md.
+"""
 
 from __future__ import annotations
 
@@ -92,14 +95,14 @@ RandomOrder = Annotated[bool, Field(description="swap the two sides with probabi
 
 
 class MaskedText(Frozen):
-    """Monolingual text, masked (METHODS 2)."""
+    """Monolingual text, masked."""
 
     kind: Literal["masked_text"] = "masked_text"
     weight: Weight = 1.0
 
 
 class MaskedPairs(Frozen):
-    """TLM: both sides of a translation in one example, masked together (METHODS 3)."""
+    """TLM: both sides of a translation in one example, masked together."""
 
     kind: Literal["masked_pairs"] = "masked_pairs"
     weight: Weight = 1.0
@@ -109,7 +112,7 @@ class MaskedPairs(Frozen):
 
 
 class CodeSwitchedLabels(Frozen):
-    """DICT-MLM: with probability t the label of a masked word is a translation of it (METHODS 4)."""
+    """DICT-MLM: with probability t the label of a masked word is a translation of it."""
 
     kind: Literal["code_switched_labels"] = "code_switched_labels"
     weight: Weight = 1.0
@@ -134,7 +137,7 @@ class CodeSwitchedLabels(Frozen):
 
 
 class CodeSwitchedCopy(Frozen):
-    """DICT-TLM: a sentence and its code-switched copy as a pair; labels are the pieces as they stand (METHODS 4.5)."""
+    """DICT-TLM: a sentence and its code-switched copy as a pair; labels are the pieces as they stand."""
 
     kind: Literal["code_switched_copy"] = "code_switched_copy"
     weight: Weight = 1.0
@@ -144,7 +147,7 @@ class CodeSwitchedCopy(Frozen):
 
 
 class AlignedPairs(Frozen):
-    """WEAM: masked pairs with the matrix of which positions translate each other (METHODS 6)."""
+    """WEAM: masked pairs with the matrix of which positions translate each other."""
 
     kind: Literal["aligned_pairs"] = "aligned_pairs"
     weight: Weight = 1.0
@@ -158,7 +161,7 @@ class AlignedPairs(Frozen):
 
 
 class ContrastedPairs(Frozen):
-    """PPA: a masked pair, and each of its sentences on its own as a query and its key (METHODS 7)."""
+    """PPA: a masked pair, and each of its sentences on its own as a query and its key."""
 
     kind: Literal["contrasted_pairs"] = "contrasted_pairs"
     weight: Weight = 1.0
@@ -184,7 +187,7 @@ LossWeight = Annotated[
 
 
 class MaskedLm(Frozen):
-    """Cross-entropy at labelled positions, divided by the global step's number of labels (METHODS 1.3, 1.4)."""
+    """Cross-entropy at labelled positions, divided by the global step's number of labels."""
 
     kind: Literal["masked_lm"] = "masked_lm"
     weight: LossWeight = 1.0
@@ -195,7 +198,7 @@ class MaskedLm(Frozen):
 
 
 class DictionaryAlignment(Frozen):
-    """ALIGN-MLM: minus the mean cosine of the word embeddings of dictionary pairs (METHODS 5)."""
+    """ALIGN-MLM: minus the mean cosine of the word embeddings of dictionary pairs."""
 
     kind: Literal["dictionary_alignment"] = "dictionary_alignment"
     weight: LossWeight = 10.0
@@ -211,7 +214,7 @@ class DictionaryAlignment(Frozen):
 
 
 class WordExchange(Frozen):
-    """WEAM: a masked word is predicted from the hidden state of the word it is aligned with (METHODS 6)."""
+    """WEAM: a masked word is predicted from the hidden state of the word it is aligned with."""
 
     kind: Literal["word_exchange"] = "word_exchange"
     weight: LossWeight = 1.0
@@ -224,7 +227,7 @@ class WordExchange(Frozen):
 
 
 class MomentumContrast(Frozen):
-    """PPA: a sentence finds its translation among a queue of others, encoded by a running average (METHODS 7)."""
+    """PPA: a sentence finds its translation among a queue of others, encoded by a running average."""
 
     kind: Literal["momentum_contrast"] = "momentum_contrast"
     weight: LossWeight = 1.0
@@ -271,14 +274,14 @@ class _Adam(Frozen):
 
 
 class AdamW(_Adam):
-    """Adam with decoupled weight decay (METHODS 1.5)."""
+    """Adam with decoupled weight decay."""
 
     kind: Literal["adamw"] = "adamw"
     learning_rate: Annotated[Float, Field(gt=0, description="at the peak of the schedule")] = 1e-4
 
 
 class Lamb(_Adam):
-    """LAMB: Adam's direction with decay, scaled to each tensor's own norm; ZeRO stage 0 only (METHODS 1.5)."""
+    """LAMB: Adam's direction with decay, scaled to each tensor's own norm; ZeRO stage 0 only."""
 
     kind: Literal["lamb"] = "lamb"
     learning_rate: Annotated[Float, Field(gt=0, description="at the peak of the schedule")] = 1.6e-3

@@ -153,7 +153,7 @@ class DataConfig(Frozen):
 
 
 class SamplingConfig(Frozen):
-    """How often each language is seen: p^alpha, renormalised (METHODS 1.1). alpha 0 is uniform, 1 is by size.
+    """How often each language is seen: p^alpha, renormalised. alpha 0 is uniform, 1 is by size.
 
     A scheduled alpha is that of the first of the steps which are drawn together (derive.CHUNK_STEPS).
     """
@@ -180,7 +180,7 @@ class SamplingConfig(Frozen):
 
 
 class MaskingConfig(Frozen):
-    """Which positions are predicted, and what the model sees there (METHODS 1.2)."""
+    """Which positions are predicted, and what the model sees there."""
 
     mlm_probability: Annotated[
         Scheduled, Within(gt=0, lt=1), Field(description="part of the tokens that is predicted")
@@ -217,7 +217,7 @@ class ModelConfig(Frozen):
     intermediate_size: Annotated[Positive, Field(description="width inside the feed-forward layers")] = 3072
     hidden_dropout_prob: Annotated[Float, Field(ge=0, lt=1, description="dropout of hidden states and attention")] = 0.1
     language_embeddings: Annotated[bool, Field(description="add a vector of the language at the input")] = False
-    conditioned_head: Annotated[bool, Field(description="tell the head the label's language (METHODS 4.4)")] = False
+    conditioned_head: Annotated[bool, Field(description="tell the head the label's language")] = False
 
     @model_validator(mode="after")
     def _fits_together(self) -> ModelConfig:

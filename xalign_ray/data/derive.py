@@ -1,4 +1,7 @@
-"""Writes a derived language beside its English: text, dictionaries and tagged files, the manifest last (METHODS 9)."""
+"""Writes a derived language beside its English: text, dictionaries and tagged files, the manifest last.
+
+Formulas, and how the papers were read: docs/explanation/methods.md, Derived languages.
+"""
 
 from __future__ import annotations
 

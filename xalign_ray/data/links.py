@@ -35,7 +35,7 @@ def find_links(alignments: Sequence[str], pairs: Index, cuts: Sequence[Cut], sid
     """The links between words of pairs, each owned by the pair's first side.
 
     A link between two words by white space links every word that begins in one with every word that begins in the
-    other (METHODS 6.1, `expand: all`); words that were trimmed away lose theirs. Each link once, in order.
+    other (`expand: all`); words that were trimmed away lose theirs. Each link once, in order.
 
     Args:
         alignments: of each of `pairs`, `i-j i-j`, or empty.

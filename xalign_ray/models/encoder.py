@@ -23,7 +23,7 @@ class AlignedEncoder(nn.Module):
     """A masked language model of transformers as the objectives see it: `encode`, `predict`, `embed`.
 
     Each of the three calls modules and never reads a `.weight`, so that they are right at every ZeRO stage when called
-    inside the forward pass of the module given to DeepSpeed (ZERO 1). All accept zero rows.
+    inside the forward pass of the module given to DeepSpeed. All accept zero rows.
     """
 
     def __init__(self, hf: Any, family: Family, languages: nn.Embedding | None, conditioned: bool) -> None:
@@ -49,7 +49,7 @@ class AlignedEncoder(nn.Module):
 
         Reads the keys in READ, each [B, L]. A token attends to the tokens of its own example and no others, so that a
         packed row is the same as its examples one by one.
-        The language vector is added to the word vector, before position, segment and LayerNorm (METHODS 4.4).
+        The language vector is added to the word vector, before position, segment and LayerNorm (DICT-MLM).
         """
         if not len(batch["input_ids"]):
             # Models cannot reshape zero rows; a row of padding calls the same modules, as the other ranks need.

@@ -83,7 +83,7 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
     """Writes the folder under a temporary name beside it, then renames it; an older one of that name is replaced.
 
     Language embeddings are folded into the token-type table: `token_type_id` = segment + xalign_segments * language
-    (METHODS 4.4); a family without one then needs our class of it. A conditioned head, which no stock class holds, goes
+    (DICT-MLM); a family without one then needs our class of it. A conditioned head, which no stock class holds, goes
     into a side file; the folder is then an encoder without a head, otherwise a masked language model.
     Only the encoder is written: of what losses keep, such as the key encoder of momentum_contrast, nothing.
 

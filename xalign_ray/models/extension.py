@@ -1,4 +1,7 @@
-"""Gives an encoder rows for pieces that its vocabulary lacks, each the mean of rows that it has (METHODS 13.8)."""
+"""Gives an encoder rows for pieces that its vocabulary lacks, each the mean of rows that it has.
+
+Formulas, and how the papers were read: docs/explanation/methods.md, New pieces for a vocabulary.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Transform(nn.Module):
 
 
 def widen(transform: Any, width: int) -> None:
-    """Makes room for a language vector behind each hidden state that a head reads, in place (METHODS 4.4).
+    """Makes room for a language vector behind each hidden state that a head reads, in place (DICT-MLM).
 
     The first layer W [d, d] becomes W_c [d, d + width]. Its left block stays as it was, so that a continued model
     starts from its own head; the right block is drawn from normal(0, 0.02). Decoder and tie to the words stay.

@@ -31,7 +31,7 @@ class LanguageModernBertConfig(ModernBertConfig):
 
 
 class LanguageModernBertModel(ModernBertModel):
-    """ModernBERT that adds a vector of the token type to each word vector before LayerNorm (METHODS 4.4).
+    """ModernBERT that adds a vector of the token type to each word vector before LayerNorm.
 
     Without `token_type_ids` all are 0, as in BERT.
     """

@@ -31,7 +31,7 @@ class Objectives(nn.Module):
     """An encoder and its losses. The forward pass gives sums by kind; the loop weighs, scales and adds them.
 
     With G the global step's count, W ranks and A micro-steps, a micro-step backpropagates
-    sum_k weights[k] * sums[k] * W * A / G[k]; DeepSpeed then averages over ranks and micro-steps (ZERO 2).
+    sum_k weights[k] * sums[k] * W * A / G[k]; DeepSpeed then averages over ranks and micro-steps.
     The encoder's parameters are named `encoder.*`, those of losses, which no export holds, `losses.*`.
 
     Attributes:

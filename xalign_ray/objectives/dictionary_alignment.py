@@ -26,7 +26,7 @@ class DictionaryAlignmentLoss(Objective):
     What it optimises: sum over pairs of -cos(u, v); u and v are the means of the two words' rows of the raw embedding
         table (no position, language, LayerNorm or dropout), which is tied to the decoder. In [-1, 1] a pair, so that
         a total loss may be negative.
-    Reference: Tang et al. 2022, ALIGN-MLM (METHODS 5). The mean over pieces is ours: their words are single pieces.
+    Reference: Tang et al. 2022, ALIGN-MLM. The mean over pieces is ours: their words are single pieces.
     Needs: data.dictionaries with entries to train on; no row of the batch.
     Settings: `weight` (alpha, 10 in the paper); `pairs_per_step` a uniform sample of the dictionary, an unbiased
         estimate, drawn anew each step; `pool` another word vector, or only words of one piece; `layer` k takes hidden

@@ -17,7 +17,7 @@ class RunningAverage(nn.Module):
     """A copy of a module that follows it slowly, in fp32 and without gradient.
 
     Its weights are buffers: the optimizer, clipping and DeepSpeed's casts to half precision, in which an average with a
-    momentum of .999 would stop moving (METHODS 7), pass them by; checkpoints do not.
+    momentum of .999 would stop moving, pass them by; checkpoints do not.
     """
 
     def __init__(self, live: nn.ModuleDict, momentum: float, dropout: bool) -> None:

@@ -78,9 +78,10 @@ class MicroStep:
 
 
 class Objective(nn.Module, ABC):
-    """A loss as a sum over what it counts; the loop divides by the global step's count (METHODS 1.4).
+    """A loss as a sum over what it counts; the loop divides by the global step's count.
 
-    It calls the same modules on every rank in every micro-step, with zero rows if it has none (ZERO 1).
+    It calls the same modules on every rank in every micro-step, with zero rows if it has none:
+    docs/explanation/methods.md, Losses over workers and micro-steps.
 
     Attributes:
         reads: columns of a share that it reads beside the model's inputs; a share without such rows may lack them.

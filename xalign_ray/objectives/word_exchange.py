@@ -21,7 +21,7 @@ class WordExchangeLoss(Objective):
     What it optimises: sum over labelled positions i of -log softmax(logits_i)[y_i], logits_i = head3(W2 h'_i + b2);
         h'_i is the mean of the hidden states of the positions that i is aligned with, in the same forward pass as
         masked_lm's. head3 has a transform of its own; decoder and embedding table are the encoder's.
-    Reference: Yang et al. 2021, WEAM, equations 5-8 (METHODS 6). The mean, and leaving out positions without a partner,
+    Reference: Yang et al. 2021, WEAM, equations 5-8. The mean, and leaving out positions without a partner,
         are ours: the paper's sum grows with the pieces of a word, and its unaligned positions teach only how frequent
         words are. W2 starts as the identity and head3 as a copy of the encoder's head.
     Needs: `aligned` uint8 [B, L, ceil(L/8)], a symmetric 0/1 matrix over the positions of a row, eight to a byte.

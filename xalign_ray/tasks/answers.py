@@ -24,7 +24,7 @@ Compare = Callable[[Sequence[str], Sequence[str]], float]
 
 
 def normalise(text: str, language: str) -> list[str]:
-    """The tokens of an answer, as MLQA's official script makes them (Lewis et al. 2020; METHODS 10), in its order.
+    """The tokens of an answer, as MLQA's official script makes them (Lewis et al. 2020), in its order.
 
     Lower case; no punctuation (Unicode's categories P, and ASCII's); no articles; then tokens between white space, in
     Chinese each ideograph by itself. A language that MLQA lacks has no articles and white space.

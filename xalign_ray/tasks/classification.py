@@ -19,7 +19,7 @@ from xalign_ray.tasks.inputs import Inputs, Row
 from xalign_ray.tasks.labelled import LabelledText
 from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask
 
-LONGEST_ROW = 128  # METHODS 7 and 10
+LONGEST_ROW = 128  # PPA's and XTREME's
 _WORD = re.compile(r"\S+")
 
 

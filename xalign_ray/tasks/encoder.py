@@ -104,7 +104,7 @@ class Encoder:
 
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Mean of the input-embedding rows of each word's pieces, as they stand in the table: without position,
-        LayerNorm or language (METHODS 5).
+        LayerNorm or language: the rows that ALIGN-MLM aligns.
 
         Returns:
             `[N, D]`; the zero vector for a word that has no piece but the unknown one.
@@ -134,7 +134,7 @@ class Encoder:
     def language_vector(self, language: str) -> NDArray[np.float32]:
         """What the model adds to every token of a text in this language, `[D]`: the token-type row that holds it.
 
-        The row is segment 0 plus language, folded (METHODS 4.4). Zero for a model without language embeddings.
+        The row is segment 0 plus language, folded by the export. Zero for a model without language embeddings.
         """
         row = self.inputs.token_type(language)
         if not self.inputs.languages:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FineTuning:
-    """What a grid varies; the defaults are XTREME's for tagging (METHODS 9, 10).
+    """What a grid varies; the defaults are XTREME's for tagging.
 
     Attributes:
         learning_rate: peak, reached after a tenth of the steps.

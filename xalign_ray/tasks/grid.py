@@ -118,7 +118,7 @@ def tune_grid(
     Args:
         trials: relative paths are taken from the current folder.
         storage: folder that every node sees.
-        max_concurrent_trials: at most free CPUs / `cpus_per_trial`, else trials wait for each other (PITFALLS C2).
+        max_concurrent_trials: at most free CPUs / `cpus_per_trial`, else trials wait for each other.
         cpus_per_trial: may be a fraction, as `gpus_per_trial`.
         gpus_per_trial: 0 for CPU only; trials must then not name a CUDA device.
         retries: how often a trial that died or failed is begun anew before it is reported; the others go on.

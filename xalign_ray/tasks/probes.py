@@ -54,8 +54,8 @@ def evaluate_alignment(
     collapse monitor.
 
     For each source word (English where the pair has it) the nearest among all distinct words of the target language in
-    the dictionary, all pairs together; it is right if it is any of the word's translations in the same part
-    (METHODS 11). A word's vector is the mean of its pieces' raw embedding rows, plus the language's vector in models
+    the dictionary, all pairs together; it is right if it is any of the word's translations in the same part.
+    A word's vector is the mean of its pieces' raw embedding rows, plus the language's vector in models
     with language embeddings, as ALIGN-MLM's authors do; that moves all candidates alike. A source word without any
     known piece counts as wrong, so that n does not depend on the encoder. Source words that are their own translation
     (names, loans: 39 % of MUSE's en-de test words) are not asked, because both sides are one row of the table in every

@@ -24,7 +24,7 @@ class TaggedRow:
 
     Attributes:
         ids: piece ids with prefix and suffix.
-        first: where the first piece of each word stands in `ids`; the label is there (METHODS 10).
+        first: where the first piece of each word stands in `ids`; the label is there.
         labels: the class of each word.
         language: of the text.
     """

@@ -1,4 +1,7 @@
-"""Tatoeba: is the nearest English sentence the translation? Without training, at every layer (METHODS 10)."""
+"""Tatoeba: is the nearest English sentence the translation? Without training, at every layer.
+
+Formulas, and how the papers were read: docs/explanation/methods.md, Evaluation.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.inputs import Inputs, Row
 from xalign_ray.tasks.squad import Question
 
-LONGEST_ROW = 384  # this and the next four: XTREME's (METHODS 10)
+LONGEST_ROW = 384  # this and the next four: XTREME's
 STRIDE = 128
 LONGEST_QUESTION = 64
 BEST = 20

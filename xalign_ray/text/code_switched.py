@@ -1,4 +1,7 @@
-"""The views that replace words by translations: DICT-MLM's labels and DICT-TLM's copy (METHODS 4)."""
+"""The views that replace words by translations: DICT-MLM's labels and DICT-TLM's copy.
+
+Formulas, and how the papers were read: docs/explanation/methods.md, DICT-MLM.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class Replaced:
 
 
 def code_switched_labels(stream: CodeSwitchedLabels, batch: Batch) -> Columns:
-    """DICT-MLM (METHODS 4.2, 4.3), and with `variant: input_swap` what align-mlm made of it (METHODS 4.6).
+    """DICT-MLM (Chaudhary et al. 2020, section 2.3), and with `variant: input_swap` what align-mlm made of it.
 
     `label_swap`: the slot of a switched word asks for its synonym. `input_swap`: it shows the synonym and asks for the
     word; a word that was to be switched and has no synonym (of its own number of pieces: `no_room`) stays visible.
@@ -60,7 +63,7 @@ def code_switched_labels(stream: CodeSwitchedLabels, batch: Batch) -> Columns:
 
 
 def code_switched_copy(stream: CodeSwitchedCopy, batch: Batch) -> Columns:
-    """DICT-TLM (METHODS 4.5): `[CLS] text [SEP] copy [SEP]`, words of the copy replaced, masked as any pair is.
+    """DICT-TLM (section 2.3): `[CLS] text [SEP] copy [SEP]`, words of the copy replaced, masked as any pair is.
 
     Whole words are replaced, also where pieces are masked. Rows were packed to half of their length (the config sees
     to it), so that the plain copy fits: 2 (n + 2) - 1 tokens for n pieces.

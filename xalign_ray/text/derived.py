@@ -1,4 +1,4 @@
-"""Makes a language out of English: words in reverse order, in another script (ALIGN-MLM's Trans+Inv, METHODS 9).
+"""Makes a language out of English: words in reverse order, in another script (ALIGN-MLM's Trans+Inv).
 
 Inversion first, then transliteration. The writing is one-to-one and shares no character with the original, so that a
 tokenizer trained on both texts gives them no common piece: all that the two languages share is structure.

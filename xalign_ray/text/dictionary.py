@@ -1,4 +1,7 @@
-"""Merges bilingual dictionaries into one lexicon, and decides by hash which concepts are held out (METHODS 4.1)."""
+"""Merges bilingual dictionaries into one lexicon, and decides by hash which concepts are held out.
+
+Formulas, and how the papers were read: docs/explanation/methods.md, DICT-MLM.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which family a language belongs to, in the groups that XTREME reports its scores by (METHODS 10)."""
+"""Which family a language belongs to, in the groups that XTREME reports its scores by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Word alignments as links between pieces (METHODS 6, detail 1)."""
+"""Word alignments as links between pieces.
+
+Formulas, and how the papers were read: docs/explanation/methods.md, WEAM.
+"""
 
 from __future__ import annotations
 

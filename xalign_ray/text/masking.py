@@ -1,4 +1,7 @@
-"""Chooses the words that are predicted, and what the model sees in their place (METHODS 1.2)."""
+"""Chooses the words that are predicted, and what the model sees in their place.
+
+Formulas, and how the papers were read: docs/explanation/methods.md, Masking.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Gives a tokenizer whole words as new pieces, and says which old pieces' rows each starts from (METHODS 13.8)."""
+"""Gives a tokenizer whole words as new pieces, and says which old pieces' rows each starts from.
+
+Formulas, and how the papers were read: docs/explanation/methods.md, New pieces for a vocabulary.
+"""
 
 from __future__ import annotations
 

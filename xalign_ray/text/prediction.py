@@ -121,7 +121,7 @@ def predict(
     switched: Marked = NOTHING,
     no_room: Index | None = None,
 ) -> Columns:
-    """Masks the chosen words and lays all out: the slot of a word has the length of its label (METHODS 4.2).
+    """Masks the chosen words and lays all out: the slot of a word has the length of its label (DICT, section 2.3).
 
     Args:
         batch: its rows are the labels, in place.

@@ -1,4 +1,7 @@
-"""How often each stream and language is drawn (METHODS 1.1)."""
+"""How often each stream and language is drawn.
+
+Formulas, and how the papers were read: docs/explanation/methods.md, Sampling of languages.
+"""
 
 from __future__ import annotations
 

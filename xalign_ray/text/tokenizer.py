@@ -18,7 +18,7 @@ from xalign_ray.text.rows import Ints, run_index
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_SHARE = 0.5  # at most so much of a trained vocabulary is single characters; rarer ones become [UNK]
-LONGEST_WORD = 8  # pieces; a longer "word" (a script without blanks) is masked piece by piece (METHODS 1.2)
+LONGEST_WORD = 8  # pieces; a longer "word" (a script without blanks) is masked piece by piece
 _WORD_BEFORE = "a"
 _BLANK_WORD = re.compile(r"\S+")  # what str.split() gives
 

@@ -16,7 +16,7 @@ def consolidate(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     """The state dict of the module that was trained, parameters and buffers by name.
 
     Stage 0 keeps the module whole in one file, which DeepSpeed's converter does not read; stages 1-3 keep the fp32
-    weights as flat parts in the optimizer's files (ZERO 4).
+    weights as flat parts in the optimizer's files.
     """
     if checkpoint.zero_stage == 0:
         file = checkpoint.folder / STATE / "mp_rank_00_model_states.pt"

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 
 class Lamb(Optimizer):
-    """You et al. 2020, algorithm 2, with bias correction and phi the identity (METHODS 1.5).
+    """You et al. 2020, algorithm 2, with bias correction and phi the identity.
 
     With Adam's m and v: r = m^ / (sqrt(v^) + eps) + decay * w, and w <- w - lr * |w| / |r| * r, where the ratio of the
     norms is 1 if one of them is 0. Norms are those of whole tensors, so it is wrong where a rank holds a part of one.

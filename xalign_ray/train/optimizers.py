@@ -14,13 +14,13 @@ from xalign_ray.train.lamb import Lamb
 
 
 def adamw(module: nn.Module, options: choices.AdamW) -> Optimizer:
-    """AdamW with decoupled decay, none on biases and LayerNorm (METHODS 1.5)."""
+    """AdamW with decoupled decay, none on biases and LayerNorm."""
     groups = _groups(module, {"weight_decay": options.weight_decay}, {"weight_decay": 0.0})
     return TorchAdamW(groups, lr=options.learning_rate, betas=(options.beta1, options.beta2), eps=options.epsilon)
 
 
 def lamb(module: nn.Module, options: choices.Lamb) -> Optimizer:
-    """LAMB; biases and LayerNorm without decay and without a trust ratio (METHODS 1.5)."""
+    """LAMB; biases and LayerNorm without decay and without a trust ratio."""
     groups = _groups(module, {"adapt": True}, {"weight_decay": 0.0, "adapt": False})
     betas = (options.beta1, options.beta2)
     return Lamb(groups, options.learning_rate, betas, options.epsilon, options.weight_decay)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def learning_rate(step: int, steps: int, warmup_steps: int, peak: float) -> float:
-    """Linear warm-up to the peak, then linear decay towards zero (METHODS 1.5).
+    """Linear warm-up to the peak, then linear decay towards zero.
 
     Args:
         step: the step to take, counting from 0.

@@ -173,7 +173,7 @@ class Stepper:
         return self._workers.rank * self._batch.accumulation + micro, of
 
     def _reseed(self, step: int, micro: int) -> None:
-        """Dropout is a function of where in the run it is drawn, so that a resumed run draws it again (DESIGN 5.1)."""
+        """Dropout is a function of where in the run it is drawn, so that a resumed run draws it again."""
         key = [self._config.seed % 2**63, step, self._workers.rank, micro]
         torch.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
 

@@ -81,7 +81,7 @@ def test_slices_of_the_dictionary_add_up_to_the_whole(of):
 
 
 def test_scaled_sums_do_not_depend_on_workers_or_micro_steps():
-    """METHODS 1.4 with the loop's rule: weights * sums * W * A / counts, then the mean over ranks and micro-steps."""
+    """With the loop's rule: weights * sums * W * A / counts, then the mean over ranks and micro-steps."""
     rows, objectives = share(6), build(MaskedLm(), DictionaryAlignment(weight=10.0), pairs=dictionary())
 
     def gradient(workers, accumulation):

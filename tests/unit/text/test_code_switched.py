@@ -17,8 +17,8 @@ from xalign_ray.text.rows import NO_ENTRY, Rows
 from xalign_ray.text.views import view_rows
 
 ROWS = 1500
-COVERAGE = 0.3415  # Wikipedia's tokens with a synonym (METHODS 4.1)
-PUBLISHED = {0.5: 0.34, 0.7: 0.55, 0.9: 0.82}  # cross-lingual labels of DICT-MLM-50, -70, -90 (METHODS 4.3)
+COVERAGE = 0.3415  # Wikipedia's tokens with a synonym, as DICT-MLM counts them
+PUBLISHED = {0.5: 0.34, 0.7: 0.55, 0.9: 0.82}  # cross-lingual labels of DICT-MLM-50, -70, -90 (section 3.4)
 
 
 def _single_pieces(covered: float) -> tuple[ViewContext, Rows]:
@@ -29,7 +29,7 @@ def _single_pieces(covered: float) -> tuple[ViewContext, Rows]:
 
 @pytest.mark.parametrize("t", [0.5, 0.9])
 def test_swapped_inputs_hide_what_is_not_flagged(t: float) -> None:
-    """METHODS 4.6: of the labels t (with an entry) show a translation, and 0.8 (1 - t) show [MASK]."""
+    """Of the labels t (with an entry) show a translation, and 0.8 (1 - t) show [MASK]."""
     context, rows = _single_pieces(1.0)
     columns = view_rows(CodeSwitchedLabels(t=t, variant="input_swap"), rows, np.arange(ROWS), context)
     labelled = columns["labels"] != IGNORED
@@ -44,7 +44,7 @@ def test_swapped_inputs_hide_what_is_not_flagged(t: float) -> None:
 
 
 def test_swapped_inputs_of_align_mlm() -> None:
-    """METHODS 4.6: with a dictionary of a quarter of the words 42.5 % of the targets are visible, 40 % are [MASK]."""
+    """With a dictionary of a quarter of the words 42.5 % of the targets are visible, 40 % are [MASK]."""
     context, rows = _single_pieces(0.25)
     columns = view_rows(CodeSwitchedLabels(t=0.5, variant="input_swap"), rows, np.arange(ROWS), context)
     labelled = columns["labels"] != IGNORED
@@ -84,7 +84,7 @@ def test_a_gloss_of_long_synonyms_never_outgrows_its_row() -> None:
     assert roomy["no_room"].sum() == 0
 
 
-# --- what t comes to: the published fractions, and which reading gives them (METHODS 4.3) -----------------------------
+# --- what t comes to: the published fractions, and which reading gives them -------------------------------------------
 def _fraction(stream: CodeSwitchedLabels, with_dictionary: float = 1) -> float:
     """The share of labels that are translations.
 

@@ -35,7 +35,7 @@ TEXTS = {
         "\u0e07\u0e09\u0e31\u0e19"
     ),
 }
-# What a reader takes for words; Chinese characters one by one, as BERT's rules have it (METHODS 1.2).
+# What a reader takes for words; Chinese characters one by one, as BERT's rules have it.
 READ = {
     "english": "the|cat|sat|,|it|'|s|a|watermelon|(|3|.|5|kg|)|.",
     "german": "der|hund|l\u00e4uft|\u00fcber|die|stra\u00dfe|.",

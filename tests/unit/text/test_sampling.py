@@ -1,4 +1,4 @@
-"""Sampling shares by alpha (METHODS 1.1)."""
+"""Sampling shares by alpha."""
 
 from __future__ import annotations
 

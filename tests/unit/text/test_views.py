@@ -123,7 +123,7 @@ def test_t_is_the_share_of_translated_labels_where_all_words_have_one(t: float) 
 
 
 def test_instance_mode_translates_by_example() -> None:
-    """METHODS 4.3: an example is in dictionary mode as a whole, with probability t, and then has no other labels."""
+    """An example is in dictionary mode as a whole, with probability t, and then has no other labels."""
     columns = view_rows(
         CodeSwitchedLabels(t=0.5, mix_unit="instance"), make_rows(ROWS), np.arange(ROWS), make_context()
     )
@@ -139,7 +139,7 @@ def test_instance_mode_translates_by_example() -> None:
 
 
 def test_realised_share_in_instance_mode_follows_the_fitted_law() -> None:
-    """METHODS 4.3: f = s t / (s t + 1 - t), s the labels of a dictionary instance relative to an ordinary one."""
+    """The reading of t: f = s t / (s t + 1 - t), s the labels of a dictionary instance relative to an ordinary one."""
     rows = make_rows(ROWS)
     context = make_context(max_seq_length=200)  # room for all
 
@@ -154,7 +154,7 @@ def test_realised_share_in_instance_mode_follows_the_fitted_law() -> None:
 
 
 def test_language_first_then_synonym() -> None:
-    """METHODS 4.1: andar -> it 1/3, es 1/3, en:walking 1/6, en:walk 1/6."""
+    """DICT-MLM's example: andar -> it 1/3, es 1/3, en:walking 1/6, en:walk 1/6."""
     andar = Lexicon(*(np.asarray(a, np.int32) for a in ([1, 3], [9, 0, 1, 2], [1, 2, 1, 1], [1] * 5, range(5))))
     trials = 60000
     synonym, language = pick_synonyms(

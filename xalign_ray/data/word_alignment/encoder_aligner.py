@@ -113,7 +113,7 @@ class EncoderAligner:
         return links
 
     def _token_type(self, side: int) -> int:
-        """The token type that stands for the language of a side, by our exports' config (DESIGN 5.5)."""
+        """The token type that stands for the language of a side, by our exports' config."""
         known = getattr(self.model.config, "xalign_languages", None) or []
         if not known:
             return 0

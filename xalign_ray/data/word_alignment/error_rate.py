@@ -1,4 +1,7 @@
-"""Alignment error rate against sure and possible gold links, and the readers of the two gold formats (METHODS 8)."""
+"""Alignment error rate against sure and possible gold links, and the readers of the two gold formats.
+
+Formulas, and how the papers were read: docs/explanation/methods.md, Word alignment.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from xalign_ray.errors import ConfigError
 FORWARD, BACKWARD = "forward.probs", "backward.probs"
 BAR = "|||"  # separates the sides of a pair in the file that the library trains on
 
-# `-d -o -v` of fast_align, its authors' advice (METHODS 8); ten rounds or five make no difference that we could see.
+# `-d -o -v` of fast_align, its authors' advice; ten rounds or five make no difference that we could see.
 OPTIONS = {"favor_diagonal": True, "optimize_tension": True, "variational_bayes": True}
 
 
