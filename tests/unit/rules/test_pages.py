@@ -14,10 +14,11 @@ import typer
 from pydantic import BaseModel
 
 from tests.unit.rules.file_tree import read_block, render
-from tests.unit.rules.tree import ROOT, markdown_pages
+from tests.unit.rules.tree import PACKAGE, ROOT, UNTRACKED, markdown_pages
 from xalign_ray.cli import app
 from xalign_ray.config.load import RECIPES, load_recipe
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.track.names import METRICS
 
 README_LINES = 150  # what one reads before trying it; the rest is in docs/
 HISTORY = ROOT / "CHANGELOG.md"  # names what there was
@@ -149,3 +150,13 @@ def test_each_linked_file_exists(page: Path) -> None:
 def test_no_line_is_a_comment_by_chance(page: Path) -> None:
     """MyST leaves out a line that begins with a percent sign, such as one that was wrapped behind "25"."""
     assert [line for line in PAGES[page].splitlines() if line.lstrip().startswith("%")] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_each_file_and_metric_that_is_named_exists(page: Path) -> None:
+    """Files of code and tests, from the repository's root or from the package."""
+    named = re.findall(r"`((?:[\w.-]+/)+[\w.-]*)(?:\*)?`", PAGES[page])
+    folders = {path.name for top in (ROOT, PACKAGE) for path in top.iterdir() if path.is_dir()} - UNTRACKED
+    ours = {name for name in named if name.partition("/")[0] in folders} - set(METRICS)
+    places = (ROOT, PACKAGE, PACKAGE / "recipes")
+    assert [name for name in sorted(ours) if not any((place / name).exists() for place in places)] == []
