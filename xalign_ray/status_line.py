@@ -70,22 +70,21 @@ class PartsDone:
         what: the job, as the line begins.
         sizes: bytes of each part, 0 where they are not known.
         stream: standard error if not given.
-        parts: what the parts are called.
+        part: what a part is called.
     """
 
-    def __init__(
-        self, what: str, sizes: Mapping[Any, float], stream: TextIO | None = None, parts: str = "parts"
-    ) -> None:
+    def __init__(self, what: str, sizes: Mapping[Any, float], stream: TextIO | None = None, part: str = "part") -> None:
         self._began = time.monotonic()
         self._line = StatusLine(stream or sys.stderr, self._began)
-        self._what, self._sizes, self._parts = what, sizes, parts
+        self._what, self._sizes = what, sizes
+        self._total_parts = f"{len(sizes):,} {part}{'s' if len(sizes) != 1 else ''}"
         self._total = sum(sizes.values())
         self._done = 0
         self._bytes = 0.0
 
     def __enter__(self) -> PartsDone:
         if self._line.terminal and self._sizes:
-            self._line.show(f"{self._what}: 0 of {len(self._sizes):,} {self._parts}", self._began)
+            self._line.show(f"{self._what}: 0 of {self._total_parts}", self._began)
         return self
 
     def __exit__(
@@ -110,7 +109,7 @@ class PartsDone:
         share = self._bytes / self._total if self._total else self._done / len(self._sizes)
         left = [f"{duration(seconds / share - seconds)} left"] if share else []
         rest = [f"done in {duration(seconds)}"] if self._done == len(self._sizes) else left
-        return ", ".join([f"{self._what}: {self._done:,} of {len(self._sizes):,} {self._parts}", *speed, *rest])
+        return ", ".join([f"{self._what}: {self._done:,} of {self._total_parts}", *speed, *rest])
 
 
 def duration(seconds: float) -> str:

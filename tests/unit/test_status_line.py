@@ -49,7 +49,7 @@ def test_what_takes_less_than_an_interval_leaves_no_line(clock: list[float]) -> 
     assert terminal.getvalue() == "\r\x1b[2Kpreparing: 0 of 2 parts\r\x1b[2K"
 
 
-def test_the_duration_is_of_bytes_not_of_parts(clock: list[float]) -> None:
+def test_the_time_left_is_of_bytes_not_of_parts(clock: list[float]) -> None:
     out = io.StringIO()
     do(clock, out, 6.0, {0: 90e6, 1: 10e6}, iter([0]))
     assert out.getvalue() == "preparing: 1 of 2 parts, 15.0 MB/s, 0m 01s left\n"
@@ -104,6 +104,13 @@ def test_an_empty_part_first_says_nothing_of_the_rest(clock: list[float]) -> Non
     out = io.StringIO()
     do(clock, out, 6.0, {0: 0.0, 1: 9e6}, iter([0]))
     assert out.getvalue() == "preparing: 1 of 2 parts\n"
+
+
+def test_one_part_is_one_part() -> None:
+    out = Terminal()
+    with PartsDone("reading", {"a": 1.0}, out, part="file"):
+        pass
+    assert "reading: 0 of 1 file\r" in out.getvalue()
 
 
 def test_times_are_said_in_the_two_units_that_matter() -> None:

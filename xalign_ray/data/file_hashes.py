@@ -59,7 +59,7 @@ def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """SHA-256 by name of those files that are there."""
     sizes = {name: (folder / name).stat().st_size for name in sorted(names) if (folder / name).is_file()}
     found = {}
-    with ThreadPoolExecutor(_THREADS) as threads, PartsDone("reading what is prepared", sizes, parts="files") as shown:
+    with ThreadPoolExecutor(_THREADS) as threads, PartsDone("reading what is prepared", sizes, part="file") as shown:
         for name, digest in zip(sizes, threads.map(lambda name: hash_file(folder / name), sizes), strict=True):
             found[name] = digest
             shown.add(name)

@@ -53,7 +53,7 @@ class InputHashes:
             stamps = dict(zip(distinct, threads.map(facts_of, distinct), strict=True))
             found = {path: known for path, stamp in stamps.items() if (known := _known(self._entries, path, stamp))}
             unread = {path: (stamp[0] or 0 if stamp else 0) for path, stamp in stamps.items() if path not in found}
-            with PartsDone("hashing the inputs", unread, parts="files") as shown:
+            with PartsDone("hashing the inputs", unread, part="file") as shown:
                 for path, entry in zip(unread, threads.map(_hash, unread, map(stamps.get, unread)), strict=True):
                     found[path] = entry
                     shown.add(path)

@@ -155,7 +155,7 @@ def _sampler(data: DataConfig, texts: Sequence[Input], limit: int) -> Callable[[
     """The beginning of each input, up to `limit` characters of each: the same lines each time it is called."""
 
     def lines() -> Iterator[str]:
-        with PartsDone("reading for the tokenizer", dict.fromkeys(range(len(texts)), 0), parts="inputs") as shown:
+        with PartsDone("reading for the tokenizer", dict.fromkeys(range(len(texts)), 0), part="input") as shown:
             for number, one in enumerate(texts):
                 yield from beginning(one)
                 shown.add(number)
