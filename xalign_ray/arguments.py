@@ -108,7 +108,7 @@ Fetched = Annotated[
 ]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="a run, an exported folder or a hub id")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")]
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="files of the format, or what globs name")]
+Paths = Annotated[list[str], typer.Argument(metavar="PATH", help="files of the format, or what globs name")]
 Settings = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the recipe", autocompletion=_keys)
 ]

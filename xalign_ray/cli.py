@@ -173,7 +173,7 @@ def study(
 def report(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="folders of runs or sweeps, mlflow:EXPERIMENT or mlflow:RUN_ID"),
+        typer.Argument(metavar="RUN", help="folders of runs or sweeps, mlflow:EXPERIMENT or mlflow:RUN_ID"),
     ],
     out: Out = None,
     by: Annotated[

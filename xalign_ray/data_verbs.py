@@ -87,8 +87,8 @@ def data_align(
     languages: SourceLanguages,
     out: OutDir,
     format_: ParallelFormat = "moses",
-    aligner: Annotated[str, typer.Option(help="hmm, ibm, or encoder:FOLDER")] = "hmm",
-    method: Annotated[str, typer.Option(help="how both directions are joined")] = "grow-diag-final-and",
+    aligner: Annotated[str, typer.Option(metavar="NAME", help="hmm, ibm, or encoder:FOLDER")] = "hmm",
+    method: Annotated[str, typer.Option(metavar="NAME", help="how both directions are joined")] = "grow-diag-final-and",
 ) -> None:
     """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus."""
     from xalign_ray import pipeline
