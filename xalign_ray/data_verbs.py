@@ -44,7 +44,7 @@ def data_derive(
     seed: Annotated[int, typer.Option(help="of what is drawn")] = 0,
 ) -> None:
     """Make a language out of English (reversed words, another script), in the formats of real ones."""
-    from xalign_ray.data.derive import write_derived
+    from xalign_ray.data.derived_corpus import write_derived
 
     write_derived(sources, tagged, out, dictionary_share, seed)
     typer.echo(str(out))
@@ -57,7 +57,7 @@ def data_read(
     languages: SourceLanguages = "",
 ) -> None:
     """Print what a source yields, as JSON lines."""
-    from xalign_ray.data.sources.registry import read, record_as_json
+    from xalign_ray.data.sources.formats import read, record_as_json
 
     for record in read(format_, paths, codes(languages)):
         sys.stdout.write(json.dumps(record_as_json(record), ensure_ascii=False) + "\n")

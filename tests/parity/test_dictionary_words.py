@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.parity.tokenizer_zoo import LOCAL, NOT_LOCAL, WORDS
-from xalign_ray.data.lexicon import cut_keys
+from xalign_ray.data.dictionaries import cut_keys
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, wrap_tokenizer
 from xalign_ray.tasks.inputs import Inputs
 from xalign_ray.text.chunks import ChunkCutter

@@ -17,7 +17,7 @@ from tests.ray.tagging_world import write_encoder
 from xalign_ray.artifacts import hash_file
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.data.shards import read_group
-from xalign_ray.data.sources.registry import read
+from xalign_ray.data.sources.formats import read
 from xalign_ray.data.tokenizer_folder import open_tokenizer
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.encoder import build_encoder

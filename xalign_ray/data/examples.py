@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.data.filters import Filters, keep_lines, keep_pairs
-from xalign_ray.data.links import find_links, no_links, number_words
+from xalign_ray.data.link_transfer import find_links, no_links, number_words
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.data.summary import KEPT, NO_WORDS, OVER_MAX_PAIRS
 from xalign_ray.text.chunks import ChunkCutter, Cut

@@ -16,16 +16,16 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from xalign_ray.artifacts import hash_file, whole_json, write_json
+from xalign_ray.data.duplicates import Duplicates, hash_records, write_hashes
 from xalign_ray.data.examples import Cutter, cut_documents, cut_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.quarantine import Quarantine
-from xalign_ray.data.repeats import Repeats, hash_records, write_hashes
 from xalign_ray.data.shards import ShardWriter
 from xalign_ray.data.sources.broken import BrokenFile
+from xalign_ray.data.sources.formats import NOTED, read_part
 from xalign_ray.data.sources.moses import BOTH_EMPTY
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Pair, Record
-from xalign_ray.data.sources.registry import NOTED, read_part
 from xalign_ray.data.summary import LEFT_FILES
 from xalign_ray.data.word_alignment.corpus import read_alignments
 from xalign_ray.text.chunks import ChunkCutter
@@ -70,9 +70,9 @@ class Task:
         return self.record_file.with_suffix(".hashes")
 
     @property
-    def repeats_file(self) -> Path:
+    def duplicates_file(self) -> Path:
         """Numbers of the part's lines or pairs that stood before."""
-        return self.record_file.with_suffix(".repeats")
+        return self.record_file.with_suffix(".duplicates")
 
 
 @dataclass
@@ -145,7 +145,7 @@ def _read(
     task: Task, quarantine: Quarantine, skipped: Counter[str], broken: list[BrokenFile]
 ) -> Iterator[tuple[Document | Pair, np.ndarray | None]]:
     """The good records, each with the mask of its lines that are repeated if these are to be dropped."""
-    repeats = Repeats(task.repeats_file) if task.filters.repeated else None
+    duplicates = Duplicates(task.duplicates_file) if task.filters.repeated else None
     records = read_part(task.part, task.languages, skipped, broken if task.keep_rest_out else None)
     if task.alignment:
         folder, number = task.alignment
@@ -157,7 +157,7 @@ def _read(
             quarantine.add(record)
         elif isinstance(record, Document | Pair):
             lines = len(record.paragraphs) if isinstance(record, Document) else 1
-            yield record, repeats.next(lines) if repeats else None
+            yield record, duplicates.next(lines) if duplicates else None
 
 
 def _with_alignment(record: Record, alignment: str) -> Record:

@@ -24,6 +24,8 @@ from xalign_ray.artifacts import (
 from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
+from xalign_ray.data.dictionaries import read_links, trained_translations, write_lexicon
+from xalign_ray.data.duplicates import mark_duplicates
 from xalign_ray.data.examples import longest_word
 from xalign_ray.data.file_hashes import (
     NEW_ROWS,
@@ -40,15 +42,13 @@ from xalign_ray.data.file_hashes import (
 from xalign_ray.data.identity import data_folder, fingerprint_of, given_folder
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input, Source, cut_source, data_root, find_sources
-from xalign_ray.data.lexicon import read_links, trained_translations, write_lexicon
 from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
 from xalign_ray.data.prepared import Prepared, whole_folder
 from xalign_ray.data.quarantine import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
-from xalign_ray.data.repeats import mark_repeats
 from xalign_ray.data.sources.broken import BrokenFile
+from xalign_ray.data.sources.formats import explain_empty, read_part
 from xalign_ray.data.sources.parts import count_bytes
 from xalign_ray.data.sources.records import BadRow, Document
-from xalign_ray.data.sources.registry import explain_empty, read_part
 from xalign_ray.data.summary import SourceSummary, as_fields, missing_held_out, say_lines, summarize
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.data.word_alignment.corpus import align_parts
@@ -110,7 +110,7 @@ def _make(
     tasks = _tasks(config, texts, folder, _align(config, texts, folder, hashes))
     todo = [task for task in tasks if read_record(task) is None]
     if config.data.filters.repeated:
-        _mark_repeats(tasks, config.parallel)
+        _mark_duplicates(tasks, config.parallel)
     if todo:
         _run_tasks(todo, prepare_part, config.parallel)
     _finish(config, texts, tasks, folder, fingerprint, dictionary_counts, dictionary_sources, broken)
@@ -222,13 +222,13 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path, alignments: 
     return tasks
 
 
-def _mark_repeats(tasks: Sequence[Task], parallel: ParallelConfig) -> None:
+def _mark_duplicates(tasks: Sequence[Task], parallel: ParallelConfig) -> None:
     """Reads every source once for hashes, before it is read to be cut; done once, whatever is interrupted after."""
-    missing = [task for task in tasks if not (task.repeats_file.is_file() and task.hashes_file.is_file())]
+    missing = [task for task in tasks if not (task.duplicates_file.is_file() and task.hashes_file.is_file())]
     for pool in dict.fromkeys(task.pool for task in missing):
         members = [task for task in tasks if task.pool == pool]
         _run_tasks([task for task in members if not task.hashes_file.is_file()], hash_part, parallel)
-        mark_repeats([task.hashes_file for task in members], [task.repeats_file for task in members])
+        mark_duplicates([task.hashes_file for task in members], [task.duplicates_file for task in members])
 
 
 def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None], parallel: ParallelConfig) -> None:

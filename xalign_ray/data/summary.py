@@ -11,7 +11,7 @@ from typing import Any
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.quarantine import merge_counts
 from xalign_ray.data.sources.broken import BrokenFile
-from xalign_ray.data.sources.registry import NOTED
+from xalign_ray.data.sources.formats import NOTED
 
 KEPT = "kept"  # lines or pairs of which something is trained on or held out
 NO_WORDS = "no words"

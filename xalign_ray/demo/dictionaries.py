@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from xalign_ray.demo.concepts import load_concepts
 from xalign_ray.demo.languages import Language
-from xalign_ray.demo.lexicon import load_concepts
 
 NOISE_SHARE = 0.1  # wrong entries, as a share of the right ones
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from xalign_ray.demo.lexicon import load_concepts
+from xalign_ray.demo.concepts import load_concepts
 
 ZIPF_EXPONENT = 0.5  # of a word among its peers in a topic, and of the topics; natural text has about 1
 SUBJECTS_PER_VERB = 2

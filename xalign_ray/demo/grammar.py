@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from xalign_ray.demo.concepts import load_concepts
 from xalign_ray.demo.facts import Fact, Noun
 from xalign_ray.demo.languages import FUNCTION_WORDS, Language
-from xalign_ray.demo.lexicon import load_concepts
 
 FINAL_MARK = "."
 ROOT = ""

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from xalign_ray.demo.lexicon import load_concepts
+from xalign_ray.demo.concepts import load_concepts
 
 PIVOT = "en"
 FUNCTION_WORDS = {"the": "DET", "are": "AUX", "and": "CCONJ", "in": "ADP", "near": "ADP", "behind": "ADP"}

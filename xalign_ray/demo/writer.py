@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.artifacts import MANIFEST, hash_file, whole_manifest, write_atomic, write_manifest
-from xalign_ray.demo.answers import ANSWER_ROWS, answer_files
-from xalign_ray.demo.corpus import draw_articles, draw_distinct
+from xalign_ray.demo.classification import LABELLED_ROWS, labelled_files
+from xalign_ray.demo.concepts import load_concepts
 from xalign_ray.demo.dictionaries import list_entries, shuffle_targets
+from xalign_ray.demo.documents import draw_articles, draw_distinct
 from xalign_ray.demo.facts import Fact, FactTable, build_facts
 from xalign_ray.demo.grammar import ROOT, Token, align, say, write_text
-from xalign_ray.demo.labelled import LABELLED_ROWS, labelled_files
 from xalign_ray.demo.languages import PIVOT, Language, load_languages
-from xalign_ray.demo.lexicon import load_concepts
+from xalign_ray.demo.names_and_questions import ANSWER_ROWS, answer_files
 
 WORLD_VERSION = 2  # raise it when the same arguments would write other files
 TAGGED_SENTENCES = {"train": 1000, "dev": 200, "test": 300}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.text.language_codes import check_language
 from xalign_ray.text.language_families import INVENTED, OTHER, family_of, sides_of
-from xalign_ray.text.languages import check_language
 
 EVERY = "all languages"
 UNKNOWN_SIZE = "size not known"

@@ -17,7 +17,7 @@ from xalign_ray.report.compare import Comparison
 from xalign_ray.report.figures import Chart, draw
 from xalign_ray.report.numbers import find_gaps
 from xalign_ray.report.reading import how_to_read
-from xalign_ray.report.repeats import tell_repeats
+from xalign_ray.report.reproducibility import reproducibility_notes
 from xalign_ray.report.run_tables import data_tables, difference_table, run_table
 from xalign_ray.report.score_tables import gap_table, score_table
 from xalign_ray.report.table import Table, as_html
@@ -101,7 +101,7 @@ def _losses(columns: Sequence[Column]) -> str:
         "Masked-LM loss (nats a label) on rows that training never saw, the same rows and masks in every run of the "
         "same data."
     )
-    repeats = tell_repeats(columns)
+    repeats = reproducibility_notes(columns)
     training += _NESTED if repeats else ""
     told = "".join(f'<p class="note">{escape(line)}</p>\n' for line in repeats)
     drawn = _figure(training_chart(columns), training, columns)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xalign_ray.data.sources.open import MAX_LINE_BYTES
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.text.languages import check_language
+from xalign_ray.text.language_codes import check_language
 
 MAX_NAMED = 5  # files that a message names
 _SPLITS = {"train": "train", "dev": "dev", "val": "dev", "test": "test", "": "test"}

@@ -12,7 +12,7 @@ from typing import Any
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.files import find_split_files, name_language
-from xalign_ray.text.languages import check_language, is_language
+from xalign_ray.text.language_codes import check_language, is_language
 
 _LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"
 _CROSSED = "-question-"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Entry
-from xalign_ray.data.sources.registry import read
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.task import ReplaceWord, TunedTask
 

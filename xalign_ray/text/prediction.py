@@ -12,8 +12,8 @@ from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import NOTHING, Columns, Layout, Marked, Vocabulary, collate_rows, hash_rows, specials
 from xalign_ray.text.counter_random import SWAP_SIDES, Bits, random_bits, uniform
-from xalign_ray.text.links import split_words
 from xalign_ray.text.masking import KEEP, MASK, RANDOM, budgets, choose_shown, choose_words, random_pieces
+from xalign_ray.text.piece_links import split_words
 from xalign_ray.text.rows import Index, Ints, Rows, reorder_sides, run_index, spans, starts, sum_runs
 
 Flags = NDArray[np.bool_]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
-from xalign_ray.data.derive import MIN_COUNT, write_derived
+from xalign_ray.data.derived_corpus import MIN_COUNT, write_derived
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.tagged import find_tagged_files, read_tagged
 from xalign_ray.text.derived import derive, transliterate

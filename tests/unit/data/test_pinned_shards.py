@@ -6,9 +6,9 @@ import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.unit.text.pinned import assert_pinned
+from xalign_ray.data.duplicates import hash_records
 from xalign_ray.data.examples import Cutter, cut_documents, pack
 from xalign_ray.data.filters import Filters
-from xalign_ray.data.repeats import hash_records
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.data.word_alignment.sample import hash_pair
 from xalign_ray.text.chunks import ChunkCutter

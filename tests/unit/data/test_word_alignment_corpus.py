@@ -17,8 +17,8 @@ from xalign_ray import cli, pipeline
 from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.schema import ParallelCorpus
+from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Pair
-from xalign_ray.data.sources.registry import read
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.data.word_alignment import corpus as job_module
 from xalign_ray.data.word_alignment.corpus import align_corpus, read_alignments

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from xalign_ray.demo.answers import ANSWER_ROWS, tag_names
 from xalign_ray.demo.facts import Fact, Noun
 from xalign_ray.demo.grammar import say
 from xalign_ray.demo.languages import load_languages
+from xalign_ray.demo.names_and_questions import ANSWER_ROWS, tag_names
 from xalign_ray.tasks.mlqa import MLQA
 from xalign_ray.tasks.ner import NER
 

@@ -12,9 +12,9 @@ import pytest
 from tests.unit.demo.conftest import SIZES
 from xalign_ray.artifacts import hash_file, read_manifest
 from xalign_ray.demo import write_demo
+from xalign_ray.demo.concepts import load_concepts
 from xalign_ray.demo.dictionaries import NOISE_SHARE
 from xalign_ray.demo.languages import load_languages
-from xalign_ray.demo.lexicon import load_concepts
 
 CODES = [language.code for language in load_languages()]
 

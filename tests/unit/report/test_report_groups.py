@@ -8,8 +8,8 @@ import pytest
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.report.groups import Background, check_groupings, group_languages, known_groupings, read_sizes
+from xalign_ray.text.language_codes import check_language
 from xalign_ray.text.language_families import family_of, sides_of
-from xalign_ray.text.languages import check_language
 
 XTREME = (
     "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi "

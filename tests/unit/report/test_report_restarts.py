@@ -11,7 +11,7 @@ import pytest
 from tests.unit.report.run_folders import open_folders, report_on, start, step, write_run
 from xalign_ray.report.charts import training_chart
 from xalign_ray.report.figures import RESTARTED, Chart, draw
-from xalign_ray.report.repeats import tell_repeats
+from xalign_ray.report.reproducibility import reproducibility_notes
 
 LOSSES = [6.0, 5.0, 4.5, 4.0]
 Events = list[dict[str, Any]]
@@ -92,7 +92,9 @@ def test_the_page_says_how_far_the_losses_of_the_same_rows_are_off(folders: list
 def test_other_rows_are_told(tmp_path: Path) -> None:
     strange = [start(), *steps(1, 1, last=2), step(3, 4.5) | {"batch_hash": 77}]
     runs = [write_run(tmp_path / name, events=events) for name, events in (("a", PLAIN), ("b", strange))]
-    assert tell_repeats(open_folders(runs)) == ["tiny/mlm (b) took other rows than tiny/mlm (a) from step 3 on."]
+    assert reproducibility_notes(open_folders(runs)) == [
+        "tiny/mlm (b) took other rows than tiny/mlm (a) from step 3 on."
+    ]
 
 
 def test_of_other_recipes_and_seeds_nothing_is_said(tmp_path: Path) -> None:
@@ -101,4 +103,4 @@ def test_of_other_recipes_and_seeds_nothing_is_said(tmp_path: Path) -> None:
         write_run(tmp_path / "seed", seed=1),
         write_run(tmp_path / "recipe", "tiny/align-mlm"),
     ]
-    assert tell_repeats(open_folders(runs)) == []
+    assert reproducibility_notes(open_folders(runs)) == []

@@ -16,7 +16,7 @@ from xalign_ray.text.derived import (
     split_words,
     transliterate,
 )
-from xalign_ray.text.languages import check_language
+from xalign_ray.text.language_codes import check_language
 from xalign_ray.text.tokenizer import train_bpe
 
 TYPOGRAPHIC = "\u201c\u201d\u2018\u2019\u201a\u201e\u2013\u2014\u2026\u2022\u00b7\u00ab\u00bb\u00a7"

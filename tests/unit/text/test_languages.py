@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.text.languages import check_language, is_language
+from xalign_ray.text.language_codes import check_language, is_language
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from xalign_ray.data.sources.open import CHUNK_BYTES, number_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import Record
 from xalign_ray.errors import DataError
-from xalign_ray.text.languages import check_language, is_language
+from xalign_ray.text.language_codes import check_language, is_language
 
 _FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)  # the last is a wrong CRC
 

@@ -9,7 +9,7 @@ from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Pair, Record, Skipped
 from xalign_ray.errors import DataError
-from xalign_ray.text.languages import check_language, is_language
+from xalign_ray.text.language_codes import check_language, is_language
 
 
 def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:

@@ -27,9 +27,9 @@ from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.quarantine import merge_counts, merge_files
+from xalign_ray.data.sources.formats import check_languages, explain_empty, parts, read_part
 from xalign_ray.data.sources.parts import Part, count_bytes
 from xalign_ray.data.sources.records import Pair, Record
-from xalign_ray.data.sources.registry import check_languages, explain_empty, parts, read_part
 from xalign_ray.data.word_alignment.chain_aligner import Chains
 from xalign_ray.data.word_alignment.kinds import Aligner, AlignerKind, check_method
 from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, Link, write_pharaoh

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.data.sources import parts as cutting
+from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.records import BadRow, Document
-from xalign_ray.data.sources.registry import parts, read, read_part
 
 
 def word(number: str, form: str, misc: str = "_") -> str:

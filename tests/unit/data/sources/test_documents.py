@@ -12,8 +12,8 @@ import pytest
 
 from xalign_ray.data.sources import text
 from xalign_ray.data.sources.broken import BrokenFileError, held_back
+from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import BadRow, Document
-from xalign_ray.data.sources.registry import read
 
 
 def write(path: Path, content: str) -> str:

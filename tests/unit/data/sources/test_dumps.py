@@ -12,10 +12,10 @@ import pytest
 from tests.unit.data.sources.test_wikipedia import SITE, page
 from xalign_ray.data.sources import dumps
 from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
+from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document
-from xalign_ray.data.sources.registry import parts, read, read_part
 
 HEAD = f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/">\n{SITE}\n'
 TAIL = "</mediawiki>\n"

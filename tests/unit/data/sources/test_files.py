@@ -11,8 +11,8 @@ import pytest
 
 from xalign_ray.data.sources import parts as cutting
 from xalign_ray.data.sources.files import expand, is_folder, is_url, join, size_of
+from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.records import Document, Pair
-from xalign_ray.data.sources.registry import parts, read, read_part
 from xalign_ray.errors import DataError
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.data.sources.broken import BrokenFileError, held_back
+from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import BadRow, Entry, Pair
-from xalign_ray.data.sources.registry import read
 from xalign_ray.errors import DataError
 
 

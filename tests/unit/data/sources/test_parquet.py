@@ -10,9 +10,9 @@ import pytest
 
 from xalign_ray.data.sources import parquet
 from xalign_ray.data.sources.broken import BrokenFile
+from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.open import Span
 from xalign_ray.data.sources.records import BadRow, Document
-from xalign_ray.data.sources.registry import parts, read, read_part
 from xalign_ray.errors import DataError
 
 

@@ -12,10 +12,10 @@ import pytest
 from xalign_ray.data.sources import open as opening
 from xalign_ray.data.sources import parts as cutting
 from xalign_ray.data.sources import text
+from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.open import WHOLE, Span
 from xalign_ray.data.sources.parts import Part, count_bytes
 from xalign_ray.data.sources.records import BadRow, Document
-from xalign_ray.data.sources.registry import parts, read, read_part
 
 
 def hostile_lines(rng: random.Random, count: int, blank_share: float) -> list[bytes]:

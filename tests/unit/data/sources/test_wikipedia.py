@@ -14,8 +14,8 @@ import pytest
 
 from xalign_ray.data.sources import open as opening
 from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
+from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Document, Record
-from xalign_ray.data.sources.registry import read
 
 SITE = """<siteinfo><dbname>dewiki</dbname><namespaces>
 <namespace key="0" case="first-letter" /><namespace key="1" case="first-letter">Diskussion</namespace>

@@ -16,9 +16,9 @@ import numpy as np
 
 from xalign_ray.artifacts import MANIFEST, hash_file, write_atomic, write_manifest
 from xalign_ray.config.explain import suggest
+from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.open import read_lines
 from xalign_ray.data.sources.records import BadRow, Document, Record
-from xalign_ray.data.sources.registry import read
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.derived import (
     DERIVED_LANGUAGE,

@@ -32,7 +32,7 @@ def write_hashes(path: Path, hashes: np.ndarray) -> None:
     write_atomic(path, hashes.astype("<u8").tobytes())
 
 
-def mark_repeats(hash_files: Sequence[Path], repeat_files: Sequence[Path]) -> None:
+def mark_duplicates(hash_files: Sequence[Path], duplicate_files: Sequence[Path]) -> None:
     """Writes, for each part of a pool, the numbers of its lines that stood before in it or in an earlier part.
 
     Every partition (the hashes of one remainder) is sorted on its own: memory is bounded by PARTITION_ROWS hashes and
@@ -42,13 +42,13 @@ def mark_repeats(hash_files: Sequence[Path], repeat_files: Sequence[Path]) -> No
     partitions = max(1, -(-total // PARTITION_ROWS))
     repeated: list[list[Index]] = [[] for _ in hash_files]
     for remainder in range(partitions):
-        for part, numbers in enumerate(_repeats_of(hash_files, partitions, remainder)):
+        for part, numbers in enumerate(_duplicates_of(hash_files, partitions, remainder)):
             repeated[part].append(numbers)
-    for path, numbers in zip(repeat_files, repeated, strict=True):
+    for path, numbers in zip(duplicate_files, repeated, strict=True):
         write_atomic(path, np.sort(np.concatenate(numbers)).astype("<i8").tobytes())
 
 
-def _repeats_of(files: Sequence[Path], partitions: int, remainder: int) -> list[Index]:
+def _duplicates_of(files: Sequence[Path], partitions: int, remainder: int) -> list[Index]:
     hashes, numbers = [], []
     for path in files:
         values = np.fromfile(path, "<u8")
@@ -66,7 +66,7 @@ def _repeats_of(files: Sequence[Path], partitions: int, remainder: int) -> list[
     ]
 
 
-class Repeats:
+class Duplicates:
     """The repeated lines of one part, asked for window by window."""
 
     def __init__(self, path: Path) -> None:

@@ -24,7 +24,7 @@ from xalign_ray.data.sources.tmx import read_tmx
 from xalign_ray.data.sources.tsv import read_tsv
 from xalign_ray.data.sources.wikipedia import read_wikipedia
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.text.languages import check_language
+from xalign_ray.text.language_codes import check_language
 
 
 @dataclass(frozen=True, slots=True)

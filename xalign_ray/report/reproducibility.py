@@ -11,7 +11,7 @@ from xalign_ray.report.curves import TOTAL
 from xalign_ray.report.run import Run
 
 
-def tell_repeats(columns: Sequence[Column]) -> list[str]:
+def reproducibility_notes(columns: Sequence[Column]) -> list[str]:
     """A sentence for each run whose recipe and seed an earlier one has, along the steps that both took."""
     firsts: dict[tuple[str, int | None], tuple[str, Run]] = {}
     lines: list[str] = []

@@ -18,8 +18,8 @@ from xalign_ray.data.file_hashes import write_arrays
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.quarantine import BAD_ROWS, Quarantine, check_bad_fraction
 from xalign_ray.data.sources.broken import BrokenFile
+from xalign_ray.data.sources.formats import explain_empty, read_part
 from xalign_ray.data.sources.records import BadRow, Entry
-from xalign_ray.data.sources.registry import explain_empty, read_part
 from xalign_ray.data.summary import SourceSummary, file_names
 from xalign_ray.errors import DataError
 from xalign_ray.text.dictionary import Key, Link, Links, add_entries, build_lexicon, pair_arrays, separate

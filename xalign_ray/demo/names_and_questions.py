@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xalign_ray.demo.corpus import draw_distinct, draw_facts
+from xalign_ray.demo.concepts import load_concepts
+from xalign_ray.demo.documents import draw_distinct, draw_facts
 from xalign_ray.demo.facts import Fact, FactTable
 from xalign_ray.demo.grammar import Token, say, write_text
 from xalign_ray.demo.languages import PIVOT, Language
-from xalign_ray.demo.lexicon import load_concepts
 
 ANSWER_ROWS = {"train": 600, "dev": 150, "test": 200}
 ORGANISED = frozenset({"trade", "school", "court", "music"})
