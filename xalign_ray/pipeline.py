@@ -296,7 +296,7 @@ def check_run(folder: Path) -> None:
 
 
 def check_export(folder: Path) -> None:
-    """Raises DataError if an exported folder of ours is not as it was written; a stranger's has nothing to compare."""
+    """Raises DataError if an exported folder of ours is not as it was written; others have nothing to compare."""
     if not (folder / "config.json").is_file():
         raise DataError(f"{folder / 'config.json'} is missing.")
     if manifest := read_manifest(folder):

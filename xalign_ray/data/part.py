@@ -235,9 +235,9 @@ def _open_cutter(task: Task) -> Cutter:
     )
 
 
-@lru_cache(maxsize=1)  # a worker keeps what it has learnt of a folder's chunks from part to part
+@lru_cache(maxsize=1)  # a worker keeps what it has cached of a folder's chunks from part to part
 def open_chunks(folder: str, longest: int) -> ChunkCutter:
-    """The cutter of a data folder, with what this process has learnt."""
+    """The cutter of a data folder, with what this process has cached."""
     backend = Tokenizer.from_file(f"{folder}/tokenizer/tokenizer.json")
     return ChunkCutter(backend, _open_entries(folder), longest)
 

@@ -1,6 +1,6 @@
 """The labelled sets of the embedded world: XNLI, PAWS-X and MLDoc in their files' formats, told from the fact table.
 
-Their labels follow from the facts, so that what they ask for can be learnt; as in the real sets, a good part of it
+Their labels follow from the facts, so that what they ask for can be learned; as in the real sets, a good part of it
 shows in the second text alone.
 """
 

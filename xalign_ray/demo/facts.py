@@ -138,5 +138,5 @@ def build_facts(seed: int) -> FactTable:
 def _usual(own: list[str], anywhere: list[str], turn: int, count: int, rng: random.Random) -> Choice:
     """Takes `count` words of the topic, starting at another one each turn, and one more from anywhere."""
     chosen = [own[(turn + step) % len(own)] for step in range(count)]
-    strangers = [word for word in anywhere if word not in own]
-    return Choice.of(chosen + ([rng.choice(strangers)] if strangers else []))
+    others = [word for word in anywhere if word not in own]
+    return Choice.of(chosen + ([rng.choice(others)] if others else []))

@@ -23,7 +23,7 @@ _RUN_EXPORT = re.compile(r"([^/]+)-[0-9a-f]{8}/export/?$")  # as a run folder is
 
 @dataclass(frozen=True)
 class Column:
-    """One recipe (or a stranger's encoder) with all its seeds."""
+    """One recipe (or an encoder made elsewhere) with all its seeds."""
 
     label: str
     runs: tuple[Run, ...]

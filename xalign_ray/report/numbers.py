@@ -104,7 +104,7 @@ def measure_scores(scores: Iterable[Score], seeds: Mapping[str, int]) -> dict[Ke
     fine-tuning seed only are averaged before runs are.
 
     Args:
-        scores: of any number of runs; a stranger's encoder is its own run.
+        scores: of any number of runs; an encoder made elsewhere is its own run.
         seeds: the pretraining seed of a run, where it is known.
     """
     found: dict[Key, dict[Seed, list[Score]]] = {}

@@ -18,12 +18,12 @@ from xalign_ray.track.headline import score_files
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder, or a folder that holds only scores of a stranger's encoder.
+    """One run folder, or a folder that holds only scores of an encoder made elsewhere.
 
     Attributes:
         folder: where it is.
-        config: the resolved recipe with its `recipe` and `fingerprint`; empty for a stranger.
-        events: the surviving lineage; empty for a stranger.
+        config: the resolved recipe with its `recipe` and `fingerprint`; empty for an encoder made elsewhere.
+        events: the surviving lineage; empty for an encoder made elsewhere.
         every_event: also what a resume superseded: what the run cost.
         scores: all scores of all evaluations.
         data: manifest of the prepared data, None where its folder is gone.
@@ -53,14 +53,14 @@ class Run:
 
     @property
     def dictionary_languages(self) -> frozenset[str]:
-        """The languages that the recipe's dictionaries cover; none for a stranger."""
+        """The languages that the recipe's dictionaries cover; none for an encoder made elsewhere."""
         return frozenset(
             code for source in self.config.get("data", {}).get("dictionaries", []) for code in source["languages"]
         )
 
     @cached_property
     def start(self) -> Event:
-        """The newest start event, empty for a stranger."""
+        """The newest start event, empty for an encoder made elsewhere."""
         return next((event for event in reversed(self.events) if event["event"] == "start"), {})
 
     @property
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the last step was reached; a stranger's encoder is taken as it is."""
+        """Whether the last step was reached; an encoder made elsewhere is taken as it is."""
         return not self.events or self.events[-1]["event"] == "end"
 
     @property

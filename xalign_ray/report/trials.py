@@ -19,7 +19,7 @@ Source = tuple[str, int | None]  # a run's name or an encoder's path, and the pr
 def join_trials(runs: Sequence[Run]) -> list[Run]:
     """The runs, each with the scores of the trials among them that were tuned from its encoder.
 
-    A run without a recipe is a trial, or an evaluation of a stranger's encoder. Its scores go to the run and step that
+    A run without a recipe is a trial, or an evaluation of another encoder. Its scores go to the run and step that
     they name; where that is not among the runs, all scores of one encoder become one run, with the recipe that lies
     beside the encoder if it is still there. A score that is found twice counts once.
     """

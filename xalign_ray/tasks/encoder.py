@@ -1,4 +1,4 @@
-"""Opens any Hugging Face encoder, ours or a stranger's, and gives vectors of sentences and words."""
+"""Opens any Hugging Face encoder, ours or any other, and gives vectors of sentences and words."""
 
 from __future__ import annotations
 

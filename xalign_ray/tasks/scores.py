@@ -42,7 +42,7 @@ METRICS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Whose scores they are: read from the encoder's folder, null for a stranger's.
+    """Whose scores they are: read from the encoder's folder, null for one made elsewhere.
 
     Attributes:
         run: name of the pretraining run, as its folder is called.

@@ -290,7 +290,7 @@ def _head(classes: Sequence[str]) -> dict[str, Any]:
 def _tuned_classes(task: Task, config: Any, folder: str) -> tuple[str, ...]:
     """The classes of a fine-tuned folder's head, in the order of their ids.
 
-    A stranger's folder will do where its head has exactly the task's classes.
+    A folder made elsewhere will do where its head has exactly the task's classes.
     """
     named = tuple(config.id2label[index] for index in range(len(config.id2label)))
     ours = getattr(config, "xalign_task", None) == task.name

@@ -151,7 +151,7 @@ class ChunkCutter:
 
     @property
     def cached_bytes(self) -> int:
-        """About how much memory what was learnt takes."""
+        """About how much memory the cached chunks take."""
         return self._key_bytes + 4 * sum(array.size for array in self._arrays)
 
     def _forget(self) -> None:
