@@ -13,6 +13,7 @@ import torch
 
 from tests.parity.train.live import batch_of_step, compute, train_here
 from tests.parity.train.pool import Pool
+from tests.ray.small import batches, write_world
 from tests.unit.data.conftest import prepare_here
 from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe, load_recipe
@@ -25,8 +26,7 @@ FAMILIES = ("xlm-r", "modernbert")
 STAGES = (2, 3)
 STEPS = 20
 FACTS = {"recipe": "tiny/mlm", "fingerprint": "ab" * 32}
-SETTINGS = [f"train.max_steps={STEPS}", "train.schedule.warmup_steps=2", "train.eval_steps=0"]
-SETTINGS += ["parallel.workers=1", "track.mlflow=off"]
+SETTINGS = ["train.schedule.warmup_steps=2", "train.optimizer.learning_rate=0.01", *batches(32, 32, STEPS, saved_every=STEPS), "parallel.workers=1"]
 
 # Single sentences, as a user has them: ids and padding, the rest is the stock model's own.
 STRANGER = """
@@ -55,20 +55,19 @@ def train_and_show(workers: Workers, config: RunConfig, prepared_folder: Path, f
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(one: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both families trained at both stages over the same shards, exported, and opened by a stranger."""
     base = tmp_path_factory.mktemp("backbones")
-    worker = Pool(1)
+    world = write_world(base)
     for family in FAMILIES:
         for stage in STAGES:
-            own = [f"output={base}", f"model.family={family}", f"parallel.zero_stage={stage}"]
-            config = load_recipe("tiny/mlm", [*SETTINGS, *own]).config
+            own = [f"model.family={family}", f"parallel.zero_stage={stage}"]
+            config = load_recipe("tiny/mlm", [*world, *SETTINGS, *own]).config
             prepared = prepare_here(config)
             folder = base / f"{family}-{stage}"
             folder.mkdir()
-            worker.call(train_and_show, config, prepared.folder, folder)
+            one.call(train_and_show, config, prepared.folder, folder)
             pipeline.export_run(Recipe("tiny/mlm", config, {}), prepared, folder, dict(FACTS))
-    worker.close()
     names = [f"{family}-{stage}" for family in FAMILIES for stage in STAGES]
     subprocess.run([sys.executable, "-c", STRANGER, *names], cwd=base, check=True, timeout=300)
     return base
