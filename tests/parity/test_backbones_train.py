@@ -26,7 +26,8 @@ FAMILIES = ("xlm-r", "modernbert")
 STAGES = (2, 3)
 STEPS = 20
 FACTS = {"recipe": "tiny/mlm", "fingerprint": "ab" * 32}
-SETTINGS = ["train.schedule.warmup_steps=2", "train.optimizer.learning_rate=0.01", *batches(32, 32, STEPS, saved_every=STEPS), "parallel.workers=1"]
+SETTINGS = [*batches(32, 32, STEPS, saved_every=STEPS), "parallel.workers=1"]
+SETTINGS += ["train.optimizer.learning_rate=0.01", "train.schedule.warmup_steps=2"]
 
 # Single sentences, as a user has them: ids and padding, the rest is the stock model's own.
 STRANGER = """

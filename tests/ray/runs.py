@@ -132,13 +132,6 @@ def kill_worker(which: int) -> Callable[[], None]:
     return lambda: os.kill(pids(TRAIN_WORKER)[which], signal.SIGKILL)
 
 
-def kill_after(folder: Path, deaths: list[tuple[int, int]]) -> threading.Thread:
-    """A thread that kills one of the two workers as soon as the log shows a step, for each (step, which worker)."""
-    return when(
-        *((reached(folder, step, attempt), kill_worker(which)) for attempt, (step, which) in enumerate(deaths, start=1))
-    )
-
-
 @contextmanager
 def sockets_watched() -> Iterator[dict[Listening, str]]:
     """Asks each socket that opens below this process meanwhile what keeps strangers out of it."""

@@ -24,6 +24,7 @@ from mlflow import MlflowClient
 
 from tests.parity.mlflow_server import Server
 from tests.ray.runs import PATIENCE_S, addresses_of_this_machine, check_batches, starts
+from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepare import prepare
@@ -177,8 +178,9 @@ def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server
     write_demo(tmp_path / "demo", sentences=600, parallel_sentences=100, retrieval_pairs=20)
     settings = [*MODEL, f"data.root={tmp_path / 'demo'}", f"output={output}"]
     settings += [f"track.mlflow={server.uri}", f"train.max_steps={STEPS}"]
-    settings += ["train.global_batch_size=24", "train.per_device_batch_size=12", "train.eval_steps=0"]
-    settings += [f"checkpoint.save_steps={STEPS}", "parallel.workers=1"]
+    settings += ["train.global_batch_rows=24", "train.micro_batch_rows=12", "train.held_out_every_steps=0"]
+    settings += [f"checkpoint.save_steps={STEPS}", "parallel.workers=1", "parallel.data_cpus=2"]
+    prepare_here(load_recipe("tiny/mlm", settings).config)
     command = [BIN / "ray", "job", "submit", "--address", cluster.address, "--working-dir", ROOT]
     command += ["--runtime-env-json", json.dumps({"env_vars": STOP_GRACE}), "--"]
     entry = ["python", "jobs/pretrain.py", "tiny/mlm", *(word for text in settings for word in ("--set", text))]

@@ -1,35 +1,54 @@
-"""A run that dies for good goes on under Ray with fewer workers; a report shows it."""
+"""A run that two workers began goes on under Ray with one; a report shows it."""
 
 from __future__ import annotations
 
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.parity.train.pool import Pool
-from tests.ray.runs import Curve, calm, check_rows, events, kill_worker, on_ray, reached, starts, when
+from tests.ray.runs import Curve, calm, check_rows, events, facts, on_ray, starts
 from tests.ray.small import batches, recipe
 from tests.unit.report.run_folders import open_folders, report_on
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.errors import TrainingError
+from xalign_ray.data.local import open_local
+from xalign_ray.data.prepare import prepare
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.errors import StoppedError
 from xalign_ray.report.charts import training_chart
 from xalign_ray.report.figures import RESTARTED
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.loop import train
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
-STEPS, SAVED_EVERY, DIES_AT = 24, 4, 7
+STEPS, SAVED_EVERY, STOPPED_AT = 24, 8, 7
 SIZES = batches(24, 12, STEPS, SAVED_EVERY)
 
 
-def rescale(settings: list[str], folder: Path, expected: Curve) -> None:
-    """Two workers until one dies, then one: the same rows and losses as the calm run's."""
-    killer = when((reached(folder, DIES_AT), kill_worker(1)))
-    with pytest.raises(TrainingError, match=r"Workers failed more often than parallel.max_failures allows"):
-        on_ray(recipe(settings, "parallel.max_failures=0", "parallel.workers=2"), folder)
-    killer.join(1)
+def stopped(workers: Workers, config: RunConfig, folder: Path, prepared_folder: Path) -> None:
+    """Trains without Ray until it is told to stop in the step `STOPPED_AT`."""
+    prepared = Prepared.open(prepared_folder)
+    words = chain([""] * (STOPPED_AT - 1), repeat("SIGTERM"))
+    with pytest.raises(StoppedError):
+        train(
+            config,
+            folder,
+            prepared,
+            lambda at, rank, _: open_local(prepared, config, at, rank),
+            workers,
+            facts(config, prepared),
+            stop_asked=lambda: next(words),
+        )
+
+
+def rescale(two: Pool, settings: list[str], folder: Path, expected: Curve) -> None:
+    """Two workers until they are told to stop, then one, on Ray: the same rows and losses as the calm run's."""
+    config = recipe(settings, "parallel.workers=2")
+    two.call(stopped, config, folder, prepare(config).folder)
     moved = on_ray(recipe(settings, "parallel.workers=1"), folder)
-    first, second = starts(folder)
-    assert first == 0 < second
+    assert starts(folder) == [0, STOPPED_AT]
     check_rows(folder, expected)
     assert [loss for _, loss in moved] == pytest.approx([loss for _, loss in expected], rel=1e-4)
 
@@ -46,7 +65,7 @@ def test_two_workers_then_one_take_the_same_steps_and_a_report_says_so(
     settings = [*world, *SIZES, "parallel.zero_stage=3"]
     folders = [tmp_path / name for name in ("plain", "rescaled")]
     expected = calm(two, recipe(settings), folders[0])
-    rescale(settings, folders[1], expected)
+    rescale(two, settings, folders[1], expected)
     for folder in folders:
         write_config(folder, recipe(settings))
     chart = training_chart(open_folders(folders))
