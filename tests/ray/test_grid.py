@@ -13,7 +13,7 @@ import pytest
 
 from tests.ray.tagging_world import write_encoder, write_tags
 from xalign_ray.tasks.fine_tune import FineTuning
-from xalign_ray.tasks.grid import STOP_MARK, TRIALS, Ended, GridOutcome, Halving, Trial, trial_folder, tune_grid
+from xalign_ray.tasks.grid import STOP_MARK, TRIALS, Ended, Halving, Trial, trial_folder, tune_grid
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.tuning import tune_task
 from xalign_ray.track.events import EVENT_LOG, read_events
@@ -60,23 +60,26 @@ def kill_one_trial(killed: list[int]) -> None:
         time.sleep(0.05)
 
 
-def test_a_grid_yields_the_scores_of_each_trial_finds_paths_from_the_current_folder_and_repeats_none(
+def test_a_grid_yields_the_scores_of_each_trial_reports_one_that_cannot_run_and_repeats_none(
     tmp_path: Path, encoder: str, data: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
     far = [Trial("pos", encoder, (data,), settings(seed)) for seed in (1, 2)]
     near = Trial("pos", str(Path(encoder).relative_to(tmp_path)), (str(Path(data).relative_to(tmp_path)),), settings(1))
+    bad = Trial("pos", encoder, (data,), settings(1), languages=("sw",))
     trials = [*far, near]
-    outcome = tune_grid(trials, Path("grid"), max_concurrent_trials=2)
+    outcome = tune_grid([bad, *trials], Path("grid"), max_concurrent_trials=2, retries=0)
     assert list(outcome.scores) == [trial.name for trial in trials]
-    assert outcome.failures == {}
+    assert list(outcome.failures) == [bad.name]
+    assert outcome.failures[bad.name].endswith(f"DataError: {data} has no sw; it has en.")
     assert outcome.scores[near.name] == outcome.scores[far[0].name]
     seeds = {trial.name: {score.seed for score in outcome.scores[trial.name]} for trial in far}
     assert seeds == {far[0].name: {1}, far[1].name: {2}}
     assert {score.value for scores in outcome.scores.values() for score in scores} == {1.0}
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "grid" / TRIALS).rglob("manifest.json")}
     assert len(times) == 2
-    assert tune_grid(trials, tmp_path / "grid", max_concurrent_trials=2) == outcome
+    again = tune_grid(trials, tmp_path / "grid", max_concurrent_trials=2)
+    assert (again.scores, again.failures) == (outcome.scores, {})
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
@@ -92,15 +95,6 @@ def test_a_trial_killed_at_work_is_tried_again_with_the_same_scores(tmp_path: Pa
     assert outcome.scores == {trial.name: calm}
     weights = [folder / "model.safetensors" for folder in (tmp_path / "calm", trial_folder(tmp_path / "hit", trial))]
     assert weights[0].read_bytes() == weights[1].read_bytes()
-
-
-def test_a_trial_that_cannot_run_is_reported_and_the_others_go_on(tmp_path: Path, encoder: str, data: str):
-    bad = Trial("pos", encoder, (data,), settings(1), languages=("sw",))
-    good = Trial("pos", encoder, (data,), settings(1))
-    outcome: GridOutcome = tune_grid([bad, good], tmp_path / "grid", max_concurrent_trials=1, retries=0)
-    assert list(outcome.scores) == [good.name]
-    assert list(outcome.failures) == [bad.name]
-    assert outcome.failures[bad.name].endswith(f"DataError: {data} has no sw; it has en.")
 
 
 def test_halving_stops_a_poor_trial_for_good_and_looks_at_each_encoder_for_itself(
