@@ -88,6 +88,7 @@ def nodes() -> Iterator[TwoNodes]:
         folder = tempfile.mkdtemp(prefix="xa-")  # short: a socket's path has at most 107 characters
         patch.setenv("RAY_TMPDIR", folder)  # or another session on this machine would find this cluster as its own
         patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # an actor less: these nodes die without a warning
         ray._raylet.Config.initialize("")  # this process may have read another mode
         both = TwoNodes()
         patch.setenv("RAY_ADDRESS", both.address)
@@ -119,7 +120,7 @@ def all_events() -> list[Any]:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_a_resource_that_no_node_has_is_refused_before_anything_waits(
+def test_what_no_node_has_is_refused_before_anything_waits(
     world: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentence = re.escape(
@@ -132,6 +133,8 @@ def test_a_resource_that_no_node_has_is_refused_before_anything_waits(
         prepare(recipe(settings, f"output={tmp_path}"))
     with pytest.raises(ConfigError, match=sentence):
         check_cluster(recipe(settings).parallel)
+    with pytest.raises(ConfigError, match=r"workers 8 x .*cpus_per_worker 1 and 1 CPU for the feed are 9 CPUs; the cl"):
+        on_ray(recipe(settings[:-1], "parallel.workers=8", "parallel.cpus_per_worker=1"), tmp_path)
     monkeypatch.setattr(placement, "PATIENCE_S", 1)
     with pytest.raises(ConfigError, match=sentence):
         placement.wait_for_place(recipe(settings).parallel)

@@ -23,7 +23,7 @@ import pytest
 from mlflow import MlflowClient
 
 from tests.parity.mlflow_server import Server
-from tests.ray.runs import PATIENCE_S, addresses_of_this_machine, check_batches, starts
+from tests.ray.runs import PATIENCE_S, TRAIN_WORKER, addresses_of_this_machine, check_batches, pids, starts
 from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.local import open_local
@@ -36,12 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 STEPS, DOWN_AT, UP_AFTER = 500, 60, 30
 STOP_GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "120"}  # Ray kills after 3 s
-MODEL = [
-    "data.tokenizer.vocab_size=1000",
-    "model.hidden_size=32",
-    "model.intermediate_size=64",
-    "model.num_hidden_layers=1",
-]
+UNWATCHED = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # an actor less: nobody takes this machine away
+MODEL = ["data.tokenizer.vocab_size=1000", "model.hidden_size=32", "model.intermediate_size=64", "model.num_hidden_layers=1"]
 
 
 class Cluster:
@@ -72,6 +68,10 @@ class Cluster:
                 env=self.environment,
                 start_new_session=True,
             )
+
+    @property
+    def pid(self) -> int:
+        return self._head.pid
 
     def wait_until_up(self) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -163,12 +163,16 @@ def last_step(output: Path) -> int:
 
 
 def stop(cluster: Cluster, job: Job) -> None:
-    """`ray job stop` on the job that was submitted."""
+    """`ray job stop` on the job that was submitted, which does no step until it is asked for: the command is slow."""
     name = re.search(r"Job '(raysubmit_\w+)' submitted", job.said())
     assert name, job.said()
-    command = [BIN / "ray", "job", "stop", "--address", cluster.address, name[1]]
-    done = subprocess.run(command, env=cluster.environment, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert "was stopped" in done.stdout + done.stderr, done
+    command = [BIN / "ray", "job", "stop", "--no-wait", "--address", cluster.address, name[1]]
+    (worker,) = pids(TRAIN_WORKER, below=cluster.pid)
+    psutil.Process(worker).suspend()
+    subprocess.run(command, env=cluster.environment, capture_output=True, check=True, timeout=PATIENCE_S)
+    psutil.Process(worker).resume()
+    job.end()
+    assert "was stopped" in job.said()
 
 
 def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server_died(
@@ -178,11 +182,11 @@ def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server
     write_demo(tmp_path / "demo", sentences=600, parallel_sentences=100, retrieval_pairs=20)
     settings = [*MODEL, f"data.root={tmp_path / 'demo'}", f"output={output}"]
     settings += [f"track.mlflow={server.uri}", f"train.max_steps={STEPS}"]
-    settings += ["train.global_batch_rows=24", "train.micro_batch_rows=12", "train.held_out_every_steps=0"]
+    settings += ["train.global_batch_size=24", "train.per_device_batch_size=12", "train.eval_steps=0"]
     settings += [f"checkpoint.save_steps={STEPS}", "parallel.workers=1", "parallel.data_cpus=2"]
     prepare_here(load_recipe("tiny/mlm", settings).config)
     command = [BIN / "ray", "job", "submit", "--address", cluster.address, "--working-dir", ROOT]
-    command += ["--runtime-env-json", json.dumps({"env_vars": STOP_GRACE}), "--"]
+    command += ["--runtime-env-json", json.dumps({"env_vars": STOP_GRACE | UNWATCHED}), "--"]
     entry = ["python", "jobs/pretrain.py", "tiny/mlm", *(word for text in settings for word in ("--set", text))]
     job = Job([*command, *entry], cluster.environment, tmp_path / "stopped.log")
     try:

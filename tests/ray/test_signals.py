@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -52,6 +53,9 @@ class Driver:
             self._below.update(driver.children(recursive=True))
             time.sleep(0.2)  # looking at all processes takes a core if it is done without a pause
         said = self._process.communicate(timeout=PATIENCE_S)[1].splitlines()
+        for process in self._below:  # on a busy machine Ray kills its raylet before that has killed what hangs
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
         # An agent of Ray's that was still starting looks for its cluster for a minute before it gives up.
         left = psutil.wait_procs(list(self._below), timeout=PATIENCE_S)[1]
         assert [process for process in left if is_alive(process)] == []
