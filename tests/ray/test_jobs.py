@@ -37,7 +37,12 @@ BIN = Path(sys.executable).parent
 STEPS, DOWN_AT, UP_AFTER = 500, 60, 30
 STOP_GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "120"}  # Ray kills after 3 s
 UNWATCHED = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # an actor less: nobody takes this machine away
-MODEL = ["data.tokenizer.vocab_size=1000", "model.hidden_size=32", "model.intermediate_size=64", "model.num_hidden_layers=1"]
+MODEL = [
+    "data.tokenizer.vocab_size=1000",
+    "model.hidden_size=32",
+    "model.intermediate_size=64",
+    "model.num_hidden_layers=1",
+]
 
 
 class Cluster:
