@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?= $(shell date +%s)
+SHUFFLED = --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules
 
 .PHONY: help quickstart test unit check docs bench clean
 help: ## this list
@@ -19,12 +20,12 @@ quickstart: .venv/installed ## the whole way on the embedded world, a few minute
 	$(BIN)/xalign quickstart
 
 unit: .venv/installed ## tests without Ray, about a minute, shuffled anew each time; SEED=5 for the order of seed 5; the rules: make check
-	$(BIN)/pytest -n auto --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules tests/unit
+	$(BIN)/pytest -n auto $(SHUFFLED) tests/unit
 
 test: export OMP_NUM_THREADS ?= 1
 test: export PYTHONDONTWRITEBYTECODE :=# a hundred Python processes: each would compile our modules anew
-test: unit ## every test, with real local clusters: two test files at a time, each with clusters of its own
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15 tests/ray tests/parity
+test: .venv/installed ## every test, with real local clusters: two test files at a time, each with clusters of its own
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(SHUFFLED) --durations=15 tests
 
 check: .venv/installed docs ## lint, format, types, rules of the house, the documentation builds
 	$(BIN)/ruff check .

@@ -12,13 +12,6 @@ from tests.parity.damage import Walk
 from xalign_ray.track.follower import resolve_uri
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_cluster() -> None:
-    """Ends the cluster that tests on Ray have kept in this process: here nothing may find one."""
-    if "ray" in sys.modules and sys.modules["ray"].is_initialized():
-        sys.modules["ray"].shutdown()
-
-
 @pytest.fixture(scope="session")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One database, because making its tables takes seconds; each test has its own experiment."""

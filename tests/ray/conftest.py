@@ -14,15 +14,9 @@ from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.train.driver import connect
 
-LONGEST = ["test_faults_node", "test_jobs", "test_faults_driver", "test_faults_feed", "test_six_objectives"]
 # The tests' clusters and their clients have a token of their own: the user's file is neither read nor written.
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 os.environ.pop("RAY_AUTH_MODE", None)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, so that two processes that take one file after another end at the same time."""
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session")
