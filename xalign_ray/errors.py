@@ -1,4 +1,4 @@
-"""Errors that speak to the user: each is one or more sentences that name the key or file and the fix."""
+"""Errors that speak to the user, each in sentences that name the key or file and the fix; the disk's and Ray's too."""
 
 from __future__ import annotations
 

@@ -84,6 +84,11 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
                 "token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the token or RAY_AUTH_TOKEN_PATH to a file that "
                 "holds it; or unset RAY_ADDRESS to start a cluster here."
             ) from None
+        except Exception as error:  # an address of another form, another Ray or Python: no class in common
+            raise ConfigError(
+                f"The cluster at {address}, which RAY_ADDRESS names, cannot be joined: {first_sentence(error)} It must "
+                "be the HOST:PORT that `ray start` prints on the head node; unset it to start a cluster here."
+            ) from error
         return
     ensure_token()
     os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # nobody takes this machine's only node away

@@ -26,6 +26,19 @@ def test_ray_that_does_not_start_is_a_sentence(
     assert "Give the command again" in said
 
 
+@pytest.mark.parametrize("address", ["http://127.0.0.1:8265", "head-node"])
+def test_an_address_that_ray_cannot_read_is_a_sentence(
+    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    assert cli._run(lambda: driver.connect(ParallelConfig())) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"xalign: The cluster at {address}, which RAY_ADDRESS names, cannot be joined: Invalid ")
+    assert said.endswith(
+        "It must be the HOST:PORT that `ray start` prints on the head node; unset it to start a cluster here."
+    )
+
+
 def test_a_process_of_ray_that_died_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
         raise ray.exceptions.LocalRayletDiedError
