@@ -282,7 +282,7 @@ def _mend_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str,
         say(f"{damage} It is written again.")
         _write_config(recipe, folder, facts)
     try:
-        check_export(folder / EXPORT)
+        check_export(folder / EXPORT, own=True)
     except DataError as damage:
         say(f"{damage} It is written again.")
         export_run(recipe, prepared, folder, facts, trust=trust)
@@ -292,18 +292,20 @@ def _mend_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str,
 def check_run(folder: Path) -> None:
     """Raises DataError if a file of a finished run that `pretrain` would write again is missing or damaged."""
     open_saved(folder)
-    check_export(folder / EXPORT)
+    check_export(folder / EXPORT, own=True)
 
 
-def check_export(folder: Path) -> None:
-    """Raises DataError if an exported folder of ours is not as it was written; others have nothing to compare."""
+def check_export(folder: Path, own: bool = False) -> None:
+    """Raises DataError if a folder is not as our export wrote it; one that is not our `own` may be without hashes."""
     if not (folder / "config.json").is_file():
         raise DataError(f"{folder / 'config.json'} is missing.")
-    if manifest := read_manifest(folder):
-        again = f"Remove {folder} and give the `xalign tune` that made it again."
-        export = f"`xalign export {folder.parent}` writes the export of a run again."
-        hint = again if manifest.get("kind") == TRIAL_KIND else export
-        check_files(folder, manifest.get("files", {}), hint)
+    manifest = read_manifest(folder) or {}
+    if own and "files" not in manifest:
+        raise DataError(f"{folder / 'manifest.json'} is missing or damaged.")
+    again = f"Remove {folder} and give the `xalign tune` that made it again."
+    export = f"`xalign export {folder.parent}` writes the export of a run again."
+    hint = again if manifest.get("kind") == TRIAL_KIND else export
+    check_files(folder, manifest.get("files", {}), hint)
 
 
 @contextmanager

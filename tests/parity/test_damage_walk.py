@@ -129,8 +129,8 @@ def test_pretrain_mends_what_is_its_own(world: World) -> None:
     for file in files:
         content = file.read_bytes()
         for damage in damaged(file):
-            if file.name == "README.md" or (file.parent.name == "export" and file.name == "manifest.json"):
-                continue  # the card is written by evaluate too; without hashes there is nothing to compare
+            if file.name == "README.md":
+                continue  # the card is written by evaluate too
             pipeline.pretrain(world.recipe, local=True)
             assert file.read_bytes() == content, (file, damage)
 
