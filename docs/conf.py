@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for reference_tables
 project = "xalign-ray"
 author = "the xalign-ray authors"
 release = version = installed("xalign-ray")
-extensions = ["myst_parser", "sphinx.ext.mathjax", "reference_tables"]
+extensions = ["myst_parser", "sphinx.ext.mathjax", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "reference_tables"]
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3  # so that pages can link to sections
 exclude_patterns = ["_build"]

@@ -1,3 +1,33 @@
 """xalign-ray: one platform on which the methods that align an encoder's languages are recipes."""
 
+import xalign_ray.report  # noqa: F401 - bound first: once imported, the folder no longer takes the verb's name
+from xalign_ray.api import (
+    Run,
+    evaluate,
+    export,
+    load_recipe,
+    open_run,
+    plan,
+    prepare,
+    pretrain,
+    report,
+    study,
+    sweep,
+    tune,
+)
+
 __version__ = "0.1.0"
+__all__ = [
+    "Run",
+    "evaluate",
+    "export",
+    "load_recipe",
+    "open_run",
+    "plan",
+    "prepare",
+    "pretrain",
+    "report",
+    "study",
+    "sweep",
+    "tune",
+]

@@ -42,7 +42,7 @@ def check(recipe: Recipe) -> str:
         ConfigError: it cannot; in the user's words.
     """
     from xalign_ray.data.inputs import check_codes
-    from xalign_ray.plan import describe
+    from xalign_ray.needs import describe
 
     for needed in reversed(needed_recipes(recipe)):
         check_codes(needed.config)

@@ -20,10 +20,11 @@ LAYERS = [
     {"models", "objectives", "data"},
     {"train"},
     {"tasks"},
-    {"report", "plan"},
+    {"report", "needs"},
     {"pipeline"},
     {"evaluation"},
     {"studies", "sweeps"},
+    {"api"},
     {"arguments"},
     {"data_verbs"},
     {"cli"},
@@ -40,9 +41,18 @@ HOMES = {
     "matplotlib": ["report"],
 }
 WITHOUT_TORCH = ["text", "demo", "track", "config", "errors.py", "artifacts.py", "locks.py", "stops.py"]
-WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "plan.py"]
+WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs.py", "api.py", "__init__.py"]
 WITHOUT_RAY = ["text", "demo", "track", "config", "models", "objectives", "report", "data/local.py", "data/sources"]
-WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "arguments.py", "data_verbs.py", "plan.py"]
+WITHOUT_RAY += [
+    "train/loop.py",
+    "train/engine.py",
+    "cli.py",
+    "arguments.py",
+    "data_verbs.py",
+    "needs.py",
+    "api.py",
+    "__init__.py",
+]
 WITHOUT_RAY += ["pipeline.py"]
 
 

@@ -1,0 +1,401 @@
+"""The Python API: each verb of the command line as one function, and a run folder as frames and models.
+
+Functions import what they need when they are called: `import xalign_ray` brings in neither torch nor Ray nor pandas.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_ray import stops
+from xalign_ray.errors import DataError, StoppedError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from xalign_ray.config.load import Recipe
+    from xalign_ray.tasks.scores import Score
+
+PathLike = str | os.PathLike[str]
+STEP_COLUMNS = ("step", "attempt", "time", "batch_hash")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, finished or not; made by `open_run` and `pretrain`, and taken wherever a path is.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def losses(self) -> pd.DataFrame:
+        """What the event log says of each step that led to the newest state; read anew each time.
+
+        Returns:
+            A row a logged step, in order: `step` (from 1), `attempt` (from 1), `time` (seconds since 1970),
+            `batch_hash`, and the step's metrics under their names, such as `train/loss`; NaN is not finite or not said.
+
+        Raises:
+            DataError: the log is missing or damaged.
+        """
+        import pandas as pd
+
+        from xalign_ray.track.events import EVENT_LOG, read_events
+
+        steps = [event for event in read_events(self.path / EVENT_LOG) if event["event"] == "step"]
+        rows = [{name: event[name] for name in STEP_COLUMNS} | event["metrics"] for event in steps]
+        return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(STEP_COLUMNS))
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """The scores of all evaluations in the folder; read anew each time.
+
+        Returns:
+            A row a score, a column a field of `xalign_ray.tasks.scores.Score`: `metric`, `language`, `value` (in [0, 1]
+            for accuracies), `chance`, `n` and what it was taken of.
+
+        Raises:
+            DataError: a scores.json is damaged.
+        """
+        from xalign_ray.tasks.scores import read_scores
+        from xalign_ray.track.headline import score_files
+
+        return _as_frame([score for path in score_files(self.path) for score in read_scores(path)])
+
+    def model(self) -> PreTrainedModel:
+        """The exported encoder as a transformers model in fp32, with its masked-LM head where the export has one.
+
+        Raises:
+            DataError: there is no export, or a file of it is missing or damaged.
+        """
+        from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+
+        from xalign_ray.tasks.encoder import open_model
+
+        export = self._export()
+        config = AutoConfig.from_pretrained(export, trust_remote_code=False)
+        has_head = any(name.endswith("ForMaskedLM") for name in config.architectures or ())
+        return open_model(export, AutoModelForMaskedLM if has_head else AutoModel)[0]
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The exported tokenizer as transformers opens it.
+
+        Raises:
+            DataError: there is no export, or a file of it is missing or damaged.
+        """
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(self._export(), trust_remote_code=False)
+
+    def _export(self) -> Path:
+        from xalign_ray.pipeline import EXPORT, check_export
+
+        folder = self.path / EXPORT
+        if not folder.is_dir():
+            raise DataError(f"{self.path} holds no export yet; `xalign export {self.path}` writes one.")
+        check_export(folder)
+        return folder
+
+
+def load_recipe(name: PathLike, *settings: str) -> Recipe:
+    """Resolves a recipe; starts and writes nothing.
+
+    Args:
+        name: a recipe of the package, such as "tiny/mlm", or a YAML file.
+        settings: `key=value` as after `--set`, such as "train.max_steps=100"; the last one wins.
+
+    Raises:
+        ConfigError: it cannot mean anything; names file, key and the nearest valid key.
+    """
+    from xalign_ray.config.load import load_recipe as load
+
+    return load(os.fspath(name), settings)
+
+
+def open_run(path: PathLike) -> Run:
+    """Opens a run folder, finished or not; writes nothing.
+
+    Args:
+        path: the folder, such as "runs/tiny-mlm-1a2b3c4d".
+
+    Raises:
+        ConfigError: there is no such folder.
+        DataError: it holds neither an event log nor scores.
+    """
+    from xalign_ray.config.explain import check_folder
+    from xalign_ray.track.events import EVENT_LOG
+    from xalign_ray.track.headline import score_files
+
+    folder = Path(path)
+    check_folder(folder)
+    if not (folder / EVENT_LOG).is_file() and not score_files(folder):
+        raise DataError(f"{folder} is not a run: it holds neither {EVENT_LOG} nor a scores.json.")
+    return Run(folder)
+
+
+def plan(recipe: Recipe) -> str:
+    """What a run will need, as text: parameters, batch, memory. Starts and writes nothing.
+
+    Args:
+        recipe: of `load_recipe`.
+
+    Raises:
+        ConfigError: the recipe cannot be run.
+    """
+    from xalign_ray import pipeline
+
+    return pipeline.check(recipe)
+
+
+def prepare(recipe: Recipe, rehash: bool = False) -> Path:
+    """Makes the token shards of a recipe on Ray, or checks and repairs those that exist.
+
+    Args:
+        recipe: of `load_recipe`.
+        rehash: read all input files again, whatever is remembered of them.
+
+    Returns:
+        The folder of shards.
+
+    Raises:
+        ConfigError: the recipe cannot be run.
+        DataError: input is missing, damaged, or worse than the recipe allows.
+        LockError: another process writes the folder, or has taken it over.
+    """
+    from xalign_ray import pipeline
+
+    with _stoppable():
+        return pipeline.prepare(recipe, rehash=rehash).folder
+
+
+def pretrain(
+    recipe: Recipe, out: PathLike | None = None, local: bool = False, trust: bool = False, rehash: bool = False
+) -> Run:
+    """Trains a recipe to its last step on Ray, or goes on with it, and exports it; a finished run is only opened.
+
+    Args:
+        recipe: of `load_recipe`.
+        out: the run folder; `<output>/<recipe>-<fingerprint>` if not given.
+        local: train in this process without Ray; the shards must have been prepared.
+        trust: whether the files of a checkpoint that it goes on from may run code.
+        rehash: read all input files again, whatever is remembered of them.
+
+    Raises:
+        ConfigError: the recipe cannot be run, or `out` holds another run.
+        DataError: input is missing, damaged, or worse than the recipe allows.
+        TrainingError: training cannot go on.
+        LockError: another process writes the folder, or has taken it over.
+        KeyboardInterrupt: Ctrl-C, after the step in progress is saved; the same call goes on from there.
+    """
+    from xalign_ray import pipeline
+
+    with _stoppable():
+        return Run(pipeline.pretrain(recipe, _path(out), local, trust, rehash))
+
+
+def export(run: PathLike | Run, step: int | None = None, out: PathLike | None = None, trust: bool = False) -> Path:
+    """Writes the weights of a run as a Hugging Face folder.
+
+    Args:
+        run: an opened run or its folder.
+        step: of a checkpoint that was kept, the newest if None; 0 is the run's untrained control.
+        out: `<run>/export` if not given, for a step `<run>/export_step_<step>`.
+        trust: whether the files of the checkpoint may run code.
+
+    Returns:
+        The folder.
+
+    Raises:
+        DataError: there is no such checkpoint, or the run's folder is damaged.
+    """
+    from xalign_ray import pipeline
+
+    with _stoppable():
+        return pipeline.export(Path(run), step, _path(out), trust)
+
+
+def evaluate(
+    model: PathLike | Run,
+    task: str,
+    data: PathLike | None = None,
+    out: PathLike | None = None,
+    languages: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Scores a model on a task in every language found; never trains. Writes scores.json.
+
+    Args:
+        model: a run, a Hugging Face folder or a hub id.
+        task: "tatoeba", "alignment", "cloze" and the like.
+        data: the task's files, where it needs some.
+        out: folder of scores.json; `<run>/evaluation/<task>` if not given, needed for a model that is no run of ours.
+        languages: scored; all that the data have if None.
+
+    Returns:
+        A row a score, with the columns of `Run.scores`.
+
+    Raises:
+        ConfigError: an argument cannot mean anything.
+        DataError: model or data are missing or damaged.
+    """
+    from xalign_ray import evaluation
+
+    with _stoppable():
+        return _as_frame(evaluation.evaluate(os.fspath(model), task, _path(data), _path(out), languages))
+
+
+def tune(
+    model: PathLike | Run,
+    task: str,
+    data: PathLike | Sequence[PathLike],
+    out: PathLike | None = None,
+    options: Mapping[str, Any] | None = None,
+    languages: Sequence[str] | None = None,
+    train_language: str = "en",
+) -> pd.DataFrame:
+    """Fine-tunes a model on one language on Ray and scores it in every language: one trial.
+
+    Args:
+        model: a run, a Hugging Face folder or a hub id.
+        task: "pos", "xnli" and the like.
+        data: a folder of the task's files, or several.
+        out: folder of the trial and scores.json; `<run>/evaluation/<task>` if not given.
+        options: of the fine-tuning, such as `{"learning_rate": 5e-5, "epochs": 3, "seed": 1}`.
+        languages: scored; all that the data have if None.
+        train_language: fine-tuned on.
+
+    Returns:
+        A row a score, with the columns of `Run.scores`.
+
+    Raises:
+        ConfigError: an argument cannot mean anything.
+        DataError: model or data are missing or damaged.
+        TrainingError: fine-tuning failed.
+    """
+    from xalign_ray import evaluation
+
+    folders = [Path(data)] if isinstance(data, str | os.PathLike) else [Path(one) for one in data]
+    own, into = dict(options or {}), _path(out)
+    with _stoppable():
+        return _as_frame(evaluation.tune(os.fspath(model), task, folders, into, own, languages, train_language))
+
+
+def sweep(name: PathLike, *settings: str, out: PathLike | None = None, resume: bool = False) -> Path:
+    """Runs the trials of a sweep that have not ended, chooses settings by development scores, compares the encoders.
+
+    Args:
+        name: a sweep of the package, such as "demo", or a YAML file.
+        settings: `key=value` over the file's.
+        out: the folder of runs, `runs` if not given; the sweep's own is `tuning/<name>` in it.
+        resume: finish the trials that were planned when the sweep was begun, even if the file has changed since.
+
+    Returns:
+        The sweep's folder.
+
+    Raises:
+        ConfigError: it cannot mean anything, or its folder holds other trials.
+        TrainingError: trials failed; everything else has been done and is on disk.
+        LockError: another process writes the folder, or has taken it over.
+    """
+    from xalign_ray import sweeps
+
+    with _stoppable():
+        return sweeps.run(os.fspath(name), _path(out), settings, resume)
+
+
+def study(name: PathLike, *settings: str, out: PathLike | None = None, rehash: bool = False) -> Path:
+    """Runs the cells of a study that are not finished, and reports on all.
+
+    Args:
+        name: a study of the package, such as "quickstart", or a YAML file.
+        settings: `key=value` for every cell, over its own.
+        out: the folder of runs, data and report; `runs` if not given.
+        rehash: read all input files again, whatever is remembered of them.
+
+    Returns:
+        The report's page.
+
+    Raises:
+        ConfigError: it cannot mean anything.
+        DataError: input is missing, damaged, or worse than a recipe allows.
+        TrainingError: training cannot go on.
+        LockError: another process writes a folder of it, or has taken it over.
+    """
+    from xalign_ray import studies
+
+    with _stoppable():
+        return studies.run(os.fspath(name), _path(out), settings, rehash)
+
+
+def report(
+    *runs: PathLike | Run,
+    out: PathLike | None = None,
+    by: Sequence[str] = (),
+    sizes: PathLike | None = None,
+    baseline: str | None = None,
+    tracking: str = "sqlite",
+) -> Path:
+    """Writes one page on a run, or on several compared, with the numbers beside it as CSV.
+
+    Args:
+        runs: runs or sweeps, opened or as folders; "mlflow:EXPERIMENT" or "mlflow:RUN_ID".
+        out: folder of the report; `<run>/report` of one run, `report` of several if not given.
+        by: of task, language, family, size, dictionary: the groupings; all that are possible if none is given.
+        sizes: CSV file of each Wikipedia's size: language,megabytes.
+        baseline: label of the column that the others are compared with, the first if None.
+        tracking: URI of MLflow; "sqlite" is runs/mlflow.db.
+
+    Returns:
+        The page.
+
+    Raises:
+        ConfigError: an argument cannot mean anything.
+        DataError: a folder is not a run, or is damaged.
+    """
+    from xalign_ray import studies
+
+    with _stoppable():
+        return studies.report([os.fspath(run) for run in runs], _path(out), by, _path(sizes), baseline, tracking)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Inside, stop signals act as in the command line; only the main thread can hear them.
+
+    Ctrl-C is KeyboardInterrupt, with what is saved if a step was. SIGTERM and SIGHUP leave by SystemExit with the
+    command line's exit codes, so that the interpreter ends in order. A lost lock interrupts where Ctrl-C is ignored.
+    """
+    with stops.listened():
+        try:
+            yield
+        except (KeyboardInterrupt, StoppedError) as stopped:
+            name = stops.asked() or "SIGINT"
+            said = str(stopped) or f"Interrupted ({name}). The same call goes on."
+            if name == "SIGINT":
+                raise KeyboardInterrupt(said) from None
+            sys.stderr.write(f"{said}\n")
+            raise SystemExit(stops.exit_code(name)) from None
+
+
+def _path(path: PathLike | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _as_frame(scores: Sequence[Score]) -> pd.DataFrame:
+    import pandas as pd
+
+    from xalign_ray.tasks.scores import Score
+
+    return pd.DataFrame([asdict(score) for score in scores], columns=[field.name for field in fields(Score)])
