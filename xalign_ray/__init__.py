@@ -2,7 +2,6 @@
 
 import xalign_ray.report  # noqa: F401 - bound first: once imported, the folder no longer takes the verb's name
 from xalign_ray.api import (
-    Run,
     evaluate,
     export,
     load_recipe,
@@ -15,6 +14,7 @@ from xalign_ray.api import (
     sweep,
     tune,
 )
+from xalign_ray.opened_run import Run
 
 __version__ = "0.1.0"
 __all__ = [

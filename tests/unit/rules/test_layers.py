@@ -23,7 +23,7 @@ LAYERS = [
     {"report", "needs"},
     {"pipeline"},
     {"evaluation"},
-    {"studies", "sweeps"},
+    {"studies", "sweeps", "opened_run"},
     {"api"},
     {"arguments"},
     {"data_verbs"},
@@ -41,19 +41,10 @@ HOMES = {
     "matplotlib": ["report"],
 }
 WITHOUT_TORCH = ["text", "demo", "track", "config", "errors.py", "artifacts.py", "locks.py", "stops.py"]
-WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs.py", "api.py", "__init__.py"]
+WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs.py", "api.py", "opened_run.py", "__init__.py"]
 WITHOUT_RAY = ["text", "demo", "track", "config", "models", "objectives", "report", "data/local.py", "data/sources"]
-WITHOUT_RAY += [
-    "train/loop.py",
-    "train/engine.py",
-    "cli.py",
-    "arguments.py",
-    "data_verbs.py",
-    "needs.py",
-    "api.py",
-    "__init__.py",
-]
-WITHOUT_RAY += ["pipeline.py"]
+WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "arguments.py", "data_verbs.py", "needs.py"]
+WITHOUT_RAY += ["pipeline.py", "api.py", "opened_run.py", "__init__.py"]
 
 
 def layer_of(path: Path) -> str:

@@ -1,0 +1,111 @@
+"""A run folder opened from Python: its losses and scores as pandas frames, its export as transformers objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xalign_ray.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from xalign_ray.tasks.scores import Score
+
+STEP_COLUMNS = ("step", "attempt", "time", "batch_hash")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, finished or not; made by `open_run` and `pretrain`, and taken wherever a path is.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def losses(self) -> pd.DataFrame:
+        """What the event log says of each step that led to the newest state; read anew each time.
+
+        Returns:
+            A row a logged step, in order. Its columns are `step` (from 1), `attempt` (from 1), `time` (seconds since
+            1970), `batch_hash`, and the step's metrics under their names, such as `train/loss`. NaN stands for what was
+            not finite or not logged.
+
+        Raises:
+            DataError: the log is missing or damaged.
+        """
+        import pandas as pd
+
+        from xalign_ray.track.events import EVENT_LOG, read_events
+
+        steps = [event for event in read_events(self.path / EVENT_LOG) if event["event"] == "step"]
+        rows = [{name: event[name] for name in STEP_COLUMNS} | event["metrics"] for event in steps]
+        return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(STEP_COLUMNS))
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """The scores of all evaluations in the folder; read anew each time.
+
+        Returns:
+            A row a score, a column a field of `xalign_ray.tasks.scores.Score`, among them `metric`, `language`, `value`
+            (in [0, 1] for accuracies), `chance` and `n`.
+
+        Raises:
+            DataError: a scores.json is damaged.
+        """
+        from xalign_ray.tasks.scores import read_scores
+        from xalign_ray.track.headline import score_files
+
+        return as_frame([score for path in score_files(self.path) for score in read_scores(path)])
+
+    def model(self) -> PreTrainedModel:
+        """The exported encoder as a transformers model in fp32, with its masked-LM head where the export has one.
+
+        Raises:
+            DataError: there is no export, or a file of it is missing or damaged.
+        """
+        from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+
+        from xalign_ray.tasks.encoder import open_model
+
+        export = self._export()
+        config = AutoConfig.from_pretrained(export, trust_remote_code=False)
+        has_head = any(name.endswith("ForMaskedLM") for name in config.architectures or ())
+        return open_model(export, AutoModelForMaskedLM if has_head else AutoModel)[0]
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The exported tokenizer as transformers opens it.
+
+        Raises:
+            DataError: there is no export, or a file of it is missing or damaged.
+        """
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(self._export(), trust_remote_code=False)
+
+    def _export(self) -> Path:
+        from xalign_ray.pipeline import EXPORT, check_export
+
+        folder = self.path / EXPORT
+        if not folder.is_dir():
+            raise DataError(f"{self.path} holds no export yet; `xalign export {self.path}` writes one.")
+        check_export(folder)
+        return folder
+
+
+def as_frame(scores: Sequence[Score]) -> pd.DataFrame:
+    """A row a score, a column a field of `Score`; the columns are there without a row too."""
+    import pandas as pd
+
+    from xalign_ray.tasks.scores import Score
+
+    return pd.DataFrame([asdict(score) for score in scores], columns=[field.name for field in fields(Score)])
