@@ -221,7 +221,12 @@ def test_a_checkpoint_has_its_manifest_before_its_name_and_every_byte_is_on_the_
 def test_a_checkpoint_that_goes_loses_its_manifest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for step in (2, 4):
         write_manifest(tmp_path / "checkpoints" / f"step_00000{step}", {"step": step, "fingerprint": "f", "files": {}})
-    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if it were killed there
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", die)
     config = synthetic.config(checkpoint__save_total_limit=1)
-    Checkpoints(tmp_path, "f", config, Workers(0, 1, 0, torch.device("cpu")), trust=False)._prune()
+    with pytest.raises(KeyboardInterrupt):
+        Checkpoints(tmp_path, "f", config, Workers(0, 1, 0, torch.device("cpu")), trust=False)._prune()
     assert whole(tmp_path) == ["step_000004"]

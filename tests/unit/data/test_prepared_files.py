@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,19 +126,25 @@ def test_a_file_that_was_put_beside_the_tokenizer_is_noticed(whole: Prepared, tm
         Prepared.open(folder)
 
 
-def test_a_tokenizer_that_was_half_written_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("step", "half"), [("save_tokenizer", False), ("save_tokenizer", True), ("write_arrays", False)]
+)
+def test_a_tokenizer_that_was_half_written_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, half: bool
+) -> None:
     write_inputs(tmp_path)
     config = make_config(tmp_path)
     wanted = hashes(prepare_here(config).folder)
     shutil.rmtree(tmp_path / "out")
 
-    def die_half_way(tokenizer: object, folder: Path) -> None:
-        save(tokenizer, folder)
-        halve(folder / "tokenizer.json")
+    def die(what: Any, where: Any) -> None:
+        if half:
+            save(what, where)
+            halve(where / "tokenizer.json")
         raise KeyboardInterrupt
 
     save = preparation.save_tokenizer
-    monkeypatch.setattr(preparation, "save_tokenizer", die_half_way)
+    monkeypatch.setattr(preparation, step, die)
     with pytest.raises(KeyboardInterrupt):
         prepare_here(config)
     monkeypatch.undo()

@@ -139,7 +139,9 @@ def test_the_accuracy_by_the_first_token_is_that_of_its_vectors(tmp_path: Path, 
     german = [f"{first} {second}" for first in WORDS[3:] for second in WORDS[3:]]
     english = [f"{first} {second}" for second in WORDS[:3] for first in WORDS[:3]]
     write(tmp_path, "tatoeba.de-en", ("de", "en"), ("\n".join(german), "\n".join(english)))
-    found = {(s.metric, s.layer): s.value for s in evaluate_tatoeba(str(folder), tmp_path) if s.language == "de"}
+    scores = evaluate_tatoeba(str(folder), tmp_path)
+    assert {s.pooling for s in scores if s.metric == "tatoeba_accuracy_cls"} == {"cls"}
+    found = {(s.metric, s.layer): s.value for s in scores if s.language == "de"}
     model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     left, right = (
         model(**tokenizer(side, return_tensors="pt"), output_hidden_states=True).hidden_states

@@ -11,7 +11,7 @@ from tests.unit.text.pinned import assert_pinned
 from xalign_ray.config import choices, derive
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import MaskingConfig
-from xalign_ray.text import counter_random, order
+from xalign_ray.text import counter_random, masking, order
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import IGNORED, Vocabulary
 from xalign_ray.text.order import Order, Pool
@@ -183,6 +183,11 @@ def test_another_order_is_another_run(monkeypatch: pytest.MonkeyPatch, constant:
     before = derive.run_fingerprint(config, "data")
     monkeypatch.setattr(derive, constant, getattr(derive, constant) + 1)
     assert derive.run_fingerprint(config, "data") != before
+
+
+def test_words_are_shuffled_by_the_upper_30_bits_of_their_draws():
+    draws = np.array([1 << 34, 1 << 33, 0], np.uint64)  # the last bit that counts, and the first that does not
+    assert_pinned(masking._shuffle(draws, np.array([3]), np.array([0])), [1, 2, 0])
 
 
 # Two rows by hand. As text: two sentences and one; as pairs: one pair each (the last sentence is half of the second).
