@@ -33,10 +33,15 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 
 
 def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[tuple[int, int]] = []
-    monkeypatch.setattr(os, "fsync", lambda file: synced.append((os.fstat(file).st_ino, os.fstat(file).st_size)))
-    write_atomic(tmp_path / "file", "whole")
-    assert synced == [((tmp_path / "file").stat().st_ino, len("whole"))], "no byte is still in the process"
+    path = tmp_path / "file"
+    synced: list[tuple[int, int, bool]] = []
+
+    def sync(file: int) -> None:
+        synced.append((os.fstat(file).st_ino, os.fstat(file).st_size, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    write_atomic(path, "whole")
+    assert synced == [(path.stat().st_ino, len("whole"), False)], "no byte is still in the process"
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

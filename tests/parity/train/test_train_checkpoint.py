@@ -209,13 +209,18 @@ def test_a_checkpoint_has_its_manifest_before_its_name_and_every_byte_is_on_the_
     synced: list[int] = []
     named: list[list[str]] = []
     rename = Path.rename
+
+    def watch(self: Path, to: Path) -> Path:
+        named.append(sorted(file.name for file in self.iterdir() if file.stat().st_ino in synced))
+        return rename(self, to)
+
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
-    monkeypatch.setattr(Path, "rename", lambda self, to: (named.append(sorted(os.listdir(self))), rename(self, to))[1])
+    monkeypatch.setattr(Path, "rename", watch)
     folder = tmp_path / "checkpoints" / "step_000002"
     alone = Checkpoints(tmp_path, "f", synthetic.config(), Workers(0, 1, 0, torch.device("cpu")), trust=False)
     assert alone._publish(writing, folder, {"step": 2, "fingerprint": "f"}) is None
     assert named == [["manifest.json", "weights"]]
-    assert {file.stat().st_ino for file in folder.iterdir()} <= set(synced)
+    assert sorted(file.name for file in folder.iterdir()) == ["manifest.json", "weights"]
 
 
 def test_a_checkpoint_that_goes_loses_its_manifest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -82,6 +82,12 @@ def test_the_aligners_version_is_in_it(own: Path, monkeypatch: pytest.MonkeyPatc
     assert fingerprint(make_config(own)) != before
 
 
+def test_the_version_of_an_alignments_files_is_in_it(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(make_config(own, ALIGNED.format("hmm")))
+    monkeypatch.setattr(identity, "FILES_VERSION", identity.FILES_VERSION + 1)
+    assert fingerprint(make_config(own, ALIGNED.format("hmm"))) != before
+
+
 def test_the_weights_of_an_encoder_that_aligns_are_in_it(own: Path) -> None:
     encoder = own / "encoder"
     encoder.mkdir()
