@@ -130,4 +130,4 @@ def test_this_repository_can_be_submitted_and_every_verb_has_its_script(submit: 
     files, _ = submit.find_code(ROOT)
     assert submit.check_size(ROOT, files) < 5_000_000
     assert {Path("jobs", f"{verb}.py") for verb in submit.VERBS} <= set(files)
-    assert Path("xalign_ray/recipes/tiny/mlm.yaml") in files
+    assert {Path("xalign_ray/recipes/tiny/mlm.yaml"), Path("xalign_ray/py.typed")} <= set(files)
