@@ -85,7 +85,7 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash
     def find_folder(cell: Cell) -> Path | None:
         """None where `pretrain` has to make or repair something of the run."""
         with suppress(DataError):
-            if (folder := pipeline.find_run(recipe_of(cell))) is not None:
+            if (folder := pipeline.find_run(recipe_of(cell))) is not None and folder.is_dir():
                 pipeline.check_run(folder)
                 return folder
         return None
