@@ -186,7 +186,7 @@ def tune(
         task: "pos", "xnli" and the like.
         data: a folder of the task's files, or several.
         out: folder of the trial and scores.json; `<run>/evaluation/<task>` if not given.
-        options: of the fine-tuning, such as `{"learning_rate": 5e-5, "epochs": 3, "seed": 1}`.
+        options: of the fine-tuning, such as `{"learning_rate": 5e-5, "num_train_epochs": 3, "seed": 1}`.
         languages: scored; all that the data have if None.
         train_language: fine-tuned on.
 

@@ -135,7 +135,9 @@ def tune(
     out: Out = None,
     options: Annotated[
         list[str],
-        typer.Option("--set", metavar="KEY=VALUE", help="a key of the sweep; learning_rate, epochs, seed of a trial"),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="a key of the sweep; learning_rate, num_train_epochs, seed of a trial"
+        ),
     ] = [],  # noqa: B006
     resume: Annotated[
         bool, typer.Option("--resume", help="finish a sweep as it was begun, even if its file has changed")

@@ -52,10 +52,10 @@ def tune(
 
     Another `train_language` is fine-tuned on and scored itself: the supervised score beside the zero-shot one.
     """
-    from xalign_ray.tasks.fine_tune import FineTuning
+    from xalign_ray.finetune.settings import FineTuning
+    from xalign_ray.finetune.tune import check_files
     from xalign_ray.tasks.registry import TUNED_TASKS
     from xalign_ray.tasks.scores import SCORES, write_scores
-    from xalign_ray.tasks.tuning import check_files
 
     if not data:
         raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")

@@ -24,9 +24,9 @@ from typing import Any
 from xalign_ray import evaluation, pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.demo.writer import write_demo
-from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, WITHOUT_DATA
-from xalign_ray.tasks.tuning import tune_task
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 RECIPES = Path(pipeline.__file__).parent / "recipes" / "tiny"
@@ -65,7 +65,9 @@ def scores_of(run: Path, world: Path, out: Path) -> Iterator[tuple[str, float]]:
     for name, task in TUNED_TASKS.items():
         data = world / FOLDERS.get(name, name)
         for seed in SEEDS if data.is_dir() else ():
-            settings = FineTuning(epochs=1, batch_size=16, learning_rate=1e-3, train_examples=200, seed=seed)
+            settings = FineTuning(
+                num_train_epochs=1, train_batch_size=16, learning_rate=1e-3, max_train_samples=200, seed=seed
+            )
             for score in tune_task(task, str(run / "export"), [data], out / f"{name}-{seed}", settings=settings):
                 yield f"{name} {score.language} {score.metric} seed {seed}", score.value
 

@@ -73,7 +73,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     tree = {
         "root": str(folder / "data"),
         "encoders": [{"model": encoder, "label": "mlm"}],
-        "tasks": [{"task": "pos", "data": ["pos"], "options": {"epochs": 1, "batch_size": 8}}],
+        "tasks": [{"task": "pos", "data": ["pos"], "options": {"num_train_epochs": 1, "train_batch_size": 8}}],
         "search": {"kind": "grid", "learning_rate": [1e-2, 1e-9]},
         "evaluate": [{"task": "tatoeba", "data": "tatoeba"}],
         "mlflow": "off",

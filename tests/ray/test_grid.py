@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.ray.tagging_world import write_encoder, write_tags
-from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.grid import STOP_MARK, TRIALS, Ended, Halving, Trial, trial_folder, tune_grid
 from xalign_ray.tasks.registry import TUNED_TASKS
-from xalign_ray.tasks.tuning import tune_task
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
@@ -32,7 +32,7 @@ def data(tmp_path: Path) -> str:
 
 
 def settings(seed: int, epochs: int = 3) -> FineTuning:
-    return FineTuning(learning_rate=1e-2, epochs=epochs, batch_size=8, seed=seed)
+    return FineTuning(learning_rate=1e-2, num_train_epochs=epochs, train_batch_size=8, seed=seed)
 
 
 def parent_of(process: Path) -> int:
@@ -100,8 +100,13 @@ def test_a_trial_killed_at_work_is_tried_again_with_the_same_scores(tmp_path: Pa
 def test_halving_stops_a_poor_trial_for_good_and_looks_at_each_encoder_for_itself(
     tmp_path: Path, encoder: str, data: str
 ):
-    alone = Trial("pos", write_encoder(tmp_path / "other"), (data,), FineTuning(1e-9, epochs=4, batch_size=8))
-    good, poor = (Trial("pos", encoder, (data,), FineTuning(rate, epochs=4, batch_size=8)) for rate in (1e-2, 1e-9))
+    alone = Trial(
+        "pos", write_encoder(tmp_path / "other"), (data,), FineTuning(1e-9, num_train_epochs=4, train_batch_size=8)
+    )
+    good, poor = (
+        Trial("pos", encoder, (data,), FineTuning(rate, num_train_epochs=4, train_batch_size=8))
+        for rate in (1e-2, 1e-9)
+    )
     told: list[Ended] = []
     halving = Halving(grace_epochs=1, factor=2, max_epochs=4)
     outcome = tune_grid([good, poor, alone], tmp_path / "grid", 1, halving=halving, told=told.append)

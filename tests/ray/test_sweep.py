@@ -61,7 +61,7 @@ def write_sweep(folder: Path, **changes: object) -> Path:
         "name": "small",
         "root": str(folder / "data"),
         "encoders": [{"model": plain, "label": "mlm"}, {"model": aligned, "label": "align-mlm"}],
-        "tasks": [{"task": "pos", "data": ["pos"], "options": {"epochs": 3, "batch_size": 8}}],
+        "tasks": [{"task": "pos", "data": ["pos"], "options": {"num_train_epochs": 3, "train_batch_size": 8}}],
         "search": {"kind": "grid", "learning_rate": list(RATES)},
         "resources": {"cpus_per_trial": os.cpu_count()},
     }
@@ -124,7 +124,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     finished = manifests(output)
-    file.write_text(file.read_text().replace("epochs: 3", "epochs: 4"))
+    file.write_text(file.read_text().replace("num_train_epochs: 3", "num_train_epochs: 4"))
     with redirect_stderr(io.StringIO()) as said:
         sweeps.run(str(file), output, resume=True)
     return Killed(output, file, finished, said.getvalue())
@@ -147,7 +147,8 @@ def test_a_sweep_whose_driver_was_killed_is_finished_without_a_trial_repeated_or
     assert {key: manifest[key] for key in manifest if key != "files"} == {"kind": "sweep", "name": "small", "trials": 4}
     states = json.loads((killed.folder / "trials.json").read_text())
     assert [state["state"] for state in states] == ["finished"] * 4
-    assert {state["setting"]["epochs"] for state in states} == {3}  # of the plan, not of the file as it is now
+    epochs = {state["setting"]["num_train_epochs"] for state in states}
+    assert epochs == {3}  # of the plan, not of the file as it is now
 
 
 def test_a_resumed_sweep_says_what_was_done_and_what_is_left(killed: Killed):
@@ -164,7 +165,7 @@ def test_the_search_of_mlflow_finds_trials_by_score_and_parameter(killed: Killed
     found = runs_of(killed.output, "metrics.pos_accuracy_de > 0.6 and params.objective = 'align-mlm'")
     assert [(run.data.params["learning_rate"], run.data.params["task"]) for run in found] == [("0.01", "pos")]
     (run,) = found
-    shown = ("encoder", "recipe", "epochs", "seed", "training")
+    shown = ("encoder", "recipe", "num_train_epochs", "seed", "training")
     assert [run.data.params[name] for name in shown] == ["align-mlm", "tiny/align-mlm", "3", "0", "english"]
     assert run.data.metrics["fine_tune/dev_score"] == 1.0
     assert run.info.status == "FINISHED"

@@ -18,12 +18,12 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 
 from xalign_ray.artifacts import hash_value, read_manifest, whole_manifest, write_json
 from xalign_ray.errors import ConfigError
-from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.training_set import Training
+from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import SCORES, Score, are_whole, read_scores
-from xalign_ray.tasks.training import Training
 from xalign_ray.tasks.trial_log import FINISHED, STOPPED, TrialNotes, close_log, log_epoch, trial_logged
-from xalign_ray.tasks.tuning import tune_task
 
 TRIALS = "trials"
 STOP_MARK = "stopped.json"  # of a trial that was given up for others: it has no manifest, and is not run again

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from xalign_ray.tasks.cloze import evaluate_cloze
+from xalign_ray.tasks.evaluate import Task, as_evaluation
 from xalign_ray.tasks.mldoc import MLDOC, MLDOC_H
 from xalign_ray.tasks.mlqa import MLQA
 from xalign_ray.tasks.ner import NER
@@ -14,7 +15,6 @@ from xalign_ray.tasks.probes import evaluate_alignment
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.sib import SIB
 from xalign_ray.tasks.tatoeba import evaluate_tatoeba
-from xalign_ray.tasks.tuning import Task, as_evaluation
 from xalign_ray.tasks.xnli import XNLI
 
 TUNED_TASKS: Mapping[str, Task] = {task.name: task for task in (POS, NER, XNLI, PAWSX, MLDOC, MLDOC_H, SIB, MLQA)}

@@ -13,8 +13,8 @@ from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.load import RECIPES, apply_setting
 from xalign_ray.errors import ConfigError
+from xalign_ray.finetune.training_set import Training
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
-from xalign_ray.tasks.training import Training
 
 SWEEPS = RECIPES / "tuning"
 
@@ -63,10 +63,10 @@ class TaskOptions(Frozen):
     """Settings that a task has in all its trials, whatever is searched."""
 
     learning_rate: Rate | None = None
-    epochs: Positive | None = None
-    batch_size: Positive | None = None
-    patience: Positive | None = None
-    train_examples: Positive | None = None
+    num_train_epochs: Positive | None = None
+    train_batch_size: Positive | None = None
+    early_stopping_patience: Positive | None = None
+    max_train_samples: Positive | None = None
 
 
 class SweptTask(Frozen):
@@ -130,8 +130,8 @@ class GridSearch(Frozen):
 
     kind: Literal["grid"] = "grid"
     learning_rate: Rates | None = None
-    epochs: Counts | None = None
-    batch_size: Counts | None = None
+    num_train_epochs: Counts | None = None
+    train_batch_size: Counts | None = None
 
 
 class RandomSearch(Frozen):
@@ -141,8 +141,8 @@ class RandomSearch(Frozen):
     num_samples: Positive
     seed: Annotated[Int, Field(ge=0, description="of the draw")] = 0
     learning_rate: Annotated[Any, PlainValidator(_list_or_range)] = None
-    epochs: Counts | None = None
-    batch_size: Counts | None = None
+    num_train_epochs: Counts | None = None
+    train_batch_size: Counts | None = None
 
 
 class AshaSearch(RandomSearch):

@@ -13,7 +13,9 @@ from typing import Any
 
 from xalign_ray.artifacts import write_json
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.training_set import Training
+from xalign_ray.finetune.tune import check_files
 from xalign_ray.tasks.grid import Trial, trial_of
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.sweep import (
@@ -25,11 +27,9 @@ from xalign_ray.tasks.sweep import (
     SweptTask,
     SweptTraining,
 )
-from xalign_ray.tasks.training import Training
-from xalign_ray.tasks.tuning import check_files
 
 SWEEP = "sweep.json"
-_SEARCHED = ("learning_rate", "epochs", "batch_size")
+_SEARCHED = ("learning_rate", "num_train_epochs", "train_batch_size")
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ class SweepRun:
         asked, search = self.sweep.resources, self.sweep.search
         halving = None
         if isinstance(search, AshaSearch) and not trials[0].repeats:
-            most = max(one.trial.settings.epochs for one in trials)
+            most = max(one.trial.settings.num_train_epochs for one in trials)
             halving = Halving(search.grace_epochs, search.reduction_factor, most)
         ended = [one for one in trials if self._state(one)]
         if ended:
@@ -185,6 +185,6 @@ def describe(one: PlannedTrial) -> str:
     settings = one.trial.settings
     language = "" if one.trial.train_language == "en" else f" ({one.trial.train_language})"
     return (
-        f"{one.label} {one.trial.task}{language}, lr {settings.learning_rate:g}, {settings.epochs} epochs, "
-        f"batch {settings.batch_size}, seed {settings.seed}"
+        f"{one.label} {one.trial.task}{language}, lr {settings.learning_rate:g}, {settings.num_train_epochs} epochs, "
+        f"batch {settings.train_batch_size}, seed {settings.seed}"
     )

@@ -44,14 +44,14 @@ def trial_logged(folder: Path, trial: Trial, notes: TrialNotes) -> Iterator[Even
             0,
             fingerprint=trial.name,
             seed=trial.settings.seed,
-            steps=trial.settings.epochs,
+            steps=trial.settings.num_train_epochs,
             title=notes.title or trial.name,
             parent=notes.parent,
             pretraining=dict(notes.pretraining),
             params=describe_encoder(trial.encoder, notes) | _params(trial),
         )
         yield log
-        log.write("end", trial.settings.epochs, state=FINISHED)
+        log.write("end", trial.settings.num_train_epochs, state=FINISHED)
 
 
 def log_epoch(log: EventLog, epoch: int, score: float) -> None:
@@ -103,11 +103,11 @@ def _params(trial: Trial) -> dict[str, Any]:
         "training": training.kind,
         "train_language": trial.train_language,
         "learning_rate": settings.learning_rate,
-        "epochs": settings.epochs,
-        "batch_size": settings.batch_size,
+        "num_train_epochs": settings.num_train_epochs,
+        "train_batch_size": settings.train_batch_size,
         "seed": settings.seed,
-        "patience": settings.patience,
-        "train_examples": settings.train_examples,
+        "early_stopping_patience": settings.early_stopping_patience,
+        "max_train_samples": settings.max_train_samples,
         "training_languages": ",".join(training.languages) or None,
     }
     return {name: value for name, value in told.items() if value is not None}

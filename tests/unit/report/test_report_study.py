@@ -19,7 +19,7 @@ cells:
 seeds: [0, 1]
 evaluate:
   - {task: tatoeba, data: [tatoeba]}
-  - {task: pos, data: [pos], options: {epochs: 2}, name: pos-zero-shot}
+  - {task: pos, data: [pos], options: {num_train_epochs: 2}, name: pos-zero-shot}
 baseline: tiny/mlm
 """
 

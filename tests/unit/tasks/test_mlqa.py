@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForQuestionAnswering
 
-from tests.unit.tasks.test_training import Recorded
+from tests.unit.finetune.test_training_set import Recorded
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.training_set import Training
+from xalign_ray.finetune.tune import evaluate_task, fit_task, tune_task
 from xalign_ray.tasks.mlqa import MLQA, MlqaTask, measure_answers
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.squad import Answer, Question
-from xalign_ray.tasks.training import Training
-from xalign_ray.tasks.tuning import evaluate_task, fit_task, tune_task
 
 SPECIALS = 5  # pieces before the words of a vocabulary
 NAMES = ["anna", "bob", "carl", "dora"]
 ENGLISH = ["who", "runs", "sits", "today", "here", ".", "?"]
 GERMAN = ["wer", "rennt", "sitzt", "heute", "hier", ".", "?"]
 PIECES = list(dict.fromkeys([*NAMES, *ENGLISH, *GERMAN]))
-SETTINGS = FineTuning(learning_rate=1e-2, epochs=10, batch_size=8, seed=1)
+SETTINGS = FineTuning(learning_rate=1e-2, num_train_epochs=10, train_batch_size=8, seed=1)
 
 ONE = Question("1", "Who runs?", "Anna runs.", (Answer("Anna", 0),), "en", "en")
 OTHER = Question("1", "Wer rennt?", "Heute rennt Anna.", (Answer("Anna", 12),), "de", "de")
@@ -108,7 +108,7 @@ def test_a_pair_speaks_two_languages_and_a_model_must_know_both(
 
 
 def test_what_is_scored_needs_answers(tmp_path: Path, data: Path, encoder: str):
-    fit_task(MLQA, encoder, (data,), tmp_path / "out", FineTuning(epochs=1, batch_size=8))
+    fit_task(MLQA, encoder, (data,), tmp_path / "out", FineTuning(num_train_epochs=1, train_batch_size=8))
     write(data, "test-context-de-question-de.json", 3, GERMAN, GERMAN)
     path = data / "test-context-de-question-de.json"
     content = json.loads(path.read_text())
@@ -148,7 +148,7 @@ def trained_on(
     task = type("RecordedMlqa", (MlqaTask,), {"model_class": recorded})(
         name="mlqa", title="", example="{split}-{language}.json", metric="mlqa_f1"
     )
-    fit_task(task, encoder, (data,), out, FineTuning(1e-3, epochs, 8, seed=1, train_examples=most), training)
+    fit_task(task, encoder, (data,), out, FineTuning(1e-3, epochs, 8, seed=1, max_train_samples=most), training)
     rows = [
         [tuple(PIECES[piece - SPECIALS] for piece in row if piece >= SPECIALS) for row in batch["input_ids"].tolist()]
         for batch in recorded.batches

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.tune import evaluate_task, fit_task, tune_task
 from xalign_ray.tasks.named import find_named_files, name_classes, read_named
 from xalign_ray.tasks.ner import NER
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.tagged import Sentence
-from xalign_ray.tasks.tuning import evaluate_task, fit_task, tune_task
 
 ROWS = [(("Karl", "B-PER"), ("Ove", "I-PER"), ("#", "O")), (("Oslo", "B-LOC"),)]
 EXPECTED = [
@@ -106,7 +106,7 @@ def test_a_head_has_both_tags_of_a_kind_that_occurs_with_one():
     assert name_classes(EXPECTED) == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
 
-SETTINGS = FineTuning(learning_rate=1e-2, epochs=8, batch_size=4, seed=1)
+SETTINGS = FineTuning(learning_rate=1e-2, num_train_epochs=8, train_batch_size=4, seed=1)
 PIECES = ["the", "anna", "bo", "cy", "oslo", "sees", ".", "monday"]
 
 

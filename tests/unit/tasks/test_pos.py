@@ -11,15 +11,15 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.tune import evaluate_task, fit_task, tune_task
 from xalign_ray.tasks.pos import POS
 from xalign_ray.tasks.scores import Score, read_scores
-from xalign_ray.tasks.tuning import evaluate_task, fit_task, tune_task
 
 ENGLISH = {"the": "DET", "cat": "NOUN", "dog": "NOUN", "sees": "VERB", "hears": "VERB", ".": "PUNCT"}
 GERMAN = {"die": "DET", "katze": "NOUN", "hund": "NOUN", "sieht": "VERB", "hört": "VERB", ".": "PUNCT"}
 PIECES = list(dict.fromkeys([*ENGLISH, *GERMAN]))
-SETTINGS = FineTuning(learning_rate=1e-2, epochs=6, batch_size=4, seed=1)
+SETTINGS = FineTuning(learning_rate=1e-2, num_train_epochs=6, train_batch_size=4, seed=1)
 
 
 def conllu(words: dict[str, str], sentences: int) -> str:

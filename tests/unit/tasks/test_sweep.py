@@ -52,8 +52,8 @@ RATES = "write a list of numbers above 0, or {log_uniform: [lowest, highest]}."
         ({"tasks": [POS | {"task": "poss"}]}, "'tasks.0': task 'poss' is not known here. Did you mean 'pos'? Known: "),
         ({"tasks": [POS, {**POS, "data": ["pos"]}]}, "tasks has pos (en) twice; remove one, or give it another name."),
         (
-            {"tasks": [POS | {"options": {"epoch": 2}}]},
-            "unknown key 'tasks.0.options.epoch'. Did you mean 'tasks.0.options.epochs'?",
+            {"tasks": [POS | {"options": {"num_train_epoch": 2}}]},
+            "unknown key 'tasks.0.options.num_train_epoch'. Did you mean 'tasks.0.options.num_train_epochs'?",
         ),
         (
             {"tasks": [POS | {"training": [{"kind": "word_switch"}]}]},
@@ -93,10 +93,11 @@ def test_settings_of_the_command_line_go_over_the_files(tmp_path: Path):
 
 
 def test_a_grid_has_every_combination_once_seed_by_seed(tmp_path: Path):
-    search = {"kind": "grid", "learning_rate": [0.1, 0.2], "epochs": [1, 2]}
+    search = {"kind": "grid", "learning_rate": [0.1, 0.2], "num_train_epochs": [1, 2]}
     trials = planned(tmp_path, search=search, seeds=[0, 1])
     told = [
-        (one.trial.settings.seed, one.encoder, one.setting["learning_rate"], one.setting["epochs"]) for one in trials
+        (one.trial.settings.seed, one.encoder, one.setting["learning_rate"], one.setting["num_train_epochs"])
+        for one in trials
     ]
     grid = [(0.1, 1), (0.1, 2), (0.2, 1), (0.2, 2)]
     assert told == [(seed, encoder, *setting) for seed in (0, 1) for encoder in ENCODERS for setting in grid]
@@ -110,7 +111,12 @@ def test_a_tasks_own_option_takes_the_place_of_what_is_searched(tmp_path: Path):
 
 
 def test_a_random_search_draws_the_same_for_every_encoder_and_another_seed_draws_otherwise(tmp_path: Path):
-    search = {"kind": "random", "num_samples": 5, "learning_rate": {"log_uniform": [1e-5, 1e-3]}, "epochs": [1, 2, 3]}
+    search = {
+        "kind": "random",
+        "num_samples": 5,
+        "learning_rate": {"log_uniform": [1e-5, 1e-3]},
+        "num_train_epochs": [1, 2, 3],
+    }
     trials = planned(tmp_path, search=search)
     drawn = {label: [one.setting for one in trials if one.encoder == label] for label in ENCODERS}
     assert drawn["a"] == drawn["b"]
@@ -157,7 +163,7 @@ def test_a_plan_with_another_trial_in_it_than_it_was_written_with_is_refused(tmp
     sweep = load_sweep(str(write(tmp_path)))
     write_plan(tmp_path, sweep, plan_trials(sweep, ENCODERS, tmp_path))
     tree = json.loads((tmp_path / SWEEP).read_text())
-    tree["trials"][0]["trial"]["settings"]["epochs"] = 99
+    tree["trials"][0]["trial"]["settings"]["num_train_epochs"] = 99
     (tmp_path / SWEEP).write_text(json.dumps(tree))
     with pytest.raises(
         DataError, match=r"sweep\.json is not a sweep of this version\. Give the sweep without --resume"

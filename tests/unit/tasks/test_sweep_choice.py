@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.tasks.grid import Trial
 from xalign_ray.tasks.sweep_choice import SettingChoice, choose_settings, write_choices
 from xalign_ray.tasks.sweep_plan import PlannedTrial

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.tasks.grid import Trial
 from xalign_ray.tasks.trial_log import TrialNotes, close_log, log_epoch, pretraining_of, seconds_of, trial_logged
 from xalign_ray.track.events import EVENT_LOG, EventLog, read_events
@@ -24,7 +24,7 @@ def encoder(tmp_path: Path) -> Path:
 
 
 def test_a_trial_starts_with_the_parameters_that_a_search_needs(tmp_path: Path, encoder: Path):
-    trial = Trial("pos", str(encoder), ("/pos",), FineTuning(learning_rate=1e-4, epochs=2, seed=5))
+    trial = Trial("pos", str(encoder), ("/pos",), FineTuning(learning_rate=1e-4, num_train_epochs=2, seed=5))
     with trial_logged(tmp_path, trial, TrialNotes("mlm pos", "mlm", pretraining={"run": "tiny-mlm-00c0ffee"})) as log:
         log_epoch(log, 1, 0.5)
     start, epoch, end = read_events(tmp_path / EVENT_LOG)
@@ -39,8 +39,8 @@ def test_a_trial_starts_with_the_parameters_that_a_search_needs(tmp_path: Path, 
         "training": "english",
         "train_language": "en",
         "learning_rate": 1e-4,
-        "epochs": 2,
-        "batch_size": 32,
+        "num_train_epochs": 2,
+        "train_batch_size": 32,
         "seed": 5,
     }
     assert (epoch["step"], epoch["metrics"]) == (1, {"fine_tune/dev_score": 0.5})

@@ -13,11 +13,11 @@ import pytest
 
 from xalign_ray.artifacts import hash_file
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.tune import evaluate_task, fit_task, tune_task
 from xalign_ray.tasks.registry import TUNED_TASKS
-from xalign_ray.tasks.tuning import evaluate_task, fit_task, tune_task
 
-SETTINGS = FineTuning(learning_rate=1e-2, epochs=3, batch_size=4, seed=1)
+SETTINGS = FineTuning(learning_rate=1e-2, num_train_epochs=3, train_batch_size=4, seed=1)
 WORDS = ("cats", "dogs", "see", "hear", "old", "Rome")
 PIECES = [*map(str.lower, WORDS), "."]
 SIZES = {"train": 12, "dev": 7, "test": 5}

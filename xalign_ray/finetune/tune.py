@@ -11,20 +11,17 @@ from torch import Tensor
 
 from xalign_ray.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.encoder import open_model, origin_of, quiet_transformers
+from xalign_ray.finetune.loop import Choice, fine_tune, repeatable
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.training_set import Training, TrainingSet, load_training
+from xalign_ray.tasks.encoder import open_model, quiet_transformers
+from xalign_ray.tasks.evaluate import ENGLISH, SCORING_BATCH, Task, choose_tested, evaluate_task
 from xalign_ray.tasks.files import check_training_files, name_others
-from xalign_ray.tasks.fine_tune import Choice, FineTuning, fine_tune, repeatable
 from xalign_ray.tasks.inputs import Inputs
-from xalign_ray.tasks.scores import SCORES, Score, average_languages, score_by, write_scores
-from xalign_ray.tasks.task import Files, TunedTask
-from xalign_ray.tasks.training import Training, TrainingSet, load_training
+from xalign_ray.tasks.scores import SCORES, Score, write_scores
 from xalign_ray.track.events import EVENT_LOG
 
 CHOICE = "choice.json"
-ENGLISH = "en"
-SCORING_BATCH = 64
-
-Task = TunedTask[Any, Any]
 
 
 def tune_task(
@@ -62,7 +59,7 @@ def tune_task(
     """
     folders = tuple(data_folders)
     found = task.find(folders)
-    _, chosen = _tested(task, found, languages, train_language, folders)
+    _, chosen = choose_tested(task, found, languages, train_language, folders)
     settings, training = settings or FineTuning(), training or Training()
     (out_folder / MANIFEST).unlink(missing_ok=True)
     choice = fit_task(
@@ -102,7 +99,7 @@ def check_files(
     """
     found = task.find(folders)
     check_training_files(found, folders, train_language, task.example, f"{task.name} needs it")
-    _tested(task, found, languages, train_language, tuple(folders))
+    choose_tested(task, found, languages, train_language, tuple(folders))
     return name_others(found, folders).lstrip()
 
 
@@ -136,7 +133,9 @@ def fit_task(
     check_training_files(found, data_folders, train_language, task.example, "fine-tuning needs one")
     training = training or Training()
     with repeatable(settings.seed):
-        examples = load_training(task, found["train"], train_language, training, settings.train_examples, settings.seed)
+        examples = load_training(
+            task, found["train"], train_language, training, settings.max_train_samples, settings.seed
+        )
         classes = task.classes_of([example for unit in examples.units for example in unit])
         model, tokenizer = open_model(encoder_folder, task.model_class, **_head(classes))
         model.to(device)
@@ -152,7 +151,7 @@ def fit_task(
                 key: value.to(model.device) for key, value in batches.of_units(numbers, epoch).items()
             },
             lambda: task.score(model, inputs, dev, classes, SCORING_BATCH)[task.metric].value,
-            replace(settings, batch_size=max(1, settings.batch_size // examples.unit_size)),
+            replace(settings, train_batch_size=max(1, settings.train_batch_size // examples.unit_size)),
             on_epoch,
         )
     _save(model, tokenizer, out_folder, task, encoder_folder, settings.seed, train_language)
@@ -203,79 +202,6 @@ class _Batches:
         return self.task.batch(self.inputs, rows)
 
 
-def evaluate_task(
-    task: Task,
-    folder: str,
-    data_folders: tuple[Path, ...],
-    languages: Sequence[str] | None = None,
-    batch_size: int = SCORING_BATCH,
-    device: str = "cpu",
-) -> list[Score]:
-    """The metrics of a fine-tuned folder in every language found, and their mean over languages.
-
-    Test files are scored; dev files only where the data has no test file at all, as `split` in the score says.
-
-    Raises:
-        DataError: the folder was not fine-tuned for the task, or files are missing or malformed.
-    """
-    model, tokenizer = open_model(folder, task.model_class)
-    classes = _tuned_classes(task, model.config, folder)
-    model.to(device).eval()
-    inputs = Inputs.of_model(tokenizer, model, folder)
-    tuned_on = getattr(model.config, "xalign_tune_language", ENGLISH)
-    found = task.find(data_folders)
-    split, chosen = _tested(task, found, languages, tuned_on, data_folders)
-    inputs.check_languages({name for language in chosen for name in task.speaks(language)})
-    origin = origin_of(model.config, folder)
-    scores = []
-    for language in chosen:
-        measures = task.score(model, inputs, task.read(found[split][language], language), classes, batch_size)
-        scores += [
-            score_by(
-                origin,
-                task=task.name,
-                split=split,
-                language=language,
-                layer=None,
-                pooling=None,
-                metric=metric if tuned_on == ENGLISH else f"{metric}_supervised",
-                **asdict(measure),
-            )
-            for metric, measure in measures.items()
-        ]
-    return scores + average_languages(scores)
-
-
-def as_evaluation(task: Task) -> Callable[..., list[Score]]:
-    """The task as `xalign evaluate` calls one: a fine-tuned folder, one folder of data, languages."""
-
-    def evaluate(
-        encoder_folder: str,
-        data: Path,
-        languages: Sequence[str] | None = None,
-        batch_size: int = SCORING_BATCH,
-        device: str = "cpu",
-    ) -> list[Score]:
-        return evaluate_task(task, encoder_folder, (data,), languages, batch_size, device)
-
-    return evaluate
-
-
-def _tested(
-    task: Task, found: Files, asked: Sequence[str] | None, tuned_on: str, data: tuple[Path, ...]
-) -> tuple[str, list[str]]:
-    """The split and the languages that are scored: all from English, else only the language tuned on itself."""
-    split = "test" if found["test"] else "dev"
-    if tuned_on == ENGLISH:
-        return split, task.choose(found[split], asked, _join(data))
-    if others := sorted(set(asked or ()) - {tuned_on}):
-        raise DataError(
-            f"A model fine-tuned on {tuned_on} is scored on {tuned_on} only, not on {', '.join(others)}; zero-shot "
-            "scores are those of a model fine-tuned on English."
-        )
-    return split, task.choose(found[split], [tuned_on], _join(data))
-
-
 def _head(classes: Sequence[str]) -> dict[str, Any]:
     """What the config of a model with classes says about them."""
     if not classes:
@@ -285,18 +211,6 @@ def _head(classes: Sequence[str]) -> dict[str, Any]:
         "label2id": {name: index for index, name in enumerate(classes)},
         "num_labels": len(classes),
     }
-
-
-def _tuned_classes(task: Task, config: Any, folder: str) -> tuple[str, ...]:
-    """The classes of a fine-tuned folder's head, in the order of their ids.
-
-    A folder made elsewhere will do where its head has exactly the task's classes.
-    """
-    named = tuple(config.id2label[index] for index in range(len(config.id2label)))
-    ours = getattr(config, "xalign_task", None) == task.name
-    if not ours and (not task.classes or set(named) != set(task.classes)):
-        raise DataError(f"{folder} has no head for {task.title}; fine-tune it first (xalign tune).")
-    return named if task.classes or ours else ()
 
 
 def _save(
@@ -311,7 +225,3 @@ def _save(
         model.save_pretrained(out_folder)
         tokenizer.save_pretrained(out_folder)
     share(out_folder, "*.safetensors")
-
-
-def _join(folders: Sequence[Path]) -> str:
-    return ", ".join(map(str, folders))

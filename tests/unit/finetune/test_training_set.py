@@ -12,13 +12,13 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.tasks.fine_tune import FineTuning
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.training_set import Training, load_training
+from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.mldoc import MLDOC
 from xalign_ray.tasks.pos import POS
 from xalign_ray.tasks.sib import SIB
 from xalign_ray.tasks.tagged import Sentence
-from xalign_ray.tasks.training import Training, load_training
-from xalign_ray.tasks.tuning import tune_task
 from xalign_ray.tasks.xnli import XNLI, XnliTask
 
 PAIRS, EPOCHS = 10, 2
@@ -93,7 +93,9 @@ def train(
             name="xnli", title="", example="{split}-{language}.tsv", metric="xnli_accuracy", classes=LABELS
         )
         encoder = make_bert(PIECES, languages=LANGUAGES)
-        fine_tuning = FineTuning(learning_rate=1e-3, epochs=EPOCHS, batch_size=batch_size, seed=seed, **settings)
+        fine_tuning = FineTuning(
+            learning_rate=1e-3, num_train_epochs=EPOCHS, train_batch_size=batch_size, seed=seed, **settings
+        )
         tune_task(task, str(encoder), [data], tmp_path / f"out-{seed}", settings=fine_tuning, training=training)
         return recorded.batches, [read_sides(batch) for batch in recorded.batches]
 
@@ -135,7 +137,7 @@ def test_translations_are_trained_on_beside_english(train: Callable[..., Any]):
 
 
 def test_named_languages_and_a_number_of_examples_are_kept_to(train: Callable[..., Any]):
-    _, batches = train(Training("translate_train", languages=("sw",)), train_examples=3)
+    _, batches = train(Training("translate_train", languages=("sw",)), max_train_samples=3)
     expected = {written(*sides(code, number)): 1 for code in ("en", "sw") for number in range(3)}
     assert rows_of(epochs_of(batches)[0]) == expected
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from xalign_ray.errors import TrainingError
-from xalign_ray.tasks.fine_tune import Choice, FineTuning, fine_tune, repeatable
+from xalign_ray.finetune.loop import Choice, fine_tune, repeatable
+from xalign_ray.finetune.settings import FineTuning
 
-SETTINGS = FineTuning(learning_rate=0.05, epochs=3, batch_size=4, seed=1)
+SETTINGS = FineTuning(learning_rate=0.05, num_train_epochs=3, train_batch_size=4, seed=1)
 LENGTHS = [5, 1, 3, 2, 4, 6, 2, 1, 3, 5]
 
 
@@ -42,7 +43,7 @@ def run(settings: FineTuning, development: Callable[[nn.Module], float] = lambda
 
 def test_equal_seeds_give_equal_weights_to_the_bit_and_others_do_not():
     assert run(SETTINGS) == run(SETTINGS)
-    assert run(SETTINGS)[1] != run(FineTuning(learning_rate=0.05, epochs=3, batch_size=4, seed=2))[1]
+    assert run(SETTINGS)[1] != run(FineTuning(learning_rate=0.05, num_train_epochs=3, train_batch_size=4, seed=2))[1]
 
 
 def test_the_first_of_the_best_epochs_is_kept():
@@ -72,7 +73,7 @@ def test_each_epoch_is_told_with_its_development_score_before_the_next_begins():
 
 def test_training_stops_when_no_better_epoch_came_for_as_long_as_patience():
     scores = iter([0.2, 0.7, 0.6, 0.7, 0.9])
-    patient = FineTuning(learning_rate=0.05, epochs=5, batch_size=4, seed=1, patience=2)
+    patient = FineTuning(learning_rate=0.05, num_train_epochs=5, train_batch_size=4, seed=1, early_stopping_patience=2)
     assert run(patient, lambda _: next(scores))[0] == Choice(2, (0.2, 0.7, 0.6, 0.7))
     assert next(scores) == 0.9
 
@@ -109,7 +110,7 @@ def test_the_rate_warms_up_over_a_tenth_of_the_steps_and_decays_to_zero():
             return SimpleNamespace(loss=self.weight.sum() + 0 * x.sum())
 
     places: list[float] = []
-    settings = FineTuning(learning_rate=1.0, epochs=2, batch_size=1)
+    settings = FineTuning(learning_rate=1.0, num_train_epochs=2, train_batch_size=1)
     with repeatable(0):
         fine_tune(Constant(), LENGTHS, batch_of, lambda: float(len(places)), settings)
     steps = [before - after for before, after in itertools.pairwise(places)]

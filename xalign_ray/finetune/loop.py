@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from xalign_ray.errors import TrainingError
+from xalign_ray.finetune.settings import FineTuning
 
 WARMUP_SHARE = 0.1
 WEIGHT_DECAY = 0.01
@@ -20,27 +21,6 @@ CLIP_NORM = 1.0
 POOL_BATCHES = 32  # inside so many batches' worth of shuffled examples, those of like length go together
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class FineTuning:
-    """What a grid varies; the defaults are XTREME's for tagging.
-
-    Attributes:
-        learning_rate: peak, reached after a tenth of the steps.
-        epochs: passes over the training examples; the best by development score is kept.
-        batch_size: inputs a step.
-        seed: of the head's first weights, the order of examples, and dropout.
-        patience: epochs without a better development score after which training stops early; never if None.
-        train_examples: how many of the training file's examples are used, from the first; all if None.
-    """
-
-    learning_rate: float = 2e-5
-    epochs: int = 10
-    batch_size: int = 32
-    seed: int = 0
-    patience: int | None = None
-    train_examples: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +70,30 @@ def fine_tune(
     Raises:
         TrainingError: the loss is not finite.
     """
-    steps_per_epoch = math.ceil(len(lengths) / settings.batch_size)
+    steps_per_epoch = math.ceil(len(lengths) / settings.train_batch_size)
     optimizer = torch.optim.AdamW(_parameter_groups(model), lr=settings.learning_rate)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, _warm_up_and_decay(steps_per_epoch * settings.epochs))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, _warm_up_and_decay(steps_per_epoch * settings.num_train_epochs)
+    )
     order = torch.Generator().manual_seed(settings.seed)
     scores: list[float] = []
     best: dict[str, Tensor] = {}
-    for epoch in range(1, settings.epochs + 1):
+    for epoch in range(1, settings.num_train_epochs + 1):
         model.train()
-        for indices in _shuffled_batches(lengths, settings.batch_size, order):
+        for indices in _shuffled_batches(lengths, settings.train_batch_size, order):
             _step(model, batch_of(indices, epoch), optimizer)
             schedule.step()
         model.eval()
         scores.append(development())
-        log.info("epoch %d of %d: development score %.4f", epoch, settings.epochs, scores[-1])
+        log.info("epoch %d of %d: development score %.4f", epoch, settings.num_train_epochs, scores[-1])
         on_epoch(epoch, scores[-1])
         if scores[-1] > max(scores[:-1], default=-math.inf):
             best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
-        if settings.patience is not None and epoch - _best_epoch(scores) >= settings.patience:
-            log.info("no better score for %d epochs: stopped", settings.patience)
+        if (
+            settings.early_stopping_patience is not None
+            and epoch - _best_epoch(scores) >= settings.early_stopping_patience
+        ):
+            log.info("no better score for %d epochs: stopped", settings.early_stopping_patience)
             break
     model.load_state_dict(best)
     return Choice(_best_epoch(scores), tuple(scores))
