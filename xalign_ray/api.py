@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray import stops
 from xalign_ray.errors import DataError, StoppedError
 from xalign_ray.opened_run import Run, as_frame
+from xalign_ray.run_folder import EVENT_LOG, SCORES, RunFolder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,14 +51,12 @@ def open_run(path: PathLike) -> Run:
         DataError: it holds neither an event log nor scores.
     """
     from xalign_ray.config.explain import check_folder
-    from xalign_ray.track.events import EVENT_LOG
-    from xalign_ray.track.headline import score_files
 
-    folder = Path(path)
-    check_folder(folder)
-    if not (folder / EVENT_LOG).is_file() and not score_files(folder):
-        raise DataError(f"{folder} is not a run: it holds neither {EVENT_LOG} nor a scores.json.")
-    return Run(folder)
+    folder = RunFolder(Path(path))
+    check_folder(folder.path)
+    if not folder.events.is_file() and not folder.score_files:
+        raise DataError(f"{folder.path} is not a run: it holds neither {EVENT_LOG} nor a {SCORES}.")
+    return Run(folder.path)
 
 
 def plan(recipe: Recipe) -> str:

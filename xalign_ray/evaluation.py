@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import CONFIG, read_saved
 from xalign_ray.errors import ConfigError, TrainingError
-from xalign_ray.pipeline import EXPORT, check_export, check_lasting, say
+from xalign_ray.pipeline import check_export, check_lasting, say
+from xalign_ray.run_folder import EXPORT
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score

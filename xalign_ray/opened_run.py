@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xalign_ray.errors import DataError
+from xalign_ray.run_folder import RunFolder, check_export
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,9 +46,9 @@ class Run:
         """
         import pandas as pd
 
-        from xalign_ray.track.events import EVENT_LOG, read_events
+        from xalign_ray.track.events import read_events
 
-        steps = [event for event in read_events(self.path / EVENT_LOG) if event["event"] == "step"]
+        steps = [event for event in read_events(RunFolder(self.path).events) if event["event"] == "step"]
         rows = [{name: event[name] for name in STEP_COLUMNS} | event["metrics"] for event in steps]
         return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(STEP_COLUMNS))
 
@@ -63,9 +64,8 @@ class Run:
             DataError: a scores.json is damaged.
         """
         from xalign_ray.tasks.scores import read_scores
-        from xalign_ray.track.headline import score_files
 
-        return as_frame([score for path in score_files(self.path) for score in read_scores(path)])
+        return as_frame([score for path in RunFolder(self.path).score_files for score in read_scores(path)])
 
     def model(self) -> PreTrainedModel:
         """The exported encoder as a transformers model in fp32, with its masked-LM head where the export has one.
@@ -93,9 +93,7 @@ class Run:
         return AutoTokenizer.from_pretrained(self._export(), trust_remote_code=False)
 
     def _export(self) -> Path:
-        from xalign_ray.pipeline import EXPORT, check_export
-
-        folder = self.path / EXPORT
+        folder = RunFolder(self.path).export
         if not folder.is_dir():
             raise DataError(f"{self.path} holds no export yet; `xalign export {self.path}` writes one.")
         check_export(folder)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from xalign_ray.artifacts import TRIAL_KIND, check_files, finished_run, read_manifest, write_atomic, write_manifest
+from xalign_ray.artifacts import finished_run, write_atomic, write_manifest
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import Recipe
-from xalign_ray.config.saved import CONFIG, open_saved, read_saved
+from xalign_ray.config.saved import open_saved, read_saved
 from xalign_ray.config.start import base_recipe, needed_recipes, settle
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.locks import check_writable, hold
+from xalign_ray.run_folder import RunFolder, check_export
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from xalign_ray.data.prepared import Prepared
 
-EXPORT = "export"
 JOB_MARK = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray sets in the process that `ray job submit` started, and only there
 
 
@@ -120,9 +120,9 @@ def pretrain(
     if rehash:
         forget_inputs(recipe.config.output)
     base = base_recipe(recipe)
-    start = (
-        str((pretrain(base, local=local, trust=trust) / EXPORT).absolute()) if base else recipe.config.model.init_from
-    )
+    start = recipe.config.model.init_from
+    if base:
+        start = str(RunFolder(pretrain(base, local=local, trust=trust)).export.absolute())
     recipe = settle(recipe, start)
     return (_pretrain_here if local else _pretrain_on_ray)(recipe, out, trust)
 
@@ -142,9 +142,9 @@ def find_run(recipe: Recipe) -> Path | None:
         start = find_run(base)
         if start is None or finished_run(start) is None:
             return None
-        recipe = settle(recipe, str((start / EXPORT).absolute()))
+        recipe = settle(recipe, str(RunFolder(start).export.absolute()))
     prepared = find_prepared(recipe.config)
-    return run_folder(recipe, run_fingerprint(recipe.config, prepared.fingerprint)) if prepared else None
+    return default_folder(recipe, run_fingerprint(recipe.config, prepared.fingerprint)) if prepared else None
 
 
 def check_lasting(key: str, path: str | Path | None) -> None:
@@ -165,7 +165,7 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool) -> Path:
     prepared = prepare_data(recipe.config, connect=lambda: _open_cluster(recipe, out))
     folder, facts = _describe_run(recipe, prepared, out)
     if finished_run(folder) is not None:
-        _mend_run(recipe, prepared, folder, facts, trust)
+        _repair_run(recipe, prepared, folder, facts, trust)
         return folder
     with hold(folder, "pretrain") as lock:
         if finished_run(folder) is None:
@@ -208,7 +208,7 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
     folder, facts = _describe_run(recipe, prepared, out)
     if finished_run(folder) is not None:
         if rank == 0:
-            _mend_run(recipe, prepared, folder, facts, trust)
+            _repair_run(recipe, prepared, folder, facts, trust)
         return folder
     with hold(folder, "pretrain") if rank == 0 else nullcontext():
         if rank == 0:
@@ -236,7 +236,7 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None) -> tuple
 
         check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder, prepared.new_rows)
     fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
-    folder = (out or run_folder(recipe, fingerprint)).absolute()
+    folder = (out or default_folder(recipe, fingerprint)).absolute()
     if (before := _identity(folder)) and before.get("fingerprint") != fingerprint:
         other = str(before.get("fingerprint"))[:8]
         raise ConfigError(
@@ -256,10 +256,10 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None) -> tuple
 def _write_config(recipe: Recipe, folder: Path, facts: Mapping[str, Any]) -> None:
     head = {"recipe": recipe.name, "fingerprint": facts["fingerprint"]}
     text = yaml.safe_dump(head | recipe.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    write_atomic(folder / CONFIG, text)
+    write_atomic(RunFolder(folder).config, text)
 
 
-def run_folder(recipe: Recipe, fingerprint: str) -> Path:
+def default_folder(recipe: Recipe, fingerprint: str) -> Path:
     """Where a run goes unless told otherwise: the same recipe on the same data finds its own run again."""
     return Path(recipe.config.output) / f"{recipe.name.replace('/', '-')}-{fingerprint[:8]}"
 
@@ -272,8 +272,8 @@ def _identity(folder: Path) -> dict[str, Any]:
     return finished_run(folder) or {}
 
 
-def _mend_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any], trust: bool) -> None:
-    """Writes again what is missing or damaged of a finished run: its config.yaml, its export."""
+def _repair_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any], trust: bool) -> None:
+    """Repairs what is missing or damaged of a finished run: its config.yaml, its export."""
     from xalign_ray.report.card import write_model_card
 
     try:
@@ -282,7 +282,7 @@ def _mend_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str,
         say(f"{damage} It is written again.")
         _write_config(recipe, folder, facts)
     try:
-        check_export(folder / EXPORT, own=True)
+        check_export(RunFolder(folder).export, own=True)
     except DataError as damage:
         say(f"{damage} It is written again.")
         export_run(recipe, prepared, folder, facts, trust=trust)
@@ -292,20 +292,7 @@ def _mend_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str,
 def check_run(folder: Path) -> None:
     """Raises DataError if a file of a finished run that `pretrain` would write again is missing or damaged."""
     open_saved(folder)
-    check_export(folder / EXPORT, own=True)
-
-
-def check_export(folder: Path, own: bool = False) -> None:
-    """Raises DataError if a folder is not as our export wrote it; one that is not our `own` may be without hashes."""
-    if not (folder / "config.json").is_file():
-        raise DataError(f"{folder / 'config.json'} is missing.")
-    manifest = read_manifest(folder) or {}
-    if own and "files" not in manifest:
-        raise DataError(f"{folder / 'manifest.json'} is missing or damaged.")
-    again = f"Remove {folder} and give the `xalign tune` that made it again."
-    export = f"`xalign export {folder.parent}` writes the export of a run again."
-    hint = again if manifest.get("kind") == TRIAL_KIND else export
-    check_files(folder, manifest.get("files", {}), hint)
+    check_export(RunFolder(folder).export, own=True)
 
 
 @contextmanager
@@ -347,7 +334,7 @@ def export_run(
     from xalign_ray.models.export import export as write_export
 
     state, reached = _weights(recipe, prepared, folder, facts["fingerprint"], step, trust)
-    target = out or folder / (EXPORT if step is None else f"{EXPORT}_step_{step:06d}")
+    target = out or (RunFolder(folder).export if step is None else RunFolder(folder).export_at(step))
     write_export(
         state,
         recipe.config,
@@ -362,7 +349,7 @@ def _weights(
     recipe: Recipe, prepared: Prepared, folder: Path, fingerprint: str, step: int | None, trust: bool
 ) -> tuple[dict[str, Tensor], int]:
     """The weights and the step they are of; at step 0 those that the seed gives, as every run of it began."""
-    from xalign_ray.train.checkpoint import CHECKPOINTS, newest
+    from xalign_ray.train.checkpoint import newest
     from xalign_ray.train.consolidate import consolidate
     from xalign_ray.train.loop import build_objectives
 
@@ -372,7 +359,8 @@ def _weights(
     checkpoint, damage = newest(folder, fingerprint, step, trust)
     if checkpoint is None or (step is None and checkpoint.step < finished.get("steps", 0)):
         asked = "whole checkpoint to export" if step is None else f"whole checkpoint of step {step}"
-        raise DataError(" ".join([*damage, f"{folder / CHECKPOINTS} has no {asked}; let `xalign pretrain` reach one."]))
+        hint = f"{RunFolder(folder).checkpoints} has no {asked}; let `xalign pretrain` reach one."
+        raise DataError(" ".join([*damage, hint]))
     return consolidate(checkpoint), checkpoint.step
 
 
@@ -385,12 +373,12 @@ def export(run: Path, step: int | None = None, out: Path | None = None, trust: b
         trust: whether the files of the checkpoint may run code.
     """
     from xalign_ray.data.prepared import Prepared
-    from xalign_ray.track.events import EVENT_LOG, read_events
+    from xalign_ray.track.events import read_events
 
     recipe, fingerprint = open_saved(run)
-    data = next((Path(event["data"]) for event in read_events(run / EVENT_LOG) if "data" in event), None)
+    data = next((Path(event["data"]) for event in read_events(RunFolder(run).events) if "data" in event), None)
     if data is None:
-        raise DataError(f"{run / EVENT_LOG} does not say which data the run reads. Restore it from a copy.")
+        raise DataError(f"{RunFolder(run).events} does not say which data the run reads. Restore it from a copy.")
     return export_run(recipe, Prepared.open(data), run, {"fingerprint": fingerprint}, step, out, trust)
 
 

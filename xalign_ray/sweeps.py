@@ -18,11 +18,12 @@ from xalign_ray.data.inputs import open_root
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.evaluation import find_encoder
 from xalign_ray.locks import LOCK, hold
-from xalign_ray.pipeline import EXPORT, check_lasting, say
+from xalign_ray.pipeline import check_lasting, say
 from xalign_ray.report.compare import compare
 from xalign_ray.report.comparison_files import write_comparison
 from xalign_ray.report.comparison_page import write_comparison_page
 from xalign_ray.report.score_tables import as_terminal_table
+from xalign_ray.run_folder import EXPORT
 from xalign_ray.tasks.scores import SCORES, Score
 from xalign_ray.tasks.sweep import SweepConfig, SweptEncoder, load_sweep
 from xalign_ray.tasks.sweep_choice import SettingChoice, choose_settings, write_choices

@@ -15,8 +15,8 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.credentials import hide_credentials
 from xalign_ray.errors import DataError
+from xalign_ray.run_folder import CONFIG, RunFolder
 
-CONFIG = "config.yaml"
 HINT = "Give the `xalign pretrain` of this run, or the `xalign tune` of this sweep, again: it writes the file anew."
 _OF_A_RUN = ("recipe", "fingerprint", "data", "train", "track")  # the last one is written last
 
@@ -27,7 +27,7 @@ def read_saved(folder: Path) -> dict[str, Any]:
     Raises:
         DataError: it is torn, empty or changed, or missing though the run or sweep has finished.
     """
-    path = folder / CONFIG
+    path = RunFolder(folder).config
     try:
         text = hide_credentials(path.read_text(encoding="utf-8"))
         tree = parse_yaml(text)
@@ -60,5 +60,5 @@ def open_saved(folder: Path) -> tuple[Recipe, str]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{folder / CONFIG} is damaged: {where}: {first['msg']}. {HINT}") from None
+        raise DataError(f"{RunFolder(folder).config} is damaged: {where}: {first['msg']}. {HINT}") from None
     return Recipe(saved["recipe"], config, {}), saved["fingerprint"]

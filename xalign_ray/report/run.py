@@ -11,9 +11,9 @@ from typing import Any
 from xalign_ray.artifacts import read_manifest, whole_manifest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import DataError
+from xalign_ray.run_folder import RunFolder
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.events import EVENT_LOG, Event, check_whole, read_events
-from xalign_ray.track.headline import score_files
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def read_run(folder: Path) -> Run:
     """
     log = folder / EVENT_LOG
     check_whole(log)
-    scores = tuple(score for path in score_files(folder) for score in read_scores(path))
+    scores = tuple(score for path in RunFolder(folder).score_files for score in read_scores(path))
     if not log.is_file() and not scores:
         raise DataError(
             f"{folder} is not a run: it holds neither {EVENT_LOG} nor a scores.json. Give run folders, such as those "

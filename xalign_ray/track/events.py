@@ -13,9 +13,9 @@ from typing import Any
 
 from xalign_ray.artifacts import SWEEP_KIND, TRIAL_KIND, check_files, finished_run, read_manifest
 from xalign_ray.errors import DataError, TrainingError
+from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.track.names import EVENTS, METRICS
 
-EVENT_LOG = "events.jsonl"
 _ALWAYS = frozenset({"event", "attempt", "time", "step"})
 _CURE_OF_TUNED = (
     "Restore it from a copy, or give the `xalign tune` that made it again, of a trial after removing its folder."

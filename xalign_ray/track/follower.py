@@ -11,7 +11,8 @@ from pathlib import Path
 from xalign_ray.config.explain import check_folder
 from xalign_ray.credentials import hide_credentials, without_credentials
 from xalign_ray.errors import TrackingError, XalignError
-from xalign_ray.track.events import EVENT_LOG, check_tuned, check_whole, run_identity
+from xalign_ray.run_folder import EVENT_LOG
+from xalign_ray.track.events import check_tuned, check_whole, run_identity
 
 _log = logging.getLogger(__name__)
 _RETRY_S = 1.0  # pause between attempts while a run is being closed

@@ -15,11 +15,6 @@ Record = dict[str, Any]
 _NEEDED = frozenset({"metric", "language", "layer", "value"})
 
 
-def score_files(folder: Path) -> list[Path]:
-    """The scores.json files of a run folder, sorted: one a task under evaluation/, or one of the folder itself."""
-    return sorted([*folder.glob("evaluation/*/scores.json"), *folder.glob("scores.json")])
-
-
 def read_records(path: Path) -> list[Record]:
     """The score records of one scores.json.
 

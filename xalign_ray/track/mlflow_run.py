@@ -13,8 +13,9 @@ from mlflow.exceptions import MlflowException
 from xalign_ray.artifacts import MANIFEST, read_manifest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.credentials import with_credentials
-from xalign_ray.track.events import EVENT_LOG, Event, EventReader, run_identity
-from xalign_ray.track.headline import headline, read_records, score_files, table
+from xalign_ray.run_folder import CONFIG, REPORT, RunFolder
+from xalign_ray.track.events import Event, EventReader, run_identity
+from xalign_ray.track.headline import headline, read_records, table
 from xalign_ray.track.mlflow_values import (
     Thinning,
     dataset_input,
@@ -28,7 +29,7 @@ _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit
 _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
 _STATUS = {"stopped": "KILLED"}  # of a run by how its last event says that it ended
-_FILES = ("config.yaml", MANIFEST, "choices.json", "comparison.md", "comparison.csv", "comparison.html", "trials.json")
+_FILES = (CONFIG, MANIFEST, "choices.json", "comparison.md", "comparison.csv", "comparison.html", "trials.json")
 
 
 class MlflowRun:
@@ -48,8 +49,8 @@ class MlflowRun:
             experiment: name of the MLflow experiment; created if missing.
         """
         self.folder = folder
-        self._reader = EventReader(folder / EVENT_LOG)
-        self._start = EventReader(folder / EVENT_LOG).read(limit=1)[0]
+        self._reader = EventReader(RunFolder(folder).events)
+        self._start = EventReader(RunFolder(folder).events).read(limit=1)[0]
         self._client = MlflowClient(with_credentials(tracking_uri))
         self._experiment = _open_experiment(self._client, tracking_uri, experiment)
         run = self._find(_identity_tags(folder)) or self._create()
@@ -142,7 +143,7 @@ class MlflowRun:
             self._client.log_inputs(self.run_id, [dataset])
 
     def _log_scores(self) -> None:
-        files = score_files(self.folder)
+        files = RunFolder(self.folder).score_files
         records = [record for path in files for record in read_records(path)]
         if not records:
             return
@@ -160,14 +161,14 @@ class MlflowRun:
         for name in _FILES:
             if (path := self.folder / name).is_file():
                 self._client.log_artifact(self.run_id, str(path))
-        for path in score_files(self.folder):
+        for path in RunFolder(self.folder).score_files:
             where = path.parent.relative_to(self.folder).as_posix()
             self._client.log_artifact(self.run_id, str(path), None if where == "." else where)
-        if (report := self.folder / "report").is_dir():
-            self._client.log_artifacts(self.run_id, str(report), "report")
+        if (report := RunFolder(self.folder).report).is_dir():
+            self._client.log_artifacts(self.run_id, str(report), REPORT)
         if (data := self._start.get("data")) and read_manifest(Path(data)) is not None:
             self._client.log_artifact(self.run_id, str(Path(data) / MANIFEST), "data")
-        if languages := held_out_table(self.folder / EVENT_LOG):
+        if languages := held_out_table(RunFolder(self.folder).events):
             self._client.log_text(self.run_id, languages, "held_out_languages.csv")
 
 

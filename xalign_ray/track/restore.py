@@ -15,15 +15,14 @@ from mlflow.exceptions import MlflowException
 
 from xalign_ray.artifacts import MANIFEST
 from xalign_ray.errors import TrackingError
-from xalign_ray.track.events import EVENT_LOG, Event
+from xalign_ray.run_folder import CONFIG, EVALUATION, SCORES, RunFolder
+from xalign_ray.track.events import Event
 
-_SCORES = "scores.json"
-_EVALUATION = "evaluation"
-_FOLDERS = (_EVALUATION, "data")
+_FOLDERS = (EVALUATION, "data")
 _DATA = f"data/{MANIFEST}"
 _HELD_OUT = "held_out_languages.csv"
 _CHOICES = "choices.json"  # what a sweep keeps of its trials
-_FILES = frozenset({"config.yaml", MANIFEST, _DATA, _HELD_OUT, _CHOICES})
+_FILES = frozenset({CONFIG, MANIFEST, _DATA, _HELD_OUT, _CHOICES})
 _PAGE = 1000  # runs a search: MLflow's own limit
 _EVENT_OF = {"train": "step", "held_out": "held_out"}  # by the first part of a metric's key
 
@@ -60,7 +59,7 @@ def restore(client: MlflowClient, run: Run, folder: Path) -> bool:
     for path in files:
         if _is_scores(path) or path in _FILES:
             _download(client, run_id, path, folder / path)
-    with (folder / EVENT_LOG).open("w", encoding="utf-8") as log:
+    with (RunFolder(folder).events).open("w", encoding="utf-8") as log:
         for event in _events(client, run, folder):
             log.write(json.dumps(event) + "\n")
     return True
@@ -88,7 +87,7 @@ def _artifacts(client: MlflowClient, run_id: str) -> list[str]:
     folders = [None, *_FOLDERS]
     for folder in folders:
         for item in client.list_artifacts(run_id, folder):
-            (folders if folder == _EVALUATION and item.is_dir else files).append(item.path)
+            (folders if folder == EVALUATION and item.is_dir else files).append(item.path)
     return files
 
 
@@ -99,7 +98,7 @@ def _download(client: MlflowClient, run_id: str, path: str, target: Path) -> Non
 
 
 def _is_scores(path: str) -> bool:
-    return path.split("/")[-1] == _SCORES
+    return path.split("/")[-1] == SCORES
 
 
 def _events(client: MlflowClient, run: Run, folder: Path) -> Iterator[Event]:

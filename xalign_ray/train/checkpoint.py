@@ -14,11 +14,11 @@ from typing import Any
 from xalign_ray.artifacts import MANIFEST, check_files, hash_files, read_manifest, unfinished, write_manifest
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError, DataError
+from xalign_ray.run_folder import RunFolder
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import STATE, Engine
 from xalign_ray.train.trust import check_pickles
 
-CHECKPOINTS = "checkpoints"
 _NAME = re.compile(r"step_\d+")  # others, such as a copy that a user kept, are not ours
 KEYS = ("step", "fingerprint", "zero_stage", "workers", "tokens", "files")  # of its manifest
 _GOES_ON = "Training goes on from the checkpoint before it, of step {}."
@@ -89,7 +89,7 @@ def newest(
 
 def _folders(run_folder: Path) -> Iterator[Path]:
     """Checkpoint folders, newest first, whole or not."""
-    named = (path for path in (run_folder / CHECKPOINTS).glob("step_*") if _NAME.fullmatch(path.name))
+    named = (path for path in RunFolder(run_folder).checkpoints.glob("step_*") if _NAME.fullmatch(path.name))
     return iter(sorted(named, key=lambda folder: int(folder.name.removeprefix("step_")), reverse=True))
 
 
@@ -138,7 +138,7 @@ class Checkpoints:
             CheckpointError: on all ranks, if one could not write; older checkpoints are untouched.
         """
         began = time.monotonic()
-        folder = self._run_folder / CHECKPOINTS / f"step_{step:06d}"
+        folder = RunFolder(self._run_folder).checkpoint(step)
         writing = Path(self._workers.gather(str(unfinished(folder)))[0])  # rank 0's name, where all write
         self._together(step, writing, self._make_room(writing))
         self._together(step, writing, engine.save(writing))

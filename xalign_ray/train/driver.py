@@ -40,7 +40,8 @@ from xalign_ray.errors import (
     first_sentence,
 )
 from xalign_ray.locks import holds
-from xalign_ray.track.events import EVENT_LOG, EventReader
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.track.events import EventReader
 from xalign_ray.train.auth_token import ensure_token
 from xalign_ray.train.distributed import join
 from xalign_ray.train.loop import train
@@ -193,7 +194,7 @@ def run_on_ray(
     check_cluster(parallel)
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(POLL_S))
     run_folder = run_folder.resolve()
-    storage = run_folder / "ray"
+    storage = RunFolder(run_folder).ray
     stop = open_stop_request()
     trainer = DataParallelTrainer(
         _work,
@@ -217,7 +218,7 @@ def run_on_ray(
         ),
     )
     try:
-        with _shown(run_folder / EVENT_LOG, config.train.max_steps):
+        with _shown(RunFolder(run_folder).events, config.train.max_steps):
             _wait_for(trainer, stop)
     finally:
         shutil.rmtree(storage, ignore_errors=True)

@@ -21,7 +21,8 @@ from xalign_ray.errors import LockError, StoppedError, TrainingError
 from xalign_ray.locks import lost_sentence
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt, last_step
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.track.events import EventLog, last_attempt, last_step
 from xalign_ray.train.checkpoint import Checkpoints
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
@@ -140,7 +141,7 @@ class Loop:
         elif self._found:
             self._engine.load(self._found.folder, self._found.trusted)
         self._stepper = Stepper(self._engine, objectives, config, workers)
-        log_path = run_folder / EVENT_LOG
+        log_path = RunFolder(run_folder).events
         if workers.rank == 0:
             self._notes = [*self._notes, *self._what_is_missing(log_path)]
         self._log = EventLog(log_path, last_attempt(log_path) + 1) if workers.rank == 0 else None

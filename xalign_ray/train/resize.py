@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from xalign_ray.errors import CheckpointError
-from xalign_ray.train.checkpoint import CHECKPOINTS, Checkpoint
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.train.checkpoint import Checkpoint
 from xalign_ray.train.convert import TRUSTED
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import STATE, Engine
@@ -29,7 +30,7 @@ def load_resized(engine: Engine, found: Checkpoint, run_folder: Path, workers: W
     Raises:
         CheckpointError: on all ranks, if the conversion failed.
     """
-    folder = run_folder / CHECKPOINTS / ".resized"
+    folder = RunFolder(run_folder).checkpoints / ".resized"
     problem = _convert(found, folder) if workers.rank == 0 else None
     problem = workers.gather(problem)[0]
     if problem:

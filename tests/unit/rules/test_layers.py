@@ -14,7 +14,7 @@ LAYERS = [
     {"credentials"},
     {"errors", "status_line"},
     {"artifacts", "stops"},
-    {"locks"},
+    {"locks", "run_folder"},
     {"config"},
     {"text", "demo", "track"},
     {"models", "objectives", "data"},
@@ -41,7 +41,17 @@ HOMES = {
     "mlflow": ["track", "report"],
     "matplotlib": ["report"],
 }
-WITHOUT_TORCH = ["text", "demo", "track", "config", "errors.py", "artifacts.py", "locks.py", "stops.py"]
+WITHOUT_TORCH = [
+    "text",
+    "demo",
+    "track",
+    "config",
+    "errors.py",
+    "artifacts.py",
+    "locks.py",
+    "run_folder.py",
+    "stops.py",
+]
 WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs.py", "api.py", "opened_run.py", "__init__.py"]
 WITHOUT_RAY = ["text", "demo", "track", "config", "models", "objectives", "report", "data/local.py", "data/sources"]
 WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "arguments.py", "data_verbs.py", "needs.py"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.track.headline import headline, read_records, score_files, table
+from xalign_ray.track.headline import headline, read_records, table
 
 
 def record(metric: str, language: str, value: float, layer: Any = None, **fields: Any) -> dict[str, Any]:
@@ -40,14 +40,6 @@ def test_seeds_are_averaged_but_variants_are_not_mixed() -> None:
 
 def test_a_model_of_unknown_step_is_shown_at_zero() -> None:
     assert headline([record("pos_accuracy", "de", 0.5, step=None)], 100) == {"pos_accuracy_de": (0.5, 0)}
-
-
-def test_score_files_are_those_of_the_tasks_and_the_folders_own(tmp_path: Path) -> None:
-    for name in ("evaluation/tatoeba/scores.json", "evaluation/pos/scores.json", "scores.json", "else/scores.json"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("{}")
-    found = [path.relative_to(tmp_path).as_posix() for path in score_files(tmp_path)]
-    assert found == ["evaluation/pos/scores.json", "evaluation/tatoeba/scores.json", "scores.json"]
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"scores": [1]}', '{"scores": [{"metric": "pos_accuracy"}]}'])

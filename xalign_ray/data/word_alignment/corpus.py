@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.artifacts import (
+    MANIFEST,
     check_file,
     hash_file,
     hash_value,
@@ -150,7 +151,7 @@ def align_parts(
     _claim(job, identity)
     todo = [number for number in range(len(cut)) if _record(job, number) is None]
     if todo or whole_manifest(job.path("model"), "fingerprint", "files") is None:
-        (folder / "manifest.json").unlink(missing_ok=True)
+        (folder / MANIFEST).unlink(missing_ok=True)
         _ensure_model(job)
     if todo:
         _run(align_part, job, todo)
@@ -180,7 +181,7 @@ def _claim(job: Job, identity: dict[str, Any]) -> None:
     path = job.path("settings.json")
     before = whole_json(path)
     if path.is_file() and before is None:  # nobody knows of what texts the rest is
-        job.path("manifest.json").unlink(missing_ok=True)
+        job.path(MANIFEST).unlink(missing_ok=True)
         for made in ("parts", "model", "sample"):
             shutil.rmtree(job.path(made), ignore_errors=True)
     elif before is not None and before != json.loads(json.dumps(identity)):

@@ -1,0 +1,59 @@
+"""The names in a run folder stand in one place, and mean what a reader of the folder finds."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.unit.rules.tree import PACKAGE, ROOT, python_files
+from xalign_ray import run_folder
+from xalign_ray.run_folder import RunFolder
+
+VERBS = {"export", "report"}  # names of verbs too, which other modules may write
+NAMES = {value for name, value in vars(run_folder).items() if name.isupper()} - VERBS
+TO_ADOPT = {"report/study.py", "tasks/scores.py", "tasks/sweep_run.py", "evaluation.py"}
+
+
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        (RunFolder(Path("run")).config, "config.yaml"),
+        (RunFolder(Path("run")).events, "events.jsonl"),
+        (RunFolder(Path("run")).manifest, "manifest.json"),
+        (RunFolder(Path("run")).export, "export"),
+        (RunFolder(Path("run")).export_at(200), "export_step_000200"),
+        (RunFolder(Path("run")).checkpoint(1_000_000), "checkpoints/step_1000000"),
+        (RunFolder(Path("run")).evaluation("tatoeba"), "evaluation/tatoeba"),
+        (RunFolder(Path("run")).report, "report"),
+        (RunFolder(Path("run")).ray, "ray"),
+    ],
+    ids=str,
+)
+def test_what_lies_where(found: Path, name: str) -> None:
+    assert found == Path("run") / name
+
+
+def test_an_export_says_its_run_folder_by_its_name() -> None:
+    assert RunFolder.of_export(Path("runs/a/export")) == RunFolder(Path("runs/a"))
+    assert RunFolder.of_export(Path("xlm-roberta-base")) is None
+
+
+def test_score_files_are_those_of_the_tasks_and_the_folders_own(tmp_path: Path) -> None:
+    for name in ("evaluation/tatoeba/scores.json", "evaluation/pos/scores.json", "scores.json", "else/scores.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    found = [path.relative_to(tmp_path).as_posix() for path in RunFolder(tmp_path).score_files]
+    assert found == ["evaluation/pos/scores.json", "evaluation/tatoeba/scores.json", "scores.json"]
+
+
+def test_no_other_module_writes_a_name_of_a_run_folder() -> None:
+    wrong = {
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+        for path in python_files(PACKAGE)
+        if path.relative_to(PACKAGE).as_posix() not in {"run_folder.py", "artifacts.py", *TO_ADOPT}
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in NAMES
+    }
+    assert wrong == set()
