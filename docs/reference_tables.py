@@ -12,7 +12,8 @@ from recipe_keys import recipe_keys, write_table
 
 from xalign_ray.cli import app
 from xalign_ray.config.load import RECIPES
-from xalign_ray.track.names import EVALUATIONS, EVENTS, METRICS
+from xalign_ray.tasks import metrics
+from xalign_ray.track.names import EVENTS, METRICS
 
 _MARK = re.compile(r"^<!-- written: (\w+) -->$", re.MULTILINE)
 
@@ -77,5 +78,5 @@ WRITERS: dict[str, Callable[[], Iterator[str]]] = {
     "recipes": recipes,
     "events": _named(EVENTS),
     "metrics": _named(METRICS),
-    "evaluations": _named(EVALUATIONS),
+    "evaluations": _named({name: f"{metric.meaning} ({metric.unit})" for name, metric in metrics.METRICS.items()}),
 }

@@ -13,6 +13,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.report.bootstrap import difference_interval
 from xalign_ray.report.groups import EVERY, Background, check_groupings, group_languages
 from xalign_ray.report.numbers import Cell, Key, Seed, measure_scores, sort_keys
+from xalign_ray.tasks.metrics import METRICS, SHARE
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 
 
@@ -120,7 +121,7 @@ def compare(
 
 def is_share(metric: str) -> bool:
     """Whether a metric is a share of things that came out right: those can be compared, higher being better."""
-    return "cosine" not in metric
+    return METRICS[metric].unit == SHARE
 
 
 def _check_baseline(labels: Sequence[str], baseline: str | None) -> str:

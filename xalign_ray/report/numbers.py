@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xalign_ray.report.columns import Column
+from xalign_ray.tasks.metrics import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
-from xalign_ray.track.names import EVALUATIONS
 
 STANDARD_ERRORS = 2
 
@@ -126,8 +126,8 @@ def headline_keys(measured: Iterable[Mapping[Key, Cell]]) -> list[Key]:
 
 
 def sort_keys(keys: Iterable[Key]) -> list[Key]:
-    """Keys by metric as track/names.py lists them, then split, layer and language."""
-    order = list(EVALUATIONS)
+    """Keys by metric as tasks/metrics.py lists them, then split, layer and language."""
+    order = list(METRICS)
     return sorted(
         keys, key=lambda key: (order.index(key.metric), key.split, str(key.layer), str(key.pooling), key.language)
     )

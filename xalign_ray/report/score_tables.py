@@ -9,38 +9,9 @@ import rich.table
 from xalign_ray.report.compare import Comparison, Difference, GroupCell, Row, is_share
 from xalign_ray.report.numbers import Cell, Gap, Key
 from xalign_ray.report.table import Entry, Table, as_rich
+from xalign_ray.tasks.metrics import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
-TITLES = {
-    "tatoeba_accuracy": "Sentence retrieval (Tatoeba)",
-    "tatoeba_accuracy_csls": "Sentence retrieval (Tatoeba), CSLS",
-    "tatoeba_accuracy_cls": "Sentence retrieval (Tatoeba), first token",
-    "alignment_heldout": "Word translation, held-out pairs",
-    "alignment_heldout_csls": "Word translation, held-out pairs, CSLS",
-    "alignment_trained": "Word translation, trained pairs",
-    "alignment_trained_csls": "Word translation, trained pairs, CSLS",
-    "alignment_untrained": "Word translation, languages without a trained dictionary",
-    "alignment_untrained_csls": "Word translation, languages without a trained dictionary, CSLS",
-    "cloze_accuracy": "Masked words beside their translation",
-    "cloze_accuracy_alone": "Masked words without it",
-    "pair_cosine": "Mean cosine of translations",
-    "pair_cosine_random": "Mean cosine of other sentences",
-    "mean_cosine_random": "Mean cosine of random words",
-    "pos_accuracy": "Parts of speech, zero-shot from English",
-    "pos_accuracy_supervised": "Parts of speech, fine-tuned on the language itself",
-    "pos_f1_runs": "Parts of speech, F1 over runs (XTREME)",
-    "ner_f1": "Names (NER)",
-    "ner_f1_strict": "Names (NER), strict IOB2",
-    "xnli_accuracy": "Inference (XNLI)",
-    "pawsx_accuracy": "Paraphrases (PAWS-X)",
-    "mldoc_accuracy": "Topics of news (MLDoc)",
-    "mldoc_h_accuracy": "Topics of headlines (MLDoc)",
-    "sib_accuracy": "Topics of sentences (SIB-200)",
-    "mlqa_f1": "Questions (MLQA), F1",
-    "mlqa_em": "Questions (MLQA), exact match",
-    "mlqa_f1_gxlt": "Questions in another language (MLQA), F1",
-    "mlqa_em_gxlt": "Questions in another language (MLQA), exact match",
-}
 _UNIT = "Percent; cosines as they are."
 _ABSENT = Entry("-", quiet=True)
 AT_CHANCE = "at chance"
@@ -134,7 +105,7 @@ def gap_table(gaps: Sequence[Gap], baseline: str) -> Table:
 
 def title_of(key: Key, among: Iterable[Key], short: bool = False) -> str:
     """A metric in words, or by its name; what else tells it apart is added where it stands in the table twice."""
-    title = key.metric if short else TITLES.get(key.metric, key.metric)
+    title = key.metric if short else METRICS[key.metric].title
     namesakes = {(other.split, other.layer, other.pooling) for other in among if other.metric == key.metric}
     if len(namesakes) == 1:
         return title

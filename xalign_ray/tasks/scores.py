@@ -9,35 +9,10 @@ from pathlib import Path
 
 from xalign_ray.artifacts import write_json
 from xalign_ray.errors import DataError
+from xalign_ray.tasks.metrics import METRICS
 
 SCORES = "scores.json"
 ALL_LANGUAGES = "all"
-TUNED_METRICS = frozenset(  # of fine-tuned heads; `<metric>_supervised` where not tuned on English
-    {"pos_accuracy", "xnli_accuracy", "pawsx_accuracy", "mldoc_accuracy", "mldoc_h_accuracy", "sib_accuracy"}
-    | {"pos_f1_runs", "ner_f1", "ner_f1_strict", "mlqa_f1", "mlqa_em", "mlqa_f1_gxlt", "mlqa_em_gxlt"}
-)
-METRICS = (
-    frozenset(
-        {
-            "cloze_accuracy",
-            "cloze_accuracy_alone",
-            "pair_cosine",
-            "pair_cosine_random",
-            "tatoeba_accuracy",
-            "tatoeba_accuracy_csls",
-            "tatoeba_accuracy_cls",
-            "alignment_heldout",
-            "alignment_heldout_csls",
-            "alignment_trained",
-            "alignment_trained_csls",
-            "alignment_untrained",
-            "alignment_untrained_csls",
-            "mean_cosine_random",
-        }
-    )
-    | TUNED_METRICS
-    | {f"{metric}_supervised" for metric in TUNED_METRICS}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import DataError
-from xalign_ray.track.names import EVALUATIONS, evaluation_key
+from xalign_ray.track.names import evaluation_key
 
 Record = dict[str, Any]
 _NEEDED = frozenset({"metric", "language", "layer", "value"})
@@ -23,7 +23,7 @@ def read_records(path: Path) -> list[Record]:
     """
     try:
         records = json.loads(path.read_text(encoding="utf-8"))["scores"]
-        if all(record.keys() >= _NEEDED and record["metric"] in EVALUATIONS for record in records):
+        if all(record.keys() >= _NEEDED for record in records):
             return records
     except (ValueError, KeyError, TypeError, AttributeError):
         pass

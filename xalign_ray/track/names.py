@@ -1,4 +1,4 @@
-"""The closed list of metric names: what the event log may hold, and what every follower and table may show."""
+"""The closed list of a run's metric names: what the event log may hold. Those of scores are in tasks/metrics.py."""
 
 from __future__ import annotations
 
@@ -52,51 +52,7 @@ METRICS: dict[str, str] = {
     "fine_tune/dev_score": "score on the English development set, in the task's own metric (0 to 1)",
 }
 
-EVALUATIONS: dict[str, str] = {
-    "tatoeba_accuracy": "nearest-neighbour retrieval of the translation (0 to 1)",
-    "tatoeba_accuracy_csls": "the same by CSLS (0 to 1)",
-    "tatoeba_accuracy_cls": "the same by cosine of the first token of each layer (0 to 1)",
-    "alignment_heldout": "precision@1 by cosine over dictionary pairs that training never saw (0 to 1)",
-    "alignment_heldout_csls": "the same by CSLS",
-    "alignment_trained": "precision@1 by cosine over dictionary pairs of training (0 to 1)",
-    "alignment_trained_csls": "the same by CSLS",
-    "alignment_untrained": "precision@1 by cosine over pairs of languages of which training had no dictionary (0 to 1)",
-    "alignment_untrained_csls": "the same by CSLS",
-    "cloze_accuracy": "masked words predicted beside their English translation (0 to 1)",
-    "cloze_accuracy_alone": "the same words predicted without it (0 to 1)",
-    "pair_cosine": "mean cosine of translated sentences, last layers (-1 to 1)",
-    "pair_cosine_random": "the same of sentences that do not translate each other",
-    "mean_cosine_random": "mean cosine of random rows: near 1 means that the embeddings have collapsed (-1 to 1)",
-    "pos_accuracy": "part-of-speech tags right, fine-tuned on English only (0 to 1)",
-    "pos_accuracy_supervised": "part-of-speech tags right, fine-tuned on the tested language (0 to 1)",
-    "pos_f1_runs": "F1 over runs of one tag, as XTREME scores parts of speech (0 to 1)",
-    "pos_f1_runs_supervised": "the same, fine-tuned on the tested language",
-    "ner_f1": "F1 over names, read leniently as XTREME does (0 to 1)",
-    "ner_f1_supervised": "the same, fine-tuned on the tested language",
-    "ner_f1_strict": "F1 over names, strict IOB2 (0 to 1)",
-    "ner_f1_strict_supervised": "the same, fine-tuned on the tested language",
-    "xnli_accuracy": "pairs whose inference was told (0 to 1)",
-    "xnli_accuracy_supervised": "the same, fine-tuned on the tested language",
-    "pawsx_accuracy": "pairs of which it was told whether they are paraphrases (0 to 1)",
-    "pawsx_accuracy_supervised": "the same, fine-tuned on the tested language",
-    "mldoc_accuracy": "news texts whose topic was told (0 to 1)",
-    "mldoc_accuracy_supervised": "the same, fine-tuned on the tested language",
-    "mldoc_h_accuracy": "headlines whose topic was told (0 to 1)",
-    "mldoc_h_accuracy_supervised": "the same, fine-tuned on the tested language",
-    "sib_accuracy": "sentences whose topic was told (0 to 1)",
-    "sib_accuracy_supervised": "the same, fine-tuned on the tested language",
-    "mlqa_f1": "F1 over the tokens of answers, question and context in one language (0 to 1)",
-    "mlqa_f1_supervised": "the same, fine-tuned on the tested language",
-    "mlqa_em": "answers that match exactly, question and context in one language (0 to 1)",
-    "mlqa_em_supervised": "the same, fine-tuned on the tested language",
-    "mlqa_f1_gxlt": "F1 over the tokens of answers, question and context in two languages (0 to 1)",
-    "mlqa_f1_gxlt_supervised": "the same, fine-tuned on the tested language",
-    "mlqa_em_gxlt": "answers that match exactly, question and context in two languages (0 to 1)",
-    "mlqa_em_gxlt_supervised": "the same, fine-tuned on the tested language",
-}
-
 
 def evaluation_key(metric: str, language: str | None) -> str:
     """The MLflow key of a score: `metric` for the mean over languages, else `metric_language`."""
-    assert metric in EVALUATIONS, f"{metric} is not in track/names.py"
     return metric if language in (None, "all") else f"{metric}_{language}"

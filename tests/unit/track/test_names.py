@@ -6,19 +6,15 @@ import re
 import subprocess
 import sys
 
-from xalign_ray.track.names import EVALUATIONS, METRICS, evaluation_key
+from xalign_ray.track.names import METRICS, evaluation_key
 
 
 def test_training_and_data_keys_are_area_and_name() -> None:
     assert [name for name in METRICS if not re.fullmatch(r"[a-z_]+/[a-z_]+", name)] == []
 
 
-def test_evaluation_names_cannot_be_taken_for_training_keys() -> None:
-    assert [name for name in EVALUATIONS if not re.fullmatch(r"[a-z0-9_]+", name)] == []
-
-
 def test_every_name_has_a_description() -> None:
-    assert all({**METRICS, **EVALUATIONS}.values())
+    assert all(METRICS.values())
 
 
 def test_the_mean_over_languages_has_the_plain_key() -> None:

@@ -1,0 +1,25 @@
+"""The one table of metrics: every task's are in it, and a score of another is refused."""
+
+from __future__ import annotations
+
+import re
+
+from xalign_ray.tasks.metrics import COSINE, METRICS, SHARE
+from xalign_ray.tasks.registry import TUNED_TASKS
+
+
+def test_no_name_can_be_taken_for_one_of_a_run() -> None:
+    assert [name for name in METRICS if not re.fullmatch(r"[a-z0-9_]+", name)] == []
+
+
+def test_what_decides_between_epochs_is_there_zero_shot_and_supervised() -> None:
+    for task in TUNED_TASKS.values():
+        assert METRICS[task.metric].of_tuned_head
+        assert METRICS[f"{task.metric}_supervised"].title == (
+            f"{METRICS[task.metric].title}, fine-tuned on the language itself"
+        )
+
+
+def test_a_share_has_a_direction_and_a_cosine_has_none() -> None:
+    assert {metric.unit for metric in METRICS.values()} == {SHARE, COSINE}
+    assert all(metric.higher_is_better is (True if metric.unit == SHARE else None) for metric in METRICS.values())
