@@ -192,7 +192,7 @@ def _open_cluster(recipe: Recipe, out: Path | None) -> None:
 def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
     from xalign_ray.data.local import open_local
     from xalign_ray.data.prepare import find_prepared
-    from xalign_ray.train.distributed import join
+    from xalign_ray.train.distributed import setup_workers
     from xalign_ray.train.loop import train
     from xalign_ray.train.progress import Progress
 
@@ -219,7 +219,7 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
                 folder,
                 prepared,
                 lambda first, rank, _: open_local(prepared, config, first, rank),
-                join(config.parallel),
+                setup_workers(config.parallel),
                 facts,
                 progress=Progress(config.train.max_steps, sys.stderr) if rank == 0 else None,
                 trust=trust,

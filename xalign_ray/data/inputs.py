@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xalign_ray.config.schema import Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
-from xalign_ray.data.sources.files import is_url, join
+from xalign_ray.data.sources.files import is_url, join_path
 from xalign_ray.data.sources.formats import check_languages, find_files, parts
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
@@ -109,7 +109,7 @@ def _undivided(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 def _paths(source: Corpus | ParallelCorpus | Dictionary, data: DataConfig, root: Path) -> list[str]:
     """A source's paths; a root that is a URL is taken as it was written, for no Path can hold it."""
-    return [join(data.root if is_url(data.root) else str(root), path) for path in source.paths]
+    return [join_path(data.root if is_url(data.root) else str(root), path) for path in source.paths]
 
 
 def _codes(key: str, source: Corpus | ParallelCorpus | Dictionary) -> tuple[str, ...]:

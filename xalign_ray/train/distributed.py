@@ -61,13 +61,13 @@ def split_hash(value: int) -> tuple[float, float]:
     return float(value & 0xFFFFFFFF), float(value >> 32)
 
 
-def join_hash(low: float, high: float) -> int:
+def combine_hash(low: float, high: float) -> int:
     """The sum modulo 2^64 of numbers whose halves were summed."""
     return (int(low) + (int(high) << 32)) % 2**64
 
 
-def join(parallel: ParallelConfig) -> Workers:
-    """Joins the job this process was started for: by Ray Train, by torchrun, or alone.
+def setup_workers(parallel: ParallelConfig) -> Workers:
+    """Sets up the process group of the job that this process was started for: by Ray Train, by torchrun, or alone.
 
     Ray Train has set up the process group; torchrun says in the environment who is who; a plain process becomes a group
     of one that no other machine reaches. GPUs are used if `parallel.gpus_per_worker` is above 0.

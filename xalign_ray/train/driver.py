@@ -43,7 +43,7 @@ from xalign_ray.locks import holds
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import EventReader
 from xalign_ray.train.auth_token import ensure_token
-from xalign_ray.train.distributed import join
+from xalign_ray.train.distributed import setup_workers
 from xalign_ray.train.loop import train
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.rendezvous import ClosedTorchConfig
@@ -283,7 +283,7 @@ def _work(job: dict[str, Any]) -> XalignError | None:
     config = schema.RunConfig.model_validate(job["config"])
     run_folder, lock = Path(job["run_folder"]), job["lock"]
     prepared = Prepared.open(Path(job["prepared_folder"]))
-    workers = join(config.parallel)
+    workers = setup_workers(config.parallel)
 
     def open_stream(first_step: int, rank: int, _: int) -> Generator[dict[str, Any], None, None]:
         yield from open_feed(prepared, config, first_step, rank, _from_rank_zero)

@@ -14,7 +14,7 @@ from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import TrainingError
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.train.distributed import Workers, join_hash, split_hash
+from xalign_ray.train.distributed import Workers, combine_hash, split_hash
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.schedule import learning_rate
 
@@ -126,7 +126,7 @@ class Stepper:
             raise_together(self._workers, problem)
         return Totals(
             counts=dict(zip(counts, summed, strict=True)),
-            batch_hash=join_hash(low, high),
+            batch_hash=combine_hash(low, high),
             labels=int(labels),
             tokens=int(tokens),
             slots=int(slots),

@@ -13,7 +13,7 @@ from typing import Any
 import torch.distributed as dist
 
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.train.distributed import Workers, join
+from xalign_ray.train.distributed import Workers, setup_workers
 
 
 class Pool:
@@ -56,7 +56,7 @@ def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
         os.environ |= {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    workers: Workers = join(ParallelConfig(workers=size))
+    workers: Workers = setup_workers(ParallelConfig(workers=size))
     while (job := pipe.recv()) is not None:
         function, arguments = job
         try:

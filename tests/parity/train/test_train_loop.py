@@ -17,7 +17,7 @@ from tests.parity.train.test_train_steps import train_until
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.track.events import read_events
-from xalign_ray.train.distributed import join, join_hash, split_hash
+from xalign_ray.train.distributed import combine_hash, setup_workers, split_hash
 from xalign_ray.train.progress import Progress
 
 LEFT_OUT = "The held-out loss leaves out ru (2 documents): no document of so few was drawn to be held out."
@@ -162,7 +162,7 @@ def test_warm_up_and_decay_are_what_the_steps_used(one: Pool, tmp_path: Path):
 
 
 def join_with(_, parallel):
-    join(ParallelConfig.model_validate(parallel))
+    setup_workers(ParallelConfig.model_validate(parallel))
 
 
 def test_another_number_of_workers_than_started_is_refused(two: Pool):
@@ -178,7 +178,7 @@ def test_a_gpu_that_is_not_there_is_refused(one: Pool):
 def test_hashes_add_up_modulo_two_to_the_64():
     hashes = [2**64 - 1, 2**63 + 12345, 987654321987654321]
     low, high = (sum(half) for half in zip(*map(split_hash, hashes), strict=True))
-    assert join_hash(low, high) == sum(hashes) % 2**64
+    assert combine_hash(low, high) == sum(hashes) % 2**64
 
 
 def step_event(step: int, seconds: float):

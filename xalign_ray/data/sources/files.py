@@ -28,7 +28,7 @@ def is_url(path: str) -> bool:
     return bool(_SCHEME.match(path))
 
 
-def join(root: str, path: str) -> str:
+def join_path(root: str, path: str) -> str:
     """A path of a recipe, seen from its root: URLs and absolute paths stand for themselves; the root may be a URL."""
     if is_url(path):
         return path

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from xalign_ray.data.sources import parts as cutting
-from xalign_ray.data.sources.files import expand, is_folder, is_url, join, size_of
+from xalign_ray.data.sources.files import expand, is_folder, is_url, join_path, size_of
 from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.errors import DataError
@@ -38,7 +38,7 @@ def bucket() -> Iterator[fsspec.AbstractFileSystem]:
     ],
 )
 def test_paths_are_seen_from_their_root(root: str, path: str, joined: str) -> None:
-    assert join(root, path) == joined
+    assert join_path(root, path) == joined
 
 
 def test_a_windows_drive_and_a_name_with_a_colon_are_no_urls() -> None:
