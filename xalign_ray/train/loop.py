@@ -29,7 +29,7 @@ from xalign_ray.train.engine import Engine
 from xalign_ray.train.held_out import can_score, held_out_losses
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.resize import load_resized, needs_resize
-from xalign_ray.train.step import Outcome, Share, Stepper, raise_together
+from xalign_ray.train.step import Outcome, Share, Stepper, raise_on_all_ranks
 
 OpenStream = Callable[[int, int, int], Generator[dict[str, np.ndarray], None, None]]
 OnCheckpoint = Callable[[int, dict[str, float]], None]
@@ -164,7 +164,7 @@ class Loop:
         seconds, tokens = time.monotonic() - began, self._tokens
         speed = (tokens - before) / max(seconds, 1e-9)
         self._tell("end", steps, {"run/seconds": seconds, "run/tokens": tokens, "run/tokens_per_s": speed})
-        raise_together(workers, self._problem)
+        raise_on_all_ranks(workers, self._problem)
 
     def _what_is_missing(self, log: Path) -> list[str]:
         """What the run's numbers will lack, and why; told at the start."""

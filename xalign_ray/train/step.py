@@ -62,7 +62,7 @@ def tensors(rows: Share, device: torch.device, also: Sequence[str] = ()) -> dict
     return {key: torch.from_numpy(np.ascontiguousarray(value)).to(device) for key, value in wide.items()}
 
 
-def raise_together(workers: Workers, problem: str | None) -> None:
+def raise_on_all_ranks(workers: Workers, problem: str | None) -> None:
     """Raises on every rank what one of them has to say, so that none waits for another; called by all."""
     said = [text for text in workers.gather(problem) if text]
     if said:
@@ -123,7 +123,7 @@ class Stepper:
             [*own, *counts.values()]
         )
         if problems:
-            raise_together(self._workers, problem)
+            raise_on_all_ranks(self._workers, problem)
         return Totals(
             counts=dict(zip(counts, summed, strict=True)),
             batch_hash=combine_hash(low, high),
