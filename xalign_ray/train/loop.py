@@ -28,7 +28,7 @@ from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.held_out import can_score, held_out_losses
 from xalign_ray.train.progress import Progress
-from xalign_ray.train.resize import load_resized, needs_resize
+from xalign_ray.train.reshard import load_resharded, needs_resharding
 from xalign_ray.train.step import Outcome, Share, Stepper, raise_on_all_ranks
 
 OpenStream = Callable[[int, int, int], Generator[dict[str, np.ndarray], None, None]]
@@ -135,9 +135,9 @@ class Loop:
         self._scores_held_out = can_score(objectives)
         self._checkpoints = Checkpoints(run_folder, facts["fingerprint"], config, workers, trust)
         self._found, self._notes = self._checkpoints.choose()
-        self._engine = Engine(objectives, config, workers, universal=needs_resize(self._found, workers))
-        if self._found and needs_resize(self._found, workers):
-            load_resized(self._engine, self._found, run_folder, workers)
+        self._engine = Engine(objectives, config, workers, universal=needs_resharding(self._found, workers))
+        if self._found and needs_resharding(self._found, workers):
+            load_resharded(self._engine, self._found, run_folder, workers)
         elif self._found:
             self._engine.load(self._found.folder, self._found.trusted)
         self._stepper = Stepper(self._engine, objectives, config, workers)

@@ -61,7 +61,7 @@ def write_config(folder: Path, config: RunConfig) -> None:
 def test_two_workers_then_one_take_the_same_steps_and_a_report_says_so(
     world: list[str], two: Pool, tmp_path: Path
 ) -> None:
-    """At stage 3; each stage is resized, and back again, in tests/parity/train, without Ray."""
+    """At stage 3; each stage is resharded, and back again, in tests/parity/train, without Ray."""
     settings = [*world, *SIZES, "parallel.zero_stage=3"]
     folders = [tmp_path / name for name in ("plain", "rescaled")]
     expected = calm(two, recipe(settings), folders[0])

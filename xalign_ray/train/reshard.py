@@ -16,12 +16,12 @@ from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import STATE, Engine
 
 
-def needs_resize(found: Checkpoint | None, workers: Workers) -> bool:
+def needs_resharding(found: Checkpoint | None, workers: Workers) -> bool:
     """Whether a checkpoint's optimizer state is cut for another number of workers; at stage 0 it is not cut."""
     return found is not None and found.zero_stage > 0 and found.manifest["workers"] != workers.size
 
 
-def load_resized(engine: Engine, found: Checkpoint, run_folder: Path, workers: Workers) -> None:
+def load_resharded(engine: Engine, found: Checkpoint, run_folder: Path, workers: Workers) -> None:
     """Converts a checkpoint beside the others, loads it on all ranks, and removes the copy.
 
     Args:
@@ -30,7 +30,7 @@ def load_resized(engine: Engine, found: Checkpoint, run_folder: Path, workers: W
     Raises:
         CheckpointError: on all ranks, if the conversion failed.
     """
-    folder = RunFolder(run_folder).checkpoints / ".resized"
+    folder = RunFolder(run_folder).checkpoints / ".resharded"
     problem = _convert(found, folder) if workers.rank == 0 else None
     problem = workers.gather(problem)[0]
     if problem:
