@@ -14,7 +14,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.models.backbone import backbone, check_fits
 from xalign_ray.models.extension import add_rows
 from xalign_ray.models.family import Family
-from xalign_ray.models.heads import join_language, widen
+from xalign_ray.models.heads import append_language, extend_input
 
 READ = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")  # what `encode` takes from a batch
 
@@ -74,7 +74,7 @@ class AlignedEncoder(nn.Module):
             transform: one to use in place of the head's own, such as `copy_transform` gives; the decoder is shared.
         """
         if self.conditioned and self.languages is not None:
-            hidden = join_language(hidden, self.languages(language))
+            hidden = append_language(hidden, self.languages(language))
         if transform is None:
             return self.family.predict(self.hf, hidden)
         return self.hf.get_output_embeddings()(transform(hidden))
@@ -124,7 +124,7 @@ def build_encoder(
         table = nn.Embedding(len(languages), hf.config.hidden_size)
         nn.init.normal_(table.weight, 0.0, 0.02)
     if model.conditioned_head:
-        widen(family.transform_of(hf), hf.config.hidden_size)
+        extend_input(family.transform_of(hf), hf.config.hidden_size)
     return AlignedEncoder(hf, family, table, model.conditioned_head)
 
 

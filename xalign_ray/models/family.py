@@ -99,7 +99,7 @@ class Family(ABC):
 
     @abstractmethod
     def predict(self, hf: Any, hidden: Tensor) -> Tensor:
-        """The head of its masked language model: hidden states [N, d], widened or not -> logits [N, V]."""
+        """The head of its masked language model: hidden states [N, d], extended or not -> logits [N, V]."""
 
     @abstractmethod
     def transform_of(self, hf: Any) -> nn.Module:
@@ -111,4 +111,4 @@ class Family(ABC):
 
     @abstractmethod
     def new_transform(self, config: Any) -> nn.Module:
-        """The same as a module with new weights, not widened."""
+        """The same as a module with new weights, not extended."""

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class Transform(nn.Module):
+class HeadTransform(nn.Module):
     """RoBERTa's prediction head without its decoder: LayerNorm(GELU(W h + b)). [N, d] -> [N, d]."""
 
     def __init__(self, width: int, epsilon: float) -> None:
@@ -19,8 +19,8 @@ class Transform(nn.Module):
         self.layer_norm = nn.LayerNorm(width, eps=epsilon)
 
     @classmethod
-    def copy_of(cls, head: Any) -> Transform:
-        """The layers of a `XLMRobertaLMHead`, widened or not, with weights of their own."""
+    def copy_of(cls, head: Any) -> HeadTransform:
+        """The layers of a `XLMRobertaLMHead`, extended or not, with weights of their own."""
         made = cls(head.dense.out_features, head.layer_norm.eps)
         made.dense, made.layer_norm = copy.deepcopy(head.dense), copy.deepcopy(head.layer_norm)
         return made
@@ -30,46 +30,46 @@ class Transform(nn.Module):
         return self.layer_norm(F.gelu(self.dense(hidden)))
 
 
-def widen(transform: Any, width: int) -> None:
+def extend_input(transform: Any, width: int) -> None:
     """Makes room for a language vector behind each hidden state that a head reads, in place (DICT-MLM).
 
     The first layer W [d, d] becomes W_c [d, d + width]. Its left block stays as it was, so that a continued model
     starts from its own head; the right block is drawn from normal(0, 0.02). Decoder and tie to the words stay.
 
     Args:
-        transform: what owns that layer, as `dense`; with a bias or without.
+        transform: what holds that layer, as `dense`; with a bias or without.
     """
-    narrow = transform.dense
-    wide = nn.Linear(narrow.in_features + width, narrow.out_features, bias=narrow.bias is not None)
+    before = transform.dense
+    extended = nn.Linear(before.in_features + width, before.out_features, bias=before.bias is not None)
     with torch.no_grad():
-        wide.weight.normal_(0.0, 0.02)
-        wide.weight[:, : narrow.in_features] = narrow.weight
-        if narrow.bias is not None:
-            wide.bias.copy_(narrow.bias)
-    transform.dense = wide
+        extended.weight.normal_(0.0, 0.02)
+        extended.weight[:, : before.in_features] = before.weight
+        if before.bias is not None:
+            extended.bias.copy_(before.bias)
+    transform.dense = extended
 
 
-def join_language(hidden: Tensor, language_vectors: Tensor) -> Tensor:
-    """[h_i ; M[lang_i]]: what a widened head reads. hidden [N, d], language_vectors [N, d_lang] -> [N, d + d_lang]."""
+def append_language(hidden: Tensor, language_vectors: Tensor) -> Tensor:
+    """[h_i ; M[lang_i]]: what a extended head reads. hidden [N, d], language_vectors [N, d_lang] -> [N, d + d_lang]."""
     return torch.cat([hidden, language_vectors], dim=-1)
 
 
 class ConditionedHead(nn.Module):
-    """A widened head by itself, for a folder whose stock class cannot hold it.
+    """A extended head by itself, for a folder whose stock class cannot hold it.
 
     logits = t E^T + b with t = LayerNorm(GELU(W_c [h ; M[lang]] + b_c)); E is the encoder's word embedding table.
     """
 
     def __init__(self, transform: nn.Module, languages: int, word_embeddings: nn.Embedding) -> None:
-        """A head with new weights around `transform`, which is widened."""
+        """A head with new weights around `transform`, which is extended."""
         super().__init__()
         width = word_embeddings.embedding_dim
         self.languages = nn.Embedding(languages, width)
         self.transform = transform
-        widen(transform, width)
+        extend_input(transform, width)
         self.decoder = nn.Linear(width, word_embeddings.num_embeddings)
         self.decoder.weight = word_embeddings.weight
 
     def forward(self, hidden: Tensor, language: Tensor) -> Tensor:
         """Logits [N, V] of hidden states [N, d] in the languages [N]."""
-        return self.decoder(self.transform(join_language(hidden, self.languages(language))))
+        return self.decoder(self.transform(append_language(hidden, self.languages(language))))

@@ -59,12 +59,12 @@ class XlmR(Bert):
 
     def copy_transform(self, hf: Any) -> nn.Module:
         """The head's layers without its decoder."""
-        from xalign_ray.models.heads import Transform
+        from xalign_ray.models.heads import HeadTransform
 
-        return Transform.copy_of(hf.lm_head)
+        return HeadTransform.copy_of(hf.lm_head)
 
     def new_transform(self, config: Any) -> nn.Module:
         """dense, GELU, LayerNorm."""
-        from xalign_ray.models.heads import Transform
+        from xalign_ray.models.heads import HeadTransform
 
-        return Transform(config.hidden_size, config.layer_norm_eps)
+        return HeadTransform(config.hidden_size, config.layer_norm_eps)

@@ -67,7 +67,7 @@ def test_a_folder_without_a_prediction_head_can_be_continued(folder, tmp_path):
     torch.testing.assert_close(encoder.encode(batch()), expected, atol=1e-6, rtol=0)
 
 
-def test_a_widened_head_keeps_the_folders_own_block(folder):
+def test_an_extended_head_keeps_the_folders_own_block(folder):
     model = ModelConfig(init_from=str(folder), language_embeddings=True, conditioned_head=True)
     encoder = build_encoder(model, 60, LANGUAGES, 16, pad_id=0)
     wide = encoder.hf.cls.predictions.transform.dense

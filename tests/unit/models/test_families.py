@@ -162,7 +162,7 @@ def test_a_copied_transform_predicts_as_the_head_and_is_its_own(folder):
     assert not torch.equal(encoder.predict(hidden, language, transform), expected)
 
 
-def test_a_widened_head_keeps_the_folders_own_block(family, folder):
+def test_an_extended_head_keeps_the_folders_own_block(family, folder):
     encoder = continued(folder, language_embeddings=True, conditioned_head=True)
     wide = encoder.family.transform_of(encoder.hf).dense
     own = encoder.family.transform_of(type(STOCK[family]()).from_pretrained(folder)).dense
