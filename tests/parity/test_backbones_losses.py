@@ -50,7 +50,7 @@ def configured(folder: Path, family: str) -> RunConfig:
 def test_all_losses_reach_the_whole_encoder(folder: Path, prepared: Prepared, family: str) -> None:
     config = configured(folder, family)
     objectives = build_objectives(config, prepared)
-    batch = tensors(next(open_local(prepared, config, 0, 0)), torch.device("cpu"), objectives.reads)
+    batch = tensors(next(open_local(prepared, config, 0, 0)), torch.device("cpu"), objectives.extra_columns)
     sums = objectives(batch, (0, 1), 0)
     assert {kind: bool(torch.isfinite(value)) and value.item() != 0 for kind, value in sums.items()} == dict.fromkeys(
         sums, True

@@ -95,7 +95,7 @@ def test_momentum_contrast_of_one_pair_worked_by_hand(options, pair_hash, expect
     objectives, _ = momentum_by_hand(**options)
     batch = as_tensors(pairs_batch([[[1, 3]]], [[[2, 3, 3]]], [[pair_hash]]))
     assert objectives(batch, (0, 1), 0)["momentum_contrast"].item() == pytest.approx(expected, abs=2e-6)
-    told = {name: (total / over).item() for name, (total, over) in objectives.numbers.items()}
+    told = {name: (total / over).item() for name, (total, over) in objectives.metrics.items()}
     assert told["train/momentum_cosine"] == pytest.approx(0.96)
     assert told["train/momentum_accuracy"] == 1.0
 
@@ -320,7 +320,7 @@ def test_a_micro_step_without_pairs_gives_zero_and_a_gradient(settings):
         assert loss.item() == 0.0
         assert objectives.encoder.hf.get_input_embeddings().weight.grad is not None
         assert objectives.counts({key: value.numpy() for key, value in batch.items()}, [(0, 1)], 0)[settings.kind] == 0
-        assert all(over == 0 for _, over in objectives.numbers.values())
+        assert all(over == 0 for _, over in objectives.metrics.values())
 
 
 def test_key_dropout_is_a_choice():

@@ -61,7 +61,7 @@ def test_two_partners_and_none_worked_by_hand(options, expected):
     }
     objectives = Objectives(encoder, [WordExchange(**options)], None, seed=0)
     assert objectives(batch, (0, 1), 0)[KIND].item() == pytest.approx(expected, abs=1e-6)
-    told, over = objectives.numbers["train/aligned_label_share"]
+    told, over = objectives.metrics["train/aligned_label_share"]
     assert (told.item(), over.item()) == (1.0, 2.0)
 
 

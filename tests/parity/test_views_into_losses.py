@@ -46,12 +46,12 @@ def test_links_reach_word_exchange():
     rows = link(make_rows(6, 2))
     share = show(AlignedPairs(), rows)
     objectives, w = around(WordExchange())
-    ours = objectives(tensors(share, torch.device("cpu"), objectives.reads), (0, 1), 0)["word_exchange"].item()
+    ours = objectives(tensors(share, torch.device("cpu"), objectives.extra_columns), (0, 1), 0)["word_exchange"].item()
     bits = np.unpackbits(share["aligned"], axis=-1, bitorder="little")[..., :ROW_TOKENS]
     own = test_losses_word_exchange.own_weights(objectives)
     theirs = test_losses_word_exchange.reference(w, own, share, bits, "mean", "skip", False)
     assert ours == pytest.approx(theirs, rel=1e-5)
-    assert 0.2 < (objectives.numbers["train/aligned_label_share"][0] / (share["labels"] >= 0).sum()).item() < 0.95
+    assert 0.2 < (objectives.metrics["train/aligned_label_share"][0] / (share["labels"] >= 0).sum()).item() < 0.95
 
 
 @pytest.mark.parametrize("random_order", [False, True])
@@ -62,7 +62,9 @@ def test_sentences_reach_the_contrasts(random_order):
     for settings in (MomentumContrast(queue_size=4, temperature=1.0), SentenceContrast(temperature=1.0)):
         objectives, w = around(settings)
         assert objectives.counts(share, [(0, 1)], 0) == {settings.kind: pairs}
-        loss = objectives(tensors(share, torch.device("cpu"), objectives.reads), (0, 1), 0)[settings.kind].item()
+        loss = objectives(tensors(share, torch.device("cpu"), objectives.extra_columns), (0, 1), 0)[
+            settings.kind
+        ].item()
         assert 0 < loss < np.inf
     if not random_order:
         assert loss == pytest.approx(sentence_loss(w, rows), rel=2e-5)

@@ -13,7 +13,7 @@ from xalign_ray.config.scheduled import Scheduled
 from xalign_ray.objectives.dictionary_alignment import DictionaryAlignmentLoss
 from xalign_ray.objectives.masked_lm import MaskedLmLoss
 from xalign_ray.objectives.momentum_contrast import MomentumContrastLoss
-from xalign_ray.objectives.objective import Encoder, Gather, Given, MicroStep, Objective, SpecialIds
+from xalign_ray.objectives.objective import Encoder, Gather, LossContext, MicroStep, Objective, SpecialIds
 from xalign_ray.objectives.sentence_contrast import SentenceContrastLoss
 from xalign_ray.objectives.word_exchange import WordExchangeLoss
 from xalign_ray.text.dictionary import DictionaryPairs
@@ -36,8 +36,8 @@ class Objectives(nn.Module):
 
     Attributes:
         weights: of each kind, perhaps changing over the steps.
-        reads: columns of a share that some loss reads beside the model's inputs.
-        numbers: what the losses told in the last forward pass besides themselves; see `MicroStep`.
+        extra_columns: columns of the batch that some loss needs besides the inputs of the model.
+        metrics: what the losses logged in the last forward pass besides themselves; see `MicroStep`.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class Objectives(nn.Module):
         """
         super().__init__()
         self.encoder = cast(Encoder, encoder)
-        given = Given(pairs, seed, self.encoder, special)
-        losses = nn.ModuleDict({asked.kind: LOSSES[asked.kind](asked, given) for asked in objectives})
+        context = LossContext(pairs, seed, self.encoder, special)
+        losses = nn.ModuleDict({asked.kind: LOSSES[asked.kind](asked, context) for asked in objectives})
         self.losses = cast("dict[str, Objective]", losses)
         self.weights: dict[str, Scheduled] = {asked.kind: asked.weight for asked in objectives}
-        self.reads = tuple(dict.fromkeys(name for loss in self.losses.values() for name in loss.reads))
-        self.numbers: Mapping[str, tuple[Tensor, Tensor]] = {}
+        self.extra_columns = tuple(dict.fromkeys(name for loss in self.losses.values() for name in loss.extra_columns))
+        self.metrics: Mapping[str, tuple[Tensor, Tensor]] = {}
 
     def forward(
         self, batch: Mapping[str, Tensor], part: tuple[int, int], step: int, only: Collection[str] | None = None
@@ -75,7 +75,7 @@ class Objectives(nn.Module):
         """The sum of each loss, or of `only` some kinds, over B >= 0 rows; see `MicroStep` for the other arguments."""
         micro_step = MicroStep(self.encoder, batch, part, step)
         sums = {kind: loss(micro_step) for kind, loss in self.losses.items() if only is None or kind in only}
-        self.numbers = micro_step.numbers
+        self.metrics = micro_step.metrics
         return sums
 
     def after_step(self, gather: Gather) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from xalign_ray.config.choices import DictionaryAlignment
 from xalign_ray.errors import ConfigError
-from xalign_ray.objectives.objective import Encoder, Given, MicroStep, Objective, SpecialIds, check_layer
+from xalign_ray.objectives.objective import Encoder, LossContext, MicroStep, Objective, SpecialIds, check_layer
 from xalign_ray.text.dictionary import DictionaryPairs
 
 EPSILON = 1e-8
@@ -41,19 +41,19 @@ class DictionaryAlignmentLoss(Objective):
     pieces: Tensor
     languages: Tensor
 
-    def __init__(self, settings: DictionaryAlignment, given: Given) -> None:
-        super().__init__(settings, given)
-        if given.pairs is None or not len(given.pairs.left):
+    def __init__(self, settings: DictionaryAlignment, context: LossContext) -> None:
+        super().__init__(settings, context)
+        if context.pairs is None or not len(context.pairs.left):
             raise ConfigError(
                 "objective dictionary_alignment has no pair to train on: every entry of data.dictionaries is held out "
                 "or holds a word that the tokenizer does not know. Lower data.dictionary_held_out_fraction or name a "
                 "dictionary with split: train."
             )
-        check_layer(settings.kind, settings.layer, given.encoder)
-        pairs = _single_pieces(given.pairs) if settings.pool == "single_piece_only" else given.pairs
+        check_layer(settings.kind, settings.layer, context.encoder)
+        pairs = _single_pieces(context.pairs) if settings.pool == "single_piece_only" else context.pairs
         pieces = _stack(pairs)
         if settings.shuffled:
-            pieces[:, 1] = pieces[_mismatch(pairs, given.seed), 1]
+            pieces[:, 1] = pieces[_mismatch(pairs, context.seed), 1]
         languages = np.stack([pairs.left_language, pairs.right_language], axis=1).astype(np.int64)
         self.register_buffer("pieces", torch.from_numpy(pieces), persistent=False)
         self.register_buffer("languages", torch.from_numpy(languages), persistent=False)
@@ -77,8 +77,8 @@ class DictionaryAlignmentLoss(Objective):
         """A vector for each piece of the words [n, 2, k] of languages [n, 2]: [n, 2, k, d]."""
         if self.settings.layer is None:
             return encoder.embed(pieces.clamp(min=0))
-        assert self.given.special is not None, "words are shown between [CLS] and [SEP]"
-        batch = _alone(pieces.flatten(0, 1), languages.flatten(), self.given.special)
+        assert self.context.special is not None, "words are shown between [CLS] and [SEP]"
+        batch = _alone(pieces.flatten(0, 1), languages.flatten(), self.context.special)
         hidden = encoder.encode(batch, self.settings.layer)
         return hidden[:, 1:-1].unflatten(0, pieces.shape[:2])
 
@@ -88,7 +88,7 @@ class DictionaryAlignmentLoss(Objective):
         if k == n:
             return torch.arange(low, high)
         # The same draw on every rank; only the slice differs.
-        drawn = np.random.default_rng([self.given.seed & (2**64 - 1), _SAMPLE, step]).choice(n, k, replace=False)
+        drawn = np.random.default_rng([self.context.seed & (2**64 - 1), _SAMPLE, step]).choice(n, k, replace=False)
         return torch.from_numpy(drawn[low:high])
 
     def _bounds(self, part: tuple[int, int]) -> tuple[int, int]:

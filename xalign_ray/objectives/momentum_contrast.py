@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from xalign_ray.config.choices import MomentumContrast
 from xalign_ray.objectives.momentum import KeyQueue, RunningAverage
-from xalign_ray.objectives.objective import Encoder, Gather, Given, MicroStep, Objective
+from xalign_ray.objectives.objective import Encoder, Gather, LossContext, MicroStep, Objective
 from xalign_ray.objectives.sentences import COLUMNS, count_pairs, sentence_vectors, side_rows, starts
 
 
@@ -25,7 +25,7 @@ class MomentumContrastLoss(Objective):
     Reference: Pan et al. 2021, PPA, section 3 and equation 3; He et al. 2020, MoCo, section 3.2. The
         positive is in the denominator, as in MoCo. Masking false negatives is ours.
     Needs: the columns of both sides of sentence pairs, and `pair_hash` of the pivot sentence at each key's [CLS].
-    Settings: `normalize: h` is PPA, `z` MoCo (with `h` the scale of z, told as train/momentum_feature_norm, is
+    Settings: `normalize: h` is PPA, `z` MoCo (with `h` the scale of z, logged as train/momentum_feature_norm, is
         learned); `queue_start: fill` is InfoXLM's: no loss until K real keys are there.
     Costs: two passes over the sentences, one with gradient; a copy of the encoder and K x projection numbers, fp32 on
         every rank.
@@ -35,17 +35,17 @@ class MomentumContrastLoss(Objective):
         average are part of the module's state and so of the checkpoint. Not at ZeRO stage 3.
     """
 
-    reads: ClassVar[tuple[str, ...]] = COLUMNS
+    extra_columns: ClassVar[tuple[str, ...]] = COLUMNS
 
-    def __init__(self, settings: MomentumContrast, given: Given) -> None:
-        super().__init__(settings, given)
-        width = given.encoder.hidden_size
+    def __init__(self, settings: MomentumContrast, context: LossContext) -> None:
+        super().__init__(settings, context)
+        width = context.encoder.hidden_size
         self.project = nn.Sequential(
             nn.Linear(width, width, bias=False), nn.ReLU(), nn.Linear(width, settings.projection, bias=False)
         )
-        tower = nn.ModuleDict({"encoder": cast(nn.Module, given.encoder), "project": self.project})
+        tower = nn.ModuleDict({"encoder": cast(nn.Module, context.encoder), "project": self.project})
         self.average = RunningAverage(tower, settings.momentum, settings.key_dropout)
-        seed = given.seed if settings.queue_start == "random" else None
+        seed = context.seed if settings.queue_start == "random" else None
         self.queue = KeyQueue(settings.queue_size, settings.projection, seed)
         self._fresh: list[tuple[Tensor, Tensor]] = []  # keys and hashes of the step's micro-steps so far
 
@@ -64,9 +64,9 @@ class MomentumContrastLoss(Objective):
         logits = torch.cat([(query * key).sum(dim=1, keepdim=True), negatives], dim=1) / settings.temperature
         if self.training:
             self._fresh.append((key, hashes))
-        micro_step.tell("train/momentum_accuracy", (logits[:, 1:] <= logits[:, :1]).all(dim=1).float())
-        micro_step.tell("train/momentum_cosine", F.cosine_similarity(query, key))
-        micro_step.tell("train/momentum_feature_norm", query.norm(dim=1))
+        micro_step.log("train/momentum_accuracy", (logits[:, 1:] <= logits[:, :1]).all(dim=1).float())
+        micro_step.log("train/momentum_cosine", F.cosine_similarity(query, key))
+        micro_step.log("train/momentum_feature_norm", query.norm(dim=1))
         total = F.cross_entropy(logits, torch.zeros_like(hashes), reduction="sum")
         return total * self.queue.is_full if settings.queue_start == "fill" else total
 

@@ -40,7 +40,7 @@ class SpecialIds(Protocol):
 
 
 @dataclass(frozen=True)
-class Given:
+class LossContext:
     """What a loss may be built from, besides its own options."""
 
     pairs: DictionaryPairs | None
@@ -55,26 +55,26 @@ class MicroStep:
 
     Attributes:
         batch: this micro-batch as tensors on the encoder's device, [B, L] each, B >= 0, and those of the columns that
-            the losses read beside them which the feed made for these rows.
+            the losses need besides them which the feed made for these rows.
         part: (index, of): such a term is cut into `of` slices, one for each rank and micro-step of the global step.
         step: number of the global step, from 0.
-        numbers: what losses tell besides themselves, by metric name: a sum and what it runs over.
+        metrics: what losses log besides themselves, by name: a sum and what it runs over.
     """
 
     encoder: Encoder
     batch: Mapping[str, Tensor]
     part: tuple[int, int]
     step: int
-    numbers: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    metrics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @cached_property
     def hidden(self) -> Tensor:
         """Hidden states of the rows, [B, L, d], computed once for all losses that read them."""
         return self.encoder.encode(self.batch)
 
-    def tell(self, name: str, values: Tensor) -> None:
-        """Adds a metric that is the mean of such values over the global step; every rank tells the same names."""
-        self.numbers[name] = (values.detach().double().sum(), values.new_tensor(values.numel()).double())
+    def log(self, name: str, values: Tensor) -> None:
+        """Adds a metric that is the mean of such values over the global step; every rank logs the same names."""
+        self.metrics[name] = (values.detach().double().sum(), values.new_tensor(values.numel()).double())
 
 
 class Objective(nn.Module, ABC):
@@ -84,15 +84,16 @@ class Objective(nn.Module, ABC):
     docs/explanation/methods.md, Losses over workers and micro-steps.
 
     Attributes:
-        reads: columns of a share that it reads beside the model's inputs; a share without such rows may lack them.
+        extra_columns: columns of the batch that it needs besides the inputs of the model; a batch without such rows may
+            lack them.
     """
 
-    reads: ClassVar[tuple[str, ...]] = ()
+    extra_columns: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, settings: Any, given: Given) -> None:
+    def __init__(self, settings: Any, context: LossContext) -> None:
         super().__init__()
         self.settings = settings
-        self.given = given
+        self.context = context
 
     @abstractmethod
     def forward(self, micro_step: MicroStep) -> Tensor:

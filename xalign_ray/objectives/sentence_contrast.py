@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from xalign_ray.config.choices import SentenceContrast
-from xalign_ray.objectives.objective import Given, MicroStep, Objective, check_layer
+from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, check_layer
 from xalign_ray.objectives.sentences import COLUMNS, FIELDS, count_pairs, sentence_vectors, side_rows, starts
 
 
@@ -31,11 +31,11 @@ class SentenceContrastLoss(Objective):
         in combine.LOSSES.
     """
 
-    reads: ClassVar[tuple[str, ...]] = COLUMNS
+    extra_columns: ClassVar[tuple[str, ...]] = COLUMNS
 
-    def __init__(self, settings: SentenceContrast, given: Given) -> None:
-        super().__init__(settings, given)
-        check_layer(settings.kind, settings.layer, given.encoder)
+    def __init__(self, settings: SentenceContrast, context: LossContext) -> None:
+        super().__init__(settings, context)
+        check_layer(settings.kind, settings.layer, context.encoder)
 
     def forward(self, micro_step: MicroStep) -> Tensor:
         """The summed cross-entropies, in nats."""
@@ -48,7 +48,7 @@ class SentenceContrastLoss(Objective):
         own = torch.eye(len(row), dtype=torch.bool, device=row.device)
         negative = (row[:, None] == row[None, :]) & (pair_hash[:, None] != pair_hash[None, :])
         logits = (query @ key.T / self.settings.temperature).masked_fill(~(negative | own), -torch.inf)
-        micro_step.tell("train/sentence_accuracy", (logits <= logits.diagonal()[:, None]).all(dim=1).float())
+        micro_step.log("train/sentence_accuracy", (logits <= logits.diagonal()[:, None]).all(dim=1).float())
         target = torch.arange(len(row), device=row.device)
         forth, back = (F.cross_entropy(one, target, reduction="sum") for one in (logits, logits.T))
         return (forth + back) / 2

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from xalign_ray.config.choices import WordExchange
 from xalign_ray.objectives.masked_lm import NOT_PREDICTED
-from xalign_ray.objectives.objective import Given, MicroStep, Objective
+from xalign_ray.objectives.objective import LossContext, MicroStep, Objective
 
 
 class WordExchangeLoss(Objective):
@@ -28,17 +28,17 @@ class WordExchangeLoss(Objective):
     Settings: `normalize: sum` and `unaligned: literal` are the paper's formula.
     Costs: the head once more at the aligned labels, and a product [L, L] x [L, d] a row.
     Relations: divided by the number of all labels, as masked_lm is, so that their relative weight is the paper's
-        whatever the share of aligned words, which is told as train/aligned_label_share.
+        whatever the share of aligned words, which is logged as train/aligned_label_share.
     """
 
-    reads: ClassVar[tuple[str, ...]] = ("aligned",)
+    extra_columns: ClassVar[tuple[str, ...]] = ("aligned",)
 
-    def __init__(self, settings: WordExchange, given: Given) -> None:
-        super().__init__(settings, given)
-        self.bridge = nn.Linear(given.encoder.hidden_size, given.encoder.hidden_size)
+    def __init__(self, settings: WordExchange, context: LossContext) -> None:
+        super().__init__(settings, context)
+        self.bridge = nn.Linear(context.encoder.hidden_size, context.encoder.hidden_size)
         nn.init.eye_(self.bridge.weight)
         nn.init.zeros_(self.bridge.bias)
-        self.transform = given.encoder.copy_transform()
+        self.transform = context.encoder.copy_transform()
 
     def forward(self, micro_step: MicroStep) -> Tensor:
         """The summed cross-entropy, in nats."""
@@ -53,7 +53,7 @@ class WordExchangeLoss(Objective):
         if self.settings.normalize == "mean":
             exchanged = exchanged / partners.clamp(min=1)[..., None]
         logits = micro_step.encoder.predict(self.bridge(exchanged[asked]), batch["language_ids"][asked], self.transform)
-        micro_step.tell("train/aligned_label_share", (partners[labelled] > 0).float())
+        micro_step.log("train/aligned_label_share", (partners[labelled] > 0).float())
         return F.cross_entropy(logits.float(), batch["labels"][asked].long(), reduction="sum")
 
     def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002

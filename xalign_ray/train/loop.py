@@ -167,7 +167,7 @@ class Loop:
         raise_on_all_ranks(workers, self._problem)
 
     def _what_is_missing(self, log: Path) -> list[str]:
-        """What the run's numbers will lack, and why; told at the start."""
+        """What the run's numbers will lack, and why; reported at the start."""
         done = self._found.step if self._found else 0
         known = last_step(log)
         every = self._config.track.logging_steps
@@ -251,7 +251,7 @@ def _metrics(outcome: Outcome, seconds: float, waited: float, workers: Workers) 
     return {
         "train/loss": outcome.loss,
         **{f"train/loss_{kind}": value for kind, value in outcome.losses.items()},
-        **outcome.numbers,
+        **outcome.metrics,
         "train/learning_rate": outcome.learning_rate,
         "train/gradient_norm": outcome.gradient_norm,
         "train/labels": totals.labels,

@@ -40,12 +40,12 @@ class Totals:
 class Outcome:
     """What a global step gave, equal on all ranks; losses are per counted thing, before their weight.
 
-    numbers: what the losses tell besides themselves, as means over the global step; absent where there was nothing.
+    metrics: what the losses log besides themselves, as means over the global step; absent where there was nothing.
     """
 
     totals: Totals
     losses: Mapping[str, float]
-    numbers: Mapping[str, float]
+    metrics: Mapping[str, float]
     loss: float
     learning_rate: float
     gradient_norm: float
@@ -91,7 +91,7 @@ class Stepper:
                 not finite.
         """
         totals = self._totals(step, share, stop_asked, problem or self._wrong_rows(step, share))
-        sums, numbers = self._micro_steps(step, share, totals)
+        sums, metrics = self._micro_steps(step, share, totals)
         losses = {kind: total / max(totals.counts[kind], 1.0) for kind, total in sums.items()}
         self._check_finite(step, losses, totals)
         train = self._config.train
@@ -99,7 +99,7 @@ class Stepper:
         norm = self._engine.step(rate)
         self._objectives.after_step(self._workers.concatenate)
         loss = sum(value_at(self._objectives.weights[kind], step) * value for kind, value in losses.items())
-        return Outcome(totals, losses, numbers, loss, rate, norm)
+        return Outcome(totals, losses, metrics, loss, rate, norm)
 
     def _wrong_rows(self, step: int, share: Share) -> str | None:
         low, high = self._batch.share(self._workers.rank)
@@ -139,26 +139,26 @@ class Stepper:
         """Forward and backward over the share in `accumulation` parts.
 
         Returns:
-            The losses' sums, and the means of the numbers that they tell, over all ranks.
+            The losses' sums, and the means of the metrics that they log, over all ranks.
         """
         last = self._batch.accumulation - 1
         sums: dict[str, float] = dict.fromkeys(totals.counts, 0.0)
-        told: dict[str, np.ndarray] = {}
+        logged: dict[str, np.ndarray] = {}
         for micro, rows in enumerate(np.array_split(np.arange(len(share["position"])), last + 1)):
             self._reseed(step, micro)
             mine = {key: values[rows] for key, values in share.items()}
             given = self._engine.forward(
-                tensors(mine, self._workers.device, self._objectives.reads), self._part(micro), step
+                tensors(mine, self._workers.device, self._objectives.extra_columns), self._part(micro), step
             )
             self._engine.backward(self._scaled(step, given, totals))
             for kind, value in given.items():
                 sums[kind] += float(value.detach())
-            for name, (value, over) in self._objectives.numbers.items():
-                told[name] = np.add(told.get(name, np.zeros(2)), (float(value), float(over)))
+            for name, (value, over) in self._objectives.metrics.items():
+                logged[name] = np.add(logged.get(name, np.zeros(2)), (float(value), float(over)))
             if micro < last:
                 self._engine.next_micro_step()
-        summed = self._workers.sum([*sums.values(), *(part for both in told.values() for part in both)])
-        means = zip(told, summed[len(sums) :: 2], summed[len(sums) + 1 :: 2], strict=True)
+        summed = self._workers.sum([*sums.values(), *(part for both in logged.values() for part in both)])
+        means = zip(logged, summed[len(sums) :: 2], summed[len(sums) + 1 :: 2], strict=True)
         return dict(zip(sums, summed[: len(sums)], strict=True)), {n: total / over for n, total, over in means if over}
 
     def _scaled(self, step: int, sums: Mapping[str, torch.Tensor], totals: Totals) -> torch.Tensor:

@@ -10,7 +10,7 @@ from tests.unit.text.pinned import assert_pinned
 from xalign_ray.config.choices import DictionaryAlignment
 from xalign_ray.objectives.dictionary_alignment import DictionaryAlignmentLoss
 from xalign_ray.objectives.momentum import KeyQueue
-from xalign_ray.objectives.objective import Given
+from xalign_ray.objectives.objective import LossContext
 from xalign_ray.text.dictionary import DictionaryPairs
 
 SAMPLED = [[5, 11, 9, 4, 7], [1, 3, 10, 0, 7], [1, 3, 8, 10, 5]]
@@ -22,7 +22,7 @@ def alignment(**settings: Any) -> DictionaryAlignmentLoss:
     """Over twelve pairs of one piece; the right word of pair n is piece 100 + n."""
     numbers = np.arange(12, dtype=np.int32)
     pairs = DictionaryPairs(numbers[:, None] + 50, numbers[:, None] + 100, numbers * 0, numbers // 6 + 1)
-    return DictionaryAlignmentLoss(DictionaryAlignment(**settings), Given(pairs, 7, cast(Any, None), None))
+    return DictionaryAlignmentLoss(DictionaryAlignment(**settings), LossContext(pairs, 7, cast(Any, None), None))
 
 
 def test_the_pairs_of_a_step():
