@@ -19,10 +19,10 @@ from tokenizers import Tokenizer
 
 from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.batches import BatchReader
 from xalign_ray.data.examples import longest_word
 from xalign_ray.data.part import Task, open_chunks
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.stream import Transform
 from xalign_ray.data.tokenizer_folder import open_tokenizer
 from xalign_ray.text.order import Request
 
@@ -115,7 +115,7 @@ def _time_round(
 
 def _time_feed(prepared: Prepared, config: RunConfig, peers: Peers, lines: Lines) -> list[float]:
     """One pass over the rows in rounds, after a warm-up that does not count: times as in Round."""
-    transform, rows = Transform(prepared, config), config.train.global_batch_size
+    reader, rows = BatchReader(prepared, config), config.train.global_batch_size
     total = sum(pool["rows"] for pool in prepared.manifest["pools"].values())
     requests = max(1, total // (rows * CHUNK_STEPS * ROUNDS))  # of a round
     per_row = text_tokens_per_row(prepared)
@@ -123,15 +123,15 @@ def _time_feed(prepared: Prepared, config: RunConfig, peers: Peers, lines: Lines
     for number in range(ROUNDS + 1):
         tokens, raw = timed(partial(peers.raw, lines))
         chunks = range(number * requests, (number + 1) * requests) if number else range(1)
-        made, spent = timed(partial(_feed, transform, chunks, rows))
+        made, spent = timed(partial(_feed, reader, chunks, rows))
         times.append(spent / (made * per_row) / (raw / tokens))
     return times[1:]
 
 
-def _feed(transform: Transform, chunks: range, rows: int) -> int:
+def _feed(reader: BatchReader, chunks: range, rows: int) -> int:
     """Makes all steps of some chunks; returns their rows."""
     requests = (Request(chunk, chunk * CHUNK_STEPS, (chunk + 1) * CHUNK_STEPS, 0, rows) for chunk in chunks)
-    return sum(len(transform(request)["position"]) for request in requests)
+    return sum(len(reader(request)["position"]) for request in requests)
 
 
 def timed(arm: Callable[[], int]) -> tuple[int, float]:

@@ -1,17 +1,17 @@
-"""The views of translations for exchange and contrast, slow and obvious: matrices as lists, sentences one by one."""
+"""The streams of translations for exchange and contrast, slow and obvious: matrices as lists, sentences one by one."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tests.parity.slow_views import Example, Row, Side, Slow, hash_row, splitmix, uniform
+from tests.parity.slow_streams import Example, Row, Side, Slow, hash_row, splitmix, uniform
 from xalign_ray.text import counter_random
 
 COLUMNS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
 
 
 class SlowPairs(Slow):
-    """The views of Slow, and two more."""
+    """The streams of Slow, and two more."""
 
     def aligned_pairs(self, row: Row, position: int, *, expand: str, **options: bool) -> dict:
         """Masked pairs and the matrix of aligned positions, its bits packed by hand."""

@@ -1,4 +1,4 @@
-"""The other code-switching views, slow and obvious: translations as inputs, refilled instances, the switched copy."""
+"""The other code-switching streams, slow and obvious: translations as inputs, refilled instances, the switched copy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.parity.slow_views import IGNORED, Row, Slow, Word, bits, hash_row, pick, uniform
+from tests.parity.slow_streams import IGNORED, Row, Slow, Word, bits, hash_row, pick, uniform
 from xalign_ray.text import counter_random
 
 
@@ -22,7 +22,7 @@ class Place:
 
 
 class SlowSwitched(Slow):
-    """The views of Slow, and three more."""
+    """The streams of Slow, and three more."""
 
     def input_swapped(self, row: Row, position: int, *, t: float, instance: bool) -> dict:
         """align-mlm's variant: what is switched shows its synonym and asks for the word."""

@@ -39,7 +39,7 @@ def no_truth_value(given: Any) -> Any:
 
 Int = Annotated[int, BeforeValidator(no_truth_value), Field(gt=-(2**63), lt=2**63)]
 Float = Annotated[float, BeforeValidator(no_truth_value)]
-Share = Annotated[Float, Field(ge=0.0, le=1.0)]
+Fraction = Annotated[Float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[Int, Field(ge=1)]
 Uri = Annotated[str, AfterValidator(without_credentials)]  # of a tracking server or database
 OnBrokenFile = Annotated[
@@ -85,7 +85,7 @@ class StartTokenizer(Frozen):
 Tokenizer = Annotated[BpeTokenizer | FolderTokenizer | StartTokenizer, Field(discriminator="kind")]
 
 
-# --- streams: what rows look like (views) ---------------------------------------------------------------------------
+# --- streams: what rows look like ---------------------------------------------------------------------------
 Weight = Annotated[Float, Field(gt=0, description="share of rows, relative to the other streams")]
 Positions = Annotated[
     Literal["reset", "running"], Field(description="whether the second side counts from 1 again, or goes on")
@@ -116,7 +116,7 @@ class CodeSwitchedLabels(Frozen):
 
     kind: Literal["code_switched_labels"] = "code_switched_labels"
     weight: Weight = 1.0
-    t: Annotated[Share, Field(description="probability that a label is a translation")] = 0.5
+    t: Annotated[Fraction, Field(description="probability that a label is a translation")] = 0.5
     mix_unit: Annotated[
         Literal["word", "instance"],
         Field(description="what t is drawn for: each masked word, or each example as a whole"),
@@ -141,7 +141,9 @@ class CodeSwitchedCopy(Frozen):
 
     kind: Literal["code_switched_copy"] = "code_switched_copy"
     weight: Weight = 1.0
-    codeswitch_rate: Annotated[Share, Field(description="of the copy's words in the dictionary; 1 is a gloss")] = 0.15
+    codeswitch_rate: Annotated[Fraction, Field(description="of the copy's words in the dictionary; 1 is a gloss")] = (
+        0.15
+    )
     positions: Positions = "reset"
     segments: Segments = False
 
@@ -267,8 +269,8 @@ Objective = Annotated[
 class _Adam(Frozen):
     """Averages of the gradient and its square, and decoupled weight decay, none on biases and LayerNorm."""
 
-    beta1: Annotated[Share, Field(description="decay of the average of the gradient")] = 0.9
-    beta2: Annotated[Share, Field(description="decay of the average of its square")] = 0.999
+    beta1: Annotated[Fraction, Field(description="decay of the average of the gradient")] = 0.9
+    beta2: Annotated[Fraction, Field(description="decay of the average of its square")] = 0.999
     epsilon: Annotated[Float, Field(gt=0, description="added to the root of that")] = 1e-6
     weight_decay: Annotated[Float, Field(ge=0, description="decoupled; none on biases and LayerNorm")] = 0.01
 

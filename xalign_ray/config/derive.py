@@ -20,19 +20,19 @@ MAX_LANES = 64  # a chunk is cut into lanes, so that a worker's share of it is o
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchSizes:
     """How a global step is cut: every number in rows."""
 
     global_rows: int
     workers: int
     accumulation: int
 
-    def share(self, rank: int) -> tuple[int, int]:
+    def rows_of(self, rank: int) -> tuple[int, int]:
         """The slots [low, high) of each global step that a worker computes; shares differ by at most one row."""
         return rank * self.global_rows // self.workers, (rank + 1) * self.global_rows // self.workers
 
 
-def derive_batch(config: RunConfig) -> Batch:
+def derive_batch(config: RunConfig) -> BatchSizes:
     """Gradient accumulation from the global batch, the workers and the largest micro-batch.
 
     Raises:
@@ -48,7 +48,7 @@ def derive_batch(config: RunConfig) -> Batch:
             f"train.global_batch_size {rows} over {workers} workers leaves {rows // workers} rows for {accumulation} "
             f"micro-steps; raise train.per_device_batch_size or make the global batch a multiple of {workers}."
         )
-    return Batch(rows, workers, accumulation)
+    return BatchSizes(rows, workers, accumulation)
 
 
 def lanes(global_rows: int) -> int:

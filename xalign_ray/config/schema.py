@@ -10,6 +10,7 @@ from xalign_ray.config.choices import (
     AdamW,
     BpeTokenizer,
     Float,
+    Fraction,
     Frozen,
     Int,
     MaskedLm,
@@ -18,7 +19,6 @@ from xalign_ray.config.choices import (
     OnBrokenFile,
     Optimizer,
     Positive,
-    Share,
     Stream,
     Tokenizer,
 )
@@ -100,7 +100,7 @@ class FiltersConfig(Frozen):
     equal_sides: Annotated[bool, Field(description="drop pairs whose sides are the same text")] = False
     repeated: Annotated[bool, Field(description="drop lines and pairs that stood before in their pool")] = False
     min_script_fraction: Annotated[
-        Share, Field(description="letters in the usual script of the line's language; 0 is no limit")
+        Fraction, Field(description="letters in the usual script of the line's language; 0 is no limit")
     ] = 0.0
 
 
@@ -126,14 +126,14 @@ class DataConfig(Frozen):
         Field(description="what attends together: one line of text, or as many lines of a document as fit in a row"),
     ] = "document"
     reserve_fraction: Annotated[
-        Share, Field(description="part of a row kept free for labels longer than their word")
+        Fraction, Field(description="part of a row kept free for labels longer than their word")
     ] = 0.0
-    held_out_fraction: Annotated[Share, Field(description="documents kept for the held-out loss")] = 0.02
+    held_out_fraction: Annotated[Fraction, Field(description="documents kept for the held-out loss")] = 0.02
     dictionary_held_out_fraction: Annotated[
-        Share, Field(description="concepts held out of dictionaries that have no split of their own")
+        Fraction, Field(description="concepts held out of dictionaries that have no split of their own")
     ] = 0.25
     max_bad_fraction: Annotated[
-        Share, Field(description="bad rows among all of the sources above which prepare stops")
+        Fraction, Field(description="bad rows among all of the sources above which prepare stops")
     ] = 0.01
     on_broken_file: OnBrokenFile = "stop"
 
@@ -186,9 +186,9 @@ class MaskingConfig(Frozen):
         Scheduled, Within(gt=0, lt=1), Field(description="part of the tokens that is predicted")
     ] = 0.15
     whole_word_mask: Annotated[bool, Field(description="mask all pieces of a word or none; else piece by piece")] = True
-    mask_replace_prob: Annotated[Share, Field(description="predicted pieces that are shown as the mask token")] = 0.8
+    mask_replace_prob: Annotated[Fraction, Field(description="predicted pieces that are shown as the mask token")] = 0.8
     random_replace_prob: Annotated[
-        Share, Field(description="predicted pieces that are shown as a random piece; the rest is shown as it is")
+        Fraction, Field(description="predicted pieces that are shown as a random piece; the rest is shown as it is")
     ] = 0.1
 
     @model_validator(mode="after")
@@ -365,7 +365,7 @@ class RunConfig(Frozen):
 
     @model_validator(mode="after")
     def _rows_have_reserve(self) -> RunConfig:
-        """What prepare packs for one form of a row must hold its longest form, so that no view drops examples."""
+        """What prepare packs for one form of a row must hold its longest form, so that no stream drops examples."""
         given = self.data.reserve_fraction
         for stream in self.streams:
             if stream.kind == "code_switched_copy" and given < COPY_RESERVE:

@@ -18,9 +18,9 @@ from ray.data.block import BlockAccessor
 
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.batches import BatchReader, split_steps
 from xalign_ray.data.placement import placement, wait_for_place
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.stream import Transform, split_steps
 from xalign_ray.text.collate import Columns
 from xalign_ray.text.order import Request
 
@@ -29,7 +29,7 @@ STRETCH = 1024  # blocks of one execution: a list that fits anywhere, however lo
 STORE_BYTES = 64 << 20  # blocks made ahead for a rank: the object store is not a place to keep a corpus
 EXPIRE_S = 30  # how long a killed executor's claim on CPUs lives (Ray's default of 180 s starves the next attempt)
 
-Share = Callable[[Any], Any]
+Broadcast = Callable[[Any], Any]
 
 
 class BlockServer:
@@ -42,7 +42,7 @@ class BlockServer:
         self.workers = batch.workers
         order = Prepared.open(Path(folder)).order(self.run)
         last = self.run.train.max_steps
-        ranks = [order.requests(first_step, last, *batch.share(rank)) for rank in range(self.workers)]
+        ranks = [order.requests(first_step, last, *batch.rows_of(rank)) for rank in range(self.workers)]
         self.made = self._blocks(request for turn in zip(*ranks, strict=True) for request in turn)
         self.waiting: dict[int, Any] = {}
         self.count = 0
@@ -81,19 +81,21 @@ class BlockServer:
 
 
 def _make_block(batch: dict[str, Any], folder: str, config: str) -> Columns:
-    return _open_transform(folder, config)(Request(**{name: int(values[0]) for name, values in batch.items()}))
+    return _open_reader(folder, config)(Request(**{name: int(values[0]) for name, values in batch.items()}))
 
 
 @lru_cache(maxsize=1)
-def _open_transform(folder: str, config: str) -> Transform:
-    return Transform(Prepared.open(Path(folder)), RunConfig.model_validate_json(config))
+def _open_reader(folder: str, config: str) -> BatchReader:
+    return BatchReader(Prepared.open(Path(folder)), RunConfig.model_validate_json(config))
 
 
-def open_feed(prepared: Prepared, config: RunConfig, first_step: int, rank: int, share: Share) -> Iterator[Columns]:
-    """A rank's shares of the steps from `first_step` to the last. Every rank of the job must open it.
+def open_feed(
+    prepared: Prepared, config: RunConfig, first_step: int, rank: int, broadcast: Broadcast
+) -> Iterator[Columns]:
+    """A rank's batches of the steps from `first_step` to the last. Every rank of the job must open it.
 
     Args:
-        share: gives every rank what rank 0 passed in (a broadcast of Ray Train's collective).
+        broadcast: gives every rank what rank 0 passed in (a broadcast of Ray Train's collective).
 
     Raises:
         ConfigError: no node may run data tasks.
@@ -112,8 +114,8 @@ def open_feed(prepared: Prepared, config: RunConfig, first_step: int, rank: int,
             )
             .remote(str(prepared.folder), config.model_dump_json(), first_step)
         )
-    server = share(own)
-    low, high = derive_batch(config).share(rank)
+    server = broadcast(own)
+    low, high = derive_batch(config).rows_of(rank)
     requests = prepared.order(config).requests(first_step, config.train.max_steps, low, high)
     numbers = iter([number for number, _ in enumerate(requests)])
     asked: deque[Any] = deque()

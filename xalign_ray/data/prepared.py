@@ -21,10 +21,10 @@ from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Columns, Vocabulary
 from xalign_ray.text.dictionary import DictionaryPairs
 from xalign_ray.text.order import Order, Places, Pool
-from xalign_ray.text.prediction import ViewContext
+from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows, concatenate, take
 from xalign_ray.text.sampling import source_shares
-from xalign_ray.text.views import view_rows
+from xalign_ray.text.streams import stream_columns
 
 KEYS = (
     *("fingerprint", "languages", "max_seq_length", "vocabulary", "files"),
@@ -115,7 +115,7 @@ class Prepared:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The ids that views need."""
+        """The ids that streams need."""
         regular = np.load(self.folder / REGULAR, allow_pickle=False)
         return Vocabulary(**asdict(self.special), regular=regular)
 
@@ -173,10 +173,10 @@ class Prepared:
         first = np.cumsum([0] + [len(group) for group in groups])
         return take(concatenate(groups), first[which] + places.row)
 
-    def context(self, config: RunConfig) -> ViewContext:
-        """What views of this recipe need beside rows."""
+    def context(self, config: RunConfig) -> StreamContext:
+        """What streams of this recipe need beside rows."""
         rows = config.train.global_batch_size
-        return ViewContext(
+        return StreamContext(
             config.seed, config.masking, self.vocabulary, self.lexicon, config.data.max_seq_length, global_rows=rows
         )
 
@@ -187,7 +187,7 @@ class Prepared:
             (language, columns) for batches of this rank; as many on each rank, some perhaps without rows.
         """
         max_seq_length = self.manifest["max_seq_length"]
-        context = ViewContext(0, MaskingConfig(), self.vocabulary, None, max_seq_length, global_rows=1)
+        context = StreamContext(0, MaskingConfig(), self.vocabulary, None, max_seq_length, global_rows=1)
         batches = []
         for pool, shards in sorted(self.manifest["held_out"].items()):
             rows = self._first_rows(shards, HELD_OUT_ROWS)
@@ -195,7 +195,9 @@ class Prepared:
             for begin in range(0, total, batch_rows * workers):
                 low = min(begin + rank * batch_rows, total)
                 mine = np.arange(low, min(low + batch_rows, total))
-                batches.append((pool.removeprefix("text/"), view_rows(MaskedText(), take(rows, mine), mine, context)))
+                batches.append(
+                    (pool.removeprefix("text/"), stream_columns(MaskedText(), take(rows, mine), mine, context))
+                )
         return batches
 
     def _first_rows(self, shards: list[dict[str, Any]], count: int) -> Rows:

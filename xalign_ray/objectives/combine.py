@@ -83,12 +83,12 @@ class Objectives(nn.Module):
         for loss in self.losses.values():
             loss.after_step(self.encoder, gather)
 
-    def counts(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> dict[str, float]:
+    def counts(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> dict[str, float]:
         """What this rank's sums over a whole global step run over, by kind; all-reduce it before the first backward.
 
         Args:
-            share: the rank's rows of the global step, as the feed gives them.
+            batch: the rank's rows of the global step, as the feed gives them.
             parts: the `part` of each of its micro-steps.
             step: number of the global step, from 0.
         """
-        return {kind: loss.count(share, parts, step) for kind, loss in self.losses.items()}
+        return {kind: loss.count(batch, parts, step) for kind, loss in self.losses.items()}

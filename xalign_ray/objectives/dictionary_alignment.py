@@ -69,7 +69,7 @@ class DictionaryAlignmentLoss(Objective):
         words = rows.sum(dim=2) / real.sum(dim=2)[..., None]
         return -F.cosine_similarity(words[:, 0], words[:, 1], dim=-1, eps=EPSILON).sum()
 
-    def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
+    def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The pairs in the rank's slices."""
         return float(sum(high - low for low, high in map(self._bounds, parts)))
 

@@ -37,7 +37,7 @@ class MaskedLmLoss(Objective):
         at_once = self.settings.labels_at_once
         if at_once is None or len(given[0]) <= at_once:
             return _cross_entropy(micro_step.encoder, *given)
-        # Not reentrant: a chunk's share of the decoder's gradient must join the others' before ZeRO sees it.
+        # Not reentrant: the decoder's gradient of one group of labels is added to the others' before ZeRO sees it.
         chunks = zip(*(values.split(at_once) for values in given), strict=True)
         sums = [
             checkpoint(_cross_entropy, micro_step.encoder, *chunk, use_reentrant=False, preserve_rng_state=False)
@@ -45,9 +45,9 @@ class MaskedLmLoss(Objective):
         ]
         return torch.stack(sums).sum()
 
-    def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
-        """The labels of the share."""
-        return float(np.count_nonzero(share["labels"] != NOT_PREDICTED))
+    def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
+        """The labels of the batch."""
+        return float(np.count_nonzero(batch["labels"] != NOT_PREDICTED))
 
 
 def _cross_entropy(encoder: Encoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:

@@ -70,9 +70,9 @@ class MomentumContrastLoss(Objective):
         total = F.cross_entropy(logits, torch.zeros_like(hashes), reduction="sum")
         return total * self.queue.is_full if settings.queue_start == "fill" else total
 
-    def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
-        """The pairs of the share."""
-        return count_pairs(share)
+    def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
+        """The pairs of the batch."""
+        return count_pairs(batch)
 
     @torch.no_grad()
     def after_step(self, encoder: Encoder, gather: Gather) -> None:

@@ -100,8 +100,8 @@ class Objective(nn.Module, ABC):
         """The sum, a scalar in fp32."""
 
     @abstractmethod
-    def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:
-        """How many things a rank's sums over one global step run over: its share of the rows, all its slices."""
+    def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:
+        """How many things a rank's sums over one global step run over: its rows and all its slices."""
 
     def after_step(self, encoder: Encoder, gather: Gather) -> None:
         """What it does once the weights have moved; called by all ranks once a global step, by default nothing.

@@ -53,6 +53,6 @@ class SentenceContrastLoss(Objective):
         forth, back = (F.cross_entropy(one, target, reduction="sum") for one in (logits, logits.T))
         return (forth + back) / 2
 
-    def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
-        """The pairs of the share."""
-        return count_pairs(share)
+    def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
+        """The pairs of the batch."""
+        return count_pairs(batch)

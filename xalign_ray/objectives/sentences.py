@@ -50,8 +50,8 @@ def sentence_vectors(hidden: Tensor, rows: Mapping[str, Tensor], pooling: str) -
     return (torch.bmm(member, hidden.float()) / tokens.clamp(min=1)[..., None])[tokens > 0]
 
 
-def count_pairs(share: Mapping[str, np.ndarray]) -> float:
-    """The sentence pairs of a share."""
-    if "key_example_ids" not in share:
+def count_pairs(batch: Mapping[str, np.ndarray]) -> float:
+    """The sentence pairs of a batch."""
+    if "key_example_ids" not in batch:
         return 0.0
-    return float(np.count_nonzero((share["key_position_ids"] == 0) & (share["key_example_ids"] > 0)))
+    return float(np.count_nonzero((batch["key_position_ids"] == 0) & (batch["key_example_ids"] > 0)))

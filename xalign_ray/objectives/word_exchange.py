@@ -28,7 +28,7 @@ class WordExchangeLoss(Objective):
     Settings: `normalize: sum` and `unaligned: literal` are the paper's formula.
     Costs: the head once more at the aligned labels, and a product [L, L] x [L, d] a row.
     Relations: divided by the number of all labels, as masked_lm is, so that their relative weight is the paper's
-        whatever the share of aligned words, which is logged as train/aligned_label_share.
+        whatever the fraction of aligned words, which is logged as train/aligned_label_share.
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = ("aligned",)
@@ -56,9 +56,9 @@ class WordExchangeLoss(Objective):
         micro_step.log("train/aligned_label_share", (partners[labelled] > 0).float())
         return F.cross_entropy(logits.float(), batch["labels"][asked].long(), reduction="sum")
 
-    def count(self, share: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
-        """The labels of the share, with and without a partner."""
-        return float(np.count_nonzero(share["labels"] != NOT_PREDICTED))
+    def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
+        """The labels of the batch, with and without a partner."""
+        return float(np.count_nonzero(batch["labels"] != NOT_PREDICTED))
 
 
 def _unpack(packed: Tensor, length: int) -> Tensor:

@@ -1,1 +1,1 @@
-"""Rows and views in pure numpy: what a row looks like. Never imports torch: it runs on hundreds of CPU workers."""
+"""Rows and streams in pure numpy: what a row looks like. Never imports torch: it runs on hundreds of CPU workers."""

@@ -1,4 +1,4 @@
-"""The view of word exchange: masked pairs, and which of their positions translate each other (WEAM)."""
+"""The stream of word exchange: masked pairs, and which of their positions translate each other (WEAM)."""
 
 from __future__ import annotations
 

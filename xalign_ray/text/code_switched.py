@@ -1,4 +1,4 @@
-"""The views that replace words by translations: DICT-MLM's labels and DICT-TLM's copy.
+"""The streams that replace words by translations: DICT-MLM's labels and DICT-TLM's copy.
 
 Formulas, and how the papers were read: docs/explanation/methods.md, DICT-MLM.
 """

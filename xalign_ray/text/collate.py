@@ -18,7 +18,7 @@ TOKEN_COLUMNS = ("input_ids", "labels", "position_ids", "segment_ids", "language
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The ids a view needs: the special tokens, and the regular pieces that may be drawn at random."""
+    """The ids a stream needs: the special tokens, and the regular pieces that may be drawn at random."""
 
     pad: int
     cls: int
@@ -90,7 +90,7 @@ def collate_rows(
     side_length = sum_runs(rows.word_length, rows.side_words)
     taken = side_length + 1 + leads
     row_taken = sum_runs(taken, rows.row_sides)
-    assert n == 0 or row_taken.max() <= max_seq_length, "a view made a row too long"
+    assert n == 0 or row_taken.max() <= max_seq_length, "a stream made a row too long"
     column = starts(taken) - starts(row_taken)[side_row]
     begin = column + side_row * max_seq_length  # where each side begins, among all positions of all rows
 

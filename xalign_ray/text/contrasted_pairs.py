@@ -1,4 +1,4 @@
-"""The view of momentum contrast: a masked pair, and its two sentences as query and key (PPA)."""
+"""The stream of momentum contrast: a masked pair, and its two sentences as query and key (PPA)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What views share: the words of a batch, which of them are predicted, and what is shown in their place."""
+"""What streams share: the words of a batch, which of them are predicted, and what is shown in their place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class ViewContext:
+class StreamContext:
     """What is the same for every row of a run. `global_rows` are those of a step: they make steps of positions."""
 
     seed: int
@@ -38,7 +38,7 @@ class Batch:
     rows: Rows
     positions: NDArray[np.int64]
     keys: Bits
-    context: ViewContext
+    context: StreamContext
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -285,7 +285,7 @@ def _work(job: dict[str, Any]) -> XalignError | None:
     prepared = Prepared.open(Path(job["prepared_folder"]))
     workers = setup_workers(config.parallel)
 
-    def open_stream(first_step: int, rank: int, _: int) -> Generator[dict[str, Any], None, None]:
+    def open_batches(first_step: int, rank: int, _: int) -> Generator[dict[str, Any], None, None]:
         yield from open_feed(prepared, config, first_step, rank, _from_rank_zero)
 
     try:
@@ -293,7 +293,7 @@ def _work(job: dict[str, Any]) -> XalignError | None:
             config,
             run_folder,
             prepared,
-            open_stream,
+            open_batches,
             workers,
             job["facts"],
             on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),

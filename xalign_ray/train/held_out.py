@@ -9,27 +9,27 @@ import numpy as np
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
-from xalign_ray.train.step import Share, tensors
+from xalign_ray.train.step import RankBatch, tensors
 
 KIND = "masked_lm"
 
 
 def held_out_losses(
-    engine: Engine, shares: Sequence[tuple[str, Share]], languages: Sequence[str], workers: Workers
+    engine: Engine, batches: Sequence[tuple[str, RankBatch]], languages: Sequence[str], workers: Workers
 ) -> dict[str, float]:
     """Mean masked-LM loss of each language, nats a label; languages without a held-out label are left out.
 
     Args:
-        shares: (language, rows) of this rank; as many on each rank, some possibly with no rows.
+        batches: (language, rows) of this rank; as many on each rank, some possibly with no rows.
         languages: the run's languages in order.
     """
     sums, labels = np.zeros(len(languages)), np.zeros(len(languages))
     with engine.scoring():
-        for language, share in shares:
+        for language, batch in batches:
             at = languages.index(language)
             part = (workers.rank, workers.size)
-            sums[at] += float(engine.forward(tensors(share, workers.device), part, 0, (KIND,))[KIND])
-            labels[at] += (share["labels"] != -100).sum()
+            sums[at] += float(engine.forward(tensors(batch, workers.device), part, 0, (KIND,))[KIND])
+            labels[at] += (batch["labels"] != -100).sum()
     summed = workers.sum([*sums, *labels])
     pairs = zip(languages, summed[: len(languages)], summed[len(languages) :], strict=True)
     return {language: total / count for language, total, count in pairs if count}

@@ -29,9 +29,9 @@ from xalign_ray.train.engine import Engine
 from xalign_ray.train.held_out import can_score, held_out_losses
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.reshard import load_resharded, needs_resharding
-from xalign_ray.train.step import Outcome, Share, Stepper, raise_on_all_ranks
+from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
 
-OpenStream = Callable[[int, int, int], Generator[dict[str, np.ndarray], None, None]]
+OpenBatches = Callable[[int, int, int], Generator[dict[str, np.ndarray], None, None]]
 OnCheckpoint = Callable[[int, dict[str, float]], None]
 
 
@@ -49,14 +49,14 @@ class PreparedRows(Protocol):
     @property
     def held_out_missing(self) -> Mapping[str, int]: ...
     def pairs(self, split: Any) -> Any: ...
-    def held_out(self, rank: int, workers: int, batch_rows: int) -> Sequence[tuple[str, Share]]: ...
+    def held_out(self, rank: int, workers: int, batch_rows: int) -> Sequence[tuple[str, RankBatch]]: ...
 
 
 def train(
     config: RunConfig,
     run_folder: Path,
     prepared: PreparedRows,
-    open_stream: OpenStream,
+    open_batches: OpenBatches,
     workers: Workers,
     facts: Mapping[str, Any],
     on_checkpoint: OnCheckpoint | None = None,
@@ -71,7 +71,7 @@ def train(
         config: the recipe.
         run_folder: where events.jsonl and checkpoints/ are, on a disk that all ranks see.
         prepared: the prepared data.
-        open_stream: (first step, rank, workers) -> this rank's shares of consecutive steps.
+        open_batches: (first step, rank, workers) -> this rank's batches of consecutive steps.
         workers: this process among the others.
         facts: `recipe`, `fingerprint` and whatever else the start event is to say.
         on_checkpoint: called on all ranks after each checkpoint with the step and its metrics.
@@ -89,7 +89,7 @@ def train(
     objectives = build_objectives(config, prepared)
     words = (on_checkpoint, progress, trust, stop_asked, may_write)
     with stops.heeded():
-        Loop(objectives, config, run_folder, prepared, workers, facts, *words).run(open_stream)
+        Loop(objectives, config, run_folder, prepared, workers, facts, *words).run(open_batches)
 
 
 def build_objectives(config: RunConfig, prepared: PreparedRows) -> Objectives:
@@ -148,7 +148,7 @@ class Loop:
         self._tokens = 0  # along the surviving lineage
         self._problem: str | None = None
 
-    def run(self, open_stream: OpenStream) -> None:
+    def run(self, open_batches: OpenBatches) -> None:
         """Steps from where the loaded state is to the end."""
         first = self._found.step if self._found else 0
         self._tokens = self._found.manifest["tokens"] if self._found else 0
@@ -157,10 +157,10 @@ class Loop:
         self._tell("start", first, **{**self._facts, **parallel}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
         if first < steps:
-            with closing(open_stream(first, workers.rank, workers.size)) as stream:
+            with closing(open_batches(first, workers.rank, workers.size)) as batches:
                 for step in range(first, steps):
-                    self._take(step, stream)
-                workers.barrier()  # a rank that closes the stream closes it for all
+                    self._take(step, batches)
+                workers.barrier()  # a rank that stops reading stops all of them
         seconds, tokens = time.monotonic() - began, self._tokens
         speed = (tokens - before) / max(seconds, 1e-9)
         self._tell("end", steps, {"run/seconds": seconds, "run/tokens": tokens, "run/tokens_per_s": speed})
@@ -191,12 +191,12 @@ class Loop:
         ]
         return [text for holds, text in said if holds]
 
-    def _take(self, step: int, stream: Iterator[Share]) -> None:
+    def _take(self, step: int, batches: Iterator[RankBatch]) -> None:
         began = time.perf_counter()
-        share = next(stream, None)
-        assert share is not None, f"the feed ended before step {step + 1} of {self._config.train.max_steps}"
+        batch = next(batches, None)
+        assert batch is not None, f"the feed ended before step {step + 1} of {self._config.train.max_steps}"
         waited = time.perf_counter() - began
-        outcome = self._stepper.take(step, share, bool(self._stop_asked()), self._problem)
+        outcome = self._stepper.take(step, batch, bool(self._stop_asked()), self._problem)
         self._tokens += outcome.totals.tokens
         done, steps = step + 1, self._config.train.max_steps
         metrics = _metrics(outcome, time.perf_counter() - began, waited, self._workers)
@@ -218,8 +218,8 @@ class Loop:
         if not self._scores_held_out:
             return
         rows = self._config.train.per_device_batch_size
-        shares = self._prepared.held_out(self._workers.rank, self._workers.size, rows)
-        losses = held_out_losses(self._engine, shares, self._prepared.languages, self._workers)
+        batches = self._prepared.held_out(self._workers.rank, self._workers.size, rows)
+        losses = held_out_losses(self._engine, batches, self._prepared.languages, self._workers)
         if losses:
             metrics = {"held_out/loss": sum(losses.values()) / len(losses)}
             missing = sorted(set(self._prepared.held_out_missing) - set(losses))

@@ -18,7 +18,7 @@ from xalign_ray.train.distributed import Workers, combine_hash, split_hash
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.schedule import learning_rate
 
-Share = Mapping[str, np.ndarray]
+RankBatch = Mapping[str, np.ndarray]
 MODEL_INPUTS = ("input_ids", "labels", "position_ids", "segment_ids", "language_ids", "example_ids")
 
 
@@ -51,8 +51,8 @@ class Outcome:
     gradient_norm: float
 
 
-def tensors(rows: Share, device: torch.device, also: Sequence[str] = ()) -> dict[str, torch.Tensor]:
-    """A share's rows as the model takes them, on its device: int64 [B, L] each, packed bits as they are.
+def tensors(rows: RankBatch, device: torch.device, also: Sequence[str] = ()) -> dict[str, torch.Tensor]:
+    """A batch's rows as the model takes them, on its device: int64 [B, L] each, packed bits as they are.
 
     Args:
         also: further columns to take, those of them that the rows have.
@@ -77,10 +77,10 @@ class Stepper:
         self._objectives = objectives
         self._config = config
         self._workers = workers
-        self._batch = derive_batch(config)
+        self._sizes = derive_batch(config)
 
-    def take(self, step: int, share: Share, stop_asked: bool = False, problem: str | None = None) -> Outcome:
-        """Takes step number `step` (from 0) on this rank's share of it.
+    def take(self, step: int, batch: RankBatch, stop_asked: bool = False, problem: str | None = None) -> Outcome:
+        """Takes step number `step` (from 0) on this rank's rows of it.
 
         Args:
             stop_asked: whether this process was told to stop; every rank learns of it.
@@ -90,8 +90,8 @@ class Stepper:
             TrainingError: on all ranks, if one of them has a problem or other rows than this step's, or if a loss is
                 not finite.
         """
-        totals = self._totals(step, share, stop_asked, problem or self._wrong_rows(step, share))
-        sums, metrics = self._micro_steps(step, share, totals)
+        totals = self._totals(step, batch, stop_asked, problem or self._wrong_rows(step, batch))
+        sums, metrics = self._micro_steps(step, batch, totals)
         losses = {kind: total / max(totals.counts[kind], 1.0) for kind, total in sums.items()}
         self._check_finite(step, losses, totals)
         train = self._config.train
@@ -101,23 +101,23 @@ class Stepper:
         loss = sum(value_at(self._objectives.weights[kind], step) * value for kind, value in losses.items())
         return Outcome(totals, losses, metrics, loss, rate, norm)
 
-    def _wrong_rows(self, step: int, share: Share) -> str | None:
-        low, high = self._batch.share(self._workers.rank)
-        expected = step * self._batch.global_rows + np.arange(low, high)
-        if np.array_equal(share["position"], expected):
+    def _wrong_rows(self, step: int, batch: RankBatch) -> str | None:
+        low, high = self._sizes.rows_of(self._workers.rank)
+        expected = step * self._sizes.global_rows + np.arange(low, high)
+        if np.array_equal(batch["position"], expected):
             return None
         return (
             f"The feed gave worker {self._workers.rank} other rows than step {step + 1} owns: positions "
-            f"{share['position'][:3].tolist()}... instead of {expected[:3].tolist()}... They were not trained on."
+            f"{batch['position'][:3].tolist()}... instead of {expected[:3].tolist()}... They were not trained on."
         )
 
-    def _totals(self, step: int, share: Share, stop_asked: bool, problem: str | None) -> Totals:
+    def _totals(self, step: int, batch: RankBatch, stop_asked: bool, problem: str | None) -> Totals:
         """One all-reduce: the counts that losses are divided by must be known before the first backward."""
-        counts = self._objectives.counts(share, [self._part(micro) for micro in range(self._batch.accumulation)], step)
-        low, high = split_hash(int(share["row_hash"].sum(dtype=np.uint64)))
-        labels, examples = share["labels"], share["example_ids"]
+        counts = self._objectives.counts(batch, [self._part(micro) for micro in range(self._sizes.accumulation)], step)
+        low, high = split_hash(int(batch["row_hash"].sum(dtype=np.uint64)))
+        labels, examples = batch["labels"], batch["example_ids"]
         flags = [float(stop_asked), float(problem is not None)]
-        switched = [share[name].sum() for name in ("cross_lingual", "no_room")]
+        switched = [batch[name].sum() for name in ("cross_lingual", "no_room")]
         own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, *switched, *flags]
         low, high, labels, tokens, slots, crossed, no_room, stops, problems, *summed = self._workers.sum(
             [*own, *counts.values()]
@@ -135,18 +135,18 @@ class Stepper:
             stop_asked=stops > 0,
         )
 
-    def _micro_steps(self, step: int, share: Share, totals: Totals) -> tuple[dict[str, float], dict[str, float]]:
-        """Forward and backward over the share in `accumulation` parts.
+    def _micro_steps(self, step: int, batch: RankBatch, totals: Totals) -> tuple[dict[str, float], dict[str, float]]:
+        """Forward and backward over the batch in `accumulation` parts.
 
         Returns:
             The losses' sums, and the means of the metrics that they log, over all ranks.
         """
-        last = self._batch.accumulation - 1
+        last = self._sizes.accumulation - 1
         sums: dict[str, float] = dict.fromkeys(totals.counts, 0.0)
         logged: dict[str, np.ndarray] = {}
-        for micro, rows in enumerate(np.array_split(np.arange(len(share["position"])), last + 1)):
+        for micro, rows in enumerate(np.array_split(np.arange(len(batch["position"])), last + 1)):
             self._reseed(step, micro)
-            mine = {key: values[rows] for key, values in share.items()}
+            mine = {key: values[rows] for key, values in batch.items()}
             given = self._engine.forward(
                 tensors(mine, self._workers.device, self._objectives.extra_columns), self._part(micro), step
             )
@@ -163,14 +163,14 @@ class Stepper:
 
     def _scaled(self, step: int, sums: Mapping[str, torch.Tensor], totals: Totals) -> torch.Tensor:
         """The loss to backpropagate: DeepSpeed averages over ranks and micro-steps, counts are the global step's."""
-        parts = self._workers.size * self._batch.accumulation
+        parts = self._workers.size * self._sizes.accumulation
         weights = {kind: value_at(weight, step) for kind, weight in self._objectives.weights.items()}
         terms = [value * (weights[kind] * parts / max(totals.counts[kind], 1.0)) for kind, value in sums.items()]
         return torch.stack(terms).sum()
 
     def _part(self, micro: int) -> tuple[int, int]:
-        of = self._workers.size * self._batch.accumulation
-        return self._workers.rank * self._batch.accumulation + micro, of
+        of = self._workers.size * self._sizes.accumulation
+        return self._workers.rank * self._sizes.accumulation + micro, of
 
     def _reseed(self, step: int, micro: int) -> None:
         """Dropout is a function of where in the run it is drawn, so that a resumed run draws it again."""

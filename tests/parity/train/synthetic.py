@@ -146,7 +146,7 @@ def stream(
     """This rank's shares from a step on, endlessly, or until it breaks at step number `until`."""
     batch = derive_batch(config)
     assert batch.workers == workers
-    low, high = batch.share(rank)
+    low, high = batch.rows_of(rank)
     while True:
         if first_step == until:
             raise Interrupted
@@ -155,11 +155,11 @@ def stream(
 
 
 def run(
-    config: RunConfig, folder: Path, workers: Workers, fingerprint: str = FINGERPRINT, open_stream: Any = None
+    config: RunConfig, folder: Path, workers: Workers, fingerprint: str = FINGERPRINT, open_batches: Any = None
 ) -> None:
     """Trains on synthetic rows as this rank."""
     facts = {"recipe": "synthetic", "fingerprint": fingerprint}
-    train(config, folder, SyntheticRows(), open_stream or (lambda *at: stream(config, *at)), workers, facts)
+    train(config, folder, SyntheticRows(), open_batches or (lambda *at: stream(config, *at)), workers, facts)
 
 
 def steps(folder: Path) -> list[dict[str, Any]]:

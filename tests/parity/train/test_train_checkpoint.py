@@ -139,7 +139,7 @@ def test_at_stage_zero_a_run_goes_on_with_another_number_of_workers(one: Pool, t
 def stop_after(workers, folder, settings, step):
     config = synthetic.config(parallel__workers=workers.size, **{**SETTINGS, **settings})
     try:
-        synthetic.run(config, folder, workers, open_stream=lambda *at: synthetic.stream(config, *at, until=step))
+        synthetic.run(config, folder, workers, open_batches=lambda *at: synthetic.stream(config, *at, until=step))
     except synthetic.Interrupted:
         return
     raise AssertionError

@@ -26,11 +26,11 @@ LEFT_OUT = "The held-out loss leaves out ru (2 documents): no document of so few
 def train(workers, folder, settings, change=None):
     config = synthetic.config(parallel__workers=workers.size, **settings)
 
-    def open_stream(first_step, rank, count):
+    def open_batches(first_step, rank, count):
         for step, share in enumerate(synthetic.stream(config, first_step, rank, count), first_step):
             yield change(workers, step, share) if change else share
 
-    synthetic.run(config, folder, workers, open_stream=open_stream)
+    synthetic.run(config, folder, workers, open_batches=open_batches)
 
 
 def events(folder: Path, kind: str):

@@ -28,7 +28,7 @@ def test_accumulation_is_the_least_that_fits(rows: int, workers: int, micro: int
     found = batch(rows, workers, micro)
     assert (found.global_rows, found.workers, found.accumulation) == (rows, workers, accumulation)
     for rank in range(workers):
-        low, high = found.share(rank)
+        low, high = found.rows_of(rank)
         assert accumulation <= high - low <= micro * accumulation, "no micro-step is empty or too large"
 
 

@@ -1,4 +1,4 @@
-"""What `data stats` tells, against the shards, the order and the views themselves."""
+"""What `data stats` tells, against the shards, the order and the streams themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from xalign_ray.data.stats import as_tables, measure
 from xalign_ray.errors import DataError
 from xalign_ray.text.order import Request
 from xalign_ray.text.rows import NO_ENTRY, concatenate
-from xalign_ray.text.views import view_rows
+from xalign_ray.text.streams import stream_columns
 from xalign_ray.track.events import EventLog
 
 
@@ -53,7 +53,7 @@ def test_counts_padding_and_coverage_are_those_of_the_shards(inputs: Path, prepa
         1500,
     )
     context = prepared.context(make_config(inputs))
-    columns = view_rows(MaskedText(), rows, np.arange(len(rows)), context)
+    columns = stream_columns(MaskedText(), rows, np.arange(len(rows)), context)
     assert english.padding == pytest.approx((columns["example_ids"] == 0).mean())
     assert english.words_in_dictionary == pytest.approx(
         (rows.entry != NO_ENTRY).mean(), abs=0.02

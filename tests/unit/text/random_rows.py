@@ -10,7 +10,7 @@ import numpy as np
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Vocabulary
-from xalign_ray.text.prediction import ViewContext
+from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows
 
 SPECIAL = {"pad": 0, "unknown": 1, "cls": 2, "sep": 3, "mask": 4}
@@ -91,6 +91,6 @@ def make_lexicon(seed: int = 0, longest: int = 4) -> Lexicon:
 
 def make_context(
     masking: MaskingConfig | None = None, *, max_seq_length: int = 60, seed: int = 0, global_rows: int = 1
-) -> ViewContext:
+) -> StreamContext:
     """A context with the random lexicon."""
-    return ViewContext(seed, masking or MaskingConfig(), VOCABULARY, make_lexicon(), max_seq_length, global_rows)
+    return StreamContext(seed, masking or MaskingConfig(), VOCABULARY, make_lexicon(), max_seq_length, global_rows)

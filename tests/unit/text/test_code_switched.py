@@ -1,4 +1,4 @@
-"""The shares of the code-switching views within what chance allows, and the realised fractions beside DICT-MLM's."""
+"""The shares of the code-switching streams within what chance allows, and the realised fractions beside DICT-MLM's."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tests.unit.text.test_masking import assert_chance
 from xalign_ray.config.choices import CodeSwitchedCopy, CodeSwitchedLabels
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.collate import IGNORED
-from xalign_ray.text.prediction import ViewContext
+from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import NO_ENTRY, Rows
-from xalign_ray.text.views import view_rows
+from xalign_ray.text.streams import stream_columns
 
 ROWS = 1500
 COVERAGE = 0.3415  # Wikipedia's tokens with a synonym, as DICT-MLM counts them
 PUBLISHED = {0.5: 0.34, 0.7: 0.55, 0.9: 0.82}  # cross-lingual labels of DICT-MLM-50, -70, -90 (section 3.4)
 
 
-def _single_pieces(covered: float) -> tuple[ViewContext, Rows]:
+def _single_pieces(covered: float) -> tuple[StreamContext, Rows]:
     """Words of one piece, synonyms of one piece, so that everything fits and shares are plain."""
-    context = ViewContext(0, MaskingConfig(), VOCABULARY, make_lexicon(longest=1), 60, global_rows=1)
+    context = StreamContext(0, MaskingConfig(), VOCABULARY, make_lexicon(longest=1), 60, global_rows=1)
     return context, make_rows(ROWS, covered=covered, lengths=(1,))
 
 
@@ -31,7 +31,7 @@ def _single_pieces(covered: float) -> tuple[ViewContext, Rows]:
 def test_swapped_inputs_hide_what_is_not_flagged(t: float) -> None:
     """Of the labels t (with an entry) show a translation, and 0.8 (1 - t) show [MASK]."""
     context, rows = _single_pieces(1.0)
-    columns = view_rows(CodeSwitchedLabels(t=t, variant="input_swap"), rows, np.arange(ROWS), context)
+    columns = stream_columns(CodeSwitchedLabels(t=t, variant="input_swap"), rows, np.arange(ROWS), context)
     labelled = columns["labels"] != IGNORED
     shown, total = columns["input_ids"][labelled], int(labelled.sum())
     assert total > 8000
@@ -46,7 +46,7 @@ def test_swapped_inputs_hide_what_is_not_flagged(t: float) -> None:
 def test_swapped_inputs_of_align_mlm() -> None:
     """With a dictionary of a quarter of the words 42.5 % of the targets are visible, 40 % are [MASK]."""
     context, rows = _single_pieces(0.25)
-    columns = view_rows(CodeSwitchedLabels(t=0.5, variant="input_swap"), rows, np.arange(ROWS), context)
+    columns = stream_columns(CodeSwitchedLabels(t=0.5, variant="input_swap"), rows, np.arange(ROWS), context)
     labelled = columns["labels"] != IGNORED
     total = int(labelled.sum())
     visible = (columns["input_ids"] == columns["labels"]) & labelled
@@ -57,7 +57,7 @@ def test_swapped_inputs_of_align_mlm() -> None:
 
 @pytest.mark.parametrize("rate", [0.15, 0.5, 1.0])
 def test_the_rate_of_the_copy_is_of_its_words_with_an_entry(rate: float) -> None:
-    context = ViewContext(
+    context = StreamContext(
         0,
         MaskingConfig(mask_replace_prob=0, random_replace_prob=0),
         VOCABULARY,
@@ -66,7 +66,7 @@ def test_the_rate_of_the_copy_is_of_its_words_with_an_entry(rate: float) -> None
         global_rows=1,
     )
     rows = make_rows(ROWS, filled=30, covered=0.4, lengths=(1,))
-    columns = view_rows(CodeSwitchedCopy(codeswitch_rate=rate), rows, np.arange(ROWS), context)
+    columns = stream_columns(CodeSwitchedCopy(codeswitch_rate=rate), rows, np.arange(ROWS), context)
     switched = columns["input_ids"] >= SYNONYMS_FROM
     assert_chance(int(switched.sum()), int((rows.entry >= 0).sum()), rate)
     assert (columns["language_ids"][switched] >= 3).all(), "a replaced word has its synonym's language"
@@ -76,11 +76,13 @@ def test_the_rate_of_the_copy_is_of_its_words_with_an_entry(rate: float) -> None
 
 def test_a_gloss_of_long_synonyms_never_outgrows_its_row() -> None:
     rows = make_rows(ROWS, filled=30, covered=1.0)
-    columns = view_rows(CodeSwitchedCopy(codeswitch_rate=1), rows, np.arange(ROWS), make_context(max_seq_length=60))
+    columns = stream_columns(
+        CodeSwitchedCopy(codeswitch_rate=1), rows, np.arange(ROWS), make_context(max_seq_length=60)
+    )
     assert columns["input_ids"].shape == (ROWS, 60)
     assert ((columns["input_ids"] == SPECIAL["sep"]).sum(axis=1) == 2 * rows.row_sides).all()
     assert columns["no_room"].sum() > 100
-    roomy = view_rows(CodeSwitchedCopy(codeswitch_rate=1), rows, np.arange(ROWS), make_context(max_seq_length=150))
+    roomy = stream_columns(CodeSwitchedCopy(codeswitch_rate=1), rows, np.arange(ROWS), make_context(max_seq_length=150))
     assert roomy["no_room"].sum() == 0
 
 
@@ -95,7 +97,7 @@ def _fraction(stream: CodeSwitchedLabels, with_dictionary: float = 1) -> float:
     context, rows = _single_pieces(COVERAGE)
     lacks = np.repeat(np.random.default_rng(1).random(len(rows.side_words)) >= with_dictionary, rows.side_words)
     rows = replace(rows, entry=np.where(lacks, NO_ENTRY, rows.entry).astype(np.int32))
-    columns = view_rows(stream, rows, np.arange(ROWS), context)
+    columns = stream_columns(stream, rows, np.arange(ROWS), context)
     assert columns["no_room"].sum() == 0
     return columns["cross_lingual"].sum() / (columns["labels"] != IGNORED).sum()
 
@@ -124,7 +126,7 @@ def test_the_published_fractions_are_instances_of_which_some_have_no_dictionary(
 def test_refilled_instances_are_all_of_the_budget() -> None:
     context, rows = _single_pieces(COVERAGE)
     streams = CodeSwitchedLabels(t=1, mix_unit="instance", refill=True), CodeSwitchedLabels(t=0)
-    refilled, ordinary = (view_rows(stream, rows, np.arange(ROWS), context) for stream in streams)
+    refilled, ordinary = (stream_columns(stream, rows, np.arange(ROWS), context) for stream in streams)
     np.testing.assert_array_equal((refilled["labels"] >= 0).sum(axis=1), (ordinary["labels"] >= 0).sum(axis=1))
     assert 0 < refilled["cross_lingual"].sum() < (refilled["labels"] >= 0).sum()
 

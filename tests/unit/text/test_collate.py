@@ -7,10 +7,10 @@ import pytest
 
 from tests.unit.text.random_rows import VOCABULARY, make_context, make_rows
 from xalign_ray.config.choices import MaskedText
-from xalign_ray.config.derive import Batch
+from xalign_ray.config.derive import BatchSizes
 from xalign_ray.text.collate import Columns, Layout, collate_rows, hash_rows
 from xalign_ray.text.rows import take
-from xalign_ray.text.views import view_rows
+from xalign_ray.text.streams import stream_columns
 
 
 def make_columns() -> Columns:
@@ -53,17 +53,17 @@ def test_two_values_that_change_places_change_the_hash() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 7])
 def test_batch_hash_does_not_depend_on_the_number_of_workers(workers: int) -> None:
     rows, positions = make_rows(24), np.arange(100, 124)
-    whole = view_rows(MaskedText(), rows, positions, make_context())["row_hash"].sum(dtype=np.uint64)
-    shares = [np.arange(*Batch(24, workers, 1).share(rank)) for rank in range(workers)]
+    whole = stream_columns(MaskedText(), rows, positions, make_context())["row_hash"].sum(dtype=np.uint64)
+    shares = [np.arange(*BatchSizes(24, workers, 1).rows_of(rank)) for rank in range(workers)]
     parts = [
-        view_rows(MaskedText(), take(rows, mine), positions[mine], make_context())["row_hash"].sum(dtype=np.uint64)
+        stream_columns(MaskedText(), take(rows, mine), positions[mine], make_context())["row_hash"].sum(dtype=np.uint64)
         for mine in shares
     ]
     assert np.array(parts).sum(dtype=np.uint64) == whole
 
 
 def test_hashes_are_spread() -> None:
-    hashes = view_rows(MaskedText(), make_rows(1500), np.arange(1500), make_context())["row_hash"]
+    hashes = stream_columns(MaskedText(), make_rows(1500), np.arange(1500), make_context())["row_hash"]
     assert len(np.unique(hashes)) == 1500
     bits = (hashes[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
     assert (abs(bits.mean(axis=0) - 0.5) < 4.5 * 0.5 / np.sqrt(1500)).all()

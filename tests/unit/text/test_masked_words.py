@@ -12,10 +12,10 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from xalign_ray.config.choices import BpeTokenizer, MaskedText
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.collate import Vocabulary
-from xalign_ray.text.prediction import ViewContext
+from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import NO_ENTRY, Rows, starts
+from xalign_ray.text.streams import stream_columns
 from xalign_ray.text.tokenizer import LONGEST_WORD, CutLines, cut_lines, train_bpe
-from xalign_ray.text.views import view_rows
 
 TEXTS = {
     "english": "The cat sat, it's a watermelon (3.5 kg).",
@@ -173,8 +173,8 @@ def test_masked_pieces_are_whole_words(family: str, text: str) -> None:
     )
     masking = MaskingConfig(mlm_probability=0.4, mask_replace_prob=1, random_replace_prob=0)
     tokens = len(words.pieces) + 2
-    columns = view_rows(
-        MaskedText(), rows, np.arange(draws), ViewContext(0, masking, vocabulary, None, tokens, global_rows=1)
+    columns = stream_columns(
+        MaskedText(), rows, np.arange(draws), StreamContext(0, masking, vocabulary, None, tokens, global_rows=1)
     )
     masked = columns["input_ids"][:, 1:-1] == vocabulary.mask
     of_word = np.add.reduceat(masked, starts(words.word_length), axis=1)

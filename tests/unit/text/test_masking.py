@@ -12,7 +12,7 @@ from xalign_ray.text.collate import IGNORED
 from xalign_ray.text.counter_random import CHOOSE_WORD, random_bits, row_keys
 from xalign_ray.text.masking import budgets, choose_words
 from xalign_ray.text.rows import run_index, starts, sum_runs
-from xalign_ray.text.views import view_rows
+from xalign_ray.text.streams import stream_columns
 
 ROWS = 1500
 
@@ -97,8 +97,8 @@ def test_no_word_is_chosen_from_no_words() -> None:
 
 def test_shares_of_mask_random_and_kept_pieces() -> None:
     rows = make_rows(ROWS)
-    columns = view_rows(MaskedText(), rows, np.arange(ROWS), make_context())
-    original = view_rows(
+    columns = stream_columns(MaskedText(), rows, np.arange(ROWS), make_context())
+    original = stream_columns(
         MaskedText(), rows, np.arange(ROWS), make_context(MaskingConfig(mask_replace_prob=0, random_replace_prob=0))
     )
     at = columns["labels"] != IGNORED
@@ -114,7 +114,7 @@ def test_shares_of_mask_random_and_kept_pieces() -> None:
 @pytest.mark.parametrize(("stream", "sides"), [(MaskedText(), 1), (MaskedPairs(), 2)])
 def test_masking_rate_is_the_budget_less_what_skipping_leaves(stream: MaskedText | MaskedPairs, sides: int) -> None:
     rows = make_rows(ROWS, sides)
-    columns = view_rows(stream, rows, np.arange(ROWS), make_context())
+    columns = stream_columns(stream, rows, np.arange(ROWS), make_context())
     example = columns["example_ids"]
     for e in range(1, int(example.max()) + 1):
         tokens, labels = (example == e).sum(axis=1), ((example == e) & (columns["labels"] != IGNORED)).sum(axis=1)
@@ -128,9 +128,9 @@ def test_the_rate_follows_its_schedule_by_step() -> None:
     positions = np.arange(400) % 100 + 4
     steps = positions // 4
     context = make_context(MaskingConfig(mlm_probability=((10, 0.125), (20, 0.625))), global_rows=4)
-    columns = view_rows(MaskedText(), rows, positions, context)
+    columns = stream_columns(MaskedText(), rows, positions, context)
     for step, rate in ((1, 0.125), (10, 0.125), (15, 0.375), (20, 0.625), (25, 0.625)):
-        constant = view_rows(MaskedText(), rows, positions, make_context(MaskingConfig(mlm_probability=rate)))
+        constant = stream_columns(MaskedText(), rows, positions, make_context(MaskingConfig(mlm_probability=rate)))
         for name in columns:
             np.testing.assert_array_equal(columns[name][steps == step], constant[name][steps == step])
     assert set(steps.tolist()) == set(range(1, 26))
@@ -138,7 +138,7 @@ def test_the_rate_follows_its_schedule_by_step() -> None:
 
 def test_random_pieces_are_regular_and_uniform() -> None:
     masking = MaskingConfig(mlm_probability=0.9, mask_replace_prob=0, random_replace_prob=1)
-    columns = view_rows(MaskedText(), make_rows(ROWS), np.arange(ROWS), make_context(masking))
+    columns = stream_columns(MaskedText(), make_rows(ROWS), np.arange(ROWS), make_context(masking))
     shown = columns["input_ids"][columns["labels"] != IGNORED]
     assert set(np.unique(shown)) <= set(REGULAR.tolist())
     counts = np.bincount(shown, minlength=1000)[REGULAR]
@@ -150,12 +150,12 @@ def test_random_pieces_are_regular_and_uniform() -> None:
 def test_masks_differ_by_position_and_seed_and_by_nothing_else() -> None:
     rows = make_rows(600)
     stream = CodeSwitchedLabels()
-    once = view_rows(stream, rows, np.arange(600), make_context())
-    again = view_rows(stream, rows, np.arange(600), make_context())
+    once = stream_columns(stream, rows, np.arange(600), make_context())
+    again = stream_columns(stream, rows, np.arange(600), make_context())
     for name, values in once.items():
         np.testing.assert_array_equal(values, again[name])
     for other in (
-        view_rows(stream, rows, np.arange(600) + 600, make_context()),
-        view_rows(stream, rows, np.arange(600), make_context(seed=1)),
+        stream_columns(stream, rows, np.arange(600) + 600, make_context()),
+        stream_columns(stream, rows, np.arange(600), make_context(seed=1)),
     ):
         assert ((once["labels"] != other["labels"]).any(axis=1)).mean() > 0.99

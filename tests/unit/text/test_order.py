@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.unit.text.test_masking import assert_chance
-from xalign_ray.config.derive import Batch, lanes
+from xalign_ray.config.derive import BatchSizes, lanes
 from xalign_ray.text.order import COUNTS, EPOCH, LANES, SHUFFLE, Order, Pool, Request
 
 POOLS = [Pool((5, 5, 3)), Pool((40,)), Pool((1,)), Pool((7,) * 9 + (2,))]
@@ -98,10 +98,10 @@ def test_each_chunk_deals_its_sources_to_lanes_anew() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 7])
 def test_any_number_of_workers_sees_the_same_rows(global_rows: int, workers: int) -> None:
     alone = read(make_order(global_rows), 0, 11, 0, global_rows)
-    batch = Batch(global_rows, workers, 1)
+    batch = BatchSizes(global_rows, workers, 1)
     together: dict[int, tuple[int, int, int]] = {}
     for rank in range(workers):
-        share = read(make_order(global_rows), 0, 11, *batch.share(rank))
+        share = read(make_order(global_rows), 0, 11, *batch.rows_of(rank))
         assert not share.keys() & together.keys()
         together |= share
     assert together == alone
@@ -109,7 +109,7 @@ def test_any_number_of_workers_sees_the_same_rows(global_rows: int, workers: int
 
 def test_shares_of_workers_are_slots_in_order() -> None:
     for rows, workers in ((12, 5), (96, 7), (10, 10)):
-        shares = [Batch(rows, workers, 1).share(rank) for rank in range(workers)]
+        shares = [BatchSizes(rows, workers, 1).rows_of(rank) for rank in range(workers)]
         assert shares[0][0] == 0
         assert shares[-1][1] == rows
         assert all(a[1] == b[0] for a, b in pairwise(shares))

@@ -15,9 +15,9 @@ from xalign_ray.text import counter_random, masking, order
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import IGNORED, Vocabulary
 from xalign_ray.text.order import Order, Pool
-from xalign_ray.text.prediction import ViewContext
+from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows
-from xalign_ray.text.views import view_rows
+from xalign_ray.text.streams import stream_columns
 
 SEED = 12345
 FOUR = np.array([0, 1, 5, 8191], np.int64)
@@ -227,8 +227,8 @@ STREAMS = {
 def test_masks_and_hashes_of_rows(name: str):
     stream, sides = STREAMS[name]
     masking = MaskingConfig(mlm_probability=0.45, mask_replace_prob=0.6, random_replace_prob=0.3)
-    columns = view_rows(
-        stream, rows(sides), np.array([5, 1000]), ViewContext(SEED, masking, VOCABULARY, LEXICON, 42, 8)
+    columns = stream_columns(
+        stream, rows(sides), np.array([5, 1000]), StreamContext(SEED, masking, VOCABULARY, LEXICON, 42, 8)
     )
     shown, asked = (
         [row[example > 0].tolist() for row, example in zip(columns[of], columns["example_ids"], strict=True)]

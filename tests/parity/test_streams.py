@@ -1,12 +1,12 @@
-"""Every view equals the slow one, number for number, and tiny cases worked by hand."""
+"""Every stream equals the slow one, number for number, and tiny cases worked by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.parity.slow_views import Group, Row, Side, Slow, Word, as_lexicon, as_rows, splitmix
-from tests.parity.view_cases import (
+from tests.parity.slow_streams import Group, Row, Side, Slow, Word, as_lexicon, as_rows, splitmix
+from tests.parity.stream_cases import (
     ALWAYS_KEEP,
     ALWAYS_MASK,
     VOCABULARY,
@@ -26,8 +26,8 @@ from xalign_ray.config.choices import (
 )
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.counter_random import splitmix64
-from xalign_ray.text.prediction import ViewContext
-from xalign_ray.text.views import no_rows, view_rows
+from xalign_ray.text.prediction import StreamContext
+from xalign_ray.text.streams import no_rows, stream_columns
 
 RATES = (0.15, 0.5)
 
@@ -37,7 +37,7 @@ RATES = (0.15, 0.5)
 def test_masked_text_equals_the_slow_view(rate: float, whole_word: bool) -> None:
     slow, context = make_settings(Slow, 11, rate, whole_word=whole_word)
     rows, positions = make_rows(150, 1), np.arange(150) * 7 + 1000
-    found = view_rows(MaskedText(), as_rows(rows), positions, context)
+    found = stream_columns(MaskedText(), as_rows(rows), positions, context)
     assert_equal(found, [slow.masked_text(row, int(p)) for row, p in zip(rows, positions, strict=True)])
 
 
@@ -49,7 +49,7 @@ def test_masked_pairs_equals_the_slow_view(where: str, segments: bool, random_or
     rows, positions = make_rows(100, 2), np.arange(100) + 2**40
     stream = MaskedPairs(positions=where, segments=segments, random_order=random_order)  # type: ignore[arg-type]
     options = {"reset": where == "reset", "segments": segments, "random_order": random_order}
-    found = view_rows(stream, as_rows(rows), positions, context)
+    found = stream_columns(stream, as_rows(rows), positions, context)
     assert_equal(found, [slow.masked_pairs(row, int(p), **options) for row, p in zip(rows, positions, strict=True)])
 
 
@@ -59,7 +59,7 @@ def test_masked_pairs_equals_the_slow_view(where: str, segments: bool, random_or
 def test_code_switched_labels_equals_the_slow_view(rate: float, unit: str, whole_word: bool) -> None:
     slow, context = make_settings(Slow, 5, rate, whole_word=whole_word)
     rows, positions = make_rows(120, 1), np.arange(120) * 3
-    found = view_rows(CodeSwitchedLabels(t=0.7, mix_unit=unit), as_rows(rows), positions, context)  # type: ignore[arg-type]
+    found = stream_columns(CodeSwitchedLabels(t=0.7, mix_unit=unit), as_rows(rows), positions, context)  # type: ignore[arg-type]
     options = {"t": 0.7, "instance": unit == "instance"}
     wanted = [slow.code_switched_labels(row, int(p), **options) for row, p in zip(rows, positions, strict=True)]
     assert_equal(found, wanted)
@@ -153,9 +153,9 @@ def test_an_instance_in_dictionary_mode_predicts_translations_only() -> None:
     ],
 )  # fmt: skip
 def test_no_rows_give_columns_without_rows(stream: Stream, sides: int) -> None:
-    context = ViewContext(0, MaskingConfig(), VOCABULARY, as_lexicon([]), 16, global_rows=1)
+    context = StreamContext(0, MaskingConfig(), VOCABULARY, as_lexicon([]), 16, global_rows=1)
     columns = no_rows(stream, context)
-    full = view_rows(stream, as_rows([[[Side(0, [Word([9], -1)])] * sides]]), np.array([0]), context)
+    full = stream_columns(stream, as_rows([[[Side(0, [Word([9], -1)])] * sides]]), np.array([0]), context)
     assert {name: values.shape[1:] for name, values in columns.items()} == {
         name: values.shape[1:] for name, values in full.items()
     }

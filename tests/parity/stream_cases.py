@@ -1,4 +1,4 @@
-"""Random rows, dictionaries and settings for the comparison of views with the slow ones."""
+"""Random rows, dictionaries and settings for the comparison of streams with the slow ones."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from tests.parity.slow_views import Dictionary, Example, Group, Row, Side, Slow, Word, as_lexicon, as_rows
+from tests.parity.slow_streams import Dictionary, Example, Group, Row, Side, Slow, Word, as_lexicon, as_rows
 from xalign_ray.config.choices import Stream
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.collate import Columns, Vocabulary
-from xalign_ray.text.prediction import ViewContext
-from xalign_ray.text.views import view_rows
+from xalign_ray.text.prediction import StreamContext
+from xalign_ray.text.streams import stream_columns
 
 ROW_TOKENS = 40
 ENTRIES = 20
@@ -81,11 +81,11 @@ def link(rows: list[Row]) -> list[Row]:
 
 def make_settings(
     slow: Callable[..., S], seed: int, rate: float, *, whole_word: bool = True, max_seq_length: int = ROW_TOKENS
-) -> tuple[S, ViewContext]:
-    """A slow view and the context of the view that must equal it."""
+) -> tuple[S, StreamContext]:
+    """A slow stream and the context of the stream that must equal it."""
     dictionary = _make_dictionary(np.random.default_rng(3))
     masking = MaskingConfig(mlm_probability=rate, whole_word_mask=whole_word)
-    context = ViewContext(seed, masking, VOCABULARY, as_lexicon(dictionary), max_seq_length, global_rows=1)
+    context = StreamContext(seed, masking, VOCABULARY, as_lexicon(dictionary), max_seq_length, global_rows=1)
     return slow(seed, VOCABULARY, dictionary, max_seq_length, rate=rate, whole_word=whole_word), context
 
 
@@ -99,6 +99,6 @@ def assert_equal(found: Columns, wanted: list[dict]) -> None:
 
 def view_one(stream: Stream, row: Row, masking: MaskingConfig, dictionary: Dictionary, max_seq_length: int) -> dict:
     """The columns of one row as plain lists and numbers."""
-    context = ViewContext(0, masking, VOCABULARY, as_lexicon(dictionary), max_seq_length, global_rows=1)
-    columns = view_rows(stream, as_rows([row]), np.array([0]), context)
+    context = StreamContext(0, masking, VOCABULARY, as_lexicon(dictionary), max_seq_length, global_rows=1)
+    columns = stream_columns(stream, as_rows([row]), np.array([0]), context)
     return {name: values[0].tolist() for name, values in columns.items()}

@@ -1,4 +1,4 @@
-"""The views for word exchange and contrast: equal to the slow ones, and worked by hand."""
+"""The streams for word exchange and contrast: equal to the slow ones, and worked by hand."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.parity.slow_pairs import SlowPairs, hash_side
-from tests.parity.slow_views import Row, Side, Word, as_rows
-from tests.parity.view_cases import (
+from tests.parity.slow_streams import Row, Side, Word, as_rows
+from tests.parity.stream_cases import (
     ALWAYS_KEEP,
     ALWAYS_MASK,
     ROW_TOKENS,
@@ -18,7 +18,7 @@ from tests.parity.view_cases import (
     view_one,
 )
 from xalign_ray.config.choices import AlignedPairs, ContrastedPairs
-from xalign_ray.text.views import view_rows
+from xalign_ray.text.streams import stream_columns
 
 WHOLE_WORD = pytest.mark.parametrize("whole_word", [True, False])
 
@@ -32,7 +32,7 @@ def test_aligned_pairs_equal_the_slow_view(
     slow, context = make_settings(SlowPairs, 31, 0.3, whole_word=whole_word)
     rows, positions = link(make_rows(60, 2)), np.arange(60) * 5
     stream = AlignedPairs(expand=expand, positions=where, segments=segments, random_order=random_order)  # type: ignore[arg-type]
-    found = view_rows(stream, as_rows(rows), positions, context)
+    found = stream_columns(stream, as_rows(rows), positions, context)
     options = {"reset": where == "reset", "segments": segments, "random_order": random_order}
     wanted = [slow.aligned_pairs(row, int(p), expand=expand, **options) for row, p in zip(rows, positions, strict=True)]
     assert_equal(found, wanted)
@@ -43,7 +43,7 @@ def test_aligned_pairs_equal_the_slow_view(
 def test_a_row_length_that_is_no_multiple_of_8_is_padded_with_bits() -> None:
     slow, context = make_settings(SlowPairs, 31, 0.3, max_seq_length=45)
     rows = link(make_rows(20, 2))
-    found = view_rows(AlignedPairs(), as_rows(rows), np.arange(20), context)
+    found = stream_columns(AlignedPairs(), as_rows(rows), np.arange(20), context)
     options = {"reset": False, "segments": False, "random_order": False}
     assert_equal(found, [slow.aligned_pairs(row, p, expand="all", **options) for p, row in enumerate(rows)])
     assert found["aligned"].shape == (20, 45, 6)
@@ -56,7 +56,7 @@ def test_contrasted_pairs_equal_the_slow_view(text: str, random_order: bool, who
     slow, context = make_settings(SlowPairs, 37, 0.3, whole_word=whole_word, max_seq_length=48)
     rows, positions = make_rows(100, 2), np.arange(100) + 2**33
     stream = ContrastedPairs(text=text, random_order=random_order)  # type: ignore[arg-type]
-    found = view_rows(stream, as_rows(rows), positions, context)
+    found = stream_columns(stream, as_rows(rows), positions, context)
     options = {"reset": False, "segments": True, "random_order": random_order}
     wanted = [slow.contrasted_pairs(row, int(p), text=text, **options) for row, p in zip(rows, positions, strict=True)]
     assert_equal(found, wanted)
@@ -151,7 +151,7 @@ def test_the_hash_is_that_of_the_sentence_and_of_nothing_else() -> None:
     rows: list[Row] = [[[one_word(0, 10, 11), one_word(1, 20 + n)]] for n in range(40)]
     rows += [[[one_word(0, 11, 10), one_word(1, 20)]], [[one_word(0, 10), one_word(1, 20)]]]
     _, context = make_settings(SlowPairs, 0, 0.3)
-    found = view_rows(ContrastedPairs(), as_rows(rows), np.arange(42), context)
+    found = stream_columns(ContrastedPairs(), as_rows(rows), np.arange(42), context)
     hashes = found["pair_hash"][found["pair_hash"] != 0]
     assert len(hashes) == 42
     assert len(np.unique(hashes[:40])) == 1

@@ -1,4 +1,4 @@
-"""Views once more, slow and obvious: one row at a time, plain Python, sharing only the bits of text/counter_random."""
+"""Streams once more, slow and obvious: one row at a time, in plain Python; shares only text/counter_random."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def pick(groups: list[Group], key: int, number: int) -> tuple[int, list[int]]:
 
 @dataclass
 class Slow:
-    """One run's settings, and the three views of a row."""
+    """One run's settings, and the three streams of a row."""
 
     seed: int
     vocabulary: Vocabulary

@@ -1,4 +1,4 @@
-"""What holds for every view of every row, and the shares of translated labels."""
+"""What holds for every stream of every row, and the shares of translated labels."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.code_switch import Lexicon, pick_synonyms, within_room
 from xalign_ray.text.collate import IGNORED, TOKEN_COLUMNS
 from xalign_ray.text.counter_random import row_keys
-from xalign_ray.text.prediction import ViewContext
+from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows, take
-from xalign_ray.text.views import SLICE, view_rows
+from xalign_ray.text.streams import SLICE, stream_columns
 
 ROWS = 1500
 # A stream, the sides of its examples, and the tokens that prepare would leave to it in a row of 60.
@@ -45,7 +45,7 @@ STREAMS: list[tuple[Stream, int, int]] = [
 @pytest.mark.parametrize("whole_word", [True, False])
 def test_columns_fit_together(stream: Stream, sides: int, filled: int, whole_word: bool) -> None:
     rows = make_rows(ROWS, sides, filled=filled)
-    columns = view_rows(
+    columns = stream_columns(
         stream, rows, np.arange(ROWS), make_context(MaskingConfig(mlm_probability=0.4, whole_word_mask=whole_word))
     )
     ids, labels, example = columns["input_ids"], columns["labels"], columns["example_ids"]
@@ -70,13 +70,13 @@ def test_columns_fit_together(stream: Stream, sides: int, filled: int, whole_wor
 @pytest.mark.parametrize("unit", ["word", "instance"])
 def test_translated_labels_are_never_shown(unit: str) -> None:
     stream = CodeSwitchedLabels(t=1, mix_unit=unit)  # type: ignore[arg-type]
-    columns = view_rows(stream, make_rows(ROWS), np.arange(ROWS), make_context(MaskingConfig(mlm_probability=0.5)))
+    columns = stream_columns(stream, make_rows(ROWS), np.arange(ROWS), make_context(MaskingConfig(mlm_probability=0.5)))
     assert (columns["labels"] >= SYNONYMS_FROM).sum() > 1000
     assert (columns["input_ids"] < SYNONYMS_FROM).all()
 
 
 def test_language_ids_are_the_labels_at_translated_slots_only() -> None:
-    columns = view_rows(CodeSwitchedLabels(t=0.9), make_rows(ROWS), np.arange(ROWS), make_context())
+    columns = stream_columns(CodeSwitchedLabels(t=0.9), make_rows(ROWS), np.arange(ROWS), make_context())
     translated = columns["labels"] >= SYNONYMS_FROM
     assert (columns["language_ids"][translated] >= 3).all()
     assert (columns["language_ids"][~translated] < 3).all()
@@ -88,7 +88,7 @@ def test_language_ids_are_the_labels_at_translated_slots_only() -> None:
 def test_rows_never_grow_beyond_their_length(max_seq_length: int, whole_word: bool) -> None:
     rows = make_rows(ROWS, covered=1.0)
     masking = MaskingConfig(mlm_probability=0.9, whole_word_mask=whole_word)
-    columns = view_rows(
+    columns = stream_columns(
         CodeSwitchedLabels(t=1), rows, np.arange(ROWS), make_context(masking, max_seq_length=max_seq_length)
     )
     assert columns["input_ids"].shape == (ROWS, max_seq_length)
@@ -100,7 +100,11 @@ def test_rows_never_grow_beyond_their_length(max_seq_length: int, whole_word: bo
 def test_what_does_not_fit_becomes_fewer_with_reserve() -> None:
     rows = make_rows(ROWS, covered=1.0)
     dropped = [
-        int(view_rows(CodeSwitchedLabels(t=1), rows, np.arange(ROWS), make_context(max_seq_length=n))["no_room"].sum())
+        int(
+            stream_columns(CodeSwitchedLabels(t=1), rows, np.arange(ROWS), make_context(max_seq_length=n))[
+                "no_room"
+            ].sum()
+        )
         for n in (60, 66, 72, 120)
     ]
     assert dropped == sorted(dropped, reverse=True)
@@ -116,15 +120,15 @@ def test_room_is_given_out_in_word_order() -> None:
 
 @pytest.mark.parametrize("t", [0.0, 0.5, 0.9, 1.0])
 def test_t_is_the_share_of_translated_labels_where_all_words_have_one(t: float) -> None:
-    context = ViewContext(0, MaskingConfig(), make_context().vocabulary, make_lexicon(longest=1), 60, global_rows=1)
+    context = StreamContext(0, MaskingConfig(), make_context().vocabulary, make_lexicon(longest=1), 60, global_rows=1)
     rows = make_rows(ROWS, covered=1.0, lengths=(1,))
-    columns = view_rows(CodeSwitchedLabels(t=t), rows, np.arange(ROWS), context)
+    columns = stream_columns(CodeSwitchedLabels(t=t), rows, np.arange(ROWS), context)
     assert_chance(int(columns["cross_lingual"].sum()), int((columns["labels"] != IGNORED).sum()), t)
 
 
 def test_instance_mode_translates_by_example() -> None:
     """An example is in dictionary mode as a whole, with probability t, and then has no other labels."""
-    columns = view_rows(
+    columns = stream_columns(
         CodeSwitchedLabels(t=0.5, mix_unit="instance"), make_rows(ROWS), np.arange(ROWS), make_context()
     )
     translated = own = both = 0
@@ -144,7 +148,7 @@ def test_realised_share_in_instance_mode_follows_the_fitted_law() -> None:
     context = make_context(max_seq_length=200)  # room for all
 
     def labels(t: float) -> tuple[int, int]:
-        columns = view_rows(CodeSwitchedLabels(t=t, mix_unit="instance"), rows, np.arange(ROWS), context)
+        columns = stream_columns(CodeSwitchedLabels(t=t, mix_unit="instance"), rows, np.arange(ROWS), context)
         return int(columns["cross_lingual"].sum()), int((columns["labels"] != IGNORED).sum())
 
     s = labels(1.0)[0] / labels(0.0)[1]
@@ -176,10 +180,10 @@ def test_words_of_a_row_draw_on_their_own() -> None:
 def test_sides_are_swapped_half_of_the_time() -> None:
     rows = make_rows(ROWS, 2)
     rows = Rows(**{**vars(rows), "side_language": np.tile([0, 1], len(rows.side_words) // 2).astype(np.int32)})
-    columns = view_rows(MaskedPairs(random_order=True), rows, np.arange(ROWS), make_context())
+    columns = stream_columns(MaskedPairs(random_order=True), rows, np.arange(ROWS), make_context())
     first = columns["language_ids"][columns["input_ids"] == SPECIAL["cls"]]
     assert_chance(int(first.sum()), len(first), 0.5)
-    plain = view_rows(MaskedPairs(), rows, np.arange(ROWS), make_context())
+    plain = stream_columns(MaskedPairs(), rows, np.arange(ROWS), make_context())
     assert (plain["language_ids"][plain["input_ids"] == SPECIAL["cls"]] == 0).all()
 
 
@@ -187,10 +191,10 @@ def test_sides_are_swapped_half_of_the_time() -> None:
 def test_a_row_looks_the_same_in_any_company(stream: Stream, sides: int, filled: int) -> None:
     count = 2 * SLICE + 100
     rows, positions = make_rows(count, sides, filled=filled), np.random.default_rng(0).permutation(count)
-    together = view_rows(stream, rows, positions, make_context())
+    together = stream_columns(stream, rows, positions, make_context())
     order = np.random.default_rng(1).permutation(count)
     for chosen in np.array_split(order, 3):
-        apart = view_rows(stream, take(rows, chosen), positions[chosen], make_context())
+        apart = stream_columns(stream, take(rows, chosen), positions[chosen], make_context())
         for name, values in apart.items():
             np.testing.assert_array_equal(values, together[name][chosen], err_msg=name)
 
@@ -198,8 +202,8 @@ def test_a_row_looks_the_same_in_any_company(stream: Stream, sides: int, filled:
 def test_a_lexicon_without_entries_gives_plain_masked_text() -> None:
     empty = Lexicon(*(np.zeros(0, np.int32) for _ in range(5)))
     rows = make_rows(50, covered=0.0)
-    context = ViewContext(0, MaskingConfig(), make_context().vocabulary, empty, 60, global_rows=1)
-    switched = view_rows(CodeSwitchedLabels(t=1), rows, np.arange(50), context)
-    plain = view_rows(MaskedText(), rows, np.arange(50), context)
+    context = StreamContext(0, MaskingConfig(), make_context().vocabulary, empty, 60, global_rows=1)
+    switched = stream_columns(CodeSwitchedLabels(t=1), rows, np.arange(50), context)
+    plain = stream_columns(MaskedText(), rows, np.arange(50), context)
     for name, values in plain.items():
         np.testing.assert_array_equal(values, switched[name])

@@ -1,4 +1,4 @@
-"""The columns that the views of pairs make are those that the losses read: real rows through both, against numpy."""
+"""The columns that the streams of pairs make are those that the losses read: real rows through both, against numpy."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import torch
 
 from tests.parity import test_losses_contrast, test_losses_word_exchange
 from tests.parity.slow_pairs import SlowPairs
-from tests.parity.slow_views import as_rows
+from tests.parity.slow_streams import as_rows
+from tests.parity.stream_cases import ROW_TOKENS, link, make_rows, make_settings
 from tests.parity.test_losses import HEADS, weights_of
-from tests.parity.view_cases import ROW_TOKENS, link, make_rows, make_settings
 from xalign_ray.config.choices import AlignedPairs, ContrastedPairs, MomentumContrast, SentenceContrast, WordExchange
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.text.views import view_rows
+from xalign_ray.text.streams import stream_columns
 from xalign_ray.train.step import tensors
 
 
 def show(stream, rows):
     _, context = make_settings(SlowPairs, 31, 0.3)
-    return view_rows(stream, as_rows(rows), np.arange(len(rows)), context)
+    return stream_columns(stream, as_rows(rows), np.arange(len(rows)), context)
 
 
 def around(settings):

@@ -13,13 +13,13 @@ from xalign_ray.text.code_switched import code_switched_copy, code_switched_labe
 from xalign_ray.text.collate import Columns, Layout
 from xalign_ray.text.contrasted_pairs import contrasted_pairs
 from xalign_ray.text.counter_random import row_keys
-from xalign_ray.text.prediction import Batch, ViewContext, choose, locate_words, mask_units, predict, swap_sides
+from xalign_ray.text.prediction import Batch, StreamContext, choose, locate_words, mask_units, predict, swap_sides
 from xalign_ray.text.rows import Rows, concatenate, cut
 
 SLICE = 512  # rows shown at a time: what is in work then stays in the processor's cache
 
 
-def view_rows(stream: Stream, rows: Rows, positions: NDArray[np.int64], context: ViewContext) -> Columns:
+def stream_columns(stream: Stream, rows: Rows, positions: NDArray[np.int64], context: StreamContext) -> Columns:
     """The columns of a batch of rows of one stream: a pure function of (seed, position, row).
 
     Args:
@@ -33,16 +33,16 @@ def view_rows(stream: Stream, rows: Rows, positions: NDArray[np.int64], context:
     if len(rows) > SLICE:
         begins = range(0, len(rows), SLICE)
         parts = [
-            view_rows(stream, part, positions[begin : begin + SLICE], context)
+            stream_columns(stream, part, positions[begin : begin + SLICE], context)
             for begin, part in zip(begins, cut(rows, SLICE), strict=True)
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return VIEWS[stream.kind](stream, Batch(rows, positions, row_keys(context.seed, positions), context))
+    return COLUMNS_OF[stream.kind](stream, Batch(rows, positions, row_keys(context.seed, positions), context))
 
 
-def no_rows(stream: Stream, context: ViewContext) -> Columns:
+def no_rows(stream: Stream, context: StreamContext) -> Columns:
     """The columns of a stream without rows: their names, types and shapes."""
-    return view_rows(stream, concatenate([]), np.zeros(0, np.int64), context)
+    return stream_columns(stream, concatenate([]), np.zeros(0, np.int64), context)
 
 
 def _masked_text(_: MaskedText, batch: Batch) -> Columns:
@@ -58,7 +58,7 @@ def _masked_pairs(stream: MaskedPairs, batch: Batch) -> Columns:
     return predict(batch, words, choose(batch, words, layout), layout)
 
 
-VIEWS: dict[str, Callable[..., Columns]] = {
+COLUMNS_OF: dict[str, Callable[..., Columns]] = {
     "masked_text": _masked_text,
     "masked_pairs": _masked_pairs,
     "code_switched_labels": code_switched_labels,

@@ -11,9 +11,9 @@ from tests.unit.data.conftest import make_config
 from tests.unit.text.test_masking import assert_chance
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.batches import BatchReader, split_steps
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.stream import Transform, split_steps
 from xalign_ray.text.collate import IGNORED, TOKEN_COLUMNS, Columns, hash_rows
 from xalign_ray.text.order import Request
 from xalign_ray.text.sampling import language_shares
@@ -64,10 +64,10 @@ def test_steps_own_their_positions_in_slot_order(prepared: Prepared, config: Run
 
 
 def test_a_request_may_be_any_stretch_of_a_chunk(prepared: Prepared, config: RunConfig) -> None:
-    transform = Transform(prepared, config)
-    whole = list(split_steps(transform(Request(1, 16, 32, 0, 12)), 12))
+    reader = BatchReader(prepared, config)
+    whole = list(split_steps(reader(Request(1, 16, 32, 0, 12)), 12))
     for first, last, low, high in ((16, 17, 0, 12), (20, 32, 3, 4), (31, 32, 11, 12)):
-        part = split_steps(transform(Request(1, first, last, low, high)), high - low)
+        part = split_steps(reader(Request(1, first, last, low, high)), high - low)
         for share, step in zip(part, whole[first - 16 : last - 16], strict=True):
             assert_same(share, {name: values[low:high] for name, values in step.items()})
 
@@ -90,12 +90,10 @@ def test_columns_of_some_streams_are_blank_in_the_rows_of_others(prepared: Prepa
     streams = "streams=[{kind: masked_text}, {kind: aligned_pairs}, {kind: contrasted_pairs}]"
     aligned = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: hmm}]"
     config = make_config(inputs, streams, aligned)
-    transform = Transform(prepared, config)
+    reader = BatchReader(prepared, config)
     request = Request(0, 0, 16, 0, 12)
-    whole = transform(request)
-    kind = np.array([config.streams[stream].kind for stream, _ in transform.sources])[
-        transform.order.places(request).source
-    ]
+    whole = reader(request)
+    kind = np.array([config.streams[stream].kind for stream, _ in reader.sources])[reader.order.places(request).source]
     assert {name for name in whole if name.startswith(("query_", "key_", "pair_", "aligned"))} == {
         "aligned", "pair_hash",
         *(f"{side}_{name}" for side in ("query", "key") for name in TOKEN_COLUMNS if name != "labels"),
@@ -106,7 +104,7 @@ def test_columns_of_some_streams_are_blank_in_the_rows_of_others(prepared: Prepa
         np.testing.assert_array_equal(filled, kind == owner)
     assert not whole["aligned"][kind != "aligned_pairs"].any()
     for slot in range(12):
-        one = transform(Request(0, 3, 4, slot, slot + 1))
+        one = reader(Request(0, 3, 4, slot, slot + 1))
         assert_same(one, {name: values[36 + slot : 37 + slot] for name, values in whole.items()})
 
 
@@ -151,7 +149,7 @@ def test_every_row_of_a_pool_is_seen_once_before_any_is_seen_twice(prepared: Pre
 def test_shares_follow_derive_batch(prepared: Prepared, config: RunConfig) -> None:
     spread = with_workers(config, 5)
     for rank in range(5):
-        low, high = derive_batch(spread).share(rank)
+        low, high = derive_batch(spread).rows_of(rank)
         assert next(open_local(prepared, spread, 0, rank))["position"].tolist() == list(range(low, high))
 
 

@@ -1,15 +1,15 @@
-"""Translations as inputs, refilled instances and the switched copy: equal to the slow views, and worked by hand."""
+"""Translations as inputs, refilled instances and the switched copy: equal to the slow streams, and worked by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from tests.parity.slow_streams import Group, Row, Side, Word, as_rows
 from tests.parity.slow_switched import SlowSwitched
-from tests.parity.slow_views import Group, Row, Side, Word, as_rows
-from tests.parity.view_cases import ALWAYS_KEEP, ALWAYS_MASK, assert_equal, make_rows, make_settings, view_one
+from tests.parity.stream_cases import ALWAYS_KEEP, ALWAYS_MASK, assert_equal, make_rows, make_settings, view_one
 from xalign_ray.config.choices import CodeSwitchedCopy, CodeSwitchedLabels
-from xalign_ray.text.views import view_rows
+from xalign_ray.text.streams import stream_columns
 
 WHOLE_WORD = pytest.mark.parametrize("whole_word", [True, False])
 
@@ -21,7 +21,7 @@ def test_swapped_inputs_equal_the_slow_view(rate: float, unit: str, whole_word: 
     slow, context = make_settings(SlowSwitched, 17, rate, whole_word=whole_word)
     rows, positions = make_rows(120, 1), np.arange(120) * 3
     stream = CodeSwitchedLabels(t=0.6, mix_unit=unit, variant="input_swap")  # type: ignore[arg-type]
-    found = view_rows(stream, as_rows(rows), positions, context)
+    found = stream_columns(stream, as_rows(rows), positions, context)
     options = {"t": 0.6, "instance": unit == "instance"}
     assert_equal(found, [slow.input_swapped(row, int(p), **options) for row, p in zip(rows, positions, strict=True)])
     assert found["cross_lingual"].sum() > 10
@@ -33,9 +33,11 @@ def test_swapped_inputs_equal_the_slow_view(rate: float, unit: str, whole_word: 
 def test_refilled_instances_equal_the_slow_view(rate: float, whole_word: bool) -> None:
     slow, context = make_settings(SlowSwitched, 23, rate, whole_word=whole_word)
     rows, positions = make_rows(120, 1), np.arange(120) + 99
-    found = view_rows(CodeSwitchedLabels(t=0.8, mix_unit="instance", refill=True), as_rows(rows), positions, context)
+    found = stream_columns(
+        CodeSwitchedLabels(t=0.8, mix_unit="instance", refill=True), as_rows(rows), positions, context
+    )
     assert_equal(found, [slow.refilled(row, int(p), t=0.8) for row, p in zip(rows, positions, strict=True)])
-    without = view_rows(CodeSwitchedLabels(t=0.8, mix_unit="instance"), as_rows(rows), positions, context)
+    without = stream_columns(CodeSwitchedLabels(t=0.8, mix_unit="instance"), as_rows(rows), positions, context)
     assert (found["labels"] >= 0).sum() > (without["labels"] >= 0).sum() + 50
 
 
@@ -46,7 +48,7 @@ def test_the_switched_copy_equals_the_slow_view(rate: float, where: str, segment
     slow, context = make_settings(SlowSwitched, 29, 0.3, whole_word=whole_word, max_seq_length=60)
     rows, positions = make_rows(120, 1, filled=30), np.arange(120) * 11
     stream = CodeSwitchedCopy(codeswitch_rate=rate, positions=where, segments=segments)  # type: ignore[arg-type]
-    found = view_rows(stream, as_rows(rows), positions, context)
+    found = stream_columns(stream, as_rows(rows), positions, context)
     options = {"rate": rate, "reset": where == "reset", "segments": segments}
     assert_equal(found, [slow.switched_copy(row, int(p), **options) for row, p in zip(rows, positions, strict=True)])
     assert found["cross_lingual"].sum() > 10
