@@ -309,7 +309,7 @@ class RunConfig(Frozen):
             raise ValueError("data.tokenizer.new_pieces extends the vocabulary of model.init_from, which names none")
         if self.model.conditioned_head and any(getattr(one, "variant", "") == "input_swap" for one in self.streams):
             raise ValueError(
-                "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: its slot "
+                "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: it "
                 "shows a translation and asks for the word itself, so the head would be told another language than its "
                 "label's; use variant label_swap, or conditioned_head: false"
             )

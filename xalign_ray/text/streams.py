@@ -27,7 +27,7 @@ def stream_columns(stream: Stream, rows: Rows, positions: NDArray[np.int64], con
 
     Returns:
         TOKEN_COLUMNS [N, max_seq_length] int32, and [N]: `position` int64, `row_hash` uint64, `cross_lingual` int32
-        (labels whose slot crosses languages: a translation is asked for, or shown), `no_room` int32 (synonyms dropped
+        (labels that cross languages: a translation is asked for, or shown), `no_room` int32 (synonyms dropped
         because they did not fit). Some streams have columns of their own; their functions say which.
     """
     if len(rows) > SLICE:

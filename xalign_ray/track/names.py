@@ -38,7 +38,7 @@ METRICS: dict[str, str] = {
     "data/rows": "rows delivered (count)",
     "data/tokens": "tokens delivered, without padding (count)",
     "data/replaced_words": "words replaced by a dictionary translation (count)",
-    "data/fallback_words": "words left as they were in a step: translation did not fit in its row or slot (count)",
+    "data/fallback_words": "words left as they were in a step: translation did not fit (count)",
     "data/exchanged_words": "aligned words exchanged (count)",
     "data/bad_lines": "input lines in quarantine (count)",
     "data/bad_line_share": "input lines in quarantine, of all input lines (0 to 1)",
