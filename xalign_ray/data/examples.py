@@ -58,12 +58,12 @@ def longest_word(capacity: int, sides_per_example: int) -> int:
     return min(LONGEST_WORD, (capacity - specials(sides_per_example)) // sides_per_example)
 
 
-def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept | None = None) -> Examples:
+def cut_documents(cutter: Cutter, documents: Sequence[Document], duplicate: Kept | None = None) -> Examples:
     """Sentences, or as many lines of a document as fit together; lines longer than a row are cut at a word.
 
     Args:
         documents: of one language.
-        repeated: for each line of all documents whether it is to be dropped, because it stood somewhere before.
+        duplicate: for each line of all documents whether it is to be dropped, because it stood somewhere before.
     """
     (language,) = {document.language for document in documents}
     lines = [line for document in documents for line in document.paragraphs]
@@ -71,7 +71,7 @@ def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept 
     counts = Counter(documents=len(documents), lines=len(lines))
     document_lines = np.asarray([len(document.paragraphs) for document in documents], np.int64)
     line_document = np.repeat(np.arange(len(documents)), document_lines)
-    keep = keep_lines(cutter.filters, language, lines, cut.line_words, repeated, counts)
+    keep = keep_lines(cutter.filters, language, lines, cut.line_words, duplicate, counts)
     if not keep.all():
         cut, line_document = _keep(cut, keep), line_document[keep]
     room = cutter.capacity - specials(1)
@@ -98,12 +98,12 @@ def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept 
     return Examples(rows, held_out[of_document[first]], counts)
 
 
-def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = None, max_pairs: int = 0) -> Examples:
+def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], duplicate: Kept | None = None, max_pairs: int = 0) -> Examples:
     """Both sides of translations; a pair too long for a row loses words at the end of its longer side (counted).
 
     Args:
         pairs: of one pair of languages, in the same order.
-        repeated: for each pair whether it is to be dropped, because it stood somewhere before.
+        duplicate: for each pair whether it is to be dropped, because it stood somewhere before.
         max_pairs: how many are kept, the first that pass the filters; 0 is all.
     """
     (languages,) = {pair.languages for pair in pairs}
@@ -119,7 +119,7 @@ def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = Non
     side_words = np.stack([cut.line_words for cut in cuts], axis=1).astype(np.int64)
     empty = side_words.min(axis=1) == 0
     _count_dropped(counts, NO_WORDS, empty)
-    keep = ~empty & keep_pairs(cutter.filters, languages, texts, side_words, repeated, ~empty, counts)
+    keep = ~empty & keep_pairs(cutter.filters, languages, texts, side_words, duplicate, ~empty, counts)
     if max_pairs:
         over = keep & (np.cumsum(keep) > max_pairs)
         keep &= ~over

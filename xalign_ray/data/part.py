@@ -66,7 +66,7 @@ class Task:
 
     @property
     def hashes_file(self) -> Path:
-        """Hashes of the part's lines or pairs, where repeated ones are dropped."""
+        """Hashes of the part's lines or pairs, where duplicate ones are dropped."""
         return self.record_file.with_suffix(".hashes")
 
     @property
@@ -134,7 +134,7 @@ def _rare_collections() -> Iterator[None]:
 
 
 def hash_part(task: Task) -> None:
-    """The first of two passes where repeated lines or pairs are dropped: writes the hashes of one part."""
+    """The first of two passes where duplicate lines or pairs are dropped: writes the hashes of one part."""
     broken = [] if task.keep_rest_out else None
     records = read_part(task.part, task.languages, broken=broken)
     records = (record for record in records if isinstance(record, Document | Pair))
@@ -144,8 +144,8 @@ def hash_part(task: Task) -> None:
 def _read(
     task: Task, quarantine: Quarantine, skipped: Counter[str], broken: list[BrokenFile]
 ) -> Iterator[tuple[Document | Pair, np.ndarray | None]]:
-    """The good records, each with the mask of its lines that are repeated if these are to be dropped."""
-    duplicates = Duplicates(task.duplicates_file) if task.filters.repeated else None
+    """The good records, each with the mask of its duplicate lines if these are to be dropped."""
+    duplicates = Duplicates(task.duplicates_file) if task.filters.drop_duplicates else None
     records = read_part(task.part, task.languages, skipped, broken if task.keep_rest_out else None)
     if task.alignment:
         folder, number = task.alignment
@@ -185,11 +185,11 @@ def _lines(record: Document | Pair) -> tuple[str, ...]:
 def _write_window(task: Task, number: int, window: list, splits: tuple[_Split, ...], counts: Counter[str]) -> None:
     cutter = _open_cutter(task)
     records = [record for record, _ in window]
-    repeated = np.concatenate([mask for _, mask in window]) if task.filters.repeated else None
+    duplicate = np.concatenate([mask for _, mask in window]) if task.filters.drop_duplicates else None
     if _is_text(task):
-        found = cut_documents(cutter, records, repeated)
+        found = cut_documents(cutter, records, duplicate)
     else:
-        found = cut_pairs(cutter, records, repeated, task.max_pairs and task.max_pairs - splits[0].examples)
+        found = cut_pairs(cutter, records, duplicate, task.max_pairs and task.max_pairs - splits[0].examples)
     counts.update(found.counts)
     for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
         numbers = np.flatnonzero(chosen)

@@ -109,7 +109,7 @@ def _make(
     dictionary_counts = write_lexicon(config, links, tokenizer, folder)
     tasks = _tasks(config, texts, folder, _align(config, texts, folder, hashes))
     todo = [task for task in tasks if read_record(task) is None]
-    if config.data.filters.repeated:
+    if config.data.filters.drop_duplicates:
         _mark_duplicates(tasks, config.parallel)
     if todo:
         _run_tasks(todo, prepare_part, config.parallel)
@@ -245,7 +245,7 @@ def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None], parallel: Pa
     do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
     sizes = dict(enumerate(count_bytes([task.part for task in tasks])))
     done = []
-    with PartsDone("looking for repeated lines" if work is hash_part else "preparing", sizes) as shown:
+    with PartsDone("looking for duplicate lines" if work is hash_part else "preparing", sizes) as shown:
         for row in numbers.map(do_one, num_cpus=1, **placement(parallel)).iter_rows():
             done.append(row)
             shown.add(row["number"])

@@ -45,11 +45,11 @@ class Order:
     """Step s owns positions [s * G, (s + 1) * G), G the global batch, whatever the number of workers.
 
     Positions are drawn in chunks of K steps. The number of a chunk's rows from each source is multinomial in the
-    sources' shares, and falls to its partitions (G / partitions rows of each of its steps) at random; each source is read in
-    the order of its epochs (row groups permuted, rows as they lie in a group, which prepare shuffled); a partition's rows
-    are then shuffled over its positions. So a worker's rows are one contiguous read of each source, every row of a
-    pool is seen once an epoch, and where a position points follows from integers alone. (The idea of a canonical order
-    is MosaicML Streaming's.)
+    sources' shares, and falls to its partitions (G / partitions rows of each of its steps) at random; each source is
+    read in the order of its epochs (row groups permuted, rows as they lie in a group, which prepare shuffled); a
+    partition's rows are then shuffled over its positions. So a worker's rows are one contiguous read of each source,
+    every row of a pool is seen once an epoch, and where a position points follows from integers alone. (The idea of a
+    canonical order is MosaicML Streaming's.)
     """
 
     def __init__(

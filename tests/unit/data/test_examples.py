@@ -267,7 +267,7 @@ def test_filters_drop_and_count(backend: Tokenizer, cutter) -> None:
 
 
 def test_filters_of_pairs_drop_and_count(backend: Tokenizer, cutter) -> None:
-    filters = Filters(max_length_ratio=2, equal_sides=True, min_script_fraction=0.5)
+    filters = Filters(max_length_ratio=2, drop_identical=True, min_script_fraction=0.5)
     pairs = [
         pair("the cat", "die katze"),
         pair("the cat sat on the", "die katze", "0-0"),
@@ -282,13 +282,13 @@ def test_filters_of_pairs_drop_and_count(backend: Tokenizer, cutter) -> None:
     dropped = {reason: count for reason, count in found.counts.items() if reason.startswith("dropped")}
     assert dropped == {
         "dropped: lengths too different": 1,
-        "dropped: sides are equal": 1,
+        "dropped: texts are identical": 1,
         "dropped: not in the language's script": 1,
         "dropped: no words": 1,
     }
-    repeated = cut_pairs(cutter(64, sides=2), pairs[:2], np.asarray([0, 1], bool))
-    assert text(backend, repeated) == ["the cat", "die katze"]
-    assert repeated.counts["dropped: pair repeated"] == 1
+    duplicate = cut_pairs(cutter(64, sides=2), pairs[:2], np.asarray([0, 1], bool))
+    assert text(backend, duplicate) == ["the cat", "die katze"]
+    assert duplicate.counts["dropped: duplicate pair"] == 1
 
 
 def test_without_filters_nothing_is_dropped(cutter) -> None:
