@@ -52,7 +52,7 @@ def derive_batch(config: RunConfig) -> BatchSizes:
 
 
 def partitions(global_rows: int) -> int:
-    """Partitions of a chunk: the largest divisor of the global batch up to MAX_PARTITIONS, for any number of workers."""
+    """Partitions of a chunk: the largest divisor of the global batch up to MAX_PARTITIONS, for any workers."""
     return max(n for n in range(1, min(global_rows, MAX_PARTITIONS) + 1) if global_rows % n == 0)
 
 

@@ -16,10 +16,10 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from xalign_ray.artifacts import hash_file, whole_json, write_json
+from xalign_ray.data.bad_rows import BadRowsFile
 from xalign_ray.data.duplicates import Duplicates, hash_records, write_hashes
 from xalign_ray.data.examples import Cutter, cut_documents, cut_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
-from xalign_ray.data.quarantine import Quarantine
 from xalign_ray.data.shards import ShardWriter
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED, read_part
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def bad_rows_file(self) -> Path:
-        """The part's quarantine."""
+        """The part's bad rows."""
         return self.record_file.with_suffix(".bad.jsonl")
 
     @property
@@ -103,8 +103,8 @@ def prepare_part(task: Task) -> None:
     held_out = _Split("held_out", ShardWriter(folder / "held_out" / f"{task.name}.parquet"))
     skipped: Counter[str] = Counter()
     broken: list[BrokenFile] = []
-    with _rare_collections(), Quarantine(task.bad_rows_file) as quarantine, trained.writer, held_out.writer:
-        windows = enumerate(_windows(_read(task, quarantine, skipped, broken)))
+    with _rare_collections(), BadRowsFile(task.bad_rows_file) as bad_rows, trained.writer, held_out.writer:
+        windows = enumerate(_windows(_read(task, bad_rows, skipped, broken)))
         for number, window in windows:
             _write_window(task, number, window, (trained, held_out), counts)
             if task.max_pairs and trained.examples == task.max_pairs:
@@ -116,7 +116,7 @@ def prepare_part(task: Task) -> None:
         "trained": _describe(task, trained),
         "held_out": _describe(task, held_out),
         "counts": dict(counts),
-        "bad_rows": dict(quarantine.counts),
+        "bad_rows": dict(bad_rows.counts),
         "broken_files": [asdict(one) for one in broken],
     }
     write_json(task.record_file, record)
@@ -142,7 +142,7 @@ def hash_part(task: Task) -> None:
 
 
 def _read(
-    task: Task, quarantine: Quarantine, skipped: Counter[str], broken: list[BrokenFile]
+    task: Task, bad_rows: BadRowsFile, skipped: Counter[str], broken: list[BrokenFile]
 ) -> Iterator[tuple[Document | Pair, np.ndarray | None]]:
     """The good records, each with the mask of its duplicate lines if these are to be dropped."""
     duplicates = Duplicates(task.duplicates_file) if task.filters.drop_duplicates else None
@@ -154,7 +154,7 @@ def _read(
         if isinstance(record, BadRow) and record.reason == BOTH_EMPTY:
             skipped[BOTH_EMPTY] += 1  # such as the borders of documents: nothing is lost
         elif isinstance(record, BadRow):
-            quarantine.add(record)
+            bad_rows.add(record)
         elif isinstance(record, Document | Pair):
             lines = len(record.paragraphs) if isinstance(record, Document) else 1
             yield record, duplicates.next(lines) if duplicates else None

@@ -24,6 +24,7 @@ from xalign_ray.artifacts import (
 from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
+from xalign_ray.data.bad_rows import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.data.dictionaries import read_links, trained_translations, write_lexicon
 from xalign_ray.data.duplicates import mark_duplicates
 from xalign_ray.data.examples import longest_word
@@ -44,7 +45,6 @@ from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input, Source, cut_source, data_root, find_sources
 from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
 from xalign_ray.data.prepared import Prepared, whole_folder
-from xalign_ray.data.quarantine import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import explain_empty, read_part
 from xalign_ray.data.sources.parts import count_bytes

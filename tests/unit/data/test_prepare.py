@@ -258,7 +258,7 @@ def test_a_corpus_that_asks_for_it_is_aligned_on_the_tokenizers_words(
     assert prepared.fingerprint != prepare_here(make_config(tmp_path, "data.max_seq_length=48")).fingerprint
 
 
-def test_alignments_reach_the_shards_and_bad_ones_the_quarantine(tmp_path: Path) -> None:
+def test_alignments_reach_the_shards_and_bad_ones_the_bad_rows(tmp_path: Path) -> None:
     write_inputs(tmp_path)
     english = (tmp_path / "pairs.en").read_text().split("\n")[:-1]
     alignments = [" ".join(f"{i}-{i}" for i in range(len(line.split()))) for line in english]

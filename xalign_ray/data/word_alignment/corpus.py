@@ -25,9 +25,9 @@ from xalign_ray.artifacts import (
     write_manifest,
 )
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
+from xalign_ray.data.bad_rows import merge_counts, merge_files
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.quarantine import merge_counts, merge_files
 from xalign_ray.data.sources.formats import check_languages, explain_empty, parts, read_part
 from xalign_ray.data.sources.parts import Part, count_bytes
 from xalign_ray.data.sources.records import Pair, Record
