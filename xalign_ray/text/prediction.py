@@ -126,8 +126,8 @@ def predict(
     Args:
         batch: its rows are the labels, in place.
         chosen: [W] the words that are predicted.
-        source: what is shown that is neither masked nor random, where that is not the label: the same words, some perhaps
-            of another length. A word of another length than its label shows [MASK] instead.
+        source: what is shown that is neither masked nor random, where that is not the label: the same words, some
+            perhaps of another length. A word of another length than its label shows [MASK] instead.
         visible: [W] chosen words that are neither masked nor random, whatever is drawn.
         switched: pieces of the labels in another language than their side, and which.
         no_room: [N] synonyms that did not fit.
