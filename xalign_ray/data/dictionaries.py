@@ -23,7 +23,7 @@ from xalign_ray.data.sources.records import BadRow, Entry
 from xalign_ray.data.summary import SourceSummary, file_names
 from xalign_ray.errors import DataError
 from xalign_ray.text.dictionary import Key, Link, Links, add_entries, build_lexicon, pair_arrays, separate
-from xalign_ray.text.tokenizer import LONGEST_WORD, cut_words, look_up_form
+from xalign_ray.text.tokenizer import LONGEST_WORD, look_up_form, tokenize_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -46,7 +46,9 @@ def write_lexicon(config: RunConfig, links: Links, tokenizer: PreTrainedTokenize
     """
     if not config.data.dictionaries:
         return {}
-    pieces = cut_keys(tokenizer, config.languages, [key for link in (*links.trained, *links.held_out) for key in link])
+    pieces = tokenize_keys(
+        tokenizer, config.languages, [key for link in (*links.trained, *links.held_out) for key in link]
+    )
     entries, lexicon = build_lexicon(list(links.trained), pieces.get)
     write_arrays(folder / "lexicon.npz", partial(np.savez, **asdict(lexicon)))
     write_json(folder / "entries.json", list(entries))
@@ -116,14 +118,16 @@ def read_links(
     return links, sources
 
 
-def cut_keys(
+def tokenize_keys(
     tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], keys: Sequence[Key]
 ) -> dict[Key, tuple[int, ...] | None]:
     """The pieces of each word as it stands in a sentence; None with an unknown one or more than LONGEST_WORD."""
     assert all(key[0] < len(languages) for key in keys)
     distinct = sorted(set(keys))
     pieces: dict[Key, tuple[int, ...] | None] = {}
-    for key, ids in zip(distinct, cut_words(tokenizer.backend_tokenizer, [word for _, word in distinct]), strict=True):
+    for key, ids in zip(
+        distinct, tokenize_words(tokenizer.backend_tokenizer, [word for _, word in distinct]), strict=True
+    ):
         usable = 0 < len(ids) <= LONGEST_WORD and tokenizer.unk_token_id not in ids
         pieces[key] = tuple(ids) if usable else None
     return pieces

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from xalign_ray.artifacts import hash_file, whole_json, write_json
 from xalign_ray.data.bad_rows import BadRowsFile
 from xalign_ray.data.duplicates import Duplicates, hash_records, write_hashes
-from xalign_ray.data.examples import Cutter, cut_documents, cut_pairs, longest_word, pack
+from xalign_ray.data.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.shards import ShardWriter
 from xalign_ray.data.sources.broken import BrokenFile
@@ -28,10 +28,10 @@ from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Pair, Record
 from xalign_ray.data.summary import LEFT_FILES
 from xalign_ray.data.word_alignment.corpus import read_alignments
-from xalign_ray.text.chunks import ChunkCutter
+from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.rows import take
 
-# Characters of text that are cut, packed and shuffled together. Memory is bounded by it, about 40 bytes a character.
+# Characters of text that are tokenized, packed and shuffled together. It bounds memory: about 40 bytes a character.
 WINDOW_CHARACTERS = 4 << 20
 
 
@@ -96,7 +96,7 @@ def read_record(task: Task) -> dict[str, Any] | None:
 
 
 def prepare_part(task: Task) -> None:
-    """Reads, cuts, packs and writes one part: two shards at most, its bad rows, and its record, last."""
+    """Reads, tokenizes, packs and writes one part: two shards at most, its bad rows, and its record, last."""
     folder = Path(task.folder)
     counts: Counter[str] = Counter()
     trained = _Split("trained", ShardWriter(folder / "shards" / f"{task.name}.parquet"))
@@ -183,13 +183,13 @@ def _lines(record: Document | Pair) -> tuple[str, ...]:
 
 
 def _write_window(task: Task, number: int, window: list, splits: tuple[_Split, ...], counts: Counter[str]) -> None:
-    cutter = _open_cutter(task)
+    encoder = _open_encoder(task)
     records = [record for record, _ in window]
     duplicate = np.concatenate([mask for _, mask in window]) if task.filters.drop_duplicates else None
     if _is_text(task):
-        found = cut_documents(cutter, records, duplicate)
+        found = encode_documents(encoder, records, duplicate)
     else:
-        found = cut_pairs(cutter, records, duplicate, task.max_pairs and task.max_pairs - splits[0].examples)
+        found = encode_pairs(encoder, records, duplicate, task.max_pairs and task.max_pairs - splits[0].examples)
     counts.update(found.counts)
     for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
         numbers = np.flatnonzero(chosen)
@@ -223,9 +223,9 @@ def _sides(task: Task) -> int:
     return 1 if _is_text(task) else 2
 
 
-def _open_cutter(task: Task) -> Cutter:
-    return Cutter(
-        chunks=open_chunks(task.folder, longest_word(task.capacity, _sides(task))),
+def _open_encoder(task: Task) -> ExampleEncoder:
+    return ExampleEncoder(
+        tokenizer=open_cached_tokenizer(task.folder, longest_word(task.capacity, _sides(task))),
         languages=task.all_languages,
         capacity=task.capacity,
         whole_documents=task.whole_documents,
@@ -235,11 +235,11 @@ def _open_cutter(task: Task) -> Cutter:
     )
 
 
-@lru_cache(maxsize=1)  # a worker keeps what it has cached of a folder's chunks from part to part
-def open_chunks(folder: str, longest: int) -> ChunkCutter:
-    """The cutter of a data folder, with what this process has cached."""
+@lru_cache(maxsize=1)  # a worker keeps what it has cached of a tokenizer from part to part
+def open_cached_tokenizer(folder: str, longest: int) -> CachedTokenizer:
+    """The encoder of a data folder, with what this process has cached."""
     backend = Tokenizer.from_file(f"{folder}/tokenizer/tokenizer.json")
-    return ChunkCutter(backend, _open_entries(folder), longest)
+    return CachedTokenizer(backend, _open_entries(folder), longest)
 
 
 @lru_cache(maxsize=1)
