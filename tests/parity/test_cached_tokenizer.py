@@ -1,4 +1,4 @@
-"""The cached tokenizer: the same pieces and words as the tokenizer's own, for every family, on lines meant to break it."""
+"""The cached tokenizer: the same pieces and words as the tokenizer's own, for every family, on hostile lines."""
 
 from __future__ import annotations
 
