@@ -20,9 +20,9 @@ def extend_tokenizer(
     """The tokenizer with the commonest words that it splits into several pieces as one piece each; the same every time.
 
     The words are added tokens, which every fast tokenizer can hold whatever its model: they are matched as whole words
-    before the rest is tokenized, so a longer word with one of them inside is tokenized as before, and so is all other text,
-    but for a mark of its own that tokenizers of SentencePiece's kind put before punctuation that follows. Words are what
-    stands between blanks without the punctuation around it: languages written without blanks gain nothing.
+    before the rest is tokenized, so a longer word with one of them inside is tokenized as before, and so is all other
+    text, but for a mark of its own that tokenizers of SentencePiece's kind put before punctuation that follows. Words
+    are what stands between blanks without the punctuation around it: languages written without blanks gain nothing.
 
     Args:
         tokenizer: stays as it is.
