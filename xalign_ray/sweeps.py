@@ -19,10 +19,9 @@ from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.evaluation import find_encoder
 from xalign_ray.locks import LOCK, hold
 from xalign_ray.pipeline import check_lasting, say
-from xalign_ray.report.compare import compare
-from xalign_ray.report.comparison_files import write_comparison
-from xalign_ray.report.comparison_page import write_comparison_page
-from xalign_ray.report.score_tables import as_terminal_table
+from xalign_ray.report.build import Chosen, report
+from xalign_ray.report.log import Log
+from xalign_ray.report.run import Run
 from xalign_ray.run_folder import EXPORT
 from xalign_ray.tasks.scores import SCORES, Score
 from xalign_ray.tasks.sweep import SweepConfig, SweptEncoder, load_sweep
@@ -34,7 +33,6 @@ from xalign_ray.track.follower import resolve_uri
 from xalign_ray.train.driver import connect
 
 TUNING = "tuning"
-COMPARISON_PAGE = "comparison.html"
 
 
 def run(name: str, out: Path | None = None, settings: Sequence[str] = (), resume: bool = False) -> Path:
@@ -188,9 +186,7 @@ def _compare(
     if not scored:
         return
     baseline = job.sweep.baseline if job.sweep.baseline in scored else None
-    comparison = compare(scored, baseline, ("task", "language"))
-    files = write_comparison(comparison, job.folder)
-    lead = job.sweep.notes or "Settings chosen by development scores; mean over seeds."
-    write_comparison_page(comparison, job.sweep.name, lead, job.folder / COMPARISON_PAGE)
-    Console(stderr=True).print(as_terminal_table(comparison))
-    say(f"{files.markdown}, {files.table.name}, {COMPARISON_PAGE}")
+    runs = [Run(Path(label), {}, Log(), tuple(own)) for label, own in scored.items()]
+    files, table = report(runs, job.folder, Chosen(list(scored), baseline))
+    Console(stderr=True).print(table)
+    say(f"{files.markdown}, {files.comparison.name}, {files.page.name}")

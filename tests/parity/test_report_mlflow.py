@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from tests.unit.report.run_folders import held_out, score, start, step, write_run
+from tests.unit.report.run_folders import choice, held_out, score, start, step, write_run
 from xalign_ray.artifacts import write_json
 from xalign_ray.cli import app
 from xalign_ray.errors import TrackingError
@@ -41,7 +41,7 @@ def folders(tmp_path: Path) -> list[Path]:
 def run_report(out: Path, *arguments: str) -> dict[str, str]:
     """The text of every file of a report, by name, as the verb writes it."""
     app(["report", *arguments, "--out", str(out)], standalone_mode=False)
-    return {path.name: path.read_text(encoding="utf-8") for path in out.iterdir()}
+    return {path.name: path.read_text(encoding="utf-8") for path in out.iterdir() if path.suffix != ".png"}
 
 
 def test_a_report_from_mlflow_is_that_from_the_folders(
@@ -99,7 +99,7 @@ def test_a_fine_tuned_child_adds_its_scores_to_the_run_that_it_began_from(
     assert sorted((run.name, len(run.scores)) for run in runs) == [("tiny-mlm-0", 3), ("trial", 1)]
 
 
-def test_of_a_sweep_in_mlflow_the_trials_that_were_not_chosen_are_left_out(
+def test_of_a_study_in_mlflow_the_cells_that_were_not_chosen_are_left_out(
     uri: str, experiment: str, tmp_path: Path
 ) -> None:
     def begin(folder: Path) -> Path:
@@ -112,10 +112,9 @@ def test_of_a_sweep_in_mlflow_the_trials_that_were_not_chosen_are_left_out(
         own = score("pos_accuracy", value, layer=None, pooling=None, run="tiny-mlm-0")
         write_scores(begin(tmp_path / name) / "scores.json", [own])
         replay(tmp_path / name, uri, experiment)
-    candidates = [{"trials": {"0": name}} for name in ("kept", "dropped")]
-    choices = [{"training": "english", "candidates": candidates, "chosen": candidates[0]}]
-    write_json(begin(tmp_path / "sweep") / "choices.json", choices)
-    replay(tmp_path / "sweep", uri, experiment)
+    choices = [choice("mlm", 0, {"kept": 0.5}, {"dropped": 0.4})]
+    write_json(begin(tmp_path / "study") / "choices.json", choices)
+    replay(tmp_path / "study", uri, experiment)
     (run,) = find_runs([f"mlflow:{experiment}"], uri)
     assert [one.value for one in run.scores] == [0.4]
 

@@ -181,7 +181,7 @@ def test_trials_are_children_of_their_sweep_and_name_the_run_of_their_encoder(ki
     artifacts = {
         item.path for item in MlflowClient(f"sqlite:///{killed.output}/mlflow.db").list_artifacts(parent.info.run_id)
     }
-    assert artifacts >= {"comparison.md", "comparison.csv", "comparison.html", "choices.json", "trials.json"}
+    assert artifacts >= {"comparison.md", "comparison.csv", "index.html", "choices.json", "trials.json"}
     (pretraining,) = runs_of(killed.output, experiment="xalign")
     linked = [run for run in children if run.data.params["encoder"] == "align-mlm"]
     assert {run.data.tags["xalign.pretraining_run_id"] for run in linked} == {pretraining.info.run_id}

@@ -1,42 +1,44 @@
-"""Writes the report of one run or of several compared: a page and the numbers beside it."""
+"""Writes the report of one run or of several compared: a page, its figures and the numbers beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
 import rich.table
 
 from xalign_ray.artifacts import write_atomic
 from xalign_ray.errors import ConfigError
+from xalign_ray.report.charts import charts_of, score_chart
 from xalign_ray.report.columns import Column, group_runs
-from xalign_ray.report.compare import Comparison, compare
-from xalign_ray.report.comparison_files import ComparisonFiles, csv_text, write_comparison
-from xalign_ray.report.curves import LossPoint, loss_points
+from xalign_ray.report.compare import COLUMNS, Comparison, compare
+from xalign_ray.report.figures import draw_png
+from xalign_ray.report.finding import find
+from xalign_ray.report.frames import is_numbered, keep, loss_frame, score_frame, scores_of, seeds_of
 from xalign_ray.report.groups import Background, known_groupings
-from xalign_ray.report.numbers import is_at_chance, scores_of, seeds_of
 from xalign_ray.report.page import write_page
+from xalign_ray.report.reproducibility import reproducibility_notes
 from xalign_ray.report.run import Run
-from xalign_ray.report.score_tables import as_terminal_table
+from xalign_ray.report.score_tables import as_terminal_table, score_table
+from xalign_ray.report.templates import ENVIRONMENT
 from xalign_ray.report.trials import join_trials
-from xalign_ray.tasks.scores import Score
 
-_SCORE_FIELDS = [known.name for known in fields(Score)]
-_POINT_FIELDS = [known.name for known in fields(LossPoint)]
 _ALWAYS = ("task", "language")
+_OF_FINDING = ("task", "language", "family")
 
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What a report consists of."""
+    """What a report consists of, its figures apart: PNGs beside the page."""
 
     page: Path
     scores: Path
     losses: Path
     layers: Path
-    comparison: ComparisonFiles
+    comparison: Path
+    markdown: Path
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Chosen:
 
     Attributes:
         labels: a label for each run, instead of the recipes' names; runs of one label are one column.
-        baseline: label of the column that the others are compared with, the first one's if None.
+        baseline: label of the column that the others are compared with; the study's, or the first one's if None.
         by: groupings of languages, see `compare`; all that are possible if there are none.
         sizes: of Wikipedias in megabytes, for the grouping by size.
     """
@@ -57,7 +59,7 @@ class Chosen:
 
 
 def report(runs: Sequence[Run], out: Path, chosen: Chosen = Chosen()) -> tuple[ReportFiles, rich.table.Table]:
-    """Writes index.html, scores.csv, losses.csv, layers.csv, comparison.csv and comparison.md.
+    """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, comparison.md, and figures.
 
     Runs of one recipe that differ only in their seed are one column: mean and spread. The page is whole in itself: no
     network, no file beside it is needed to read it.
@@ -75,13 +77,20 @@ def report(runs: Sequence[Run], out: Path, chosen: Chosen = Chosen()) -> tuple[R
     """
     columns = open_columns(runs, chosen.labels)
     comparison = compare_columns(columns, chosen)
-    page = write_page(columns, comparison, _title(columns))
-    compared = write_comparison(comparison, out)
-    files = ReportFiles(out / "index.html", out / "scores.csv", out / "losses.csv", out / "layers.csv", compared)
-    write_atomic(files.scores, csv_text(["label", *_SCORE_FIELDS, "at_chance"], _score_rows(columns)))
-    write_atomic(files.losses, csv_text(["label", "run", "seed", *_POINT_FIELDS], _losses(columns)))
-    layers = (row for row in _score_rows(columns) if isinstance(row["layer"], int))
-    write_atomic(files.layers, csv_text(["label", *_SCORE_FIELDS, "at_chance"], layers))
+    found, repeats = find(comparison), reproducibility_notes(columns)
+    headline = score_chart(comparison, found.key) if found.key else None
+    charts = list(charts_of(columns, bool(repeats)))
+    page = write_page(columns, comparison, found.sentence, headline, charts, repeats)
+    names = ("index.html", "scores.csv", "losses.csv", "layers.csv", "comparison.csv", "comparison.md")
+    files = ReportFiles(*(out / name for name in names))
+    scores = score_frame({column.label: scores_of(column) for column in columns})
+    _write_csv(files.scores, scores)
+    _write_csv(files.layers, keep(scores, is_numbered(scores)))
+    _write_csv(files.losses, loss_frame(columns))
+    write_comparison(comparison, files.comparison, files.markdown)
+    for chart in [headline, *charts]:
+        if chart is not None:
+            write_atomic(out / f"{chart.name}.png", draw_png(chart))
     write_atomic(files.page, page)
     return files, as_terminal_table(comparison)
 
@@ -90,7 +99,9 @@ def open_columns(runs: Sequence[Run], labels: Sequence[str] | None = None) -> li
     """Groups runs into columns, fine-tuned trials with the runs that they began from."""
     if not runs:
         raise ConfigError("A report needs at least one run.")
-    return group_runs(runs if labels else join_trials(runs), labels)
+    if labels:
+        return group_runs([replace(run, label=label) for run, label in zip(runs, labels, strict=True)])
+    return group_runs(join_trials(runs))
 
 
 def compare_columns(columns: Sequence[Column], chosen: Chosen = Chosen()) -> Comparison:
@@ -100,36 +111,38 @@ def compare_columns(columns: Sequence[Column], chosen: Chosen = Chosen()) -> Com
     }
     background = Background(chosen.sizes, dictionaries, seeds_of(columns))
     scores = {column.label: scores_of(column) for column in columns}
-    if chosen.by:
-        return compare(scores, chosen.baseline, chosen.by, background)
-    return _without_single_groups(compare(scores, chosen.baseline, known_groupings(background), background))
+    shown = chosen.by or known_groupings(background)
+    baseline = chosen.baseline or _baseline_of_study(columns)
+    whole = compare(scores, baseline, list(dict.fromkeys([*shown, *_OF_FINDING])), background)
+    # What nobody asked for is left out where its one group says what the mean over all languages says.
+    kept = [by for by in shown if chosen.by or by in _ALWAYS or _has_several_groups(whole, by)]
+    return replace(whole, by=tuple(kept))
 
 
-def _without_single_groups(comparison: Comparison) -> Comparison:
-    """Leaves out what nobody asked for: groupings whose one group says what the mean over all languages says."""
-    kept = {
-        by: rows
-        for by, rows in comparison.groupings.items()
-        if by in _ALWAYS or len({row.key for row in rows}) < len(rows)
-    }
-    return replace(comparison, groupings=kept)
+def write_comparison(comparison: Comparison, table: Path, markdown: Path) -> None:
+    """Writes every number as CSV, in [0, 1] for shares, and the tables as Markdown, in percent."""
+    shown = pd.concat([keep(comparison.frame, comparison.frame.by == by) for by in comparison.by])
+    _write_csv(table, shown.reindex(columns=COLUMNS))
+    tables = [score_table(comparison, by) for by in comparison.by]
+    write_atomic(markdown, ENVIRONMENT.get_template("tables.md").render(tables=[one for one in tables if one.rows]))
 
 
-def _title(columns: Sequence[Column]) -> str:
-    return " / ".join(column.label for column in columns) if len(columns) <= 4 else f"{len(columns)} recipes compared"
+def _write_csv(path: Path, frame: pd.DataFrame) -> None:
+    write_atomic(path, frame.to_csv(index=False, lineterminator="\n"))
 
 
-def _score_rows(columns: Sequence[Column]) -> Iterable[dict[str, Any]]:
-    for column in columns:
-        for run in column.runs:
-            for score in run.scores:
-                known = score.chance is not None
-                at_chance = is_at_chance(score.value, score.chance, score.n) if known else None  # type: ignore[arg-type]
-                yield {"label": column.label, **asdict(score), "run": run.name, "at_chance": at_chance}
+def _baseline_of_study(columns: Sequence[Column]) -> str | None:
+    """The baseline of the first study that names one, as its column is labelled here."""
+    for run in (run for column in columns for run in column.runs if run.study):
+        for column in columns:
+            if run.study and run.study.baseline in (column.label, column.label.removesuffix(f" ({run.study.name})")):
+                return column.label
+    return None
 
 
-def _losses(columns: Sequence[Column]) -> Iterable[dict[str, Any]]:
-    for column in columns:
-        for run in column.runs:
-            for point in loss_points(run):
-                yield {"label": column.label, "run": run.name, "seed": run.seed, **asdict(point)}
+def _has_several_groups(comparison: Comparison, by: str) -> bool:
+    metrics = [
+        (cell["metric"], cell["split"], cell["layer"], cell["pooling"], cell["group"])
+        for cell in comparison.records(by)
+    ]
+    return len({one[:4] for one in metrics}) < len(set(metrics))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,15 @@ from xalign_ray.artifacts import read_json, write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.report.columns import Column
 from xalign_ray.report.compare import compare
-from xalign_ray.report.reading import how_to_read
+from xalign_ray.report.reading import caveats, how_to_read
 from xalign_ray.report.run import Run, read_run
 from xalign_ray.report.run_tables import data_tables, run_table
 from xalign_ray.report.score_tables import score_table
-from xalign_ray.report.table import as_markdown
+from xalign_ray.report.templates import ENVIRONMENT
+from xalign_ray.run_folder import RunFolder
 
-_EXPORT = "export"
 _GROUPINGS = ("task", "language")
+STOCK = ("bert", "xlm-roberta", "modernbert")  # families that transformers opens by itself
 
 
 def write_model_card(run: Path) -> None:
@@ -29,41 +29,32 @@ def write_model_card(run: Path) -> None:
     Raises:
         DataError: the run has not been exported.
     """
-    path = run / _EXPORT / "config.json"
+    export = RunFolder(run).export
+    path = export / "config.json"
     if not path.is_file():
         raise DataError(f"{run} has no exported encoder ({path} is missing); run `xalign export {run}` first.")
     model = read_json(path, f"`xalign export {run}` writes it again.", "model_type", "hidden_size")
-    write_atomic(run / _EXPORT / "README.md", _write(read_run(run), model))
+    write_atomic(export / "README.md", _write(read_run(run), model))
 
 
 def _write(run: Run, model: Mapping[str, Any]) -> str:
     column = Column(run.recipe, (run,))
-    languages = _languages(run)
     scores = compare({column.label: run.scores}, None, _GROUPINGS)
     tables = [*(score_table(scores, by) for by in _GROUPINGS), *data_tables([column]), run_table([column])]
-    parts = [
-        f"---\n{_front_matter(run, model, languages)}---",
-        f"# {run.recipe}",
-        _introduction(run, model, languages),
-        "## How to load it",
-        _loading(model),
-        "## Scores and data",
-        "\n".join(f"- {line}" for line in how_to_read([column])),
-        *(as_markdown(table).strip() for table in tables if table.rows),
-        "## Recipe",
-        f"```yaml\n{yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True)}```",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _introduction(run: Run, model: Mapping[str, Any], languages: list[str]) -> str:
-    size = f"{model['num_hidden_layers']} layers of width {model['hidden_size']}"
-    steps = model.get("xalign_step", run.last_step)
-    method = f"method: {model.get('xalign_objective', 'unknown')}, seed {run.seed}"
-    fingerprint = str(run.config.get("fingerprint", ""))[:12]
-    return (
-        f"A {model['model_type'].upper()} encoder of {size} for {', '.join(languages)}, pretrained for {steps:,} steps "
-        f"by xalign-ray's recipe `{run.recipe}` ({method}, run fingerprint `{fingerprint}`)."
+    languages = _languages(run)
+    return ENVIRONMENT.get_template("card.md").render(
+        front_matter=_front_matter(run, model, languages),
+        run=run,
+        model=model,
+        languages=", ".join(languages),
+        steps=f"{model.get('xalign_step', run.log.last_step):,}",
+        fingerprint=str(run.config.get("fingerprint", ""))[:12],
+        auto="AutoModelForMaskedLM" if _has_head(model) else "AutoModel",
+        stock=model.get("model_type") in STOCK,
+        told=model.get("xalign_languages") or [],
+        reading=[*caveats([column]), *how_to_read([column])],
+        tables=[table for table in tables if table.rows],
+        recipe=yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True),
     )
 
 
@@ -101,32 +92,3 @@ def _languages(run: Run) -> list[str]:
 
 def _has_head(model: Mapping[str, Any]) -> bool:
     return any(name.endswith("ForMaskedLM") for name in model.get("architectures") or [])
-
-
-STOCK = ("bert", "xlm-roberta", "modernbert")  # families that transformers opens by itself
-
-
-def _loading(model: Mapping[str, Any]) -> str:
-    auto = "AutoModelForMaskedLM" if _has_head(model) else "AutoModel"
-    ours = model.get("model_type") not in STOCK
-    lines = [
-        *(["import torch"] if model.get("xalign_languages") else []),
-        *(["import xalign_ray.models.language_modernbert  # the class of this folder"] if ours else []),
-        f"from transformers import {auto}, AutoTokenizer",
-        "",
-        'folder = "."  # where this file lies',
-        "tokenizer = AutoTokenizer.from_pretrained(folder)",
-        f"model = {auto}.from_pretrained(folder)",
-        'inputs = tokenizer("a sentence", return_tensors="pt")',
-    ]
-    languages = model.get("xalign_languages") or []
-    said = ""
-    if languages:
-        lines += [
-            f"languages = {json.dumps(languages)}",
-            f'kind = {model["xalign_segments"]} * languages.index("{languages[0]}")',
-            'inputs["token_type_ids"] = torch.full_like(inputs["input_ids"], kind)',
-        ]
-        said = "\n\nThe language of a sentence is its `token_type_ids`: segment + number of segments x language id."
-    lines.append("outputs = model(**inputs)")
-    return "\n".join(("```python", *lines, "```")) + said

@@ -1,71 +1,177 @@
-"""Decides which charts a report has: training losses, held-out losses by language, scores by layer."""
+"""Decides which charts a report has: headline scores with intervals, training and held-out losses, scores by layer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
 
 from xalign_ray.report.columns import Column
-from xalign_ray.report.curves import (
-    HELD_OUT,
-    MASKED_LM,
-    TOTAL,
-    layer_chances,
-    layer_curves,
-    loss_curves,
-)
-from xalign_ray.report.figures import Chart, Panel
+from xalign_ray.report.compare import Comparison, Record
+from xalign_ray.report.curves import layer_curves, loss_curves
+from xalign_ray.report.figures import INK, LINE, Chart, Panel, Styles
+from xalign_ray.report.frames import KEY
+from xalign_ray.report.log import HELD_OUT, LOSSES, MASKED_LM, TOTAL
+from xalign_ray.tasks.metrics import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 _MAX_PANELS = 12
+_MAX_DOTS = 40  # of a score chart: with more, families stand for their languages, and all languages for families
 _LAYERED = "tatoeba_accuracy"
+_Z = 1.96  # standard errors to either side of a 95 % interval
+_BAND = " Lines are means over seeds, bands reach from the lowest to the highest seed."
+_NESTED = " Where curves lie on each other, the first is the widest and the others are drawn inside it."
 
 
-def training_chart(columns: Sequence[Column]) -> Chart | None:
+def charts_of(columns: Sequence[Column], repeated: bool) -> Iterator[Chart]:
+    """The charts of curves; `repeated` says that runs of one recipe and seed are among them."""
+    yield from filter(None, (training_chart(columns, repeated), held_out_chart(columns), layer_chart(columns)))
+
+
+def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
+    """One measurement by language, or by family where languages are too many, and the differences beside it."""
+    groups = [_cells(comparison, by, key) for by in ("language", "family", "task")]
+    shown = next((cells for cells in groups[:2] if 0 < len(cells) <= _MAX_DOTS), [])
+    cells = [*groups[2], *shown]
+    rows = list(dict.fromkeys(cell["group"] for cell in cells))
+    size = (4.2, 0.75 + len(rows) * (0.08 + 0.1 * len(comparison.labels)))
+    panels = [Panel("percent", draw=partial(_draw_scores, cells, rows), size=size)]
+    caption = (
+        f"{METRICS[key[0]].title}. Thin lines are 95 % intervals of the score on this test set (Wilson, each of the n "
+        "items an independent question), small dots are seeds, dotted lines are chance."
+    )
+    if any(cell["difference"] is not None for cell in cells):
+        title = f"points above {comparison.baseline}"
+        panels.append(Panel(title, draw=partial(_draw_differences, cells, rows), size=size))
+        caption += (
+            " Lines of differences are 95 % intervals of the paired bootstrap, which "
+            "fewer than three languages and three seeds do not have."
+        )
+    alt = f"{METRICS[key[0]].title} by encoder"
+    return Chart("headline", alt, "", panels, comparison.labels, caption, files=["comparison.csv"])
+
+
+def training_chart(columns: Sequence[Column], repeated: bool = False) -> Chart | None:
     """Masked-LM loss, every other loss on its own axis, and the total where it is more than the masked-LM loss."""
     curves = loss_curves(columns)
-    names = sorted(name for name, language in curves if not language and name.startswith("train/"))
-    others = [name for name in names if name not in (TOTAL, MASKED_LM)]
+    others = sorted(name for name in LOSSES if name not in (TOTAL, MASKED_LM) and (name, "") in curves)
     shown = [MASKED_LM, *others, *([TOTAL] if others else [])]
-    panels = [Panel(_name_loss(name), curves[name, ""], "") for name in shown if (name, "") in curves]
-    alt = "Training losses over steps"
-    return Chart("training", alt, "step", panels, _labels(columns), shared=False) if panels else None
+    panels = [Panel(_name_loss(name), curves[name, ""]) for name in shown if (name, "") in curves]
+    caption = (
+        "Training losses before their weights (in nats; the alignment loss is minus a mean cosine), each on its own "
+        "axis. losses.csv has every logged step, of a long run means over equal numbers of steps."
+    )
+    caption += _band(columns) + (_NESTED if repeated else "")
+    labels = [column.label for column in columns]
+    chart = Chart("losses", "Training losses over steps", "step", panels, labels, caption, False, files=["losses.csv"])
+    return chart if panels else None
 
 
 def held_out_chart(columns: Sequence[Column]) -> Chart | None:
     """Held-out masked-LM loss: the mean over languages, then language by language."""
     curves = loss_curves(columns)
-    order = {language: None for column in columns for run in column.runs for language in _data_languages(run.data)}
+    order = {code: None for column in columns for run in column.runs for code in (run.data or {}).get("languages", ())}
     found = [language for name, language in curves if name == HELD_OUT and language]
     languages = [*(code for code in order if code in found), *sorted(set(found) - set(order))]
-    panels = [Panel(language, curves[HELD_OUT, language], "") for language in languages]
+    panels = [Panel(language, curves[HELD_OUT, language]) for language in languages]
     if (HELD_OUT, "") in curves and len(panels) != 1:
-        panels.insert(0, Panel("mean over languages", curves[HELD_OUT, ""], ""))
-    alt = "Held-out masked-LM loss over steps, by language"
-    return Chart("heldout", alt, "step", panels[:_MAX_PANELS], _labels(columns)) if panels else None
+        panels.insert(0, Panel("mean over languages", curves[HELD_OUT, ""]))
+    caption = (
+        "Masked-LM loss (nats a label) on rows that training never saw, the same rows and masks in every run of the "
+        "same data."
+    )
+    return _panels("held-out", "Held-out masked-LM loss over steps", "step", panels, columns, caption, "losses.csv")
 
 
 def layer_chart(columns: Sequence[Column]) -> Chart | None:
     """Tatoeba accuracy at every layer: the mean over languages, then language by language."""
-    chances = layer_chances(columns, _LAYERED)
     panels = [
-        Panel("mean over languages" if language == ALL_LANGUAGES else language, curves, "%", chances.get(language))
-        for language, curves in layer_curves(columns, _LAYERED).items()
+        Panel("mean over languages" if language == ALL_LANGUAGES else language, curves, "%", chance)
+        for language, (curves, chance) in layer_curves(columns, _LAYERED).items()
     ]
+    caption = (
+        "Layer 0 is the embedding layer. The headline score is the mean of the last four layers (of all, where there "
+        "are fewer). The dashed line is chance."
+    )
+    return _panels("layers", "Tatoeba accuracy by layer", "layer", panels, columns, caption, "layers.csv", True, 100.0)
+
+
+def _panels(
+    name: str,
+    alt: str,
+    axis: str,
+    panels: Sequence[Panel],
+    columns: Sequence[Column],
+    caption: str,
+    file: str,
+    whole_numbers: bool = False,
+    scale: float = 1.0,
+) -> Chart | None:
     if not panels:
         return None
-    alt = "Tatoeba accuracy by layer"
-    shown = panels[:_MAX_PANELS]
-    return Chart("layers", alt, "layer", shown, _labels(columns), whole_numbers=True, scale=100.0)
+    cut = f" {len(panels) - _MAX_PANELS} more languages are in {file}." if len(panels) > _MAX_PANELS else ""
+    caption, labels = caption + _band(columns) + cut, [column.label for column in columns]
+    return Chart(name, alt, axis, panels[:_MAX_PANELS], labels, caption, True, whole_numbers, scale, [file])
+
+
+def _band(columns: Sequence[Column]) -> str:
+    return _BAND if any(len(column.runs) > 1 for column in columns) else ""
 
 
 def _name_loss(name: str) -> str:
-    words = name.removeprefix("train/loss").removeprefix("_").replace("_", " ").replace("masked lm", "masked LM")
+    words = name.removeprefix(TOTAL).removeprefix("_").replace("_", " ").replace("masked lm", "masked LM")
     return f"{words} loss" if words else "total loss (weighted sum)"
 
 
-def _labels(columns: Sequence[Column]) -> list[str]:
-    return [column.label for column in columns]
+def _cells(comparison: Comparison, by: str, key: tuple[str, ...]) -> list[Record]:
+    return [cell for cell in comparison.records(by) if tuple(cell[name] for name in KEY) == key]
 
 
-def _data_languages(manifest: object) -> list[str]:
-    return list(manifest.get("languages", [])) if isinstance(manifest, dict) else []
+def _draw_scores(cells: Sequence[Record], rows: Sequence[str], axes: Axes, styles: Styles) -> None:
+    for cell, place, colour in _places(cells, rows, axes, styles):
+        low, high = _wilson(cell["mean"], cell["n"])
+        axes.plot([100 * low, 100 * high], [place, place], color=colour, lw=0.9)
+        if len(cell["values"]) > 1:
+            axes.plot(
+                [100 * value for value in cell["values"].values()],
+                [place] * len(cell["values"]),
+                ".",
+                ms=3,
+                color=colour,
+            )
+        axes.plot(100 * cell["mean"], place, "o", ms=5, color=colour)
+        if cell["chance"] is not None:
+            at = rows.index(cell["group"])
+            axes.plot([100 * cell["chance"]] * 2, [at - 0.45, at + 0.45], color=LINE, lw=1, ls=(0, (1, 1.5)))
+    axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
+
+
+def _draw_differences(cells: Sequence[Record], rows: Sequence[str], axes: Axes, styles: Styles) -> None:
+    axes.axvline(0, color=INK, lw=0.8)
+    for cell, place, colour in _places(cells, rows, axes, styles):
+        if cell["difference"] is not None:
+            if cell["low_95"] is not None:
+                axes.plot([100 * cell["low_95"], 100 * cell["high_95"]], [place, place], color=colour, lw=1.6)
+            axes.plot(100 * cell["difference"], place, "o", ms=5, color=colour)
+
+
+def _places(
+    cells: Sequence[Record], rows: Sequence[str], axes: Axes, styles: Styles
+) -> Iterator[tuple[Record, float, str]]:
+    """Each cell with its height and colour: a row a group from above, its labels below each other."""
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(axis="x", lw=0.6)
+    axes.tick_params(axis="y", length=0)
+    labels = list(styles)
+    for cell in cells:
+        offset = (labels.index(cell["label"]) - (len(labels) - 1) / 2) * 0.75 / len(labels)
+        yield cell, rows.index(cell["group"]) + offset, styles[cell["label"]]["color"]
+
+
+def _wilson(share: float, n: int) -> tuple[float, float]:
+    """The 95 % interval of a share of n independent questions (Wilson 1927)."""
+    centre, width = share + _Z**2 / (2 * n), _Z * float(np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)))
+    return (centre - width) / (1 + _Z**2 / n), (centre + width) / (1 + _Z**2 / n)

@@ -53,28 +53,20 @@ def _start(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"model.init_from": f"{RUN_OF}{found[1]}"} | tokenizer
 
 
-def group_runs(runs: Sequence[Run], labels: Sequence[str] | None = None) -> list[Column]:
+def group_runs(runs: Sequence[Run]) -> list[Column]:
     """The columns in the order in which their first runs were given.
 
-    Without labels, runs belong together if their recipes are equal but for the seed; a second run of the same recipe
-    and seed is a column of its own, so that a repetition is never counted as a seed. Columns of one recipe name are
-    told apart by what they set otherwise than the recipe.
-
-    Args:
-        runs: at least one.
-        labels: a label for each run; runs of one label are one column.
+    Runs of one label are one column. Without labels, runs belong together if their recipes are equal but for the seed;
+    a second run of the same recipe and seed is a column of its own, so that a repetition is never counted as a seed.
+    Columns of one recipe name are told apart by what they set otherwise than the recipe.
     """
-    if labels is not None:
-        named: dict[str, list[Run]] = {}
-        for run, label in zip(runs, labels, strict=True):
-            named.setdefault(label, []).append(run)
-        return [Column(label, tuple(group)) for label, group in named.items()]
     groups: dict[tuple[Any, ...], list[Run]] = {}
     seen: Counter[tuple[Any, ...]] = Counter()
     for run in runs:
         key = (run.recipe, hash_value(recipe_settings(run.config)))
-        groups.setdefault((*key, seen[(*key, run.seed)]), []).append(run)
-        seen[(*key, run.seed)] += 1
+        place = (run.label,) if run.label else (*key, seen[(*key, run.seed)])
+        seen[(*key, run.seed)] += not run.label
+        groups.setdefault(place, []).append(run)
     found = list(groups.values())
     return [Column(label, tuple(group)) for label, group in zip(_label(found), found, strict=True)]
 
@@ -88,9 +80,10 @@ def differing_settings(columns: Sequence[Column]) -> list[tuple[str, list[Any]]]
 
 
 def _label(groups: Sequence[Sequence[Run]]) -> list[str]:
-    names = Counter(group[0].recipe for group in groups)
+    names = Counter(group[0].recipe for group in groups if not group[0].label)
     labels = [
-        _own_label(group[0]) if names[group[0].recipe] > 1 and group[0].config else group[0].recipe for group in groups
+        run.label or (_own_label(run) if names[run.recipe] > 1 and run.config else run.recipe)
+        for run in (group[0] for group in groups)
     ]
     repeated = {label for label, count in Counter(labels).items() if count > 1}
     return [

@@ -2,71 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError
 from xalign_ray.report.bootstrap import difference_interval
+from xalign_ray.report.frames import KEY, is_at_chance, is_numbered, keep, measure, score_frame
 from xalign_ray.report.groups import EVERY, Background, check_groupings, group_languages
-from xalign_ray.report.numbers import Cell, Key, Seed, measure_scores, sort_keys
 from xalign_ray.tasks.metrics import METRICS, SHARE
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 
+COLUMNS = [
+    *("by", "group", "languages", "metric", "split", "layer", "pooling", "label", "mean", "standard_deviation"),
+    *("seeds", "n", "chance", "at_chance", "baseline", "difference", "low_95", "high_95"),
+    *("difference_languages", "difference_seeds"),
+]
+BY_SEED = ["values", "differences"]  # dicts by seed
 
-@dataclass(frozen=True)
-class Difference:
-    """How far a mean is from the baseline's, over the languages and seeds that both have.
-
-    Attributes:
-        mean: the encoder's less the baseline's; over all seeds of each where none is in common.
-        low, high: the 95 % interval, None where there are too few languages and seeds for one.
-        languages, seeds: over how many; seeds is 0 where none is in common.
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
-    languages: int
-    seeds: int
-
-
-@dataclass(frozen=True)
-class GroupCell:
-    """One encoder's score in one group of languages.
-
-    Attributes:
-        cell: means over the languages, by seed.
-        languages: that the means are over: those which all seeds have.
-        difference: None for the baseline, for what it lacks, and for cosines.
-    """
-
-    cell: Cell
-    languages: tuple[str, ...]
-    difference: Difference | None
-
-
-@dataclass(frozen=True)
-class Row:
-    """One metric in one group of languages.
-
-    Attributes:
-        key: what was measured; its language is ALL_LANGUAGES.
-        group: as the table calls it.
-        cells: by label, where there is one.
-    """
-
-    key: Key
-    group: str
-    cells: Mapping[str, GroupCell]
-
-    @property
-    def languages(self) -> list[str]:
-        """All that any encoder was scored in."""
-        return sorted({language for cell in self.cells.values() for language in cell.languages})
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -76,15 +34,50 @@ class Comparison:
     Attributes:
         labels: of the encoders, in their order.
         baseline: one of them.
-        groupings: rows by the name of the grouping, in the order asked for.
+        frame: a row a grouping, metric, group of languages and label, with COLUMNS and BY_SEED. `mean` is over the
+            languages that all its seeds have, `difference` from the baseline over the languages and seeds that both
+            have (over all seeds of each, and `difference_seeds` 0, where none is in common); None for the baseline, for
+            what it lacks, and for cosines. `low_95` and `high_95` are None where there are too few for an interval.
+        by: the groupings, in the order asked for.
     """
 
     labels: tuple[str, ...]
     baseline: str
-    groupings: Mapping[str, tuple[Row, ...]]
+    frame: pd.DataFrame
+    by: tuple[str, ...]
+
+    def records(self, by: str) -> list[Record]:
+        """The rows of a grouping."""
+        return keep(self.frame, self.frame.by == by).to_dict("records")  # type: ignore[return-value]
 
 
-Languages = Mapping[str, Cell]
+@dataclass(frozen=True)
+class _Block:
+    """One label's values of one measurement: [languages, seeds], NaN where a seed lacks a language."""
+
+    languages: tuple[str, ...]
+    seeds: tuple[int | str, ...]
+    values: np.ndarray
+    chance: np.ndarray
+    n: np.ndarray
+
+    def pick(self, languages: Sequence[int], seeds: Sequence[int]) -> _Block:
+        rows, columns = list(languages), list(seeds)
+        names = tuple(self.languages[row] for row in rows)
+        picked = tuple(self.seeds[column] for column in columns)
+        return _Block(names, picked, self.values[np.ix_(rows, columns)], self.chance[rows], self.n[rows])
+
+    def complete(self, wanted: set[str]) -> _Block | None:
+        """The wanted languages that all seeds have; those of the most seeds where no language has them all."""
+        rows = [row for row, language in enumerate(self.languages) if language in wanted]
+        if not rows:
+            return None
+        there = ~np.isnan(self.values[rows])
+        patterns = [tuple(np.flatnonzero(own).tolist()) for own in there]
+        names = [str(seed) for seed in self.seeds]
+        most = max(patterns, key=lambda own: (len(own), patterns.count(own), sorted(names[one] for one in own)))
+        whole = [row for row, own in zip(rows, there, strict=True) if own[list(most)].all()]
+        return self.pick(whole, sorted(most, key=lambda one: names[one]))
 
 
 def compare(
@@ -109,14 +102,15 @@ def compare(
     labels = tuple(scores_by_label)
     chosen = _check_baseline(labels, baseline)
     check_groupings(by, background)
-    measured = {
-        label: _by_metric(measure_scores(scores, background.seeds)) for label, scores in scores_by_label.items()
-    }
-    keys = sort_keys({key for metrics in measured.values() for key in metrics})
-    groupings = {
-        name: tuple(row for key in keys for row in _rows(name, key, measured, chosen, background)) for name in by
-    }
-    return Comparison(labels, chosen, groupings)
+    blocks = _blocks(measure(_headline(score_frame(scores_by_label)), background.seeds))
+    rows = [
+        {"by": name, "baseline": chosen, **dict(zip(KEY, key, strict=True))} | row
+        for name in by
+        for key in sorted(blocks, key=lambda key: (list(METRICS).index(key[0]), *key[1:]))
+        for row in _rows(name, key[0], blocks[key], chosen, background)
+    ]
+    frame = pd.DataFrame(rows, columns=COLUMNS + BY_SEED, dtype=object)
+    return Comparison(labels, chosen, frame.where(frame.notna(), None), tuple(by))
 
 
 def is_share(metric: str) -> bool:
@@ -134,79 +128,76 @@ def _check_baseline(labels: Sequence[str], baseline: str | None) -> str:
     return baseline or labels[0]
 
 
-def _by_metric(measured: Mapping[Key, Cell]) -> dict[Key, dict[str, Cell]]:
-    """Cells by metric, then language; the mean over languages only where single languages are not told."""
-    found: dict[Key, dict[str, Cell]] = {}
-    for key, cell in measured.items():
-        if not isinstance(key.layer, int):
-            found.setdefault(replace(key, language=ALL_LANGUAGES), {})[key.language] = cell
-    return {key: _single(cells) for key, cells in found.items()}
+def _headline(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores without those of numbered layers; the mean over languages only where single languages are not told."""
+    whole = keep(scores, ~is_numbered(scores))
+    single = (whole.language != ALL_LANGUAGES).astype(bool)
+    told = single.groupby([whole[name] for name in ["label", *KEY]], dropna=False, sort=False).transform("any")
+    return keep(whole, single | ~told.astype(bool))
 
 
-def _single(cells: dict[str, Cell]) -> dict[str, Cell]:
-    return cells if len(cells) == 1 else {name: cell for name, cell in cells.items() if name != ALL_LANGUAGES}
+def _blocks(measured: pd.DataFrame) -> dict[tuple[str, ...], dict[str, _Block]]:
+    """By measurement, then label."""
+    blocks: dict[tuple[str, ...], dict[str, _Block]] = {}
+    for names, own in measured.groupby(["label", *KEY], sort=False):
+        label, *key = map(str, cast(tuple[Any, ...], names))
+        rows, languages = pd.factorize(own.language)
+        columns, seeds = pd.factorize(own.seed)
+        values = np.full((len(languages), len(seeds)), np.nan)
+        values[rows, columns] = own.value
+        first = own.drop_duplicates("language")
+        block = _Block(tuple(languages), tuple(seeds), values, first.chance.to_numpy(float), first.n.to_numpy(int))
+        blocks.setdefault(tuple(key), {})[label] = block
+    return blocks
 
 
 def _rows(
-    by: str, key: Key, measured: Mapping[str, Mapping[Key, Languages]], baseline: str, background: Background
-) -> Iterable[Row]:
-    scored = {label: metrics[key] for label, metrics in measured.items() if key in metrics}
-    languages = {language for cells in scored.values() for language in cells}
-    single = languages - {ALL_LANGUAGES}
+    by: str, metric: str, scored: Mapping[str, _Block], baseline: str, background: Background
+) -> Iterator[Record]:
+    single = {language for block in scored.values() for language in block.languages} - {ALL_LANGUAGES}
     groups = group_languages(by, single, background) if single else {EVERY: [ALL_LANGUAGES]} if by == "task" else {}
     for group, members in groups.items():
         # Where one label tells languages and another only their mean, the mean stands for it among all languages.
         wanted = {*members, ALL_LANGUAGES} if by == "task" else set(members)
-        own = {label: _complete(cells, wanted) for label, cells in scored.items()}
-        own = {label: cells for label, cells in own.items() if cells}
-        base = own.get(baseline, {}) if is_share(key.metric) else {}
-        yield Row(
-            key,
-            group,
-            {label: _group_cell(cells, {} if label == baseline else base) for label, cells in own.items()},
-        )
+        own = {label: found for label, block in scored.items() if (found := block.complete(wanted))}
+        base = own.get(baseline) if is_share(metric) else None
+        for label, block in own.items():
+            compared = _difference(block, base) if base is not None and label != baseline else {}
+            yield {"group": group, "label": label} | _mean(block) | compared
 
 
-def _complete(cells: Languages, wanted: set[str]) -> dict[str, Cell]:
-    """The wanted languages that all seeds have; those of the most seeds where no language has them all."""
-    there = {language: cell for language, cell in cells.items() if language in wanted}
-    seeds = [frozenset(cell.values) for cell in there.values()]
-    if not seeds:
-        return {}
-    most = max(seeds, key=lambda own: (len(own), seeds.count(own), sorted(map(str, own))))
+def _mean(block: _Block) -> Record:
+    means = block.values.mean(axis=0)
+    chances = block.chance[~np.isnan(block.chance)]
+    mean, chance, n = float(means.mean()), float(chances.mean()) if len(chances) else None, int(block.n.sum())
+    # Seeds share one test set, so n does not grow with them.
     return {
-        language: replace(cell, values={seed: cell.values[seed] for seed in sorted(most, key=str)})
-        for language, cell in there.items()
-        if most <= cell.values.keys()
+        "languages": " ".join(block.languages),
+        "mean": mean,
+        "standard_deviation": float(means.std(ddof=1)) if len(means) > 1 else None,
+        "seeds": len(means),
+        "n": n,
+        "chance": chance,
+        "at_chance": None if chance is None else bool(is_at_chance(mean, chance, n)),
+        "values": dict(zip(block.seeds, means.tolist(), strict=True)),
     }
 
 
-def _group_cell(cells: Languages, base: Languages) -> GroupCell:
-    every = list(cells.values())
-    chances = [cell.chance for cell in every if cell.chance is not None]
-    pooled = Cell(
-        {seed: fmean(cell.values[seed] for cell in every) for seed in every[0].values},
-        fmean(chances) if chances else None,
-        sum(cell.n for cell in every),
-    )
-    return GroupCell(pooled, tuple(cells), _difference(cells, base))
-
-
-def _difference(cells: Languages, base: Languages) -> Difference | None:
-    languages = [language for language in cells if language in base]
-    if not languages:
-        return None
-    own, other = (_seeds(known, languages) for known in (cells, base))
-    common = [seed for seed in own if seed in other]
-    left = _matrix(cells, languages, common or own)
-    right = _matrix(base, languages, common or other)
-    low, high = difference_interval(left, right, paired=bool(common)) or (None, None)
-    return Difference(float(left.mean() - right.mean()), low, high, len(languages), len(common))
-
-
-def _seeds(cells: Languages, languages: Sequence[str]) -> list[Seed]:
-    return list(cells[languages[0]].values)
-
-
-def _matrix(cells: Languages, languages: Sequence[str], seeds: Sequence[Seed]) -> np.ndarray:
-    return np.array([[cells[language].values[seed] for seed in seeds] for language in languages])
+def _difference(block: _Block, base: _Block) -> Record:
+    rows = [row for row, language in enumerate(block.languages) if language in base.languages]
+    if not rows:
+        return {}
+    paired = [column for column, seed in enumerate(block.seeds) if seed in base.seeds]
+    own = block.pick(rows, paired or range(len(block.seeds)))
+    columns = [base.seeds.index(seed) for seed in own.seeds] if paired else range(len(base.seeds))
+    other = base.pick([base.languages.index(language) for language in own.languages], columns)
+    low, high = difference_interval(own.values, other.values, paired=bool(paired)) or (None, None)
+    gaps = own.values.mean(axis=0) - other.values.mean(axis=0) if paired else []
+    return {
+        "difference": float(own.values.mean() - other.values.mean()),
+        "low_95": low,
+        "high_95": high,
+        "difference_languages": len(rows),
+        "difference_seeds": len(paired),
+        "differences": dict(zip(own.seeds, map(float, gaps), strict=False)),
+    }

@@ -1,25 +1,20 @@
-"""Curves over steps and layers, over seeds: what figures draw and what losses.csv and layers.csv hold."""
+"""Curves over steps and layers: the mean over seeds with its range, thin enough to be drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from xalign_ray.report.columns import Column
-from xalign_ray.report.numbers import measure
-from xalign_ray.report.run import Run
+from xalign_ray.report.frames import is_numbered, keep, loss_frame, measure, score_frame, scores_of, seeds_of
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
-MAX_POINTS = 160  # of a drawn curve; more are averaged, so that a long run is still a small page
-TOTAL, MASKED_LM, HELD_OUT = "train/loss", "train/loss_masked_lm", "held_out/loss"
-_LOSS = "train/loss"
-_NO_LOSS = "train/loss_scale"
-
-Points = dict[int, float]
+MAX_DRAWN = 160  # points of a curve; more are averaged, so that a long run is still a small page
 
 
 @dataclass(frozen=True)
@@ -38,88 +33,43 @@ class Curve:
     restarts: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class LossPoint:
-    """One number of one run; `language` is empty for a mean over languages."""
-
-    series: str
-    language: str
-    step: int
-    value: float
-
-
-def loss_points(run: Run) -> Iterator[LossPoint]:
-    """Every logged loss of a run along its surviving lineage; those that were not finite are left out."""
-    for event in run.events:
-        for name, value in event.get("metrics", {}).items():
-            kept = (event["event"] == "step" and name.startswith(_LOSS) and name != _NO_LOSS) or name == HELD_OUT
-            if kept and value is not None:
-                yield LossPoint(name, "", event["step"], value)
-        for language, value in event.get("languages", {}).items():
-            yield LossPoint(HELD_OUT, language, event["step"], value)
-
-
 def loss_curves(columns: Sequence[Column]) -> dict[tuple[str, str], list[Curve]]:
-    """The curves of all columns by (series, language), thinned to MAX_POINTS."""
+    """The curves of all columns by (series, language), thinned to MAX_DRAWN."""
+    restarts = {
+        column.label: tuple(sorted({start["step"] for run in column.runs for start in run.log.starts} - {0}))
+        for column in columns
+    }
     curves: dict[tuple[str, str], list[Curve]] = {}
-    for column in columns:
-        runs: dict[tuple[str, str], list[Points]] = {}
-        for run in column.runs:
-            own: dict[tuple[str, str], Points] = {}
-            for point in loss_points(run):
-                own.setdefault((point.series, point.language), {})[point.step] = point.value
-            for name, points in own.items():
-                runs.setdefault(name, []).append(points)
-        restarts = _restarts(column)
-        for name, several in runs.items():
-            curves.setdefault(name, []).append(replace(_thin(_combine(column.label, several)), restarts=restarts))
+    for names, own in loss_frame(columns).groupby(["series", "language"], sort=False):
+        series, language = cast(tuple[str, str], names)
+        curves[series, language] = list(_curves(own, "step", "run", restarts))
     return curves
 
 
-def _restarts(column: Column) -> tuple[int, ...]:
-    begun = {event["step"] for run in column.runs for event in run.events if event["event"] == "start"}
-    return tuple(sorted(begun - {0}))
-
-
-def layer_curves(columns: Sequence[Column], metric: str) -> dict[str, list[Curve]]:
-    """The curves of all columns over layers, by language; the mean over languages first."""
-    curves: dict[str, list[Curve]] = {}
-    for column in columns:
-        by_language: dict[str, dict[int | str, Points]] = {}
-        for key, cell in measure(column).items():
-            if key.metric == metric and isinstance(key.layer, int):
-                for seed, value in cell.values.items():
-                    by_language.setdefault(key.language, {}).setdefault(seed, {})[key.layer] = value
-        for language, by_seed in by_language.items():
-            curves.setdefault(language, []).append(_combine(column.label, list(by_seed.values())))
-    return dict(sorted(curves.items(), key=lambda item: (item[0] != ALL_LANGUAGES, item[0])))
-
-
-def layer_chances(columns: Sequence[Column], metric: str) -> dict[str, float]:
-    """Chance by language of a metric that is measured at every layer."""
-    return {
-        key.language: cell.chance
-        for column in columns
-        for key, cell in measure(column).items()
-        if key.metric == metric and isinstance(key.layer, int) and cell.chance is not None
+def layer_curves(columns: Sequence[Column], metric: str) -> dict[str, tuple[list[Curve], float | None]]:
+    """The curves of all columns over layers, with chance, by language; the mean over languages first."""
+    scores = score_frame({column.label: scores_of(column) for column in columns})
+    measured = measure(keep(scores, is_numbered(scores) & (scores.metric == metric)), seeds_of(columns)).assign(
+        layer=lambda frame: frame.layer.astype(int)
+    )
+    found = {
+        str(language): (list(_curves(own, "layer", "seed", {})), _mean(own.chance))
+        for language, own in measured.groupby("language")
     }
+    return dict(sorted(found.items(), key=lambda item: (item[0] != ALL_LANGUAGES, item[0])))
 
 
-def _combine(label: str, runs: Sequence[Mapping[int, float]]) -> Curve:
-    common = sorted(set(runs[0]).intersection(*runs[1:]))
-    values = np.array([[points[x] for x in common] for points in runs], np.float64)
-    x = np.array(common, np.float64)
-    return Curve(label, x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+def _curves(frame: pd.DataFrame, x: str, across: str, restarts: dict[str, tuple[int, ...]]) -> Iterator[Curve]:
+    """A curve a label, at the places that all its runs have."""
+    for label, own in frame.groupby("label", sort=False):
+        values = own.pivot_table(index=x, columns=across, values="value", aggfunc="mean").dropna()
+        values = np.column_stack([values.index, values.mean(axis=1), values.min(axis=1), values.max(axis=1)])
+        if len(values):
+            # Means of neighbours: the noise of single steps goes.
+            parts = np.array_split(values, min(MAX_DRAWN, len(values)))
+            drawn = np.array([part.mean(axis=0) for part in parts]).T
+            yield Curve(str(label), *drawn, restarts=restarts.get(str(label), ()))
 
 
-def _thin(curve: Curve) -> Curve:
-    """Means of neighbours: the noise of single steps goes, the last step's mean stays at the right end."""
-    if len(curve.x) <= MAX_POINTS:
-        return curve
-    cuts = np.linspace(0, len(curve.x), MAX_POINTS + 1).astype(int)
-    bins = [slice(low, high) for low, high in pairwise(cuts)]
-
-    def means(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.array([values[part].mean() for part in bins])
-
-    return Curve(curve.label, means(curve.x), means(curve.mean), means(curve.low), means(curve.high))
+def _mean(values: pd.Series) -> float | None:
+    return float(values.mean()) if values.notna().any() else None

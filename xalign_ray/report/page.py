@@ -1,32 +1,23 @@
-"""Sets the page: how to read it, tables, figures, recipes, in one HTML file that needs no network."""
+"""Sets the page: the finding and its chart, how to read it, tables, curves and recipes, in one HTML file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
-from pathlib import Path
-from string import Template
 
 import yaml
+from markupsafe import Markup
 
 from xalign_ray.artifacts import hash_value
-from xalign_ray.report.charts import held_out_chart, layer_chart, training_chart
 from xalign_ray.report.columns import Column
 from xalign_ray.report.compare import Comparison
-from xalign_ray.report.figures import Chart, draw
-from xalign_ray.report.numbers import find_gaps
-from xalign_ray.report.reading import how_to_read
-from xalign_ray.report.reproducibility import reproducibility_notes
-from xalign_ray.report.run_tables import data_tables, difference_table, run_table
+from xalign_ray.report.figures import RESTARTED, Chart, draw_svgs, legend
+from xalign_ray.report.reading import caveats, how_to_read
+from xalign_ray.report.run_tables import data_tables, difference_table, run_table, study_tables
 from xalign_ray.report.score_tables import gap_table, score_table
-from xalign_ray.report.table import Table, as_html
+from xalign_ray.report.table import Table
+from xalign_ray.report.templates import ENVIRONMENT
 
-_HERE = Path(__file__).parent
-_LAYERS = (
-    "Layer 0 is the embedding layer. The headline score is the mean of the last four layers (of all, where there are "
-    "fewer). The dashed line is chance."
-)
 _GROUPINGS = {
     "task": ("scores", "Scores"),
     "language": ("languages", "Languages"),
@@ -34,102 +25,98 @@ _GROUPINGS = {
     "size": ("sizes", "Wikipedia sizes"),
     "dictionary": ("dictionaries", "Dictionaries"),
 }
-_MAX_IN_COLUMN = 6  # encoders whose numbers fit beside each other in a column of text
-_NESTED = " Where curves lie on each other, the first is the widest and the others are drawn inside it."
-_BAND = " Lines are means over seeds, bands reach from the lowest to the highest seed."
+_MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page that the links at the top lead to."""
+    """A part of the page that the links at the top lead to; one without tables and charts is left out.
+
+    Attributes:
+        name, title: in a link and above it.
+        tables, charts, notes: one after the other.
+        folded: a table that opens on a click, under its title.
+        recipes: YAML by label, which open on a click.
+    """
 
     name: str
     title: str
-    body: str
+    tables: Sequence[Table | None] = ()
+    charts: Sequence[Chart] = ()
+    notes: Sequence[str] = ()
+    folded: Table | None = None
+    recipes: Sequence[tuple[str, str]] = ()
+
+    @property
+    def shown(self) -> list[Table]:
+        """Tables with something in them."""
+        return [table for table in self.tables if table is not None and (table.rows or table.note)]
 
 
-def write_page(columns: Sequence[Column], comparison: Comparison, title: str) -> str:
+def write_page(
+    columns: Sequence[Column],
+    comparison: Comparison,
+    finding: str,
+    headline: Chart | None,
+    charts: Sequence[Chart],
+    repeats: Sequence[str],
+) -> str:
     """The whole page.
 
     Args:
         columns: what is compared, or one.
         comparison: of their scores.
-        title: what the page is called.
+        finding: the sentence that it opens with.
+        headline: the chart of that.
+        charts: of losses and layers.
+        repeats: what is to be said of runs that repeat another's seed.
     """
-    sections = [section for section in _sections(columns, comparison) if section.body]
-    template = Template((_HERE / "page.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=escape(title),
-        width="wide" if len(columns) > _MAX_IN_COLUMN else "narrow",
-        style=(_HERE / "page.css").read_text(encoding="utf-8").strip(),
-        lead=escape(_lead(columns)),
-        links=" ".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in sections),
-        reading="\n".join(f"<li>{escape(line)}</li>" for line in how_to_read(columns)),
-        sections="\n".join(
-            f'<section id="{section.name}">\n<h2>{escape(section.title)}</h2>\n{section.body}\n</section>'
-            for section in sections
-        ),
+    sections = list(_sections(columns, comparison, charts, repeats))
+    return ENVIRONMENT.get_template("page.html").render(
+        title=title_of(columns),
+        notes=list(dict.fromkeys(run.study.notes for column in columns for run in column.runs if run.study)),
+        lead=_lead(columns),
+        wide=len(columns) > _MAX_NARROW,
+        finding=finding,
+        headline=headline,
+        caveats=caveats(columns),
+        reading=how_to_read(columns),
+        sections=[one for one in sections if one.shown or one.charts or one.recipes],
+        svgs=lambda chart: [Markup(svg) for svg in draw_svgs(chart)],
+        legend=legend,
+        restarted=RESTARTED,
     )
 
 
-def _sections(columns: Sequence[Column], comparison: Comparison) -> Iterator[Section]:
-    for by in comparison.groupings:
-        name, title = _GROUPINGS[by]
-        yield Section(name, title, _scores(columns, comparison, by))
-    yield Section("losses", "Losses", _losses(columns))
-    yield Section("layers", "Layers", _figure(layer_chart(columns), _LAYERS, columns))
-    yield Section("data", "Data", _html(data_tables(columns)))
-    yield Section("recipes", "Recipes", _html([difference_table(columns)]) + _recipes(columns))
-    yield Section("running", "Running", _html([run_table(columns)]))
+def title_of(columns: Sequence[Column]) -> str:
+    """What a report is called."""
+    studies = list(dict.fromkeys(run.study.name for column in columns for run in column.runs if run.study))
+    if studies:
+        return " / ".join(studies)
+    return " / ".join(column.label for column in columns) if len(columns) <= 4 else f"{len(columns)} recipes compared"
 
 
-def _scores(columns: Sequence[Column], comparison: Comparison, by: str) -> str:
-    """A grouping's table; below the means over all languages every seed's gap, where there are several seeds."""
-    table = _html([score_table(comparison, by)])
-    if by != "task" or len(columns) == 1 or all(len(column.runs) == 1 for column in columns):
-        return table
-    gaps = _html([gap_table(find_gaps(columns, comparison.baseline), comparison.baseline)])
-    return f"{table}\n<details><summary>Seed by seed</summary>\n{gaps}\n</details>"
-
-
-def _losses(columns: Sequence[Column]) -> str:
-    training = (
-        "Training losses before their weights (in nats; the alignment loss is minus a mean cosine), each on its own "
-        "axis. Every logged step is in losses.csv."
-    )
-    held_out = (
-        "Masked-LM loss (nats a label) on rows that training never saw, the same rows and masks in every run of the "
-        "same data."
-    )
-    repeats = reproducibility_notes(columns)
-    training += _NESTED if repeats else ""
-    told = "".join(f'<p class="note">{escape(line)}</p>\n' for line in repeats)
-    drawn = _figure(training_chart(columns), training, columns)
-    return drawn + told + _figure(held_out_chart(columns), held_out, columns)
-
-
-def _figure(chart: Chart | None, caption: str, columns: Sequence[Column]) -> str:
-    if chart is None:
-        return ""
-    caption += _BAND if any(len(column.runs) > 1 for column in columns) else ""
-    return f"<figure>\n{draw(chart)}\n<figcaption>{escape(caption)}</figcaption>\n</figure>\n"
-
-
-def _recipes(columns: Sequence[Column]) -> str:
-    return "".join(
-        f"\n<details><summary>The resolved recipe of {escape(column.label)}</summary><pre>"
-        f"{escape(yaml.safe_dump(dict(column.runs[0].config), sort_keys=False, allow_unicode=True))}</pre></details>"
+def _sections(
+    columns: Sequence[Column], comparison: Comparison, charts: Sequence[Chart], repeats: Sequence[str]
+) -> Iterator[Section]:
+    several = any(len(column.runs) > 1 for column in columns)
+    for by in comparison.by:
+        folded = gap_table(comparison) if by == "task" and several else None
+        yield Section(*_GROUPINGS[by], [score_table(comparison, by)], folded=folded)
+    losses = [chart for chart in charts if chart.axis == "step"]
+    yield Section("losses", "Losses", charts=losses, notes=repeats)
+    yield Section("layers", "Layers", charts=[chart for chart in charts if chart not in losses])
+    yield Section("data", "Data", data_tables(columns))
+    recipes = [
+        (column.label, yaml.safe_dump(dict(column.runs[0].config), sort_keys=False, allow_unicode=True))
         for column in columns
         if column.runs[0].config
-    )
-
-
-def _html(tables: Sequence[Table | None]) -> str:
-    return "\n".join(as_html(table) for table in tables if table is not None and (table.rows or table.note))
+    ]
+    yield Section("recipes", "Recipes", [difference_table(columns)], recipes=recipes)
+    yield Section("running", "Running", [*study_tables(columns), run_table(columns)])
 
 
 def _lead(columns: Sequence[Column]) -> str:
     runs = sum(len(column.runs) for column in columns)
     recipes = len({hash_value([column.settings or column.label]) for column in columns})
-    what = f"{runs} run{'s' if runs > 1 else ''} of {recipes} recipe{'s' if recipes > 1 else ''}"
-    return f"{what}. The numbers are beside this page: comparison.csv, scores.csv, losses.csv, layers.csv."
+    return f"{runs} run{'s' if runs > 1 else ''} of {recipes} recipe{'s' if recipes > 1 else ''}."

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xalign_ray.report.columns import Column
-from xalign_ray.report.numbers import headline_keys, measure
 from xalign_ray.report.score_tables import PLUS_MINUS
 
 _DEMO = (
@@ -18,15 +17,19 @@ _CHANCE = (
 )
 
 
+def caveats(columns: Sequence[Column]) -> list[str]:
+    """What must be known before the first number is read."""
+    lines = [_DEMO] if any(run.on_demo for column in columns for run in column.runs) else []
+    if unfinished := [column.label for column in columns if not all(run.finished for run in column.runs)]:
+        lines.append(f"Not finished yet: {', '.join(unfinished)}.")
+    return lines
+
+
 def how_to_read(columns: Sequence[Column]) -> list[str]:
     """What a reader should know before believing a number, as far as it applies to these runs."""
     runs = [run for column in columns for run in column.runs]
-    measured = [measure(column) for column in columns]
-    metrics = {key.metric for key in headline_keys(measured)}
-    lines = [_DEMO] if any(run.on_demo for run in runs) else []
-    lines += [_CHANCE] if metrics else []
-    if unfinished := [column.label for column in columns if not all(run.finished for run in column.runs)]:
-        lines.append(f"Not finished yet: {', '.join(unfinished)}.")
+    metrics = {score.metric for run in runs for score in run.scores}
+    lines = [_CHANCE] if metrics else []
     lines += _on_seeds(columns)
     if metrics and len(columns) > 1:
         lines.append(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from xalign_ray.artifacts import hash_value
 from xalign_ray.report.columns import Column, recipe_settings
-from xalign_ray.report.curves import TOTAL
+from xalign_ray.report.log import TOTAL
 from xalign_ray.report.run import Run
+from xalign_ray.track.events import Event, stream_events
 
 
 def reproducibility_notes(columns: Sequence[Column]) -> list[str]:
@@ -26,38 +27,48 @@ def reproducibility_notes(columns: Sequence[Column]) -> list[str]:
 
 
 def _compare(first: Run, other: Run, first_name: str) -> str:
-    rows, other_rows = _rows(first), _rows(other)
-    steps = sorted(rows.keys() & other_rows.keys())
+    steps, apart, widest, begun = 0, None, (0.0, 0), 0
+    for one, two in _common_steps(first, other):
+        if one["batch_hash"] != two["batch_hash"]:
+            return f"took other rows than {first_name} from step {one['step']:,} on."
+        gap = abs(one["metrics"][TOTAL] - two["metrics"][TOTAL])
+        steps, begun = steps + 1, begun or one["step"]
+        apart = one["step"] if gap and apart is None else apart
+        widest = max(widest, (gap, one["step"]), key=lambda found: found[0])
     if not steps:
         return ""
-    if strange := next((step for step in steps if rows[step] != other_rows[step]), None):
-        return f"took other rows than {first_name} from step {strange:,} on."
-    losses, other_losses = _losses(first), _losses(other)
-    gaps = {step: abs(losses[step] - other_losses[step]) for step in steps}
-    same = f"took the same rows as {first_name} at each of {len(steps):,} steps, and their total losses"
-    apart = next((step for step in steps if gaps[step]), None)
+    same = f"took the same rows as {first_name} at each of {steps:,} steps, and their total losses"
     if apart is None:
         return f"{same} are equal."
-    widest = max(steps, key=lambda step: gaps[step])
-    equal = f" are equal before step {apart:,} and" if apart > steps[0] else ""
-    return f"{same}{equal} differ by at most {gaps[widest]:.1g}, at step {widest:,}."
+    equal = f" are equal before step {apart:,} and" if apart > begun else ""
+    return f"{same}{equal} differ by at most {widest[0]:.1g}, at step {widest[1]:,}."
 
 
-def _rows(run: Run) -> dict[int, int]:
-    """The hash of each step's rows; none from MLflow, which does not hold them."""
-    steps = (event for event in run.events if event["event"] == "step" and "batch_hash" in event)
-    return {event["step"]: event["batch_hash"] for event in steps if event["metrics"][TOTAL] is not None}
+def _common_steps(first: Run, other: Run) -> Iterator[tuple[Event, Event]]:
+    """The steps that both logs have, side by side; a log is only held where it is being read."""
+    ours, theirs = _steps(first), _steps(other)
+    one, two = next(ours, None), next(theirs, None)
+    while one and two:
+        if one["step"] == two["step"]:
+            yield one, two
+        behind = one["step"], two["step"]
+        one = next(ours, None) if behind[0] <= behind[1] else one
+        two = next(theirs, None) if behind[1] <= behind[0] else two
 
 
-def _losses(run: Run) -> dict[int, float]:
-    return {event["step"]: event["metrics"][TOTAL] for event in run.events if event["event"] == "step"}
+def _steps(run: Run) -> Iterator[Event]:
+    """The steps whose rows are known; none from MLflow, which does not hold them."""
+    if run.log.path is None or not run.log.path.is_file():
+        return
+    for event, survives in stream_events(run.log.path):
+        if survives and event["event"] == "step" and "batch_hash" in event and event["metrics"][TOTAL] is not None:
+            yield event
 
 
 def _resumptions(run: Run) -> str:
     """Where it went on from a checkpoint, and where that was with another number of workers."""
-    starts = [event for event in run.events if event["event"] == "start"]
     places: list[str] = []
-    for before, now in pairwise(starts):
+    for before, now in pairwise(run.log.starts):
         if now["step"]:
             workers = (before.get("workers"), now.get("workers"))
             changed = f" (workers: {workers[0]}, then {workers[1]})" if workers[0] != workers[1] else ""

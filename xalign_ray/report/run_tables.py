@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from xalign_ray.report.columns import Column, differing_settings
 from xalign_ray.report.run import Run
-from xalign_ray.report.table import Entry, Table
+from xalign_ray.report.table import NONE, Entry, Table
 
-_NO_DATA = Entry("-", quiet=True)
 _SOURCES = ("corpora", "parallel", "dictionaries")
 
 
@@ -45,41 +43,70 @@ def difference_table(columns: Sequence[Column]) -> Table | None:
     note = "" if rows else "The recipes are equal."
     header = ("setting", *(column.label for column in columns))
     shown = "Seeds, workers, ZeRO stage, paths of output and tracking are left out."
-    return Table("What differs between the recipes", header, tuple(rows), f"{note} {shown}".strip())
+    return Table("What differs between the recipes", header, rows, f"{note} {shown}".strip())
 
 
 def run_table(columns: Sequence[Column]) -> Table:
     """One row a run: where it stands, on what it ran, and what that cost."""
-    rows = [_run_row(column, run) for column in columns for run in column.runs if run.events]
+    rows = [_run_row(column, run) for column in columns for run in column.runs if run.log.started]
     note = (
         "Seconds: from the start of an attempt to its last event, all attempts added up, start-up of the cluster not "
         "included. Tokens/s: of the last attempt. Waiting: share of step time spent waiting for rows."
     )
     names = ("recipe", "folder", "started (UTC)")
     numbers = ("seed", "steps", "workers", "ZeRO", "seconds", "tokens", "tokens/s", "waiting", "memory", "attempts")
-    return Table("How it was run", (*names, *numbers), tuple(rows), note if rows else "", names=3)
+    return Table("How it was run", (*names, *numbers), rows, note if rows else "", names=3)
 
 
-def training_seconds(run: Run) -> float:
-    """Wall time of all attempts, what a restart threw away included."""
-    times: dict[int, list[float]] = {}
-    for event in run.every_event:
-        times.setdefault(event["attempt"], []).append(event["time"])
-    return sum(max(own) - min(own) for own in times.values())
+def study_tables(columns: Sequence[Column]) -> list[Table]:
+    """Of each study what its searches chose by development scores, and the cells that have not ended."""
+    studies = {run.study.name: run.study for column in columns for run in column.runs if run.study}
+    tables = []
+    for study in studies.values():
+        rows = [row for choice in study.choices for row in _choice_rows(choice)]
+        header = ("fine-tuning", "task", "setting", "development score of each seed", "chosen")
+        note = "Settings were chosen by the mean development score, before a test score was looked at."
+        tables.append(Table(f"Settings tried by {study.name}", header, rows, note if rows else "", names=3))
+        late = [cell for cell in study.cells if cell["state"] not in ("finished", "not chosen")]
+        rows = [(cell["name"], cell["label"], cell["kind"], cell["state"], cell.get("reason") or "") for cell in late]
+        note = f"{len(study.cells) - len(late)} of {len(study.cells)} cells have ended." if late else ""
+        tables.append(
+            Table(
+                f"Cells of {study.name} that have not ended",
+                ("cell", "label", "kind", "state", "reason"),
+                rows,
+                note,
+                5,
+            )
+        )
+    return tables
+
+
+def _choice_rows(choice: Mapping[str, Any]) -> list[tuple[Entry | str, ...]]:
+    return [
+        (
+            choice["label"] if number == 0 else "",
+            choice["task"] if number == 0 else "",
+            ", ".join(f"{name} {value}" for name, value in candidate["setting"].items()) or "as it is",
+            ", ".join("-" if one is None else f"{100 * one:.1f}" for one in candidate["development"].values()),
+            Entry("chosen", best=True) if number == choice["chosen"] else "",
+        )
+        for number, candidate in enumerate(choice["candidates"])
+    ]
 
 
 def _data_table(manifest: Mapping[str, Any], labels: Sequence[str], alone: bool) -> Table:
     rows = [_pool_row(name, pool) for name, pool in sorted(manifest.get("pools", {}).items())]
     bad = sum(manifest.get("bad_rows", {}).values())
     dictionary = manifest.get("dictionary", {})
-    facts = [f"Vocabulary {manifest['vocabulary']['size']:,}.", f"Bad input lines: {bad:,}."]
+    facts = [f"Vocabulary {manifest['vocabulary']['size']:,}.", f"Input lines in quarantine: {bad:,}."]
     if dictionary:
         facts.append(
             f"Dictionary pairs: {dictionary['pairs_trained']:,} trained, {dictionary['pairs_held_out']:,} held out."
         )
     title = "Training data" if alone else f"Training data of {', '.join(labels)}"
     header = ("language", "documents or pairs", "examples", "tokens", "words in the dictionaries")
-    return Table(title, header, tuple(rows), " ".join(facts))
+    return Table(title, header, rows, " ".join(facts))
 
 
 def _pool_row(name: str, pool: Mapping[str, Any]) -> tuple[Entry | str, ...]:
@@ -89,10 +116,10 @@ def _pool_row(name: str, pool: Mapping[str, Any]) -> tuple[Entry | str, ...]:
     words, known = counts.get("words"), counts.get("words_in_dictionary")
     return (
         Entry(language, "" if kind == "text" else "parallel"),
-        f"{units:,}" if units is not None else _NO_DATA,
+        f"{units:,}" if units is not None else NONE,
         f"{pool['examples']:,}",
         f"{pool['tokens']:,}",
-        f"{100 * known / words:.0f} %" if words and known is not None else _NO_DATA,
+        f"{100 * known / words:.0f} %" if words and known is not None else NONE,
     )
 
 
@@ -103,41 +130,34 @@ def _sources(column: Column, key: str) -> Sequence[Mapping[str, Any]]:
 def _describe(sources: Sequence[Mapping[str, Any]]) -> Entry | str:
     """Sources by language or pair: where recipes have more or fewer of them, their paths say little."""
     names = ["-".join(source["languages"]) if "languages" in source else source["language"] for source in sources]
-    return Entry(f"{len(names)}", ", ".join(dict.fromkeys(names))) if names else _NO_DATA
+    return Entry(f"{len(names)}", ", ".join(dict.fromkeys(names))) if names else NONE
 
 
 def _setting(value: Any) -> Entry | str:
-    return _NO_DATA if value is None else str(value)
+    return NONE if value is None else str(value)
 
 
 def _run_row(column: Column, run: Run) -> tuple[Entry | str, ...]:
-    start, end = run.start, run.events[-1].get("metrics", {}) if run.finished else {}
-    steps = [event["metrics"] for event in run.events if event["event"] == "step"]
-    attempts = max(event["attempt"] for event in run.events)
-    resumed = [str(event["step"]) for event in run.events if event["event"] == "start" and event["attempt"] > 1]
-    planned = start.get("steps", run.last_step)
-    memory = max((metrics.get("train/peak_memory_mb") or 0 for metrics in steps), default=0)
+    log, start = run.log, run.log.starts[-1] if run.log.starts else {}
+    end = (log.end or {}).get("metrics", {})
+    resumed = [str(start["step"]) for start in log.starts if start["attempt"] > 1]
+    planned = start.get("steps", log.last_step)
     return (
         column.label,
         run.name,
-        f"{datetime.fromtimestamp(run.every_event[0]['time'], UTC):%Y-%m-%d %H:%M}",
+        f"{datetime.fromtimestamp(log.started, UTC):%Y-%m-%d %H:%M}",
         str(run.seed),
-        f"{planned:,}" if run.finished else Entry(f"{run.last_step:,} of {planned:,}", "not finished"),
+        f"{planned:,}" if run.finished else Entry(f"{log.last_step:,} of {planned:,}", "not finished"),
         str(start.get("workers", "-")),
         str(start.get("zero_stage", "-")),
-        f"{training_seconds(run):,.0f}",
+        f"{log.seconds:,.0f}",
         _count(end.get("run/tokens")),
         _count(end.get("run/tokens_per_s")),
-        _waiting(steps),
-        f"{memory:,.0f} MB" if memory else _NO_DATA,
-        Entry(str(attempts), f"resumed at {', '.join(resumed)}" if resumed else ""),
+        NONE if log.waiting is None else f"{100 * log.waiting:.0f} %",
+        f"{log.memory:,.0f} MB" if log.memory else NONE,
+        Entry(str(log.attempts), f"resumed at {', '.join(resumed)}" if resumed else ""),
     )
 
 
 def _count(value: float | None) -> Entry | str:
-    return _NO_DATA if value is None else f"{value:,.0f}"
-
-
-def _waiting(steps: Sequence[Mapping[str, Any]]) -> Entry | str:
-    shares = [m["train/data_wait_ms"] / m["train/step_ms"] for m in steps if m.get("train/step_ms")]
-    return f"{100 * statistics.median(shares):.0f} %" if shares else _NO_DATA
+    return NONE if value is None else f"{value:,.0f}"

@@ -7,7 +7,8 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ _ALWAYS = frozenset({"event", "attempt", "time", "step"})
 _CURE_OF_TUNED = (
     "Restore it from a copy, or give the `xalign tune` that made it again, of a trial after removing its folder."
 )
+_AT_ONCE = 1000  # events of a log that are held while it is streamed
 _TO_DISK = frozenset({"checkpoint", "end"})
 
 Event = dict[str, Any]
@@ -179,8 +181,19 @@ def read_events(path: Path, surviving: bool = True) -> list[Event]:
 
     Args:
         path: the file `events.jsonl` of a run folder.
-        surviving: keep only the lineage that led to the newest state: a resume at step k drops older events at
-            steps > k (at 0, everything but the starts), and what an attempt still wrote after a later one had started.
+        surviving: keep only the lineage that led to the newest state, see `stream_events`.
+
+    Raises:
+        DataError: the file is missing, ends before its run did, or a line inside it is damaged.
+    """
+    return [event for event, survives in stream_events(path) if survives or not surviving]
+
+
+def stream_events(path: Path) -> Iterator[tuple[Event, bool]]:
+    """What `read_events` reads, a few events at a time, each with whether it is of the surviving lineage.
+
+    A resume at step k supersedes older events at steps > k (at 0, everything but the starts), and what an older attempt
+    still wrote after it.
 
     Raises:
         DataError: the file is missing, ends before its run did, or a line inside it is damaged.
@@ -188,8 +201,33 @@ def read_events(path: Path, surviving: bool = True) -> list[Event]:
     if not path.is_file():
         raise DataError(f"{path} is missing: {path.parent} is not the folder of a run that has started.")
     check_whole(path)
-    events = EventReader(path).read()
-    return _surviving(events) if surviving else events
+    reader, number, attempt = EventReader(path), 0, 0
+    starts, lines = _read_starts(path)
+    newest = [min([step or -1 for _, step in starts[at:]], default=math.inf) for at in range(len(starts) + 1)]
+    passed = 0
+    while events := reader.read(min(_AT_ONCE, lines - number)):
+        for event in events:
+            number += 1
+            late = event["attempt"] < attempt
+            if event["event"] == "start" and not late:
+                attempt, passed = event["attempt"], passed + 1
+            yield event, not late and (event["event"] == "start" or event["step"] <= newest[passed])
+
+
+def _read_starts(path: Path) -> tuple[list[tuple[int, int]], int]:
+    """Attempt and step of each start that no newer attempt came before, and the number of whole lines."""
+    starts: list[tuple[int, int]] = []
+    lines = 0
+    with path.open("rb") as file:
+        for line in file:
+            lines += line.endswith(b"\n")
+            if b'"start"' not in line or not line.endswith(b"\n"):
+                continue
+            with suppress(ValueError, KeyError, TypeError):  # what is damaged is named by who reads on
+                event = json.loads(line)
+                if event["event"] == "start" and (not starts or event["attempt"] >= starts[-1][0]):
+                    starts.append((event["attempt"], event["step"]))
+    return starts, lines
 
 
 def last_attempt(path: Path) -> int:
@@ -212,20 +250,6 @@ def run_identity(folder: Path) -> dict[str, str] | None:
     for event in EventReader(folder / EVENT_LOG).read(limit=1):
         return {"fingerprint": str(event.get("fingerprint", "")), "started": repr(event["time"])}
     return None
-
-
-def _surviving(events: Iterable[Event]) -> list[Event]:
-    kept: list[Event] = []
-    attempt = 0
-    for event in events:
-        if event["attempt"] < attempt:
-            continue
-        if event["event"] == "start":
-            attempt = event["attempt"]
-            resumed = event["step"]
-            kept = [old for old in kept if old["event"] == "start" or 0 < resumed >= old["step"]]
-        kept.append(event)
-    return kept
 
 
 def _number(value: float) -> float | int | None:

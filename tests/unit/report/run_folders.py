@@ -9,11 +9,12 @@ from typing import Any
 
 import yaml
 
-from xalign_ray.artifacts import write_manifest
+from xalign_ray.artifacts import write_json, write_manifest
 from xalign_ray.config.load import load_recipe
 from xalign_ray.report.build import Chosen, ReportFiles, open_columns, report
 from xalign_ray.report.columns import Column
 from xalign_ray.report.run import read_run
+from xalign_ray.report.table import Entry
 from xalign_ray.tasks.scores import Score, write_scores
 
 LANGUAGES = ("en", "qgr", "qdv")
@@ -74,6 +75,37 @@ def write_run(
     if lines and lines[-1]["event"] == "end":
         write_manifest(folder, {"recipe": recipe, "fingerprint": "f", "steps": lines[-1]["step"]})
     return folder
+
+
+def write_study(folder: Path, cells: Sequence[Mapping[str, Any]], choices: Sequence[Mapping[str, Any]] = ()) -> Path:
+    """A study's folder; a cell with `scores` gets a folder of them, one without lies where its `folder` says."""
+    listed = []
+    for number, cell in enumerate(cells):
+        name = cell.get("name", f"{cell['kind']}-{number}")
+        known = {"name": name, "folder": f"cells/{name}", "state": "finished", "reason": None, "seconds": 1.0}
+        known |= {"encoder": cell["label"], "task": None, "training": None, "setting": None, "seed": 0}
+        if "scores" in cell:
+            write_scores(folder / "cells" / name / "scores.json", cell["scores"])
+        listed.append(known | {key: value for key, value in cell.items() if key != "scores"})
+    labels = list(dict.fromkeys(cell["label"] for cell in cells))
+    study = {"name": folder.name, "notes": "Why.", "baseline": labels[0], "labels": labels, "cells": listed}
+    write_json(folder / "study.json", study)
+    write_json(folder / "choices.json", list(choices))
+    return folder
+
+
+def choice(
+    label: str, chosen: int | None, *candidates: Mapping[str, float], training: str = "english"
+) -> dict[str, Any]:
+    """A choice between settings; a candidate is the development scores of its cells."""
+    tried = [{"setting": {"learning_rate": n / 10}, "development": own} for n, own in enumerate(candidates, 1)]
+    what = {"encoder": label, "label": label, "task": "pos", "train_language": "en", "training": training}
+    return what | {"candidates": tried, "chosen": chosen}
+
+
+def entries(*cells: Entry | str) -> tuple[Entry, ...]:
+    """A row of a table."""
+    return tuple(Entry(cell) if isinstance(cell, str) else cell for cell in cells)
 
 
 def open_folders(folders: Sequence[Path], labels: Sequence[str] | None = None) -> list[Column]:

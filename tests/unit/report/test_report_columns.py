@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.report.run_folders import open_folders, score, write_run
+from tests.unit.report.run_folders import entries, open_folders, score, write_run
 from xalign_ray.report.run_tables import difference_table
 from xalign_ray.report.table import Entry
 from xalign_ray.tasks.scores import write_scores
@@ -53,18 +53,18 @@ def test_what_differs_is_shown_with_every_recipes_value(tmp_path: Path) -> None:
     assert table is not None
     absent = Entry("-", quiet=True)
     assert table.header == ("setting", "tiny/mlm", "tiny/align-mlm")
-    assert ("objectives.1.kind", absent, "dictionary_alignment") in table.rows
-    assert ("objectives.1.weight", absent, "10.0") in table.rows
-    assert all(str(row[0]).startswith("objectives.1.") for row in table.rows)
+    assert entries("objectives.1.kind", absent, "dictionary_alignment") in table.rows
+    assert entries("objectives.1.weight", absent, "10.0") in table.rows
+    assert all(row[0].text.startswith("objectives.1.") for row in table.rows)
 
 
 def test_more_sources_are_one_row_that_names_their_languages(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, f"tiny/{name}") for name in ("mlm", "xlm")]
     table = difference_table(open_folders(runs))
     assert table is not None
-    parallel = [row for row in table.rows if str(row[0]).startswith("data.")]
+    parallel = [row for row in table.rows if row[0].text.startswith("data.")]
     languages = "en-qgr, en-qdv, en-qge, en-qhy"
-    assert parallel == [("data.parallel", Entry("-", quiet=True), Entry("4", languages))]
+    assert parallel == [entries("data.parallel", Entry("-", quiet=True), Entry("4", languages))]
 
 
 def test_one_recipe_has_nothing_to_differ_from(tmp_path: Path) -> None:

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tests.unit.report.run_folders import open_folders, score, write_run
+from tests.unit.report.run_folders import entries, open_folders, score, write_run
 from xalign_ray.errors import ConfigError
-from xalign_ray.report.build import Chosen, compare_columns
-from xalign_ray.report.compare import Comparison, GroupCell, compare
-from xalign_ray.report.comparison_files import write_comparison
+from xalign_ray.report.build import Chosen, compare_columns, write_comparison
+from xalign_ray.report.compare import Comparison, Record, compare
 from xalign_ray.report.groups import Background
 from xalign_ray.report.score_tables import as_terminal_table, score_table
 from xalign_ray.report.table import Entry
@@ -29,8 +28,16 @@ def scores(values: Values, run: str = "a", seed: int = 0, **fields: Any) -> list
     return [score(value=value, language=language, **known) for language, value in values.items()]
 
 
-def cells(comparison: Comparison, by: str, label: str) -> dict[str, GroupCell]:
-    return {row.group: row.cells[label] for row in comparison.groupings[by] if label in row.cells}
+def cells(comparison: Comparison, by: str, label: str) -> dict[str, Record]:
+    return {record["group"]: record for record in comparison.records(by) if record["label"] == label}
+
+
+def written(comparison: Comparison, folder: Path) -> tuple[list[dict[str, str]], str]:
+    """The records of comparison.csv and the text of comparison.md."""
+    table, markdown = folder / "comparison.csv", folder / "comparison.md"
+    write_comparison(comparison, table, markdown)
+    with table.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file)), markdown.read_text(encoding="utf-8")
 
 
 def test_a_group_is_the_mean_of_its_languages_and_the_difference_that_of_the_same_ones() -> None:
@@ -39,19 +46,17 @@ def test_a_group_is_the_mean_of_its_languages_and_the_difference_that_of_the_sam
         "new": scores({"de": 0.5, "nl": 0.5, "fr": 0.7}),
     }
     found = compare(given, None, ["task", "family"])
-    assert cells(found, "task", "base")["all languages"].cell.mean == pytest.approx(0.375)
+    assert cells(found, "task", "base")["all languages"]["mean"] == pytest.approx(0.375)
     new = cells(found, "task", "new")["all languages"]
-    assert new.cell.mean == pytest.approx(1.7 / 3)
-    assert (new.languages, new.cell.n, new.cell.chance) == (("de", "nl", "fr"), 300, pytest.approx(0.1))
-    assert new.difference is not None
-    assert new.difference.mean == pytest.approx((0.3 + 0.1 + 0.1) / 3)  # not 1.7 / 3 - 0.375: hi is left out
-    assert (new.difference.languages, new.difference.seeds) == (3, 1)
-    assert new.difference.low == pytest.approx(0.1)
-    assert new.difference.high == pytest.approx(0.3)
+    assert new["mean"] == pytest.approx(1.7 / 3)
+    assert (new["languages"], new["n"], new["chance"]) == ("de nl fr", 300, pytest.approx(0.1))
+    assert new["difference"] == pytest.approx((0.3 + 0.1 + 0.1) / 3)  # not 1.7 / 3 - 0.375: hi is left out
+    assert (new["difference_languages"], new["difference_seeds"]) == (3, 1)
+    assert new["low_95"] == pytest.approx(0.1)
+    assert new["high_95"] == pytest.approx(0.3)
     germanic = cells(found, "family", "new")["Germanic"]
-    assert germanic.difference is not None
-    assert germanic.difference.mean == pytest.approx(0.2)
-    assert (germanic.difference.low, germanic.difference.high) == (None, None)
+    assert germanic["difference"] == pytest.approx(0.2)
+    assert (germanic["low_95"], germanic["high_95"]) == (None, None)
     assert "Indo-Aryan" not in cells(found, "family", "new")
     note = score_table(found, "task").note
     assert "Not every score of a row is a mean over the same languages; differences are over common ones." in note
@@ -62,21 +67,19 @@ def test_every_metric_is_compared_whatever_its_name_and_cosines_are_not() -> Non
         label: [*scores({"de": value}, metric="pos_accuracy", layer=None), *scores({"de": value}, metric="pair_cosine")]
         for label, value in (("base", 0.5), ("new", 0.75))
     }
-    rows = compare(given, "base", ["task"]).groupings["task"]
-    found = {row.key.metric: row.cells["new"].difference for row in rows}
-    assert found["pair_cosine"] is None
-    assert found["pos_accuracy"] is not None
-    assert found["pos_accuracy"].mean == pytest.approx(0.25)
+    records = compare(given, "base", ["task"]).records("task")
+    found = {record["metric"]: record["difference"] for record in records if record["label"] == "new"}
+    assert found == {"pair_cosine": None, "pos_accuracy": pytest.approx(0.25)}
 
 
 def test_fine_tuning_seeds_of_one_encoder_are_replicates_and_of_several_encoders_averaged() -> None:
     one = {"base": [row for seed, value in enumerate((0.2, 0.4)) for row in scores({"de": value}, "a", seed)]}
-    assert cells(compare(one, None, ["task"]), "task", "base")["all languages"].cell.values == {0: 0.2, 1: 0.4}
+    assert cells(compare(one, None, ["task"]), "task", "base")["all languages"]["values"] == {0: 0.2, 1: 0.4}
     several = {"base": [*one["base"], *scores({"de": 0.9}, "b", 0)]}
-    found = cells(compare(several, None, ["task"]), "task", "base")["all languages"].cell
-    assert found.values == {"a": pytest.approx(0.3), "b": 0.9}
+    found = cells(compare(several, None, ["task"]), "task", "base")["all languages"]
+    assert found["values"] == {"a": pytest.approx(0.3), "b": 0.9}
     known = compare(several, None, ["task"], Background(seeds={"a": 7, "b": 8}))
-    assert set(cells(known, "task", "base")["all languages"].cell.values) == {7, 8}
+    assert set(cells(known, "task", "base")["all languages"]["values"]) == {7, 8}
 
 
 def test_pretraining_seeds_are_paired_though_nobody_tells_them() -> None:
@@ -84,31 +87,29 @@ def test_pretraining_seeds_are_paired_though_nobody_tells_them() -> None:
         "base": [*scores({"de": 0.1}, "m0", 0), *scores({"de": 0.3}, "m1", 1)],
         "new": [*scores({"de": 0.6}, "a1", 1), *scores({"de": 0.9}, "a2", 2)],
     }
-    difference = cells(compare(given, None, ["task"]), "task", "new")["all languages"].difference
-    assert difference is not None
-    assert (difference.mean, difference.seeds) == (pytest.approx(0.3), 1)
+    difference = cells(compare(given, None, ["task"]), "task", "new")["all languages"]
+    assert (difference["difference"], difference["difference_seeds"]) == (pytest.approx(0.3), 1)
 
 
 def test_a_language_that_a_seed_lacks_is_left_out_of_the_mean() -> None:
     given = {"base": [*scores({"de": 0.1, "fr": 0.9}, "m0", 0), *scores({"de": 0.3}, "m1", 1)]}
     found = cells(compare(given, None, ["task", "language"]), "task", "base")["all languages"]
-    assert (found.languages, found.cell.values) == (("de",), {0: 0.1, 1: 0.3})
+    assert (found["languages"], found["values"]) == ("de", {0: 0.1, 1: 0.3})
 
 
 def test_without_single_languages_the_given_mean_stands_and_single_layers_never_do() -> None:
     given = {"base": [score(value=0.4), score(value=0.9, layer=3)]}
     found = compare(given, None, ["task", "language", "family"])
-    assert cells(found, "task", "base")["all languages"].cell.mean == 0.4
-    assert (found.groupings["language"], found.groupings["family"]) == ((), ())
+    assert cells(found, "task", "base")["all languages"]["mean"] == 0.4
+    assert (found.records("language"), found.records("family")) == ([], [])
 
 
 def test_what_is_at_chance_says_so_and_a_fall_to_it_stays_in_the_csv(tmp_path: Path) -> None:
     given = {"base": scores({"de": 0.5}), "new": scores({"de": 0.12})}
     found = compare(given, "base", ["language"])
-    (row,) = score_table(found, "language").rows
-    assert row[1:5] == (Entry("de"), Entry("50.0"), Entry("12.0", "at chance", quiet=True), "10")
-    with write_comparison(found, tmp_path).table.open(encoding="utf-8") as file:
-        records = list(csv.DictReader(file))
+    _, row = score_table(found, "language").rows
+    assert row[:4] == entries("de", Entry("50.0", best=True), Entry("12.0", "at chance", quiet=True), "10")
+    records, _ = written(found, tmp_path)
     assert [(row["label"], row["mean"], row["at_chance"], row["difference"]) for row in records] == [
         ("base", "0.5", "False", ""),
         ("new", "0.12", "True", "-0.38"),
@@ -120,16 +121,13 @@ def test_the_files_hold_every_grouping(tmp_path: Path) -> None:
         "base": scores({"de": 0.2, "nl": 0.4, "fr": 0.6}),
         "new": scores({"de": 0.5, "nl": 0.5, "fr": 0.7}),
     }
-    files = write_comparison(compare(given, "base", ["family", "task"]), tmp_path)
-    text = files.markdown.read_text(encoding="utf-8")
+    records, text = written(compare(given, "base", ["family", "task"]), tmp_path)
     assert [line for line in text.splitlines() if line.startswith("###")] == [
         "### Scores by language family",
         "### Scores, mean over languages",
     ]
     assert "| Germanic (de, nl) | 30.0 | 50.0; +20.0 | 10 | 200 | 1 |" in text
     assert "| 40.0 | 56.7; +16.7 [10.0, 30.0] | 10 | 300 (3 languages) | 1 |" in text
-    with files.table.open(encoding="utf-8") as file:
-        records = list(csv.DictReader(file))
     last = records[-1]
     assert [(row["by"], row["group"], row["label"]) for row in records][:2] == [
         ("family", "Germanic", "base"),
@@ -165,7 +163,7 @@ def test_an_unknown_baseline_gets_the_nearest_label(baseline: str, message: str)
 
 
 def groupings(folders: Sequence[Path], **chosen: Any) -> list[str]:
-    return list(compare_columns(open_folders(folders), Chosen(**chosen)).groupings)
+    return list(compare_columns(open_folders(folders), Chosen(**chosen)).by)
 
 
 def test_a_report_has_the_groupings_that_say_more_than_the_mean(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,11 +14,12 @@ from rich.console import Console
 from tests.unit.report.run_folders import held_out, open_folders, report_on, score, start, step, write_run
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.report.build import ReportFiles, compare_columns, report
-from xalign_ray.report.curves import MAX_POINTS, loss_curves
-from xalign_ray.report.reading import how_to_read
-from xalign_ray.report.run_tables import run_table, training_seconds
+from xalign_ray.report.curves import MAX_DRAWN, loss_curves
+from xalign_ray.report.reading import caveats, how_to_read
+from xalign_ray.report.run_tables import run_table
 from xalign_ray.report.score_tables import as_terminal_table
-from xalign_ray.report.table import Entry, Table, as_html, as_markdown
+from xalign_ray.report.table import Entry, Table
+from xalign_ray.report.templates import ENVIRONMENT
 
 LAYERS = [
     score(value=value, layer=layer, language=code) for code in ("all", "qgr") for layer, value in enumerate((0.1, 0.2))
@@ -85,31 +87,34 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_page_refers_to_nothing_outside_itself(page: str) -> None:
-    references = Reader(page).references
-    assert references
-    assert [reference for reference in references if not reference.startswith("#")] == []
+def test_the_page_needs_nothing_outside_itself_and_links_to_what_lies_beside_it(files: ReportFiles, page: str) -> None:
+    references = [reference for reference in Reader(page).references if not reference.startswith("#")]
+    assert sorted(set(references) | {"index.html"}) == sorted(os.listdir(files.page.parent))
+    assert {"headline.png", "losses.png", "held-out.png", "layers.png"} <= set(references)
+    assert all((files.page.parent / name).read_bytes()[1:4] == b"PNG" for name in references if name.endswith("png"))
     assert "http" not in page
     assert not re.search(r"url\((?!#)|@import|<script|<link|<iframe", page)
 
 
 def test_every_reference_inside_the_page_has_one_target(page: str) -> None:
     reader = Reader(page)
-    assert {reference.removeprefix("#") for reference in reader.references} <= set(reader.ids)
+    inner = {reference.removeprefix("#") for reference in reader.references if reference.startswith("#")}
+    assert inner <= set(reader.ids)
     assert {name.removeprefix("url(#").rstrip(")") for name in re.findall(r"url\(#[^)]*\)", page)} <= set(reader.ids)
     assert len(reader.ids) == len(set(reader.ids))
 
 
 def test_the_page_shows_the_numbers_of_the_scores(page: str) -> None:
     (row,) = [row for row in Reader(page).rows if row[0].endswith("tatoeba_accuracy") and len(row) == 6]
-    assert row[1:] == ["at chance 0.2", "12.3 +12.1", "0.2", "1,000", "1"]
+    assert [" ".join(cell.split()) for cell in row[1:]] == ["at chance 0.2", "12.3 +12.1", "0.2", "1,000", "1"]
 
 
 def test_the_page_draws_losses_and_layers_as_text_that_can_be_read(page: str) -> None:
     names = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
-    assert names == [
+    assert list(dict.fromkeys(name.partition(": ")[0] for name in names)) == [
+        "Sentence retrieval (Tatoeba) by encoder",
         "Training losses over steps",
-        "Held-out masked-LM loss over steps, by language",
+        "Held-out masked-LM loss over steps",
         "Tatoeba accuracy by layer",
     ]
     for title in ("masked LM loss", "dictionary alignment loss", "total loss (weighted sum)", "mean over languages"):
@@ -164,7 +169,7 @@ def test_text_of_users_cannot_become_markup(tmp_path: Path) -> None:
 def test_the_embedded_world_is_named_where_it_was_used_and_only_there(tmp_path: Path) -> None:
     demo = write_run(tmp_path / "demo")
     real = write_run(tmp_path / "real", settings=["data.root=/somewhere/real"])
-    said = [any("embedded world" in line for line in how_to_read(open_folders([run]))) for run in (demo, real)]
+    said = [any("embedded world" in line for line in caveats(open_folders([run]))) for run in (demo, real)]
     assert said == [True, False]
 
 
@@ -185,7 +190,7 @@ def test_a_restarted_run_shows_attempts_their_cost_and_only_the_surviving_curve(
         step(3, 4.0, attempt=2, time=1101.0),
     ]
     columns = open_folders([write_run(tmp_path / "run", events=events)])
-    assert training_seconds(columns[0].runs[0]) == 5.0
+    assert columns[0].runs[0].log.seconds == 5.0
     (row,) = run_table(columns).rows
     assert row[4] == Entry("3 of 4", "not finished")
     assert row[-1] == Entry("2", "resumed at 2")
@@ -202,9 +207,9 @@ def test_a_curve_over_seeds_has_mean_and_range_at_the_steps_that_all_have(tmp_pa
 
 
 def test_a_long_curve_is_thinned_by_means(tmp_path: Path) -> None:
-    events = [start(), *(step(n, float(n % 2)) for n in range(1, 2 * MAX_POINTS + 1))]
+    events = [start(), *(step(n, float(n % 2)) for n in range(1, 2 * MAX_DRAWN + 1))]
     (curve,) = loss_curves(open_folders([write_run(tmp_path / "run", events=events)]))["train/loss", ""]
-    assert len(curve.x) == MAX_POINTS
+    assert len(curve.x) == MAX_DRAWN
     assert set(curve.mean.tolist()) == {0.5}
 
 
@@ -232,9 +237,13 @@ def test_the_terminal_table_fits_eighty_columns(runs: list[Path]) -> None:
 
 
 def test_a_table_has_the_same_text_in_markdown_and_html() -> None:
-    table = Table("T", ("", "a|b"), (("x<y", Entry("1.0", "at chance", quiet=True)),), "Note.")
-    assert as_markdown(table) == "### T\n\n|  | a\\|b |\n| --- | ---: |\n| x<y | 1.0 (at chance) |\n\nNote.\n"
-    assert '<th class="name">x&lt;y</th><td class="quiet"><small>at chance</small> 1.0</td>' in as_html(table)
+    table = Table("T", ("", "a|b"), [(Entry("all"),), ("x<y", Entry("1.0", "at chance", quiet=True))], "Note.")
+    markdown = ENVIRONMENT.get_template("tables.md").render(tables=[table])
+    rows = "| **all** |  |\n| x<y | 1.0 (at chance) |"
+    assert markdown.strip() == f"### T\n\n|  | a\\|b |\n| --- | ---: |\n{rows}\n\nNote."
+    html = ENVIRONMENT.get_template("tables.html").module.html(table)  # type: ignore[attr-defined]
+    assert '<th colspan="2" class="name"><span>all</span></th>' in html
+    assert '<th class="name">x&lt;y</th><td class=" quiet"><small>at chance</small> 1.0</td>' in html
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests.unit.report.run_folders import open_folders, report_on, start, step, write_run
 from xalign_ray.report.charts import training_chart
-from xalign_ray.report.figures import RESTARTED, Chart, draw
+from xalign_ray.report.figures import Chart, legend
 from xalign_ray.report.reproducibility import reproducibility_notes
 
 LOSSES = [6.0, 5.0, 4.5, 4.0]
@@ -48,10 +47,8 @@ def chart_of(folders: list[Path]) -> Chart:
 
 
 def widths(chart: Chart) -> list[float]:
-    """How wide the lines in the legend are, which are the last lines of the drawing."""
-    return [
-        float(width) for width in re.findall(r"stroke-width: ([\d.]+)", draw(chart).split('id="training-legend')[1])
-    ]
+    """How wide the lines in the legend are."""
+    return [line["width"] for line in legend(chart)]
 
 
 def test_a_plain_a_killed_and_a_rescaled_run_lie_over_each_other(folders: list[Path]) -> None:
@@ -60,13 +57,13 @@ def test_a_plain_a_killed_and_a_rescaled_run_lie_over_each_other(folders: list[P
     assert [curve.label for curve in panel.curves] == [f"tiny/mlm ({name})" for name in ("plain", "killed", "rescaled")]
     assert all(curve.mean.tolist() == pytest.approx(LOSSES) for curve in panel.curves)
     assert [curve.restarts for curve in panel.curves] == [(), (2,), (1, 3)]
-    assert RESTARTED in draw(chart)
+    assert chart.has_restarts
 
 
 def test_curves_on_each_other_are_drawn_inside_each_other_and_others_as_ever(
     folders: list[Path], tmp_path: Path
 ) -> None:
-    plain, killed, rescaled = widths(chart_of(folders))[:3]
+    plain, killed, rescaled = widths(chart_of(folders))
     assert plain > killed > rescaled
     other = write_run(tmp_path / "other", events=[start(), *steps(1, 1, off=1.0)])
     assert len(set(widths(chart_of([folders[0], other])))) == 1
@@ -75,7 +72,7 @@ def test_curves_on_each_other_are_drawn_inside_each_other_and_others_as_ever(
 def test_without_a_restart_there_is_no_ring(tmp_path: Path) -> None:
     runs = {"plain": PLAIN, "died early": [start(), start(0, 2), *steps(1, 2)]}
     chart = chart_of([write_run(tmp_path / name, events=events) for name, events in runs.items()])
-    assert RESTARTED not in draw(chart)
+    assert not chart.has_restarts
 
 
 def test_the_page_says_how_far_the_losses_of_the_same_rows_are_off(folders: list[Path], tmp_path: Path) -> None:

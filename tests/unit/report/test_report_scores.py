@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.report.run_folders import open_folders, score, write_run
+from tests.unit.report.run_folders import entries, open_folders, score, write_run
 from xalign_ray.report.build import compare_columns
-from xalign_ray.report.numbers import find_gaps, is_at_chance, measure
+from xalign_ray.report.compare import Record
+from xalign_ray.report.frames import is_at_chance
 from xalign_ray.report.score_tables import gap_table, score_table
 from xalign_ray.report.table import Entry, Table
 from xalign_ray.tasks.scores import Score
@@ -33,7 +34,7 @@ from xalign_ray.tasks.scores import Score
 def test_a_score_is_at_chance_up_to_two_binomial_standard_errors_above_it(
     value: float, chance: float, n: int, expected: bool
 ) -> None:
-    assert is_at_chance(value, chance, n) is expected
+    assert bool(is_at_chance(value, chance, n)) is expected
 
 
 def runs_with(tmp_path: Path, values: dict[str, list[float]], **fields: object) -> list[Path]:
@@ -54,19 +55,29 @@ def table_of(runs: list[Path], by: str = "task") -> Table:
     return score_table(compare_columns(open_folders(runs)), by)
 
 
-def only_row(runs: list[Path]) -> tuple[Entry | str, ...]:
+def gaps_of(runs: list[Path]) -> list[Record]:
+    """What is compared with tiny/mlm."""
+    records = compare_columns(open_folders(runs)).records("task")
+    return [record for record in records if record["difference"] is not None]
+
+
+def gap_rows(runs: list[Path]) -> list[tuple[Entry, ...]]:
+    table = gap_table(compare_columns(open_folders(runs)))
+    return list(table.rows) if table else []
+
+
+def only_row(runs: list[Path]) -> tuple[Entry, ...]:
     (row,) = table_of(runs).rows
     return row
 
 
 def test_seeds_of_one_recipe_are_one_column_with_mean_and_sample_deviation(tmp_path: Path) -> None:
     runs = runs_with(tmp_path, {"tiny/mlm": [0.1, 0.2, 0.6]})
-    (column,) = open_folders(runs)
-    (cell,) = measure(column).values()
-    assert cell.values == {0: 0.1, 1: 0.2, 2: 0.6}
-    assert cell.mean == pytest.approx(0.3)
-    assert cell.spread == pytest.approx(0.07**0.5)  # (0.04 + 0.01 + 0.09) / 2
-    assert only_row(runs)[1:] == (Entry("30.0 \u00b1 26.5"), "0.2", Entry("1,000"), "3")
+    (cell,) = compare_columns(open_folders(runs)).records("task")
+    assert cell["values"] == {0: 0.1, 1: 0.2, 2: 0.6}
+    assert cell["mean"] == pytest.approx(0.3)
+    assert cell["standard_deviation"] == pytest.approx(0.07**0.5)  # (0.04 + 0.01 + 0.09) / 2
+    assert only_row(runs)[1:] == entries("30.0 \u00b1 26.5", "0.2", "1,000", "3")
 
 
 def test_one_seed_has_no_spread(tmp_path: Path) -> None:
@@ -83,7 +94,7 @@ def test_a_number_without_chance_is_never_at_chance_and_is_no_percent(tmp_path: 
     run = write_run(
         tmp_path / "run", scores={"alignment": [score("mean_cosine_random", 0.123, chance=None, pooling=None)]}
     )
-    assert only_row([run])[1:3] == (Entry("0.12"), "-")
+    assert only_row([run])[1:3] == entries("0.12", "-")
 
 
 def test_the_headline_leaves_single_layers_and_languages_out(tmp_path: Path) -> None:
@@ -96,12 +107,12 @@ def test_the_headline_leaves_single_layers_and_languages_out(tmp_path: Path) -> 
     run = write_run(tmp_path / "run", scores={"tatoeba": records})
     row = only_row([run])
     assert row[0] == Entry("Sentence retrieval (Tatoeba)", "tatoeba_accuracy")
-    assert row[1:] == (Entry("30.0"), "0.2", Entry("1,000", "2 languages, with en"), "1")
-    by_language = [row[1:] for row in table_of([run], "language").rows]
-    assert by_language == [
-        (Entry("de"), Entry("20.0"), "0.2", Entry("500"), "1"),
-        (Entry("en"), Entry("40.0"), "0.2", Entry("500"), "1"),
-    ]
+    assert row[1:] == entries("30.0", "0.2", Entry("1,000", "2 languages, with en"), "1")
+    assert table_of([run], "language").rows == (
+        (row[0],),
+        entries("de", "20.0", "0.2", "500", "1"),
+        entries("en", "40.0", "0.2", "500", "1"),
+    )
 
 
 def test_one_metric_on_two_splits_is_two_rows_that_name_the_split(tmp_path: Path) -> None:
@@ -125,25 +136,23 @@ def pos(seed: int, value: float) -> Score:
 def test_fine_tuning_seeds_are_seeds_where_one_pretraining_was_run(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", scores={"pos": [pos(0, 0.5)], "pos-1": [pos(1, 0.7)]})
     row = only_row([run])
-    assert (row[1], row[-1]) == (Entry("60.0 \u00b1 14.1"), "2")
+    assert (row[1], row[-1]) == entries("60.0 \u00b1 14.1", "2")
 
 
 def test_fine_tuning_seeds_are_averaged_before_pretraining_seeds_are(tmp_path: Path) -> None:
     first = write_run(tmp_path / "a", seed=0, scores={"pos": [pos(0, 0.5)], "pos-1": [pos(1, 0.7)]})
     second = write_run(tmp_path / "b", seed=1, scores={"pos": [pos(0, 0.8)]})
     row = only_row([first, second])
-    assert (row[1], row[-1]) == (Entry("70.0 \u00b1 14.1"), "2")
+    assert (row[1], row[-1]) == entries("70.0 \u00b1 14.1", "2")
 
 
 def test_gaps_compare_a_seed_with_the_same_seed_of_the_baseline(tmp_path: Path) -> None:
     runs = runs_with(tmp_path, {"tiny/mlm": [0.1, 0.3], "tiny/align-mlm": [0.2, 0.25, 0.9]})
-    columns = open_folders(runs)
-    (gap,) = find_gaps(columns, "tiny/mlm")
-    assert (gap.label, gap.both_at_chance) == ("tiny/align-mlm", False)
-    assert gap.by_seed == {0: pytest.approx(0.1), 1: pytest.approx(-0.05)}
-    assert gap.mean == pytest.approx(0.025)
-    (row,) = gap_table([gap], "tiny/mlm").rows
-    assert row[1:] == ("tiny/align-mlm", Entry("+2.5"), "+10.0, -5.0", "1 of 2")
+    (gap,) = gaps_of(runs)
+    assert gap["differences"] == {0: pytest.approx(0.1), 1: pytest.approx(-0.05)}
+    assert gap["difference"] == pytest.approx(0.025)
+    (row,) = gap_rows(runs)
+    assert row[1:] == entries("tiny/align-mlm", "+2.5", "+10.0, -5.0", "1 of 2")
 
 
 def test_seeds_are_paired_by_their_number_not_by_their_place(tmp_path: Path) -> None:
@@ -153,9 +162,9 @@ def test_seeds_are_paired_by_their_number_not_by_their_place(tmp_path: Path) -> 
         for recipe, by_seed in values.items()
         for seed, value in by_seed.items()
     ]
-    (gap,) = find_gaps(open_folders(runs), "tiny/mlm")
-    assert gap.by_seed == {1: pytest.approx(0.6), 2: pytest.approx(0.05)}
-    assert gap.mean == pytest.approx(0.325)
+    (gap,) = gaps_of(runs)
+    assert gap["differences"] == {1: pytest.approx(0.6), 2: pytest.approx(0.05)}
+    assert gap["difference"] == pytest.approx(0.325)
 
 
 def test_without_a_seed_in_common_the_gap_is_that_of_the_means(tmp_path: Path) -> None:
@@ -163,22 +172,21 @@ def test_without_a_seed_in_common_the_gap_is_that_of_the_means(tmp_path: Path) -
         write_run(tmp_path / f"{recipe[5:]}-{seed}", recipe, seed=seed, scores={"tatoeba": [score(value=value)]})
         for recipe, seed, value in (("tiny/mlm", 0, 0.1), ("tiny/mlm", 1, 0.3), ("tiny/align-mlm", 7, 0.5))
     ]
-    (gap,) = find_gaps(open_folders(runs), "tiny/mlm")
-    assert (gap.by_seed, gap.mean) == ({}, pytest.approx(0.3))
+    (gap,) = gaps_of(runs)
+    assert (gap["differences"], gap["difference"]) == ({}, pytest.approx(0.3))
+    assert gap_rows(runs)[0][3:] == entries("no seed in common", "-")
 
 
 @pytest.mark.parametrize(
     ("baseline", "other", "both"), [(0.001, 0.003, True), (0.001, 0.5, False), (0.5, 0.001, False), (0.5, 0.6, False)]
 )
 def test_a_gap_is_between_guesses_only_if_both_are(tmp_path: Path, baseline: float, other: float, both: bool) -> None:
-    columns = open_folders(runs_with(tmp_path, {"tiny/mlm": [baseline], "tiny/align-mlm": [other]}))
-    (gap,) = find_gaps(columns, "tiny/mlm")
-    assert gap.both_at_chance is both
+    (row,) = gap_rows(runs_with(tmp_path, {"tiny/mlm": [baseline], "tiny/align-mlm": [other]}))
+    assert (row[2].note == "both at chance", row[2].quiet) == (both, both)
 
 
 def test_a_gap_between_two_guesses_says_so(tmp_path: Path) -> None:
-    columns = open_folders(runs_with(tmp_path, {"tiny/mlm": [0.001], "tiny/align-mlm": [0.003]}))
-    (row,) = gap_table(find_gaps(columns, "tiny/mlm"), "tiny/mlm").rows
+    (row,) = gap_rows(runs_with(tmp_path, {"tiny/mlm": [0.001], "tiny/align-mlm": [0.003]}))
     assert row[2] == Entry("+0.2", "both at chance", quiet=True)
 
 
@@ -187,5 +195,4 @@ def test_gaps_are_not_made_of_numbers_without_chance(tmp_path: Path) -> None:
         write_run(tmp_path / name, recipe, scores={"alignment": [score("mean_cosine_random", 0.1, chance=None)]})
         for name, recipe in (("a", "tiny/mlm"), ("b", "tiny/align-mlm"))
     ]
-    columns = open_folders(runs)
-    assert find_gaps(columns, "tiny/mlm") == []
+    assert gap_rows(runs) == []

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.report.run_folders import open_folders, score, write_run
-from xalign_ray.artifacts import write_json
+from tests.unit.report.run_folders import choice, open_folders, score, write_run, write_study
 from xalign_ray.errors import DataError
-from xalign_ray.report.build import open_columns
-from xalign_ray.report.numbers import measure
+from xalign_ray.report.build import compare_columns, open_columns, report
+from xalign_ray.report.columns import Column
 from xalign_ray.report.sources import find_runs
 from xalign_ray.tasks.scores import Score, write_scores
 
@@ -21,7 +21,7 @@ def pos(seed: int, value: float, **fields: Any) -> Score:
 
 
 def trial(folder: Path, *scores: Score) -> Path:
-    """What a sweep leaves: scores, without a recipe."""
+    """What a fine-tuning leaves: scores, without a recipe."""
     write_scores(folder / "scores.json", scores)
     return folder
 
@@ -30,7 +30,7 @@ def test_trials_of_a_run_that_is_there_are_its_seeds(tmp_path: Path) -> None:
     run = write_run(tmp_path / "tiny-mlm-1", scores={"tatoeba": [score(run="tiny-mlm-1")]})
     trials = [trial(tmp_path / f"t{seed}", pos(seed, 0.5 + seed / 10, run="tiny-mlm-1")) for seed in (0, 1)]
     (column,) = open_folders([*trials, run])
-    found = {key.metric: cell.values for key, cell in measure(column).items()}
+    found = {record["metric"]: record["values"] for record in compare_columns([column]).records("task")}
     assert column.label == "tiny/mlm"
     assert found == {"tatoeba_accuracy": {0: 0.5}, "pos_accuracy": {0: 0.5, 1: 0.6}}
 
@@ -65,38 +65,77 @@ def test_trials_of_a_strangers_encoder_are_one_column_named_after_it(tmp_path: P
         trial(tmp_path / f"t{seed}", pos(seed, seed / 10, run=None, encoder=encoder, step=None)) for seed in (0, 1, 2)
     ]
     (column,) = open_folders(trials)
-    (cell,) = measure(column).values()
-    assert (column.label, cell.values) == (label, {0: 0.0, 1: 0.1, 2: 0.2})
+    (record,) = compare_columns([column]).records("task")
+    assert (column.label, record["values"]) == (label, {0: 0.0, 1: 0.1, 2: 0.2})
 
 
-def sweep(folder: Path, values: dict[str, tuple[str, float, bool]]) -> Path:
-    """A sweep's folder: trials by name with their kind of training, score, and whether they were chosen."""
-    choices = []
-    for name, (training, value, chosen) in values.items():
-        trial(folder / "trials" / name, pos(0, value, run="tiny-mlm-1"))
-        one = {"setting": {}, "development": {"0": 0.5}, "trials": {"0": name}}
-        choices.append({"training": training, "candidates": [one], "chosen": one if chosen else None})
-    write_json(folder / "choices.json", choices)
-    write_scores(
-        folder / "beside" / "mlm" / "evaluation" / "tatoeba" / "scores.json", [score(run="tiny-mlm-1", seed=0)]
-    )
-    (folder / "beside" / "mlm" / "events.jsonl").write_text("")
-    return folder
+def means(columns: Sequence[Column]) -> dict[str, dict[str, float]]:
+    """The mean of each metric over languages and seeds, by label."""
+    found: dict[str, dict[str, float]] = {column.label: {} for column in columns}
+    for record in compare_columns(columns).records("task"):
+        found[record["label"]][record["metric"]] = record["mean"]
+    return found
 
 
-def test_of_a_sweep_only_the_chosen_trials_count_and_each_training_stands_for_itself(tmp_path: Path) -> None:
-    values = {"a": ("english", 0.5, True), "b": ("english", 0.9, False), "c": ("sentences", 0.7, True)}
-    columns = open_columns(find_runs([str(sweep(tmp_path / "sweep", values))], "sqlite"))
-    found = {column.label: {key.metric: cell.mean for key, cell in measure(column).items()} for column in columns}
-    assert found == {
-        "tiny-mlm-1 at step 4": {"pos_accuracy": 0.5, "tatoeba_accuracy": 0.5},
-        "tiny-mlm-1, sentences at step 4": {"pos_accuracy": 0.7},
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """Two encoders of two seeds each, tuned with two settings on English and, mlm, on sentences; one of each counts."""
+    cells: list[dict[str, Any]] = []
+    for label, gain in (("mlm", 0.0), ("align", 0.2)):
+        for seed in (0, 1):
+            name = f"tiny-{label}-{seed}"
+            run = write_run(tmp_path / name, seed=seed, scores={"of another study": [pos(0, 0.99, run=name)]})
+            cells.append({"kind": "pretraining", "label": label, "folder": str(run)})
+            own = [score(value=0.3 + gain + seed / 10, run=name)]
+            cells.append({"kind": "evaluation", "label": label, "task": "tatoeba", "scores": own})
+            for number, value in enumerate((0.5, 0.8)):
+                tuned = [pos(0, value + gain, run=name, encoder=str(run / "export"))]
+                cells.append({"kind": "finetuning", "label": label, "name": f"{label}{seed}{number}", "scores": tuned})
+    sentences = [pos(0, 0.7, run="tiny-mlm-1", encoder="moved/export")]
+    cells.append({"kind": "finetuning", "label": "mlm sentences", "name": "only", "scores": sentences})
+    cells.append({"kind": "finetuning", "label": "align", "state": "failed", "reason": "out of memory"})
+    choices = [
+        choice("mlm", 0, {"mlm00": 0.6, "mlm10": 0.6}, {"mlm01": 0.5, "mlm11": 0.5}),
+        choice("align", 1, {"align00": 0.5, "align10": 0.5}, {"align01": 0.6, "align11": 0.6}),
+        choice("mlm sentences", 0, {"only": 0.5}, training="sentences"),
+    ]
+    return write_study(tmp_path / "studies/s", cells, choices)
+
+
+def test_of_a_study_only_its_own_cells_and_the_chosen_settings_count(study: Path) -> None:
+    columns = open_columns(find_runs([str(study)], "sqlite"))
+    assert means(columns) == {
+        "mlm": {"tatoeba_accuracy": pytest.approx(0.35), "pos_accuracy": pytest.approx(0.5)},
+        "align": {"tatoeba_accuracy": pytest.approx(0.55), "pos_accuracy": pytest.approx(1.0)},
+        "mlm sentences": {"pos_accuracy": pytest.approx(0.7)},
     }
+    assert [[run.seed for run in column.runs] for column in columns] == [[0, 1], [0, 1], [1]]
+    seeds = {one["label"]: one["difference_seeds"] for one in compare_columns(columns).records("task")}
+    assert seeds == {"mlm": None, "align": 2, "mlm sentences": 1}  # paired, in a column of its own too
 
 
-@pytest.mark.parametrize("text", ["{", "[{}]", '{"a": 1}'])
-def test_damaged_choices_are_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "choices.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=f"{path} holds no choices of a sweep .*; resume the sweep to write it"):
-        find_runs([str(tmp_path)], "sqlite")
+def test_the_page_of_a_study_names_it_its_choices_and_what_has_not_ended(study: Path, tmp_path: Path) -> None:
+    files, _ = report(find_runs([str(study)], "sqlite"), tmp_path / "report")
+    page = files.page.read_text(encoding="utf-8")
+    for said in ("<h1>s</h1>", "Why.", "learning_rate 0.2", "out of memory", "17 of 18 cells have ended."):
+        assert said in page
+
+
+def test_two_studies_stand_beside_each_other(study: Path, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "other", seed=5)
+    cells: list[dict[str, Any]] = [{"kind": "pretraining", "label": "mlm", "folder": str(run)}]
+    cells.append({"kind": "evaluation", "label": "mlm", "scores": [score(value=0.9, run="other")]})
+    other = write_study(tmp_path / "studies/t", cells)
+    columns = open_columns(find_runs([str(study), str(other), str(run)], "sqlite"))
+    labels = ["mlm (s)", "align", "mlm sentences", "mlm (t)", "tiny/mlm"]
+    assert [column.label for column in columns] == labels
+    assert compare_columns(columns).baseline == "mlm (s)"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("choices.json", "{"), ("choices.json", "[{}]"), ("study.json", "{"), ("study.json", "{}")]
+)
+def test_a_damaged_study_is_refused(study: Path, name: str, text: str) -> None:
+    (study / name).write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=f"{study / name} is damaged: .* Give the `xalign study` or `xalign tune` that"):
+        find_runs([str(study)], "sqlite")

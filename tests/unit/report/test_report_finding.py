@@ -1,0 +1,142 @@
+"""The sentence that a report opens with: who is best, by how much, and honest about what is not decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests.unit.report.run_folders import score
+from xalign_ray.report.charts import score_chart
+from xalign_ray.report.compare import Comparison, compare
+from xalign_ray.report.figures import draw_svgs
+from xalign_ray.report.finding import find
+from xalign_ray.report.groups import Background
+from xalign_ray.tasks.scores import Score
+
+FOUR = {"de": 0.2, "nl": 0.3, "fr": 0.4, "hi": 0.1}
+Values = Mapping[str, float]
+
+
+def compared(by_label: Mapping[str, Sequence[Values]], baseline: str | None = None, **fields: Any) -> Comparison:
+    """Scores by label, pretraining seed and language."""
+    known: dict[str, Any] = {"chance": 0.01, "n": 1000} | fields
+    scores: dict[str, list[Score]] = {
+        label: [
+            score(value=value, language=language, run=f"{label}{seed}", **known)
+            for seed, values in enumerate(seeds)
+            for language, value in values.items()
+        ]
+        for label, seeds in by_label.items()
+    }
+    seeds = {f"{label}{seed}": seed for label, own in by_label.items() for seed in range(len(own))}
+    return compare(scores, baseline, ["task", "language", "family"], Background(seeds=seeds))
+
+
+def shifted(values: Values, *gains: float) -> Values:
+    return {
+        language: value + gain for (language, value), gain in zip(values.items(), gains * len(values), strict=False)
+    }
+
+
+def test_a_difference_whose_interval_excludes_zero_is_the_finding() -> None:
+    found = find(compared({"mlm": [FOUR] * 3, "new": [shifted(FOUR, 0.1)] * 3}))
+    assert found.sentence == (
+        "new is best on Sentence retrieval (Tatoeba): 35.0 %, 10.0 points above mlm over 4 languages and 3 seeds; "
+        "the 95 % interval of the difference, [10.0, 10.0], excludes zero."
+    )
+
+
+def test_one_seed_says_nothing_about_other_seeds() -> None:
+    sentence = find(compared({"mlm": [FOUR], "new": [shifted(FOUR, 0.1)]})).sentence
+    assert sentence.endswith("over 4 languages and one seed; the 95 % interval of the difference, [10.0, 10.0], "
+                             "excludes zero and says nothing about other seeds.")  # fmt: skip
+
+
+def test_an_interval_that_includes_zero_decides_nothing() -> None:
+    sentence = find(compared({"mlm": [FOUR], "new": [shifted(FOUR, 0.1, -0.09)]})).sentence
+    assert sentence.startswith(
+        "Undecided: new scores highest on Sentence retrieval (Tatoeba), 25.5 %, 0.5 points above"
+    )
+    assert sentence.endswith("includes zero.")
+
+
+@pytest.mark.parametrize(
+    ("values", "scope"),
+    [({"de": 0.2}, "one language and one seed"), ({"de": 0.2, "fr": 0.1}, "2 languages and one seed")],
+)
+def test_one_or_two_languages_and_one_seed_are_too_few(values: Values, scope: str) -> None:
+    sentence = find(compared({"mlm": [values], "new": [shifted(values, 0.3)]})).sentence
+    assert sentence.startswith("Undecided: new scores highest")
+    assert sentence.endswith(f"30.0 points above mlm, but {scope} are too few for an interval.")
+
+
+def test_a_baseline_that_is_best_is_compared_with_the_next() -> None:
+    others = {"new": [shifted(FOUR, -0.05)] * 3, "worse": [shifted(FOUR, -0.09)] * 3}
+    sentence = find(compared({"mlm": [FOUR] * 3, **others}, "mlm")).sentence
+    assert sentence.startswith("mlm is best on Sentence retrieval (Tatoeba): 25.0 %, 5.0 points above new over")
+    assert "[5.0, 5.0], excludes zero" in sentence
+
+
+def test_guesses_are_not_compared() -> None:
+    found = find(compared({"mlm": [FOUR], "new": [shifted(FOUR, 0.1)]}, chance=0.5))
+    assert found.sentence == (
+        "Every encoder is at chance on Sentence retrieval (Tatoeba): no more than guessing "
+        "(over 4 languages and one seed)."
+    )
+
+
+def test_one_encoder_is_told_with_its_chance_and_none_with_nothing() -> None:
+    assert find(compared({"mlm": [FOUR]})).sentence == (
+        "mlm reaches 25.0 % on Sentence retrieval (Tatoeba), over 4 languages and one seed; chance is 1 %."
+    )
+    nothing = find(compared({"mlm": []}))
+    assert (nothing.key, nothing.sentence[:30]) == (None, "Nothing has been scored yet th")
+
+
+def test_transfer_of_a_tuned_head_comes_before_retrieval_and_what_all_have_before_both() -> None:
+    retrieval = [score(value=0.5, run="a"), score(value=0.1, metric="pos_accuracy_supervised", run="a")]
+    transfer = [score(value=0.4, metric="pos_accuracy", run="a")]
+    both = compare({"mlm": [*retrieval, *transfer], "new": [*retrieval, *transfer]}, None, ["task"])
+    assert (find(both).key or "")[0] == "pos_accuracy"
+    one = compare({"mlm": [*retrieval, *transfer], "new": retrieval}, None, ["task"])
+    assert (find(one).key or "")[0] == "tatoeba_accuracy"
+
+
+def test_the_chart_shows_languages_and_where_they_are_many_families() -> None:
+    few = compared({"mlm": [FOUR], "new": [FOUR]})
+    many = dict.fromkeys(
+        [
+            "af",
+            "da",
+            "de",
+            "nl",
+            "no",
+            "sv",
+            "ca",
+            "es",
+            "fr",
+            "it",
+            "pt",
+            "ro",
+            "bg",
+            "cs",
+            "hr",
+            "mk",
+            "pl",
+            "ru",
+            "sk",
+            "sl",
+            "uk",
+        ],
+        0.3,
+    )
+    lots = compared({"mlm": [many], "new": [shifted(many, 0.1)]})
+    for comparison, rows in ((few, ["all languages", "de", "nl"]), (lots, ["all languages", "Germanic", "Slavic"])):
+        chart = score_chart(comparison, find(comparison).key or ())
+        first, second = draw_svgs(chart)
+        assert [panel.title for panel in chart.panels] == ["percent", "points above mlm"]
+        assert all(f">{row}</text>" in first for row in rows)
+        assert "var(--series-1)" in second
+    assert ">cs</text>" not in draw_svgs(score_chart(lots, find(lots).key or ()))[0]

@@ -1,0 +1,121 @@
+"""The long frames of a report: a row a score, a row a measurement and seed, a row a point of a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from xalign_ray.report.columns import Column
+from xalign_ray.report.log import POINT_COLUMNS
+from xalign_ray.tasks.scores import Score
+
+KEY = ["metric", "split", "layer", "pooling"]  # what was measured, the language apart
+SCORE_COLUMNS = ["label", *(field.name for field in fields(Score)), "at_chance"]
+_STANDARD_ERRORS = 2
+
+
+def scores_of(column: Column) -> list[Score]:
+    """The scores of all its runs, each with the name of the folder that it was found in as its run."""
+    return [replace(score, run=run.name) for run in column.runs for score in run.scores]
+
+
+def seeds_of(columns: Sequence[Column]) -> dict[str, int]:
+    """The pretraining seed of each run that has one, by the run's name."""
+    return {run.name: run.seed for column in columns for run in column.runs if run.seed is not None}
+
+
+def keep(frame: pd.DataFrame, mask: Any) -> pd.DataFrame:
+    """The rows of a frame where `mask` is true."""
+    return cast(pd.DataFrame, frame[np.asarray(mask, bool)])
+
+
+def is_numbered(frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which scores are of a single layer: they belong to a curve."""
+    return np.array([isinstance(layer, int) for layer in frame.layer], bool)
+
+
+def score_frame(scores_by_label: Mapping[str, Sequence[Score]]) -> pd.DataFrame:
+    """A row a score: label, the fields of `Score`, and whether it is at chance (None where chance is not known)."""
+    rows = [{"label": label} | asdict(score) for label, scores in scores_by_label.items() for score in scores]
+    frame = pd.DataFrame(rows, columns=SCORE_COLUMNS, dtype=object)
+    guessed = pd.Series(is_at_chance(frame.value, frame.chance, frame.n), frame.index, dtype=object)
+    frame["at_chance"] = guessed.where(frame.chance.notna(), None)
+    return frame
+
+
+def is_at_chance(value: ArrayLike, chance: ArrayLike, n: ArrayLike) -> NDArray[np.bool_]:
+    """Whether values lie no more than two standard errors of guessing above chance; False where chance is not known.
+
+    The standard error is the binomial sqrt(p (1 - p) / n) with p = chance, for shares in [0, 1].
+    """
+    shares, p, counts = (np.asarray(one, float) for one in (value, chance, n))
+    return shares <= p + _STANDARD_ERRORS * np.sqrt(p * (1 - p) / counts)
+
+
+def measure(scores: pd.DataFrame, seeds: Mapping[str, int]) -> pd.DataFrame:
+    """Scores averaged to one value a label, measurement, language and seed.
+
+    Where a run has a score more than once, the newest pretraining step counts, and scores that differ in their
+    fine-tuning seed only are averaged before runs are. The seed is that of pretraining, or of fine-tuning where one
+    encoder was fine-tuned with several.
+
+    Args:
+        scores: as `score_frame` makes it.
+        seeds: the pretraining seed of a run, where it is known; a run without one is told by its name.
+
+    Returns:
+        A row a value: label, KEY, language, seed, value, chance (NaN where there is none), n, all in the order of the
+        scores. A layer or pooling that has no meaning is "".
+    """
+    cell = ["label", *KEY, "language"]
+    run = scores.run.where(scores.run.notna(), scores.encoder)
+    frame = scores.assign(
+        replicate=run.map(lambda name: seeds.get(name, name)),
+        tuned=scores.seed.where(scores.seed.notna(), run),
+        step=scores.step.map(lambda step: step or 0).astype(int),
+        layer=scores.layer.where(scores.layer.notna(), ""),
+        pooling=scores.pooling.fillna(""),
+        **{name: scores[name].astype(float) for name in ("value", "chance", "n")},
+    )
+    frame = keep(frame, frame.step == frame.groupby([*cell, "replicate"], sort=False).step.transform("max"))
+    by_cell = frame.groupby(cell, sort=False)
+    tuned = frame.groupby([*cell, "replicate"], sort=False).tuned.transform("nunique")
+    frame = frame.assign(single=tuned == 1, unknown=frame.replicate.map(lambda one: isinstance(one, str)))
+    by_cell = frame.groupby(cell, sort=False)
+    single, encoders = by_cell.single.transform("all"), by_cell.replicate.transform("nunique")
+    told_apart = by_cell.unknown.transform("all") & single & (by_cell.tuned.transform("nunique") == encoders)
+    by_tuning = (~single & (encoders == 1)) | told_apart
+    frame = frame.assign(
+        seed=frame.tuned.where(by_tuning, frame.replicate),
+        chance=by_cell.chance.transform("mean"),
+        n=by_cell.n.transform("min").astype(int),
+    )
+    kept = {name: (name, "mean" if name == "value" else "first") for name in ("value", "chance", "n")}
+    return frame.groupby([*cell, "seed"], sort=False).agg(**kept).reset_index()
+
+
+def loss_frame(columns: Sequence[Column]) -> pd.DataFrame:
+    """A row a point of a loss: label, run, seed, and what `Log.points` has, runs of one column equally thinned."""
+    names = ["label", "run", "seed", *POINT_COLUMNS]
+    frames = [_points(column) for column in columns]
+    found = [frame for frame in frames if len(frame)]
+    return pd.concat(found, ignore_index=True).reindex(columns=names) if found else pd.DataFrame(columns=names)
+
+
+def _points(column: Column) -> pd.DataFrame:
+    width = max(run.log.width for run in column.runs)
+    points = pd.concat(
+        run.log.points.assign(
+            label=column.label, run=run.name, seed=run.seed, total=run.log.points.eval("value * steps")
+        )
+        for run in column.runs
+    )
+    points["bin"] = (points.step - 1) // width
+    same = points.groupby(["label", "run", "seed", "series", "language", "bin"], sort=False, dropna=False)
+    joined = same.agg(step=("step", "max"), total=("total", "sum"), steps=("steps", "sum")).reset_index()
+    return joined.assign(value=joined.total / joined.steps)
