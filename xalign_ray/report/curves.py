@@ -63,7 +63,8 @@ def _curves(frame: pd.DataFrame, x: str, across: str, restarts: dict[str, tuple[
     """A curve a label, at the places that all its runs have."""
     for label, own in frame.groupby("label", sort=False):
         values = own.pivot_table(index=x, columns=across, values="value", aggfunc="mean").dropna()
-        values = np.column_stack([values.index, values.mean(axis=1), values.min(axis=1), values.max(axis=1)])
+        ends = [values.mean(axis=1), values.min(axis=1), values.max(axis=1)]
+        values = np.column_stack([values.index, *ends]).astype(float)
         if len(values):
             # Means of neighbours: the noise of single steps goes.
             parts = np.array_split(values, min(MAX_DRAWN, len(values)))
