@@ -10,6 +10,8 @@ from xalign_ray.report.score_tables import percent, points
 from xalign_ray.tasks.metrics import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
+_SEEN = "alignment_trained"  # what such metrics ask is what a loss trained: no finding where there is another
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -18,37 +20,46 @@ class Finding:
     Attributes:
         sentence: honest about what is not decided.
         key: the headline measurement as values of KEY, None where nothing has been scored.
+        at_chance: titles of the other metrics on which no encoder is above chance.
     """
 
     sentence: str
-    key: tuple[str, ...] | None
+    key: tuple[str, ...] | None = None
+    at_chance: tuple[str, ...] = ()
 
 
 def find(comparison: Comparison) -> Finding:
     """The finding on the headline metric.
 
-    That is the first one of the table that most encoders have and where higher is better; of those, transfer of a head
-    that was fine-tuned on English comes first.
+    That is the first one of the table that most encoders have, where higher is better and not all are at chance; of
+    those, transfer of a head that was fine-tuned on English comes first.
     """
     by_key: dict[tuple[str, ...], list[Record]] = {}
     for cell in comparison.records("task"):
         if METRICS[cell["metric"]].higher_is_better:
             by_key.setdefault(tuple(cell[name] for name in KEY), []).append(cell)
     if not by_key:
-        return Finding("Nothing has been scored yet that could be compared; `xalign evaluate RUN` scores a run.", None)
-    key = min(by_key, key=lambda key: (-len(by_key[key]), not _is_transfer(key[0])))
-    cells, title = by_key[key], METRICS[key[0]].title
+        return Finding("Nothing has been scored yet that could be compared; `xalign evaluate RUN` scores a run.")
+    guessed = {key for key, cells in by_key.items() if all(cell["at_chance"] for cell in cells)}
+    key = min(
+        by_key, key=lambda key: (key[0].startswith(_SEEN), -len(by_key[key]), key in guessed, not _is_transfer(key))
+    )
+    others = dict.fromkeys(METRICS[other[0]].title for other in by_key if other in guessed and other != key)
+    return Finding(_sentence(comparison, by_key[key], METRICS[key[0]].title), key, tuple(others))
+
+
+def _sentence(comparison: Comparison, cells: list[Record], title: str) -> str:
+    best, alone = max(cells, key=lambda cell: cell["mean"]), len(comparison.labels) == 1
     if all(cell["at_chance"] for cell in cells):
-        who = cells[0]["label"] if len(comparison.labels) == 1 else "Every encoder"
-        return Finding(f"{who} is at chance on {title}: no more than guessing ({_scope(cells[0])}).", key)
-    best = max(cells, key=lambda cell: cell["mean"])
-    if len(comparison.labels) == 1:
-        return Finding(f"{best['label']} reaches {_percent(best)} on {title}, {_scope(best)}{_chance(best)}.", key)
-    return Finding(_compare(comparison, cells, best, title), key)
+        who = best["label"] if alone else "Every encoder"
+        return f"{who} is at chance on {title}: no more than guessing ({_scope(best)})."
+    if alone:
+        return f"{best['label']} reaches {_percent(best)} on {title}, {_scope(best)}{_chance(best)}."
+    return _compare(comparison, cells, best, title)
 
 
-def _is_transfer(metric: str) -> bool:
-    return METRICS[metric].of_tuned_head and not metric.endswith("_supervised")
+def _is_transfer(key: tuple[str, ...]) -> bool:
+    return METRICS[key[0]].of_tuned_head and not key[0].endswith("_supervised")
 
 
 def _compare(comparison: Comparison, cells: list[Record], best: Record, title: str) -> str:

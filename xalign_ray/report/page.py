@@ -12,6 +12,7 @@ from xalign_ray.artifacts import hash_value
 from xalign_ray.report.columns import Column
 from xalign_ray.report.compare import Comparison
 from xalign_ray.report.figures import RESTARTED, Chart, draw_svgs, legend
+from xalign_ray.report.finding import Finding
 from xalign_ray.report.reading import caveats, how_to_read
 from xalign_ray.report.run_tables import data_tables, difference_table, run_table, study_tables
 from xalign_ray.report.score_tables import gap_table, score_table
@@ -56,7 +57,7 @@ class Section:
 def write_page(
     columns: Sequence[Column],
     comparison: Comparison,
-    finding: str,
+    finding: Finding,
     headline: Chart | None,
     charts: Sequence[Chart],
     repeats: Sequence[str],
@@ -66,20 +67,21 @@ def write_page(
     Args:
         columns: what is compared, or one.
         comparison: of their scores.
-        finding: the sentence that it opens with.
+        finding: what it opens with.
         headline: the chart of that.
         charts: of losses and layers.
         repeats: what is to be said of runs that repeat another's seed.
     """
     sections = list(_sections(columns, comparison, charts, repeats))
+    guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []
     return ENVIRONMENT.get_template("page.html").render(
         title=title_of(columns),
         notes=list(dict.fromkeys(run.study.notes for column in columns for run in column.runs if run.study)),
         lead=_lead(columns),
         wide=len(columns) > _MAX_NARROW,
-        finding=finding,
+        finding=finding.sentence,
         headline=headline,
-        caveats=caveats(columns),
+        caveats=[*guessed, *caveats(columns)],
         reading=how_to_read(columns),
         sections=[one for one in sections if one.shown or one.charts or one.recipes],
         svgs=lambda chart: [Markup(svg) for svg in draw_svgs(chart)],

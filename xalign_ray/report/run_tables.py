@@ -10,6 +10,7 @@ from xalign_ray.report.columns import Column, differing_settings
 from xalign_ray.report.run import Run
 from xalign_ray.report.table import NONE, Entry, Table
 
+_CELL = ("name", "label", "kind", "state", "reason")
 _SOURCES = ("corpora", "parallel", "dictionaries")
 
 
@@ -62,32 +63,25 @@ def study_tables(columns: Sequence[Column]) -> list[Table]:
     """Of each study what its searches chose by development scores, and the cells that have not ended."""
     studies = {run.study.name: run.study for column in columns for run in column.runs if run.study}
     tables = []
-    for study in studies.values():
-        rows = [row for choice in study.choices for row in _choice_rows(choice)]
-        header = ("fine-tuning", "task", "setting", "development score of each seed", "chosen")
-        note = "Settings were chosen by the mean development score, before a test score was looked at."
-        tables.append(Table(f"Settings tried by {study.name}", header, rows, note if rows else "", names=3))
+    for name, study in studies.items():
+        tried = [row for choice in study.choices if len(choice["candidates"]) > 1 for row in _choice_rows(choice)]
+        header = ("fine-tuning", "task", "setting", "development score of each cell", "chosen")
+        note = "The highest mean development score decides, before a test score is looked at."
+        tables.append(Table(f"Settings tried by {name}", header, tried, note if tried else "", names=3))
         late = [cell for cell in study.cells if cell["state"] not in ("finished", "not chosen")]
-        rows = [(cell["name"], cell["label"], cell["kind"], cell["state"], cell.get("reason") or "") for cell in late]
+        cells = [[str(cell.get(key) or "") for key in _CELL] for cell in late]
         note = f"{len(study.cells) - len(late)} of {len(study.cells)} cells have ended." if late else ""
-        tables.append(
-            Table(
-                f"Cells of {study.name} that have not ended",
-                ("cell", "label", "kind", "state", "reason"),
-                rows,
-                note,
-                5,
-            )
-        )
+        tables.append(Table(f"Cells of {name} that have not ended", _CELL, cells, note, names=len(_CELL)))
     return tables
 
 
 def _choice_rows(choice: Mapping[str, Any]) -> list[tuple[Entry | str, ...]]:
+    settings = [candidate["setting"] for candidate in choice["candidates"]]
+    varied = [name for name in settings[0] if any(one[name] != settings[0][name] for one in settings)]
     return [
         (
-            choice["label"] if number == 0 else "",
-            choice["task"] if number == 0 else "",
-            ", ".join(f"{name} {value}" for name, value in candidate["setting"].items()) or "as it is",
+            *((choice["label"], choice["task"]) if number == 0 else ("", "")),
+            ", ".join(f"{name} {settings[number][name]}" for name in varied),
             ", ".join("-" if one is None else f"{100 * one:.1f}" for one in candidate["development"].values()),
             Entry("chosen", best=True) if number == choice["chosen"] else "",
         )

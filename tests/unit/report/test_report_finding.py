@@ -87,6 +87,18 @@ def test_guesses_are_not_compared() -> None:
     )
 
 
+def test_a_metric_on_which_all_guess_is_no_headline_but_said_and_a_trained_one_comes_last() -> None:
+    def scored(value: float) -> list[Score]:
+        guess = score("pos_accuracy", 0.3, chance=0.3, run="a")
+        return [score(value=value, run="a"), guess, score("alignment_trained", 0.9 + value / 9, run="a")]
+
+    found = find(compare({"mlm": scored(0.3), "new": scored(0.4)}, None, ["task"]))
+    assert (found.key or "")[0] == "tatoeba_accuracy"
+    assert found.at_chance == ("Parts of speech",)
+    seen = {label: [one for one in scored(0.3) if one.metric != "tatoeba_accuracy"] for label in ("mlm", "new")}
+    assert (find(compare(seen, None, ["task"])).key or "")[0] == "pos_accuracy"
+
+
 def test_one_encoder_is_told_with_its_chance_and_none_with_nothing() -> None:
     assert find(compared({"mlm": [FOUR]})).sentence == (
         "mlm reaches 25.0 % on Sentence retrieval (Tatoeba), over 4 languages and one seed; chance is 1 %."
