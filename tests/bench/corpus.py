@@ -22,10 +22,10 @@ from xalign_ray.data.part import Task
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.demo.writer import write_demo
-from xalign_ray.text.chunks import ChunkCutter
+from xalign_ray.text.cached_tokenizer import CachedTokenizer
 
 DICTIONARIES = Path(os.environ.get("XALIGN_REAL_DICTIONARIES", REAL.parent / "dictionaries" / "muse"))
-TARGET_RATE = 1.2  # new chunks per 100 tokens
+TARGET_RATE = 1.2  # new pretokens per 100 tokens
 TRIED_CHARACTERS = 6_000_000
 GLOBAL_ROWS = 512
 
@@ -70,15 +70,15 @@ class Material:
     @cached_property
     def invented(self) -> float:
         """The share of invented words that gives TARGET_RATE once the real text is known, as WordPiece cuts it."""
-        cutter = ChunkCutter(self.word_piece, {})
+        tokenizer = CachedTokenizer(self.word_piece, {})
         for number, source in enumerate(self.sources):
-            cutter.cut(source.sentences(), number)
+            tokenizer.tokenize(source.sentences(), number)
         share = wanted = TARGET_RATE / 100
         for seed in range(100, 104):  # the first brings what any such text brings; the others are like those that count
-            misses, tried = cutter.misses, generate(self.sources, TRIED_CHARACTERS, share, seed)
-            tokens = sum(len(cutter.cut(lines, number).pieces) for number, lines in enumerate(tried))
+            misses, tried = tokenizer.misses, generate(self.sources, TRIED_CHARACTERS, share, seed)
+            tokens = sum(len(tokenizer.tokenize(lines, number).pieces) for number, lines in enumerate(tried))
             if seed > 100:
-                share *= wanted / ((cutter.misses - misses) / tokens)
+                share *= wanted / ((tokenizer.misses - misses) / tokens)
         return share
 
 

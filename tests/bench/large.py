@@ -24,7 +24,9 @@ from generated import REAL, Source, read_sources
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.prepare import prepare
 
-INVENTED = 0.01  # share of words that were never written before: new chunks come at about the rate of run.py's target
+INVENTED = (
+    0.01  # share of words that were never written before: new pretokens come at about the rate of run.py's target
+)
 STRETCH = 4_000_000  # characters made at a time
 
 

@@ -20,23 +20,23 @@ from vocabularies import KINDS, train_tokenizer
 
 from tests.parity.tokenizer_zoo import hostile_lines
 from xalign_ray.data.filters import Filters
-from xalign_ray.data.part import Task, open_chunks, prepare_part
+from xalign_ray.data.part import Task, open_cached_tokenizer, prepare_part
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
-from xalign_ray.text.chunks import ChunkCutter
+from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.tokenizer import LONGEST_WORD
 
 ROUNDS = 5
-RATES = (0.5, TARGET_RATE, 3.0, 5.0)  # new chunks per 100 tokens
+RATES = (0.5, TARGET_RATE, 3.0, 5.0)  # new pretokens per 100 tokens
 OTHERS_SHARE = 0.4  # of the text, where the rate is not the aimed one
 RAW_TAKES = 4  # the raw tokenizer is timed on every so manyth line: its cost is by the token
 LINES_PER_MEGABYTE = 10_000  # whose ids are compared: a million at full size
 HOSTILE_SHARE = 0.02  # of the lines whose ids are compared
-COMPARED_WORDS = 12  # of a line that is compared, at most: what can differ is where chunks meet and where lines end
+COMPARED_WORDS = 12  # of a line that is compared, at most: what can differ is where pretokens meet and where lines end
 
 
 def measure(material: Material) -> list[dict[str, Any]]:
-    """Speed by kind of tokenizer and rate of new chunks, and whether ids are the tokenizer's own."""
+    """Speed by kind of tokenizer and rate of new pretokens, and whether ids are the tokenizer's own."""
     records = []
     for kind in KINDS:
         backend = train_tokenizer(kind, material.sources, material.megabytes)
@@ -45,7 +45,9 @@ def measure(material: Material) -> list[dict[str, Any]]:
             megabytes = material.megabytes if aimed else material.megabytes * OTHERS_SHARE
             folder = material.folder / f"{kind}-{rate}"
             found = _time_prepare(folder, backend, material.sources, megabytes, rate)
-            said = f"text file -> token shards / encode_batch_fast, CPU, {found['new']:.2f} new chunks per 100 tokens"
+            said = (
+                f"text file -> token shards / encode_batch_fast, CPU, {found['new']:.2f} new pretokens per 100 tokens"
+            )
             target = 1.0 if kind == "wordpiece" and aimed else None
             how = f"{said}, {megabytes:g} MB made of {material.origin}"
             records.append(record(f"data/prepare_ratio/{kind}/{rate:g}", found["ratio"], target, how))
@@ -53,7 +55,7 @@ def measure(material: Material) -> list[dict[str, Any]]:
                 records.append(
                     record(f"data/raw_tokens_per_s/{kind}", found["raw"], None, "encode_batch_fast, one core")
                 )
-                how = f"real text, nothing learnt before: {found['cold_new']:.1f} new chunks per 100 tokens"
+                how = f"real text, nothing learnt before: {found['cold_new']:.1f} new pretokens per 100 tokens"
                 records.append(record(f"data/prepare_ratio_cold/{kind}", found["cold_ratio"], None, how))
         equal, lines = _share_equal(backend, material.sources, int(material.megabytes * LINES_PER_MEGABYTE))
         records.append(record(f"data/ids_equal/{kind}", equal, 1.0, f"share of {lines:,} lines, hostile ones included"))
@@ -67,7 +69,7 @@ def _time_prepare(
 
     Args:
         megabytes: text of all rounds that count.
-        new: wanted new chunks per 100 tokens, as the cutter counts them; the measured rate is returned.
+        new: wanted new pretokens per 100 tokens, as the tokenizer counts them; the measured rate is returned.
     """
     (folder / "tokenizer").mkdir(parents=True)
     backend.save(str(folder / "tokenizer" / "tokenizer.json"))
@@ -93,7 +95,7 @@ def _time_prepare(
 
 @dataclass(frozen=True)
 class Round:
-    """Tokens per CPU second of the raw tokenizer and of prepare, and how many new chunks 100 tokens brought."""
+    """Tokens per CPU second of the raw tokenizer and of prepare, and how many new pretokens 100 tokens brought."""
 
     raw: float
     prepared: float
@@ -105,14 +107,14 @@ def _time_round(folder: Path, name: str, backend: Tokenizer, lines: list[str]) -
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     task = Task(str(folder), f"text/en/{name}", "text/en", ("en",), Part("text", (str(path),), (WHOLE,)),
                 ("en",), 128, False, 0.02, Filters())  # fmt: skip
-    misses = open_chunks(str(folder), LONGEST_WORD).misses
+    misses = open_cached_tokenizer(str(folder), LONGEST_WORD).misses
     chosen = lines[::RAW_TAKES]
     began = time.process_time()
     raw = sum(len(one.ids) for one in backend.encode_batch_fast(chosen, add_special_tokens=False))
     between = time.process_time()
     prepare_part(task)
     ended = time.process_time()
-    new = open_chunks(str(folder), LONGEST_WORD).misses - misses
+    new = open_cached_tokenizer(str(folder), LONGEST_WORD).misses - misses
     tokens = json.loads(task.record_file.read_text(encoding="utf-8"))["counts"]["tokens"]
     path.unlink()
     return Round(raw / (between - began), tokens / (ended - between), new / tokens * 100)
@@ -120,13 +122,13 @@ def _time_round(folder: Path, name: str, backend: Tokenizer, lines: list[str]) -
 
 def _share_equal(backend: Tokenizer, sources: Sequence[Source], count: int) -> tuple[float, int]:
     """Share of lines, generated and hostile, whose ids are the tokenizer's own; and how many were compared."""
-    cutter, equal, compared, seed = ChunkCutter(backend, {}), 0, 0, 500
+    tokenizer, equal, compared, seed = CachedTokenizer(backend, {}), 0, 0, 500
     while compared < count:
         lines = _shorten(generate_lines(sources, 4_000_000, 0.02, seed))[: count - compared]
         lines += hostile_lines(int(len(lines) * HOSTILE_SHARE) + 1, seed)
         plain = [unicodedata.normalize("NFC", line) for line in lines]
         wanted = [one.ids for one in backend.encode_batch_fast(plain, add_special_tokens=False)]
-        cut = cutter.cut(lines, 0)
+        cut = tokenizer.tokenize(lines, 0)
         ends = np.concatenate(([0], np.cumsum(cut.word_length)))[np.cumsum(cut.line_words)]
         found = np.split(cut.pieces, ends[:-1])
         equal += sum(ours.tolist() == theirs for ours, theirs in zip(found, wanted, strict=True))

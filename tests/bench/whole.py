@@ -21,7 +21,7 @@ from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.batches import BatchReader
 from xalign_ray.data.examples import longest_word
-from xalign_ray.data.part import Task, open_chunks
+from xalign_ray.data.part import Task, open_cached_tokenizer
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.tokenizer_folder import open_tokenizer
 from xalign_ray.text.order import Request
@@ -100,8 +100,8 @@ def _time_round(
         assert made > 0.98 * tokens, "the peer dropped text"
         made, naive = timed(partial(peers.naive, lines))
         assert made > 0.98 * tokens, "the reference dropped text"
-    chunks = open_chunks(tasks[0].folder, longest_word(config.data.capacity, 1))
-    misses = chunks.misses
+    cached = open_cached_tokenizer(tasks[0].folder, longest_word(config.data.capacity, 1))
+    misses = cached.misses
     _, spent = timed(lambda: len([work(task) for task in tasks]))
     counts = [json.loads(task.record_file.read_text(encoding="utf-8"))["counts"] for task in tasks]
     all_tokens = sum(count["tokens"] for count in counts)
@@ -109,7 +109,7 @@ def _time_round(
         hugging_face=hugging_face / raw,
         naive=naive / raw,
         prepare=spent / all_tokens / (raw / tokens),
-        new=(chunks.misses - misses) / all_tokens * 100,
+        new=(cached.misses - misses) / all_tokens * 100,
     )
 
 

@@ -20,7 +20,7 @@ class Word:
     blank_word: int
 
 
-def cut_slowly(backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST) -> list[list[Word]]:
+def tokenize_slowly(backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST) -> list[list[Word]]:
     """The words of each line; one of more than `longest` pieces is cut into its pieces, which have no form."""
     backend.encode_special_tokens = True
     result = []

@@ -8,10 +8,10 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.parity.tokenizer_zoo import LOCAL, NOT_LOCAL, WORDS
-from xalign_ray.data.dictionaries import cut_keys
+from xalign_ray.data.dictionaries import tokenize_keys
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, wrap_tokenizer
 from xalign_ray.tasks.inputs import Inputs
-from xalign_ray.text.chunks import ChunkCutter
+from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import look_up_form
 
@@ -47,7 +47,7 @@ def inside_a_sentence(backend: Tokenizer, word: str) -> list[int]:
 def test_a_dictionary_word_is_cut_as_inside_a_sentence(name: str, tmp_path: Path) -> None:
     tokenizer = wrapped((LOCAL | NOT_LOCAL)[name](), tmp_path)
     unknown = tokenizer.unk_token_id
-    found = cut_keys(tokenizer, ["en"], [(0, word) for word in FORMS])
+    found = tokenize_keys(tokenizer, ["en"], [(0, word) for word in FORMS])
     usable = {word: pieces for (_, word), pieces in found.items() if pieces is not None}
     assert len(usable) > len(FORMS) // 2
     for word, pieces in usable.items():
@@ -66,13 +66,13 @@ def test_tasks_cut_words_as_inside_a_sentence(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", LOCAL)
 def test_a_word_found_in_a_sentence_has_the_pieces_of_its_entry(name: str, tmp_path: Path) -> None:
     tokenizer = wrapped(LOCAL[name](), tmp_path)
-    pieces = cut_keys(tokenizer, ["en"], [(0, word) for word in FORMS])
+    pieces = tokenize_keys(tokenizer, ["en"], [(0, word) for word in FORMS])
     entries = Everything()
     usable = [word for word in FORMS if pieces[0, word] is not None]
-    cutter = ChunkCutter(tokenizer.backend_tokenizer, entries)
+    cached = CachedTokenizer(tokenizer.backend_tokenizer, entries)
     whole = 0
     for word in usable:
-        cut = cutter.cut([f"the {word} mat"], 0)
+        cut = cached.tokenize([f"the {word} mat"], 0)
         if len(cut.word_length) != 3:  # such as it's, which BERT's rules cut at the mark: no single word to look up
             continue
         assert cut.entry[1] == entries[0, word]
@@ -84,7 +84,7 @@ def test_a_word_found_in_a_sentence_has_the_pieces_of_its_entry(name: str, tmp_p
 
 def test_where_pieces_run_over_blanks_those_of_a_word_hold_nothing_else(tmp_path: Path) -> None:
     tokenizer = wrapped(NOT_LOCAL["over_blanks"](), tmp_path)
-    for (_, word), pieces in cut_keys(tokenizer, ["en"], [(0, word) for word in FORMS]).items():
+    for (_, word), pieces in tokenize_keys(tokenizer, ["en"], [(0, word) for word in FORMS]).items():
         if pieces is not None:
             told = "".join(tokenizer.backend_tokenizer.id_to_token(piece) for piece in pieces)
             assert told.removeprefix("\u2581") == word

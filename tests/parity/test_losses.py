@@ -48,7 +48,7 @@ def dictionary(left, right):
 
 
 def random_batch(random, rows=3, length=12, vocab=40, languages=3):
-    """Rows of two or three examples of unequal length, with padding and about a fifth of the slots labelled."""
+    """Rows of two or three examples of unequal length, with padding and about a fifth of the positions labelled."""
     shape = (rows, length)
     examples = np.sort(random.integers(1, 4, shape), axis=1)
     examples[:, -2:] = 0

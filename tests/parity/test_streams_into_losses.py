@@ -71,7 +71,7 @@ def test_sentences_reach_the_contrasts(random_order):
 
 
 def sentence_loss(w, rows):
-    """From the rows themselves, not from their columns: first sides are queries; no two first sides are equal."""
+    """From the rows themselves, not from their columns: first sides are queries; no two first texts are identical."""
     total = 0.0
     for row in rows:
         sides = [

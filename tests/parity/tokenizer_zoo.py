@@ -49,7 +49,7 @@ HOSTILE = (
 def hostile_lines(count: int, seed: int = 0) -> list[str]:
     """Every hostile line, then lines of ordinary words into which odd ones and odd blanks are mixed."""
     source = random.Random(seed)
-    odd = [chunk for line in HOSTILE for chunk in line.split(" ")]
+    odd = [pretoken for line in HOSTILE for pretoken in line.split(" ")]
     lines = list(HOSTILE)
     while len(lines) < count:
         words = [
@@ -153,7 +153,7 @@ def with_runs_added() -> Tokenizer:
 
 
 def over_blanks() -> Tokenizer:
-    """No pre-tokenizer: pieces run over blanks, so no line may be cut by chunks."""
+    """No pre-tokenizer: pieces run over blanks, so no line may be cut by pretokens."""
     made = Tokenizer(models.BPE(unk_token="[UNK]"))
     made.normalizer = normalizers.Replace(" ", "\u2581")
     return _train_bpe(made, [])

@@ -47,7 +47,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "corpora": [{"format": "text", "language": code, "paths": [f"{code}-*.txt"]} for code in ("en", "de")],
         "parallel": [{"format": "tsv", "languages": ["en", "de"], "paths": ["pairs-*.tsv"]}],
         "dictionaries": [{"languages": ["en", "de"], "paths": ["words.txt"]}],
-        "filters": {"repeated": True},
+        "filters": {"drop_duplicates": True},
         "tokenizer": {"kind": "bpe", "vocab_size": 600},
         "max_seq_length": 48,
     }
@@ -80,7 +80,7 @@ def test_ray_prepares_the_bytes_that_one_process_does_and_says_how_far_it_is(
     said = capsys.readouterr().err
     for number in range(1, 9):
         assert re.search(rf"^preparing: {number} of 8 parts, \d+\.\d MB/s, ", said, re.MULTILINE)
-    for job in ("hashing the inputs: 9 of 9 files", "looking for repeated lines: 3 of 3 parts"):
+    for job in ("hashing the inputs: 9 of 9 files", "looking for duplicate lines: 3 of 3 parts"):
         assert f"\n{job}, " in f"\n{said}"
 
 
@@ -92,6 +92,6 @@ def test_what_is_compared_has_parts_and_repeats(alone: Path) -> None:
         "text/de": PARTS,
         "text/en": PARTS,
     }
-    assert manifest["counts"]["dropped: line repeated"] > 0
+    assert manifest["counts"]["dropped: duplicate line"] > 0
     assert manifest["held_out"]
     assert manifest["dictionary"]["pairs_trained"] > 0

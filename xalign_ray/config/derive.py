@@ -16,7 +16,7 @@ CHUNK_STEPS = 16  # steps whose rows are drawn and shuffled together: longer mix
 WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 # What a continued encoder takes of a recipe.
 NOT_OF_THE_START = ("hidden_dropout_prob", "language_embeddings", "conditioned_head")
-MAX_LANES = 64  # a chunk is cut into lanes, so that a worker's share of it is one contiguous read
+MAX_PARTITIONS = 64  # a chunk has partitions, so that a worker's rows of it are one contiguous read
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class BatchSizes:
     accumulation: int
 
     def rows_of(self, rank: int) -> tuple[int, int]:
-        """The slots [low, high) of each global step that a worker computes; shares differ by at most one row."""
+        """The rows [low, high) of each global step that a worker computes; workers differ by at most one row."""
         return rank * self.global_rows // self.workers, (rank + 1) * self.global_rows // self.workers
 
 
@@ -51,9 +51,9 @@ def derive_batch(config: RunConfig) -> BatchSizes:
     return BatchSizes(rows, workers, accumulation)
 
 
-def lanes(global_rows: int) -> int:
-    """Lanes of a chunk: the largest divisor of the global batch up to MAX_LANES, whatever the number of workers."""
-    return max(n for n in range(1, min(global_rows, MAX_LANES) + 1) if global_rows % n == 0)
+def partitions(global_rows: int) -> int:
+    """Partitions of a chunk: the largest divisor of the global batch up to MAX_PARTITIONS, for any workers."""
+    return max(n for n in range(1, min(global_rows, MAX_PARTITIONS) + 1) if global_rows % n == 0)
 
 
 def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
@@ -65,7 +65,7 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
             "init_from": _start_identity(config.model.init_from)
         }
     tree["deepspeed_overrides"] = config.parallel.deepspeed_overrides
-    return hash_value({"recipe": tree, "data": data_fingerprint, "order": [ORDER_VERSION, CHUNK_STEPS, MAX_LANES]})
+    return hash_value({"recipe": tree, "data": data_fingerprint, "order": [ORDER_VERSION, CHUNK_STEPS, MAX_PARTITIONS]})
 
 
 def _start_identity(init_from: str) -> str:

@@ -97,8 +97,8 @@ class FiltersConfig(Frozen):
     max_length_ratio: Annotated[
         Float, Field(ge=0, description="words of a pair's longer side to its shorter; 0 is no limit")
     ] = 0.0
-    equal_sides: Annotated[bool, Field(description="drop pairs whose sides are the same text")] = False
-    repeated: Annotated[bool, Field(description="drop lines and pairs that stood before in their pool")] = False
+    drop_identical: Annotated[bool, Field(description="drop pairs whose two texts are the same")] = False
+    drop_duplicates: Annotated[bool, Field(description="drop lines and pairs that stood before in their pool")] = False
     min_script_fraction: Annotated[
         Fraction, Field(description="letters in the usual script of the line's language; 0 is no limit")
     ] = 0.0
@@ -309,7 +309,7 @@ class RunConfig(Frozen):
             raise ValueError("data.tokenizer.new_pieces extends the vocabulary of model.init_from, which names none")
         if self.model.conditioned_head and any(getattr(one, "variant", "") == "input_swap" for one in self.streams):
             raise ValueError(
-                "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: its slot "
+                "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: it "
                 "shows a translation and asks for the word itself, so the head would be told another language than its "
                 "label's; use variant label_swap, or conditioned_head: false"
             )

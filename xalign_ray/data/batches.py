@@ -28,7 +28,7 @@ class BatchReader:
         }
 
     def __call__(self, request: Request) -> Columns:
-        """The rows of a request in the order of (step, slot): whole steps, ready to be split into batches."""
+        """The rows of a request in the order of (step, row): whole steps, ready to be split into batches."""
         order = self.order
         steps = range(request.first, request.last)
         positions = np.concatenate([order.positions(step, request.low, request.high) for step in steps])

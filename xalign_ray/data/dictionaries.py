@@ -14,16 +14,16 @@ import numpy as np
 
 from xalign_ray.artifacts import write_json
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.bad_rows import BAD_ROWS, BadRowsFile, check_bad_fraction
 from xalign_ray.data.file_hashes import write_arrays
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.quarantine import BAD_ROWS, Quarantine, check_bad_fraction
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import explain_empty, read_part
 from xalign_ray.data.sources.records import BadRow, Entry
 from xalign_ray.data.summary import SourceSummary, file_names
 from xalign_ray.errors import DataError
 from xalign_ray.text.dictionary import Key, Link, Links, add_entries, build_lexicon, pair_arrays, separate
-from xalign_ray.text.tokenizer import LONGEST_WORD, cut_words, look_up_form
+from xalign_ray.text.tokenizer import LONGEST_WORD, look_up_form, tokenize_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -46,7 +46,9 @@ def write_lexicon(config: RunConfig, links: Links, tokenizer: PreTrainedTokenize
     """
     if not config.data.dictionaries:
         return {}
-    pieces = cut_keys(tokenizer, config.languages, [key for link in (*links.trained, *links.held_out) for key in link])
+    pieces = tokenize_keys(
+        tokenizer, config.languages, [key for link in (*links.trained, *links.held_out) for key in link]
+    )
     entries, lexicon = build_lexicon(list(links.trained), pieces.get)
     write_arrays(folder / "lexicon.npz", partial(np.savez, **asdict(lexicon)))
     write_json(folder / "entries.json", list(entries))
@@ -71,7 +73,7 @@ def read_links(
 ) -> tuple[Links, list[SourceSummary]]:
     """The translations of the recipe's dictionaries, and what became of the lines of each.
 
-    Bad lines go to a quarantine file in the data folder; what cannot be read of a file to `broken` if the recipe keeps
+    Bad lines go to a file of bad rows in the data folder; what cannot be read of a file to `broken` if the recipe keeps
     it out.
 
     Dictionaries with a held-out file of their own are not split by hash; all others hold out
@@ -85,18 +87,18 @@ def read_links(
         return links, []
     languages = config.languages
     own_split = {frozenset(d.languages) for d in config.data.dictionaries if d.split == "held_out"}
-    with Quarantine(folder / f"dictionary_{BAD_ROWS}") as quarantine:
+    with BadRowsFile(folder / f"dictionary_{BAD_ROWS}") as bad_rows:
         for one, asked in zip(dictionaries, config.data.dictionaries, strict=True):
             ids = [languages.index(code) for code in one.languages]
             pivot = languages.index("en") if "en" in one.languages else None
             found: list[Link] = []
             skipped: Counter[str] = Counter()
-            bad, before = quarantine.counts.copy(), links.counts.copy()
+            bad, before = bad_rows.counts.copy(), links.counts.copy()
             size = len(links.trained) + len(links.held_out)
             kept_out = broken if config.data.on_broken_file == "keep_rest_out" else None
             for record in chain.from_iterable(read_part(p, one.languages, skipped, kept_out) for p in one.parts):
                 if isinstance(record, BadRow):
-                    quarantine.add(record)
+                    bad_rows.add(record)
                 elif isinstance(record, Entry):
                     left, right = ((i, look_up_form(word)) for i, word in zip(ids, record.words, strict=True))
                     found.append((left, right))
@@ -104,26 +106,28 @@ def read_links(
                 raise DataError(explain_empty(one.parts))
             share = 0.0 if frozenset(asked.languages) in own_split else config.data.dictionary_held_out_fraction
             add_entries(links, found, pivot, share, held_out=asked.split == "held_out")
-            aside = skipped + (quarantine.counts - bad) + (links.counts - before)
-            rows = sum((skipped + (quarantine.counts - bad)).values()) + aside.pop("lines")
+            aside = skipped + (bad_rows.counts - bad) + (links.counts - before)
+            rows = sum((skipped + (bad_rows.counts - bad)).values()) + aside.pop("lines")
             kept = len(links.trained) + len(links.held_out) - size
             sources.append(
                 SourceSummary(f"dictionary {'-'.join(one.languages)}", file_names(one), rows, kept, dict(aside))
             )
-    total = links.counts["lines"] + sum(quarantine.counts.values())
-    check_bad_fraction(quarantine.counts, total, config.data.max_bad_fraction, quarantine.path)
+    total = links.counts["lines"] + sum(bad_rows.counts.values())
+    check_bad_fraction(bad_rows.counts, total, config.data.max_bad_fraction, bad_rows.path)
     separate(links)
     return links, sources
 
 
-def cut_keys(
+def tokenize_keys(
     tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], keys: Sequence[Key]
 ) -> dict[Key, tuple[int, ...] | None]:
     """The pieces of each word as it stands in a sentence; None with an unknown one or more than LONGEST_WORD."""
     assert all(key[0] < len(languages) for key in keys)
     distinct = sorted(set(keys))
     pieces: dict[Key, tuple[int, ...] | None] = {}
-    for key, ids in zip(distinct, cut_words(tokenizer.backend_tokenizer, [word for _, word in distinct]), strict=True):
+    for key, ids in zip(
+        distinct, tokenize_words(tokenizer.backend_tokenizer, [word for _, word in distinct]), strict=True
+    ):
         usable = 0 < len(ids) <= LONGEST_WORD and tokenizer.unk_token_id not in ids
         pieces[key] = tuple(ids) if usable else None
     return pieces

@@ -40,11 +40,11 @@ def mark_duplicates(hash_files: Sequence[Path], duplicate_files: Sequence[Path])
     """
     total = sum(path.stat().st_size for path in hash_files) // 8
     partitions = max(1, -(-total // PARTITION_ROWS))
-    repeated: list[list[Index]] = [[] for _ in hash_files]
+    duplicates: list[list[Index]] = [[] for _ in hash_files]
     for remainder in range(partitions):
         for part, numbers in enumerate(_duplicates_of(hash_files, partitions, remainder)):
-            repeated[part].append(numbers)
-    for path, numbers in zip(duplicate_files, repeated, strict=True):
+            duplicates[part].append(numbers)
+    for path, numbers in zip(duplicate_files, duplicates, strict=True):
         write_atomic(path, np.sort(np.concatenate(numbers)).astype("<i8").tobytes())
 
 
@@ -57,24 +57,24 @@ def _duplicates_of(files: Sequence[Path], partitions: int, remainder: int) -> li
         numbers.append(chosen)
     joined = np.concatenate(hashes)
     order = np.argsort(joined, kind="stable")  # equal hashes stay in the order of parts and lines
-    repeated = np.zeros(len(joined), bool)
-    repeated[order[1:]] = joined[order[1:]] == joined[order[:-1]]
+    duplicates = np.zeros(len(joined), bool)
+    duplicates[order[1:]] = joined[order[1:]] == joined[order[:-1]]
     bounds = np.cumsum([len(part) for part in hashes])[:-1]
     return [
-        part_numbers[part_repeated]
-        for part_numbers, part_repeated in zip(numbers, np.split(repeated, bounds), strict=True)
+        part_numbers[part_duplicates]
+        for part_numbers, part_duplicates in zip(numbers, np.split(duplicates, bounds), strict=True)
     ]
 
 
 class Duplicates:
-    """The repeated lines of one part, asked for window by window."""
+    """The duplicate lines of one part, asked for window by window."""
 
     def __init__(self, path: Path) -> None:
         self._numbers = np.fromfile(path, "<i8")
         self._seen = 0
 
     def next(self, count: int) -> np.ndarray:
-        """For each of the next `count` lines or pairs whether it is repeated."""
+        """For each of the next `count` lines or pairs whether it is a duplicate."""
         low, high = np.searchsorted(self._numbers, [self._seen, self._seen + count])
         mask = np.zeros(count, bool)
         mask[self._numbers[low:high] - self._seen] = True

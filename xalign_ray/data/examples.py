@@ -1,4 +1,4 @@
-"""Turns records into examples and packs them into rows: cut, filter, trim, link, pack, shuffle. No Ray here."""
+"""Turns records into examples and packs them into rows: tokenize, filter, trim, link, pack, shuffle. No Ray here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xalign_ray.data.filters import Filters, keep_lines, keep_pairs
 from xalign_ray.data.link_transfer import find_links, no_links, number_words
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.data.summary import KEPT, NO_WORDS, OVER_MAX_PAIRS
-from xalign_ray.text.chunks import ChunkCutter, Cut
+from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
 from xalign_ray.text.collate import specials
 from xalign_ray.text.packing import pack_rows
 from xalign_ray.text.rows import NO_ENTRY, Index, Rows, spans, starts, sum_runs, take_sides
@@ -29,10 +29,10 @@ _HELD_OUT = hashlib.blake2b(digest_size=8, person=b"held out")  # to be copied: 
 
 
 @dataclass(frozen=True)
-class Cutter:
+class ExampleEncoder:
     """What turns text into examples: the same for every part of a pool."""
 
-    chunks: ChunkCutter
+    tokenizer: CachedTokenizer
     languages: Sequence[str]
     capacity: int  # tokens of a row that examples may fill, special tokens included
     whole_documents: bool
@@ -58,39 +58,39 @@ def longest_word(capacity: int, sides_per_example: int) -> int:
     return min(LONGEST_WORD, (capacity - specials(sides_per_example)) // sides_per_example)
 
 
-def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept | None = None) -> Examples:
-    """Sentences, or as many lines of a document as fit together; lines longer than a row are cut at a word.
+def encode_documents(encoder: ExampleEncoder, documents: Sequence[Document], duplicate: Kept | None = None) -> Examples:
+    """Sentences, or as many lines of a document as fit together; longer lines than a row are split at a word.
 
     Args:
         documents: of one language.
-        repeated: for each line of all documents whether it is to be dropped, because it stood somewhere before.
+        duplicate: for each line of all documents whether it is to be dropped, because it stood somewhere before.
     """
     (language,) = {document.language for document in documents}
     lines = [line for document in documents for line in document.paragraphs]
-    cut = cutter.chunks.cut(lines, cutter.languages.index(language))
+    encoding = encoder.tokenizer.tokenize(lines, encoder.languages.index(language))
     counts = Counter(documents=len(documents), lines=len(lines))
     document_lines = np.asarray([len(document.paragraphs) for document in documents], np.int64)
     line_document = np.repeat(np.arange(len(documents)), document_lines)
-    keep = keep_lines(cutter.filters, language, lines, cut.line_words, repeated, counts)
+    keep = keep_lines(encoder.filters, language, lines, encoding.line_words, duplicate, counts)
     if not keep.all():
-        cut, line_document = _keep(cut, keep), line_document[keep]
-    room = cutter.capacity - specials(1)
-    counts[KEPT] = int((cut.line_words > 0).sum())
-    _count_dropped(counts, NO_WORDS, cut.line_words == 0)
-    words, of_line = _fit(cut, room)
+        encoding, line_document = _keep(encoding, keep), line_document[keep]
+    room = encoder.capacity - specials(1)
+    counts[KEPT] = int((encoding.line_words > 0).sum())
+    _count_dropped(counts, NO_WORDS, encoding.line_words == 0)
+    words, of_line = _fit(encoding, room)
     of_document = line_document[of_line]
     first = np.arange(len(words))
-    if cutter.whole_documents:
-        first = _fill(sum_runs(cut.word_length, words), of_document, room)
+    if encoder.whole_documents:
+        first = _fill(sum_runs(encoding.word_length, words), of_document, room)
     held_out = np.zeros(len(documents), bool)
-    if cutter.held_out_fraction:
-        held_out[:] = [_is_held_out(document, cutter.held_out_fraction) for document in documents]
+    if encoder.held_out_fraction:
+        held_out[:] = [_is_held_out(document, encoder.held_out_fraction) for document in documents]
     rows = Rows(
-        pieces=cut.pieces,
-        word_length=cut.word_length,
-        entry=cut.entry,
+        pieces=encoding.pieces,
+        word_length=encoding.word_length,
+        entry=encoding.entry,
         side_words=words.astype(np.int32),
-        side_language=np.full(len(words), cutter.languages.index(language), np.int32),
+        side_language=np.full(len(words), encoder.languages.index(language), np.int32),
         row_sides=np.diff(first, append=len(words)).astype(np.int32),
         **vars(no_links(len(words))),
     )
@@ -98,38 +98,40 @@ def cut_documents(cutter: Cutter, documents: Sequence[Document], repeated: Kept 
     return Examples(rows, held_out[of_document[first]], counts)
 
 
-def cut_pairs(cutter: Cutter, pairs: Sequence[Pair], repeated: Kept | None = None, max_pairs: int = 0) -> Examples:
+def encode_pairs(
+    encoder: ExampleEncoder, pairs: Sequence[Pair], duplicate: Kept | None = None, max_pairs: int = 0
+) -> Examples:
     """Both sides of translations; a pair too long for a row loses words at the end of its longer side (counted).
 
     Args:
         pairs: of one pair of languages, in the same order.
-        repeated: for each pair whether it is to be dropped, because it stood somewhere before.
+        duplicate: for each pair whether it is to be dropped, because it stood somewhere before.
         max_pairs: how many are kept, the first that pass the filters; 0 is all.
     """
     (languages,) = {pair.languages for pair in pairs}
-    language_ids = [cutter.languages.index(language) for language in languages]
+    language_ids = [encoder.languages.index(language) for language in languages]
     aligned = any(pair.alignment for pair in pairs)
     texts = [[pair.sides[side] for pair in pairs] for side in (0, 1)]
-    place = aligned and cutter.aligned_words == "blanks"
-    cuts = [
-        cutter.chunks.cut(lines, language_id, place=place)
+    place = aligned and encoder.aligned_words == "blanks"
+    encodings = [
+        encoder.tokenizer.tokenize(lines, language_id, place=place)
         for lines, language_id in zip(texts, language_ids, strict=True)
     ]
     counts = Counter(pairs=len(pairs))
-    side_words = np.stack([cut.line_words for cut in cuts], axis=1).astype(np.int64)
+    side_words = np.stack([encoding.line_words for encoding in encodings], axis=1).astype(np.int64)
     empty = side_words.min(axis=1) == 0
     _count_dropped(counts, NO_WORDS, empty)
-    keep = ~empty & keep_pairs(cutter.filters, languages, texts, side_words, repeated, ~empty, counts)
+    keep = ~empty & keep_pairs(encoder.filters, languages, texts, side_words, duplicate, ~empty, counts)
     if max_pairs:
         over = keep & (np.cumsum(keep) > max_pairs)
         keep &= ~over
         _count_dropped(counts, OVER_MAX_PAIRS, over)
     counts[KEPT] = int(keep.sum())
-    counts["pairs_truncated"] = _trim(cuts, side_words, np.flatnonzero(keep), cutter.capacity - specials(2))
-    rows = _interleave(cuts, side_words, np.flatnonzero(keep), language_ids)
+    counts["pairs_truncated"] = _trim(encodings, side_words, np.flatnonzero(keep), encoder.capacity - specials(2))
+    rows = _interleave(encodings, side_words, np.flatnonzero(keep), language_ids)
     if aligned:
         alignments = [pair.alignment or "" for pair, kept in zip(pairs, keep, strict=True) if kept]
-        numbered = cuts if place else [number_words(cut) for cut in cuts]
+        numbered = encodings if place else [number_words(encoding) for encoding in encodings]
         links = find_links(alignments, np.flatnonzero(keep), numbered, side_words)
         counts["links"] = len(links.link_from)
         rows = replace(rows, **vars(links))
@@ -169,28 +171,32 @@ def _join(rows: Rows, lines: Index) -> Rows:
     )
 
 
-def _keep(cut: Cut, keep: Kept) -> Cut:
+def _keep(encoding: EncodedLines, keep: Kept) -> EncodedLines:
     lines = np.flatnonzero(keep)
-    words = spans(starts(cut.line_words)[lines], cut.line_words[lines])
-    pieces = spans(starts(cut.word_length)[words], cut.word_length[words])
-    return Cut(
-        cut.pieces[pieces], cut.word_length[words], cut.entry[words], cut.blank_word[words], cut.line_words[lines]
+    words = spans(starts(encoding.line_words)[lines], encoding.line_words[lines])
+    pieces = spans(starts(encoding.word_length)[words], encoding.word_length[words])
+    return EncodedLines(
+        encoding.pieces[pieces],
+        encoding.word_length[words],
+        encoding.entry[words],
+        encoding.blank_word[words],
+        encoding.line_words[lines],
     )
 
 
-def _fit(cut: Cut, room: int) -> tuple[Index, Index]:
+def _fit(encoding: EncodedLines, room: int) -> tuple[Index, Index]:
     """Lines in stretches of at most `room` pieces: the words of each stretch, and the line it is from."""
-    line_pieces = sum_runs(cut.word_length, cut.line_words)
-    count = (cut.line_words > 0).astype(np.int64)
+    line_pieces = sum_runs(encoding.word_length, encoding.line_words)
+    count = (encoding.line_words > 0).astype(np.int64)
     long = np.flatnonzero(line_pieces > room)
-    begins = starts(cut.line_words)[long]
+    begins = starts(encoding.line_words)[long]
     parts = [
-        _stretches(cut.word_length[begin : begin + words].tolist(), room)
-        for begin, words in zip(begins.tolist(), cut.line_words[long].tolist(), strict=True)
+        _stretches(encoding.word_length[begin : begin + words].tolist(), room)
+        for begin, words in zip(begins.tolist(), encoding.line_words[long].tolist(), strict=True)
     ]
     count[long] = [len(part) for part in parts]
     of_line = np.repeat(np.arange(len(count)), count)
-    words = cut.line_words[of_line].astype(np.int64)
+    words = encoding.line_words[of_line].astype(np.int64)
     words[spans(starts(count)[long], count[long])] = [number for part in parts for number in part]
     return words, of_line
 
@@ -223,33 +229,35 @@ def _is_held_out(document: Document, share: float) -> bool:
     return int.from_bytes(digest.digest(), "big") / 2**64 < share
 
 
-def _trim(cuts: Sequence[Cut], side_words: Index, pairs: Index, room: int) -> int:
+def _trim(encodings: Sequence[EncodedLines], side_words: Index, pairs: Index, room: int) -> int:
     """Takes words off pairs that have more than `room` pieces, in `side_words` [N, 2]; returns how many pairs."""
-    side_pieces = np.stack([sum_runs(cut.word_length, cut.line_words) for cut in cuts], axis=1)
-    begins = [starts(cut.line_words) for cut in cuts]
+    side_pieces = np.stack([sum_runs(encoding.word_length, encoding.line_words) for encoding in encodings], axis=1)
+    begins = [starts(encoding.line_words) for encoding in encodings]
     too_long = pairs[side_pieces[pairs].sum(axis=1) > room]
     for pair in too_long.tolist():
         pieces, words = side_pieces[pair].tolist(), side_words[pair].tolist()
         while sum(pieces) > room:
             longer = 0 if pieces[0] >= pieces[1] else 1
             words[longer] -= 1
-            pieces[longer] -= int(cuts[longer].word_length[begins[longer][pair] + words[longer]])
+            pieces[longer] -= int(encodings[longer].word_length[begins[longer][pair] + words[longer]])
         side_words[pair] = words
     return len(too_long)
 
 
-def _interleave(cuts: Sequence[Cut], side_words: Index, pairs: Index, language_ids: Sequence[int]) -> Rows:
+def _interleave(
+    encodings: Sequence[EncodedLines], side_words: Index, pairs: Index, language_ids: Sequence[int]
+) -> Rows:
     """A row for each of these pairs: its first side, then its second, each as many words as are left of it."""
-    first_word = np.stack([starts(cut.line_words) for cut in cuts], axis=1)[pairs]
-    first_word[:, 1] += len(cuts[0].word_length)
+    first_word = np.stack([starts(encoding.line_words) for encoding in encodings], axis=1)[pairs]
+    first_word[:, 1] += len(encodings[0].word_length)
     kept_words = side_words[pairs].ravel()
     words = spans(first_word.ravel(), kept_words)
-    word_length = np.concatenate([cut.word_length for cut in cuts])
+    word_length = np.concatenate([encoding.word_length for encoding in encodings])
     pieces = spans(starts(word_length)[words], word_length[words])
     return Rows(
-        pieces=np.concatenate([cut.pieces for cut in cuts])[pieces],
+        pieces=np.concatenate([encoding.pieces for encoding in encodings])[pieces],
         word_length=word_length[words],
-        entry=np.concatenate([cut.entry for cut in cuts])[words],
+        entry=np.concatenate([encoding.entry for encoding in encodings])[words],
         side_words=kept_words.astype(np.int32),
         side_language=np.tile(np.asarray(language_ids, np.int32), len(pairs)),
         row_sides=np.full(len(pairs), 2, np.int32),

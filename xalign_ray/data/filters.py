@@ -32,34 +32,34 @@ _LETTERS = {script: rf"\p{{{name}}}" for script, name in _NAMES.items()} | {
 
 
 def keep_lines(
-    filters: Filters, language: str, lines: Sequence[str], words: NDArray[np.integer], repeated: Kept | None,
+    filters: Filters, language: str, lines: Sequence[str], words: NDArray[np.integer], duplicate: Kept | None,
     counts: Counter[str],
 ) -> Kept:  # fmt: skip
     """Which lines pass; the others are counted under `dropped: reason`, each under the first reason that holds.
 
     Args:
         words: of each line; a line without any passes, since it makes no example anyway.
-        repeated: for each line whether it stood somewhere before.
+        duplicate: for each line whether it stood somewhere before.
     """
     dropped = _length_reasons(filters, words[:, None])
-    dropped["line repeated"] = np.zeros(len(lines), bool) if repeated is None else repeated
+    dropped["duplicate line"] = np.zeros(len(lines), bool) if duplicate is None else duplicate
     if filters.min_script_fraction:
         dropped["not in the language's script"] = _wrong_script(lines, language, filters.min_script_fraction)
     return _pass(dropped, words > 0, counts) | (words == 0)
 
 
 def keep_pairs(
-    filters: Filters, languages: Sequence[str], sides: Sequence[Sequence[str]], words: Index, repeated: Kept | None,
+    filters: Filters, languages: Sequence[str], sides: Sequence[Sequence[str]], words: Index, duplicate: Kept | None,
     considered: Kept, counts: Counter[str],
 ) -> Kept:  # fmt: skip
     """Which pairs pass; as keep_lines. `words` is [N, 2]; pairs not `considered` are neither kept nor counted."""
     dropped = _length_reasons(filters, words)
     if filters.max_length_ratio:
         dropped["lengths too different"] = words.max(axis=1) > filters.max_length_ratio * words.min(axis=1)
-    if filters.equal_sides:
+    if filters.drop_identical:
         equal = [_plain(left) == _plain(right) for left, right in zip(*sides, strict=True)]
-        dropped["sides are equal"] = np.asarray(equal, bool)
-    dropped["pair repeated"] = np.zeros(len(words), bool) if repeated is None else repeated
+        dropped["texts are identical"] = np.asarray(equal, bool)
+    dropped["duplicate pair"] = np.zeros(len(words), bool) if duplicate is None else duplicate
     if filters.min_script_fraction:
         wrong = [_wrong_script(s, code, filters.min_script_fraction) for s, code in zip(sides, languages, strict=True)]
         dropped["not in the language's script"] = wrong[0] | wrong[1]

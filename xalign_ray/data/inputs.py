@@ -1,4 +1,4 @@
-"""Finds the files a recipe names, cuts them into parts, and writes the embedded world where it is asked for."""
+"""Finds the files a recipe names, splits them into parts, and writes the embedded world where it is asked for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Input:
-    """A source that is cut into parts; `hashes` are the SHA-256 of its files where they are asked for."""
+    """A source that is split into parts; `hashes` are the SHA-256 of its files where they are asked for."""
 
     pool: str
     languages: tuple[str, ...]
@@ -96,10 +96,10 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
     return found("corpora", "text") + pairs, found("dictionaries", "")
 
 
-def cut_source(source: Source) -> Input:
+def split_source(source: Source) -> Input:
     """Cuts a source into parts; large files of lines that are not packed are read for it, to their end."""
-    cut = tuple(parts(source.format, source.files))
-    return Input(source.pool, source.languages, _undivided(cut) if source.undivided else cut)
+    split = tuple(parts(source.format, source.files))
+    return Input(source.pool, source.languages, _undivided(split) if source.undivided else split)
 
 
 def _undivided(parts: Sequence[Part]) -> tuple[Part, ...]:

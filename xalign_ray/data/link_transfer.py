@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xalign_ray.text.chunks import Cut
+from xalign_ray.text.cached_tokenizer import EncodedLines
 from xalign_ray.text.rows import Index, Ints, run_index, starts
 
 
@@ -25,13 +25,13 @@ def no_links(sides: int) -> Links:
     return Links(np.zeros(sides, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
-def number_words(cut: Cut) -> Cut:
-    """The cut with each word as a word by white space of its own, for alignments that count the tokenizer's words."""
-    within = np.arange(len(cut.word_length)) - np.repeat(starts(cut.line_words), cut.line_words)
-    return replace(cut, blank_word=within.astype(np.int32))
+def number_words(encoding: EncodedLines) -> EncodedLines:
+    """The lines with each word as a word by white space, for alignments that count the tokenizer's words."""
+    within = np.arange(len(encoding.word_length)) - np.repeat(starts(encoding.line_words), encoding.line_words)
+    return replace(encoding, blank_word=within.astype(np.int32))
 
 
-def find_links(alignments: Sequence[str], pairs: Index, cuts: Sequence[Cut], side_words: Index) -> Links:
+def find_links(alignments: Sequence[str], pairs: Index, encodings: Sequence[EncodedLines], side_words: Index) -> Links:
     """The links between words of pairs, each owned by the pair's first side.
 
     A link between two words by white space links every word that begins in one with every word that begins in the
@@ -39,14 +39,14 @@ def find_links(alignments: Sequence[str], pairs: Index, cuts: Sequence[Cut], sid
 
     Args:
         alignments: of each of `pairs`, `i-j i-j`, or empty.
-        pairs: lines of the two cuts, ascending.
-        cuts: the two sides, with `blank_word`.
+        pairs: lines of the two encodings, ascending.
+        encodings: the two sides, with `blank_word`.
         side_words: [all lines, 2] how many words of each line are left.
     """
     owner = np.repeat(np.arange(len(pairs)), [alignment.count("-") for alignment in alignments])
     ends = np.asarray(" ".join(alignments).replace("-", " ").split(), np.int64).reshape(-1, 2)
     (first, left), (partner, right) = (
-        _words_in(cut, pairs[owner], ends[:, side], side_words[:, side]) for side, cut in enumerate(cuts)
+        _words_in(encoding, pairs[owner], ends[:, side], side_words[:, side]) for side, encoding in enumerate(encodings)
     )
     many = left * right
     link = run_index(many)
@@ -58,11 +58,13 @@ def find_links(alignments: Sequence[str], pairs: Index, cuts: Sequence[Cut], sid
     return Links(side_links.ravel(), links[:, 1].astype(np.int32), links[:, 2].astype(np.int32))
 
 
-def _words_in(cut: Cut, lines: Index, blank_words: Index, left: Index) -> tuple[Index, Index]:
+def _words_in(encoding: EncodedLines, lines: Index, blank_words: Index, left: Index) -> tuple[Index, Index]:
     """The words that begin in a word by white space: the number of the first in its line, and how many there are."""
-    begins = starts(cut.line_words)
-    span = int(max(cut.blank_word.max(initial=0), blank_words.max(initial=0))) + 1
-    keys = run_index(cut.line_words) * span + cut.blank_word  # ascending: words stand in the order of the text
+    begins = starts(encoding.line_words)
+    span = int(max(encoding.blank_word.max(initial=0), blank_words.max(initial=0))) + 1
+    keys = (
+        run_index(encoding.line_words) * span + encoding.blank_word
+    )  # ascending: words stand in the order of the text
     asked = lines * span + blank_words
     first = np.searchsorted(keys, asked, "left") - begins[lines]
     last = np.searchsorted(keys, asked, "right") - begins[lines]

@@ -16,10 +16,10 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from xalign_ray.artifacts import hash_file, whole_json, write_json
+from xalign_ray.data.bad_rows import BadRowsFile
 from xalign_ray.data.duplicates import Duplicates, hash_records, write_hashes
-from xalign_ray.data.examples import Cutter, cut_documents, cut_pairs, longest_word, pack
+from xalign_ray.data.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
-from xalign_ray.data.quarantine import Quarantine
 from xalign_ray.data.shards import ShardWriter
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED, read_part
@@ -28,10 +28,10 @@ from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Pair, Record
 from xalign_ray.data.summary import LEFT_FILES
 from xalign_ray.data.word_alignment.corpus import read_alignments
-from xalign_ray.text.chunks import ChunkCutter
+from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.rows import take
 
-# Characters of text that are cut, packed and shuffled together. Memory is bounded by it, about 40 bytes a character.
+# Characters of text that are tokenized, packed and shuffled together. It bounds memory: about 40 bytes a character.
 WINDOW_CHARACTERS = 4 << 20
 
 
@@ -61,12 +61,12 @@ class Task:
 
     @property
     def bad_rows_file(self) -> Path:
-        """The part's quarantine."""
+        """The part's bad rows."""
         return self.record_file.with_suffix(".bad.jsonl")
 
     @property
     def hashes_file(self) -> Path:
-        """Hashes of the part's lines or pairs, where repeated ones are dropped."""
+        """Hashes of the part's lines or pairs, where duplicate ones are dropped."""
         return self.record_file.with_suffix(".hashes")
 
     @property
@@ -96,15 +96,15 @@ def read_record(task: Task) -> dict[str, Any] | None:
 
 
 def prepare_part(task: Task) -> None:
-    """Reads, cuts, packs and writes one part: two shards at most, its bad rows, and its record, last."""
+    """Reads, tokenizes, packs and writes one part: two shards at most, its bad rows, and its record, last."""
     folder = Path(task.folder)
     counts: Counter[str] = Counter()
     trained = _Split("trained", ShardWriter(folder / "shards" / f"{task.name}.parquet"))
     held_out = _Split("held_out", ShardWriter(folder / "held_out" / f"{task.name}.parquet"))
     skipped: Counter[str] = Counter()
     broken: list[BrokenFile] = []
-    with _rare_collections(), Quarantine(task.bad_rows_file) as quarantine, trained.writer, held_out.writer:
-        windows = enumerate(_windows(_read(task, quarantine, skipped, broken)))
+    with _rare_collections(), BadRowsFile(task.bad_rows_file) as bad_rows, trained.writer, held_out.writer:
+        windows = enumerate(_windows(_read(task, bad_rows, skipped, broken)))
         for number, window in windows:
             _write_window(task, number, window, (trained, held_out), counts)
             if task.max_pairs and trained.examples == task.max_pairs:
@@ -116,7 +116,7 @@ def prepare_part(task: Task) -> None:
         "trained": _describe(task, trained),
         "held_out": _describe(task, held_out),
         "counts": dict(counts),
-        "bad_rows": dict(quarantine.counts),
+        "bad_rows": dict(bad_rows.counts),
         "broken_files": [asdict(one) for one in broken],
     }
     write_json(task.record_file, record)
@@ -134,7 +134,7 @@ def _rare_collections() -> Iterator[None]:
 
 
 def hash_part(task: Task) -> None:
-    """The first of two passes where repeated lines or pairs are dropped: writes the hashes of one part."""
+    """The first of two passes where duplicate lines or pairs are dropped: writes the hashes of one part."""
     broken = [] if task.keep_rest_out else None
     records = read_part(task.part, task.languages, broken=broken)
     records = (record for record in records if isinstance(record, Document | Pair))
@@ -142,10 +142,10 @@ def hash_part(task: Task) -> None:
 
 
 def _read(
-    task: Task, quarantine: Quarantine, skipped: Counter[str], broken: list[BrokenFile]
+    task: Task, bad_rows: BadRowsFile, skipped: Counter[str], broken: list[BrokenFile]
 ) -> Iterator[tuple[Document | Pair, np.ndarray | None]]:
-    """The good records, each with the mask of its lines that are repeated if these are to be dropped."""
-    duplicates = Duplicates(task.duplicates_file) if task.filters.repeated else None
+    """The good records, each with the mask of its duplicate lines if these are to be dropped."""
+    duplicates = Duplicates(task.duplicates_file) if task.filters.drop_duplicates else None
     records = read_part(task.part, task.languages, skipped, broken if task.keep_rest_out else None)
     if task.alignment:
         folder, number = task.alignment
@@ -154,7 +154,7 @@ def _read(
         if isinstance(record, BadRow) and record.reason == BOTH_EMPTY:
             skipped[BOTH_EMPTY] += 1  # such as the borders of documents: nothing is lost
         elif isinstance(record, BadRow):
-            quarantine.add(record)
+            bad_rows.add(record)
         elif isinstance(record, Document | Pair):
             lines = len(record.paragraphs) if isinstance(record, Document) else 1
             yield record, duplicates.next(lines) if duplicates else None
@@ -183,13 +183,13 @@ def _lines(record: Document | Pair) -> tuple[str, ...]:
 
 
 def _write_window(task: Task, number: int, window: list, splits: tuple[_Split, ...], counts: Counter[str]) -> None:
-    cutter = _open_cutter(task)
+    encoder = _open_encoder(task)
     records = [record for record, _ in window]
-    repeated = np.concatenate([mask for _, mask in window]) if task.filters.repeated else None
+    duplicate = np.concatenate([mask for _, mask in window]) if task.filters.drop_duplicates else None
     if _is_text(task):
-        found = cut_documents(cutter, records, repeated)
+        found = encode_documents(encoder, records, duplicate)
     else:
-        found = cut_pairs(cutter, records, repeated, task.max_pairs and task.max_pairs - splits[0].examples)
+        found = encode_pairs(encoder, records, duplicate, task.max_pairs and task.max_pairs - splits[0].examples)
     counts.update(found.counts)
     for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
         numbers = np.flatnonzero(chosen)
@@ -223,9 +223,9 @@ def _sides(task: Task) -> int:
     return 1 if _is_text(task) else 2
 
 
-def _open_cutter(task: Task) -> Cutter:
-    return Cutter(
-        chunks=open_chunks(task.folder, longest_word(task.capacity, _sides(task))),
+def _open_encoder(task: Task) -> ExampleEncoder:
+    return ExampleEncoder(
+        tokenizer=open_cached_tokenizer(task.folder, longest_word(task.capacity, _sides(task))),
         languages=task.all_languages,
         capacity=task.capacity,
         whole_documents=task.whole_documents,
@@ -235,11 +235,11 @@ def _open_cutter(task: Task) -> Cutter:
     )
 
 
-@lru_cache(maxsize=1)  # a worker keeps what it has cached of a folder's chunks from part to part
-def open_chunks(folder: str, longest: int) -> ChunkCutter:
-    """The cutter of a data folder, with what this process has cached."""
+@lru_cache(maxsize=1)  # a worker keeps what it has cached of a tokenizer from part to part
+def open_cached_tokenizer(folder: str, longest: int) -> CachedTokenizer:
+    """The encoder of a data folder, with what this process has cached."""
     backend = Tokenizer.from_file(f"{folder}/tokenizer/tokenizer.json")
-    return ChunkCutter(backend, _open_entries(folder), longest)
+    return CachedTokenizer(backend, _open_entries(folder), longest)
 
 
 @lru_cache(maxsize=1)

@@ -24,6 +24,7 @@ from xalign_ray.artifacts import (
 from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
+from xalign_ray.data.bad_rows import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.data.dictionaries import read_links, trained_translations, write_lexicon
 from xalign_ray.data.duplicates import mark_duplicates
 from xalign_ray.data.examples import longest_word
@@ -41,10 +42,9 @@ from xalign_ray.data.file_hashes import (
 )
 from xalign_ray.data.identity import data_folder, fingerprint_of, given_folder
 from xalign_ray.data.input_hashes import InputHashes
-from xalign_ray.data.inputs import Input, Source, cut_source, data_root, find_sources
+from xalign_ray.data.inputs import Input, Source, data_root, find_sources, split_source
 from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
 from xalign_ray.data.prepared import Prepared, whole_folder
-from xalign_ray.data.quarantine import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import explain_empty, read_part
 from xalign_ray.data.sources.parts import count_bytes
@@ -53,7 +53,7 @@ from xalign_ray.data.summary import SourceSummary, as_fields, missing_held_out, 
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.data.word_alignment.corpus import align_parts
 from xalign_ray.data.word_alignment.kinds import named_aligner
-from xalign_ray.data.word_alignment.words import TokenizerWords
+from xalign_ray.data.word_alignment.words import TokenizerSplitter
 from xalign_ray.errors import DataError, fault_of
 from xalign_ray.locks import hold
 from xalign_ray.status_line import PartsDone
@@ -76,9 +76,9 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
         DataError, ConfigError: input that is missing, empty or worse than data.max_bad_fraction.
     """
     sources = find_sources(config.data, data_root(config))
-    with ThreadPoolExecutor(1) as beside:  # parts are cut while files are hashed
+    with ThreadPoolExecutor(1) as pool:  # sources are split while files are hashed
         hashes = InputHashes.of_output(config.output)
-        cut = None if hashes.knows([f for s in chain(*sources) for f in s.files]) else beside.submit(_cut, sources)
+        split = None if hashes.knows([f for s in chain(*sources) for f in s.files]) else pool.submit(_split, sources)
         fingerprint = fingerprint_of(config, [*chain(*sources)], hashes)
     folder = data_folder(config, fingerprint)
     if not verify and whole_folder(folder) is not None:
@@ -86,7 +86,7 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
     with hold(folder, "prepare", waits=True) as lock:
         manifest = whole_folder(folder)
         if manifest is None or (not lock.waited and remove_damaged(folder, manifest)):
-            texts, dictionaries = cut.result() if cut else _cut(sources)
+            texts, dictionaries = split.result() if split else _split(sources)
             connect()
             _make(config, texts, dictionaries, hashes, folder, fingerprint)
         elif verify:
@@ -109,7 +109,7 @@ def _make(
     dictionary_counts = write_lexicon(config, links, tokenizer, folder)
     tasks = _tasks(config, texts, folder, _align(config, texts, folder, hashes))
     todo = [task for task in tasks if read_record(task) is None]
-    if config.data.filters.repeated:
+    if config.data.filters.drop_duplicates:
         _mark_duplicates(tasks, config.parallel)
     if todo:
         _run_tasks(todo, prepare_part, config.parallel)
@@ -123,8 +123,8 @@ def find_prepared(config: RunConfig) -> Prepared | None:
     return Prepared.open(folder) if (folder / MANIFEST).is_file() else None
 
 
-def _cut(sources: tuple[list[Source], list[Source]]) -> tuple[list[Input], list[Input]]:
-    texts, dictionaries = ([cut_source(source) for source in some] for some in sources)
+def _split(sources: tuple[list[Source], list[Source]]) -> tuple[list[Input], list[Input]]:
+    texts, dictionaries = ([split_source(source) for source in some] for some in sources)
     return texts, dictionaries
 
 
@@ -177,8 +177,8 @@ def _sampler(data: DataConfig, texts: Sequence[Input], limit: int) -> Callable[[
 
 
 def _align(config: RunConfig, texts: Sequence[Input], folder: Path, hashes: InputHashes) -> dict[int, Path]:
-    """Aligns the corpora that ask for it, on the words that `prepare_part` will cut: a folder by number in `texts`."""
-    words = TokenizerWords(str(folder / "tokenizer"), longest_word(config.data.capacity, 2))
+    """Aligns the corpora that ask for it, on the words that `prepare_part` will find: a folder by number in `texts`."""
+    words = TokenizerSplitter(str(folder / "tokenizer"), longest_word(config.data.capacity, 2))
     folders = {}
     for number, corpus in enumerate(config.data.parallel):
         if corpus.align:
@@ -223,7 +223,7 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path, alignments: 
 
 
 def _mark_duplicates(tasks: Sequence[Task], parallel: ParallelConfig) -> None:
-    """Reads every source once for hashes, before it is read to be cut; done once, whatever is interrupted after."""
+    """Reads every source once for hashes, before it is prepared; done once, whatever is interrupted after."""
     missing = [task for task in tasks if not (task.duplicates_file.is_file() and task.hashes_file.is_file())]
     for pool in dict.fromkeys(task.pool for task in missing):
         members = [task for task in tasks if task.pool == pool]
@@ -245,7 +245,7 @@ def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None], parallel: Pa
     do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
     sizes = dict(enumerate(count_bytes([task.part for task in tasks])))
     done = []
-    with PartsDone("looking for repeated lines" if work is hash_part else "preparing", sizes) as shown:
+    with PartsDone("looking for duplicate lines" if work is hash_part else "preparing", sizes) as shown:
         for row in numbers.map(do_one, num_cpus=1, **placement(parallel)).iter_rows():
             done.append(row)
             shown.add(row["number"])

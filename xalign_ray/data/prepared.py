@@ -11,7 +11,7 @@ import numpy as np
 
 from xalign_ray.artifacts import MANIFEST, read_json, read_manifest, whole_manifest
 from xalign_ray.config.choices import MaskedText
-from xalign_ray.config.derive import CHUNK_STEPS, lanes
+from xalign_ray.config.derive import CHUNK_STEPS, partitions
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import MaskingConfig, RunConfig
 from xalign_ray.data.file_hashes import HINT, NEW_ROWS, REGULAR, check_files, check_once, is_sealed
@@ -155,7 +155,7 @@ class Prepared:
 
         pools = [_pool(pool) for _, pools in streams for pool in pools.values()]
         rows = config.train.global_batch_size
-        return Order(pools, shares, config.seed, rows, lanes(rows), CHUNK_STEPS)
+        return Order(pools, shares, config.seed, rows, partitions(rows), CHUNK_STEPS)
 
     def sources(self, config: RunConfig) -> list[tuple[int, str]]:
         """For each source of the order: the number of its stream, and its pool."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from xalign_ray.data.bad_rows import merge_counts
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.quarantine import merge_counts
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED
 

@@ -20,7 +20,7 @@ class MaskedLmLoss(Objective):
 
     What it optimises: sum over labelled positions i of -log softmax(logits_i)[y_i]; logits only at those positions.
     Reference: Devlin et al. 2019, section 3.1; conditioned head: Chaudhary et al. 2020, DICT-MLM.
-    Needs: `labels` (-100 where nothing is asked); `language_ids` hold the label's language at a labelled slot.
+    Needs: `labels` (-100 where nothing is asked); `language_ids` hold the label's language at a labelled position.
     Settings: `labels_at_once` bounds the logits that exist at a time, the same sum and gradient. What is masked, and by
         which word a label is replaced, is the streams' business.
     Costs: one pass of the encoder, and N x V logits in fp32 for N labels (about 15 % of the tokens); with

@@ -93,7 +93,7 @@ def _data_table(manifest: Mapping[str, Any], labels: Sequence[str], alone: bool)
     rows = [_pool_row(name, pool) for name, pool in sorted(manifest.get("pools", {}).items())]
     bad = sum(manifest.get("bad_rows", {}).values())
     dictionary = manifest.get("dictionary", {})
-    facts = [f"Vocabulary {manifest['vocabulary']['size']:,}.", f"Input lines in quarantine: {bad:,}."]
+    facts = [f"Vocabulary {manifest['vocabulary']['size']:,}.", f"Bad input lines: {bad:,}."]
     if dictionary:
         facts.append(
             f"Dictionary pairs: {dictionary['pairs_trained']:,} trained, {dictionary['pairs_held_out']:,} held out."

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xalign_ray.errors import DataError
-from xalign_ray.text.tokenizer import cut_words
+from xalign_ray.text.tokenizer import tokenize_words
 
 LONGEST_INPUT = 512
 
@@ -99,7 +99,7 @@ class Inputs:
 
     def piece_words(self, words: Sequence[str]) -> list[list[int]]:
         """Piece ids of each word as it is written inside a sentence, without prefix and suffix."""
-        return cut_words(self.tokenizer.backend_tokenizer, words)
+        return tokenize_words(self.tokenizer.backend_tokenizer, words)
 
     def wrap(self, ids: Sequence[int]) -> list[int]:
         """Prefix and suffix put around piece ids."""

@@ -48,7 +48,7 @@ def add_entries(
 
     A concept is its word in the pivot language (English where the dictionary has it, else the left word): holding out
     by the hash of that word holds a concept out in all languages at once, whatever the recipe and the order of files.
-    Identity pairs (names, numbers) are no cross-lingual labels: dropped and counted. So are repeated pairs, whichever
+    Identity pairs (names, numbers) are no cross-lingual labels: dropped and counted. So are duplicates, whichever
     way round: a pair that two dictionaries give does not weigh twice.
 
     Args:
@@ -64,7 +64,7 @@ def add_entries(
         out = held_out or _hash_share(concept[1]) < held_out_fraction
         kept = links.held_out if out else links.trained
         if (left, right) in kept or (right, left) in kept:
-            links.counts["repeated"] += 1
+            links.counts["duplicates"] += 1
         else:
             kept[left, right] = None
 

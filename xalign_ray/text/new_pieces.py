@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tokenizers import AddedToken, Tokenizer
 
-from xalign_ray.text.tokenizer import cut_words, look_up_form
+from xalign_ray.text.tokenizer import look_up_form, tokenize_words
 
 
 def extend_tokenizer(
     tokenizer: Tokenizer, lines: Iterable[str], count: int, translations: Mapping[str, Sequence[str]], unknown: int
 ) -> tuple[Tokenizer, dict[int, list[int]]]:
-    """The tokenizer with the commonest words that it cuts into several pieces as one piece each; the same every time.
+    """The tokenizer with the commonest words that it splits into several pieces as one piece each; the same every time.
 
     The words are added tokens, which every fast tokenizer can hold whatever its model: they are matched as whole words
-    before the rest is cut, so a longer word with one of them inside is cut as before, and so is all other text, but for
-    a mark of its own that tokenizers of SentencePiece's kind put before punctuation that follows. Words are what
-    stands between blanks without the punctuation around it: languages written without blanks gain nothing.
+    before the rest is tokenized, so a longer word with one of them inside is tokenized as before, and so is all other
+    text, but for a mark of its own that tokenizers of SentencePiece's kind put before punctuation that follows. Words
+    are what stands between blanks without the punctuation around it: languages written without blanks gain nothing.
 
     Args:
         tokenizer: stays as it is.
@@ -36,8 +36,8 @@ def extend_tokenizer(
         The new tokenizer, and for each new id the ids of old pieces whose mean row it starts as.
     """
 
-    def cut(word: str) -> list[int]:
-        return cut_words(tokenizer, [word])[0]
+    def tokenize(word: str) -> list[int]:
+        return tokenize_words(tokenizer, [word])[0]
 
     normalize = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
     seen = Counter(word for line in lines for word in _words(normalize(line)))
@@ -46,13 +46,13 @@ def extend_tokenizer(
     for word in ranked:
         if len(chosen) == count:
             break
-        pieces = cut(word)
+        pieces = tokenize(word)
         if len(pieces) > 1 or unknown in pieces:
             chosen.append(word)
     extended = Tokenizer.from_str(tokenizer.to_str())
     extended.add_tokens([AddedToken(word, single_word=True, lstrip=True, normalized=True) for word in chosen])
     numbers = extended.get_vocab()
-    return extended, choose_rows({numbers[word]: word for word in chosen}, cut, translations, unknown)
+    return extended, choose_rows({numbers[word]: word for word in chosen}, tokenize, translations, unknown)
 
 
 def _words(line: str) -> Iterator[str]:
@@ -66,28 +66,28 @@ def _words(line: str) -> Iterator[str]:
 
 def choose_rows(
     words: Mapping[int, str],
-    cut: Callable[[str], Sequence[int]],
+    tokenize: Callable[[str], Sequence[int]],
     translations: Mapping[str, Sequence[str]],
     unknown: int,
 ) -> dict[int, list[int]]:
     """For each new piece the ids of old pieces whose mean row it starts as.
 
     A word of the dictionary starts as the words that translate it, those of them that are one piece of the old
-    vocabulary: where dictionary_alignment would pull it. Any other starts as the pieces that it was cut into before.
+    vocabulary: where dictionary_alignment would pull it. Any other starts as the pieces that it was split into before.
 
     Args:
         words: each new piece's id and the word that it is.
-        cut: the old tokenizer: the pieces of a word as it stands inside a sentence, at least one.
+        tokenize: the old tokenizer: the pieces of a word as it stands inside a sentence, at least one.
         translations: the dictionary's words, by `look_up_form`, and their translations.
         unknown: id of the unknown piece; it is used only where there is no other.
     """
-    return {number: _rows_of(word, cut, translations, unknown) for number, word in words.items()}
+    return {number: _rows_of(word, tokenize, translations, unknown) for number, word in words.items()}
 
 
 def _rows_of(
-    word: str, cut: Callable[[str], Sequence[int]], translations: Mapping[str, Sequence[str]], unknown: int
+    word: str, tokenize: Callable[[str], Sequence[int]], translations: Mapping[str, Sequence[str]], unknown: int
 ) -> list[int]:
-    cuts = [list(cut(translation)) for translation in translations.get(look_up_form(word), ())]
-    whole = sorted({pieces[0] for pieces in cuts if len(pieces) == 1} - {unknown})
-    known = [piece for piece in cut(word) if piece != unknown]
+    tokenized = [list(tokenize(translation)) for translation in translations.get(look_up_form(word), ())]
+    whole = sorted({pieces[0] for pieces in tokenized if len(pieces) == 1} - {unknown})
+    known = [piece for piece in tokenize(word) if piece != unknown]
     return whole or known or [unknown]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-COUNTS, SHUFFLE, EPOCH, LANES = 1, 2, 3, 4  # what a generator is for: part of its key
+COUNTS, SHUFFLE, EPOCH, PARTITIONS = 1, 2, 3, 4  # what a generator is for: part of its key
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Request:
-    """A contiguous piece of work of one worker: steps [first, last) of one chunk, slots [low, high) of each."""
+    """A contiguous piece of work of one worker: steps [first, last) of one chunk, rows [low, high) of each."""
 
     chunk: int
     first: int
@@ -45,11 +45,11 @@ class Order:
     """Step s owns positions [s * G, (s + 1) * G), G the global batch, whatever the number of workers.
 
     Positions are drawn in chunks of K steps. The number of a chunk's rows from each source is multinomial in the
-    sources' shares, and falls to its lanes (G / lanes slots of each of its steps) at random; each source is read in
-    the order of its epochs (row groups permuted, rows as they lie in a group, which prepare shuffled); a lane's rows
-    are then shuffled over its positions. So a worker's slots are one contiguous read of each source, every row of a
-    pool is seen once an epoch, and where a position points follows from integers alone. (The idea of a canonical order
-    is MosaicML Streaming's.)
+    sources' shares, and falls to its partitions (G / partitions rows of each of its steps) at random; each source is
+    read in the order of its epochs (row groups permuted, rows as they lie in a group, which prepare shuffled); a
+    partition's rows are then shuffled over its positions. So a worker's rows are one contiguous read of each source,
+    every row of a pool is seen once an epoch, and where a position points follows from integers alone. (The idea of a
+    canonical order is MosaicML Streaming's.)
     """
 
     def __init__(
@@ -58,24 +58,24 @@ class Order:
         shares: Sequence[float] | Callable[[int], Sequence[float]],
         seed: int,
         global_rows: int,
-        lanes: int,
+        partitions: int,
         chunk_steps: int,
     ) -> None:
         """Draws from `pools` in `shares`, or in those which a function gives for the first step of a chunk."""
-        assert global_rows % lanes == 0
+        assert global_rows % partitions == 0
         self.pools, self.seed = list(pools), seed
         self._shares_at = shares if callable(shares) else lambda _: shares
         assert len(pools) == len(self._shares_at(0))
-        self.global_rows, self.lanes, self.chunk_steps = global_rows, lanes, chunk_steps
+        self.global_rows, self.partitions, self.chunk_steps = global_rows, partitions, chunk_steps
         self._before = np.zeros((1, len(pools)), np.int64)
         self._epochs: dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def positions(self, step: int, low: int, high: int) -> NDArray[np.int64]:
-        """The positions of slots [low, high) of a step."""
+        """The positions of rows [low, high) of a step."""
         return step * self.global_rows + np.arange(low, high, dtype=np.int64)
 
     def requests(self, first_step: int, last_step: int, low: int, high: int) -> Iterator[Request]:
-        """The work of the slots [low, high) from one step to another, one request a chunk."""
+        """The work of the rows [low, high) from one step to another, one request a chunk."""
         while first_step < last_step:
             chunk = first_step // self.chunk_steps
             last = min((chunk + 1) * self.chunk_steps, last_step)
@@ -91,23 +91,25 @@ class Order:
         return self._before[chunk]
 
     def places(self, request: Request) -> Places:
-        """Where the rows of a request lie, in the order of (step, slot)."""
-        slots = self.global_rows // self.lanes
+        """Where the rows of a request lie, in the order of (step, row)."""
+        width = self.global_rows // self.partitions  # its rows of a step
         steps = slice(request.first - request.chunk * self.chunk_steps, request.last - request.chunk * self.chunk_steps)
         counts = self._counts(request.chunk)
         begins = self.drawn_before(request.chunk) + np.cumsum(counts, axis=0) - counts
         shape = (request.last - request.first, request.high - request.low)
         source, index = np.empty(shape, np.int64), np.empty(shape, np.int64)
-        for lane in range(request.low // slots, -(-request.high // slots)):
-            shuffle = np.random.default_rng([self.seed, SHUFFLE, request.chunk, lane]).permutation(
-                slots * self.chunk_steps
+        for partition in range(request.low // width, -(-request.high // width)):
+            shuffle = np.random.default_rng([self.seed, SHUFFLE, request.chunk, partition]).permutation(
+                width * self.chunk_steps
             )
-            low, high = max(request.low, lane * slots), min(request.high, (lane + 1) * slots)
-            mine = shuffle.reshape(self.chunk_steps, slots)[steps, low - lane * slots : high - lane * slots]
-            lane_source = np.repeat(np.arange(len(self.pools)), counts[lane])
-            within = np.arange(len(lane_source)) - np.repeat(np.cumsum(counts[lane]) - counts[lane], counts[lane])
-            source[:, low - request.low : high - request.low] = lane_source[mine]
-            index[:, low - request.low : high - request.low] = (begins[lane][lane_source] + within)[mine]
+            low, high = max(request.low, partition * width), min(request.high, (partition + 1) * width)
+            mine = shuffle.reshape(self.chunk_steps, width)[steps, low - partition * width : high - partition * width]
+            partition_source = np.repeat(np.arange(len(self.pools)), counts[partition])
+            within = np.arange(len(partition_source)) - np.repeat(
+                np.cumsum(counts[partition]) - counts[partition], counts[partition]
+            )
+            source[:, low - request.low : high - request.low] = partition_source[mine]
+            index[:, low - request.low : high - request.low] = (begins[partition][partition_source] + within)[mine]
         return self._locate(source.ravel(), index.ravel())
 
     def _totals(self, chunk: int) -> NDArray[np.int64]:
@@ -117,10 +119,10 @@ class Order:
         return np.random.default_rng([self.seed, COUNTS, chunk]).multinomial(rows, shares)
 
     def _counts(self, chunk: int) -> NDArray[np.int64]:
-        """Rows of each source in each lane of a chunk: [lanes, sources]."""
+        """Rows of each source in each partition of a chunk: [partitions, sources]."""
         sources = np.repeat(np.arange(len(self.pools)), self._totals(chunk))
-        dealt = np.random.default_rng([self.seed, LANES, chunk]).permutation(sources).reshape(self.lanes, -1)
-        return np.stack([np.bincount(lane, minlength=len(self.pools)) for lane in dealt])
+        dealt = np.random.default_rng([self.seed, PARTITIONS, chunk]).permutation(sources).reshape(self.partitions, -1)
+        return np.stack([np.bincount(partition, minlength=len(self.pools)) for partition in dealt])
 
     def _locate(self, source: NDArray[np.int64], index: NDArray[np.int64]) -> Places:
         group, row = np.empty_like(source), np.empty_like(source)

@@ -121,13 +121,13 @@ def predict(
     switched: Marked = NOTHING,
     no_room: Index | None = None,
 ) -> Columns:
-    """Masks the chosen words and lays all out: the slot of a word has the length of its label (DICT, section 2.3).
+    """Masks the chosen words and collates: a word has as many positions as its label has pieces (DICT, section 2.3).
 
     Args:
         batch: its rows are the labels, in place.
         chosen: [W] the words that are predicted.
-        source: what a slot shows that is neither masked nor random, where that is not the label: the same words, some
-            perhaps of another length. A slot of another length than its label shows [MASK] instead.
+        source: what is shown that is neither masked nor random, where that is not the label: the same words, some
+            perhaps of another length. A word of another length than its label shows [MASK] instead.
         visible: [W] chosen words that are neither masked nor random, whatever is drawn.
         switched: pieces of the labels in another language than their side, and which.
         no_room: [N] synonyms that did not fit.

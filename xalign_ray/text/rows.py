@@ -92,7 +92,7 @@ def take_sides(rows: Rows, sides: NDArray[np.integer], row_sides: Ints) -> Rows:
     )
 
 
-def cut(rows: Rows, size: int) -> Iterator[Rows]:
+def split_rows(rows: Rows, size: int) -> Iterator[Rows]:
     """Batches of at most `size` consecutive rows, without copies; together they are the rows."""
     bounds = [np.concatenate(([0], np.cumsum(lengths))) for lengths in (rows.row_sides, rows.side_words)]
     word_bounds = np.concatenate(([0], np.cumsum(rows.word_length, dtype=np.int64)))

@@ -14,7 +14,7 @@ from xalign_ray.text.collate import Columns, Layout
 from xalign_ray.text.contrasted_pairs import contrasted_pairs
 from xalign_ray.text.counter_random import row_keys
 from xalign_ray.text.prediction import Batch, StreamContext, choose, locate_words, mask_units, predict, swap_sides
-from xalign_ray.text.rows import Rows, concatenate, cut
+from xalign_ray.text.rows import Rows, concatenate, split_rows
 
 SLICE = 512  # rows shown at a time: what is in work then stays in the processor's cache
 
@@ -27,14 +27,14 @@ def stream_columns(stream: Stream, rows: Rows, positions: NDArray[np.int64], con
 
     Returns:
         TOKEN_COLUMNS [N, max_seq_length] int32, and [N]: `position` int64, `row_hash` uint64, `cross_lingual` int32
-        (labels whose slot crosses languages: a translation is asked for, or shown), `no_room` int32 (synonyms dropped
+        (labels that cross languages: a translation is asked for, or shown), `no_room` int32 (synonyms dropped
         because they did not fit). Some streams have columns of their own; their functions say which.
     """
     if len(rows) > SLICE:
         begins = range(0, len(rows), SLICE)
         parts = [
             stream_columns(stream, part, positions[begin : begin + SLICE], context)
-            for begin, part in zip(begins, cut(rows, SLICE), strict=True)
+            for begin, part in zip(begins, split_rows(rows, SLICE), strict=True)
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return COLUMNS_OF[stream.kind](stream, Batch(rows, positions, row_keys(context.seed, positions), context))

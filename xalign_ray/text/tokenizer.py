@@ -1,4 +1,4 @@
-"""Trains a byte-pair vocabulary, and cuts text into words and pieces."""
+"""Trains a byte-pair vocabulary, and splits text into words and pieces."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _BLANK_WORD = re.compile(r"\S+")  # what str.split() gives
 
 
 @dataclass(frozen=True)
-class CutLines:
-    """Lines cut into words and pieces, as flat arrays.
+class TokenizedLines:
+    """Lines split into words and pieces, as flat arrays.
 
     pieces [T] piece ids; word_length [W] pieces of each word; forms: the form of each word for look-ups, empty where
     it has none; blank_word [W] the number, in its line, of the word by white space that each word begins in;
@@ -41,7 +41,7 @@ class CutLines:
 
 
 def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tokenizer:
-    """A byte-pair vocabulary over BERT's words, each led by a mark, so that a word is cut the same everywhere.
+    """A byte-pair vocabulary over BERT's words, each led by a mark, so that a word has the same pieces everywhere.
 
     BPE, because training it is deterministic where training WordPiece is not, as long as the alphabet is limited by us
     and not by the trainer (tokenizers 0.23: ties at its limit fall as the hash order does). `lines` is read twice.
@@ -75,12 +75,12 @@ def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tok
     return tokenizer
 
 
-def cut_lines(
+def tokenize_lines(
     backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST_WORD, *, place: bool = False
-) -> CutLines:
+) -> TokenizedLines:
     """The words of each line, by the tokenizer's own word ids; no special tokens, also where a text spells one out.
 
-    A word of more than `longest` pieces is cut into its pieces, each a word without a form to look up.
+    A word of more than `longest` pieces is split: each piece is a word without a form to look up.
 
     Args:
         place: find out which word by white space each word begins in; without it a line counts as one.
@@ -111,7 +111,7 @@ def cut_lines(
     else:
         blank_word = np.zeros(len(begins), np.int32)
         blank_words = np.asarray([bool(line.strip()) for line in lines], np.int32)
-    return CutLines(
+    return TokenizedLines(
         pieces=np.asarray(ids, np.int32),
         word_length=lengths.astype(np.int32),
         forms=[
@@ -124,11 +124,11 @@ def cut_lines(
     )
 
 
-def cut_words(backend: Tokenizer, words: Sequence[str]) -> list[list[int]]:
+def tokenize_words(backend: Tokenizer, words: Sequence[str]) -> list[list[int]]:
     """The pieces of each word as it stands inside a sentence, with the blank before it where that is part of a piece.
 
-    A word given alone is the first of its line, and many tokenizers (of bytes, of SentencePiece's kind) cut that one
-    in another way; so it is cut behind another word, whose pieces are left out.
+    A word given alone is the first of its line, and many tokenizers (of bytes, of SentencePiece's kind) split that one
+    in another way; so it is tokenized behind another word, whose pieces are left out.
     """
     backend.no_truncation()
     backend.no_padding()

@@ -256,7 +256,7 @@ def _metrics(outcome: Outcome, seconds: float, waited: float, workers: Workers) 
         "train/gradient_norm": outcome.gradient_norm,
         "train/labels": totals.labels,
         "train/tokens_per_s": totals.tokens / seconds,
-        "train/padding_share": 1 - totals.tokens / totals.slots,
+        "train/padding_share": 1 - totals.tokens / totals.positions,
         "train/cross_lingual_label_share": totals.cross_lingual / max(totals.labels, 1),
         "data/fallback_words": totals.no_room,
         "train/step_ms": seconds * 1e3,

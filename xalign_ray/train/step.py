@@ -30,7 +30,7 @@ class Totals:
     batch_hash: int
     labels: int
     tokens: int
-    slots: int
+    positions: int
     cross_lingual: int
     no_room: int
     stop_asked: bool
@@ -119,7 +119,7 @@ class Stepper:
         flags = [float(stop_asked), float(problem is not None)]
         switched = [batch[name].sum() for name in ("cross_lingual", "no_room")]
         own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, *switched, *flags]
-        low, high, labels, tokens, slots, crossed, no_room, stops, problems, *summed = self._workers.sum(
+        low, high, labels, tokens, positions, crossed, no_room, stops, problems, *summed = self._workers.sum(
             [*own, *counts.values()]
         )
         if problems:
@@ -129,7 +129,7 @@ class Stepper:
             batch_hash=combine_hash(low, high),
             labels=int(labels),
             tokens=int(tokens),
-            slots=int(slots),
+            positions=int(positions),
             cross_lingual=int(crossed),
             no_room=int(no_room),
             stop_asked=stops > 0,

@@ -83,7 +83,7 @@ DICT = "[{languages: [en, de], paths: [x]}]"
          "'model': conditioned_head needs language_embeddings: true (the two share one table)."),
         (["model.language_embeddings=true", "model.conditioned_head=true",
           "streams=[{kind: code_switched_labels, variant: input_swap}]"],
-         "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: its slot shows a "
+         "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: it shows a "
          "translation and asks for the word itself, so the head would be told another language than its label's; use "
          "variant label_swap, or conditioned_head: false."),
         (["data.max_seq_length=16", "data.reserve_fraction=0.6"],

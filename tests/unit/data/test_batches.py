@@ -103,9 +103,9 @@ def test_columns_of_some_streams_are_blank_in_the_rows_of_others(prepared: Prepa
         filled = whole[name].reshape(192, -1).any(axis=1)
         np.testing.assert_array_equal(filled, kind == owner)
     assert not whole["aligned"][kind != "aligned_pairs"].any()
-    for slot in range(12):
-        one = reader(Request(0, 3, 4, slot, slot + 1))
-        assert_same(one, {name: values[36 + slot : 37 + slot] for name, values in whole.items()})
+    for row in range(12):
+        one = reader(Request(0, 3, 4, row, row + 1))
+        assert_same(one, {name: values[36 + row : 37 + row] for name, values in whole.items()})
 
 
 def test_the_masking_rate_follows_the_steps_of_the_run(prepared: Prepared, inputs) -> None:

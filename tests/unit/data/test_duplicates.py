@@ -13,7 +13,7 @@ from xalign_ray.data.sources.records import Document, Pair
 
 
 def marked(folder: Path, parts: list[list[str]]) -> list[list[bool]]:
-    """For each line of each part whether it is repeated."""
+    """For each line of each part whether it is a duplicate."""
     hashes, found = ([folder / f"{n}.{kind}" for n in range(len(parts))] for kind in ("hashes", "duplicates"))
     for path, part in zip(hashes, parts, strict=True):
         write_hashes(path, hash_records([Document("en", tuple(part), "here", 1)]))
@@ -40,7 +40,7 @@ def test_partitions_do_not_change_what_is_found(tmp_path: Path, monkeypatch: pyt
     assert marked(tmp_path, parts) == wanted
 
 
-def test_pairs_are_repeated_when_both_sides_are() -> None:
+def test_pairs_are_duplicates_when_both_texts_are() -> None:
     pairs = [Pair(("en", "de"), sides, "here", 1) for sides in (("a", "b"), ("a", "c"), ("a", "b"))]
     one, other, again = hash_records(pairs).tolist()
     assert one == again != other

@@ -12,10 +12,10 @@ from tokenizers import Tokenizer
 
 from tests.unit.text.test_rows import as_lists
 from xalign_ray.config.choices import BpeTokenizer
-from xalign_ray.data.examples import Cutter, Examples, cut_documents, cut_pairs, longest_word, pack
+from xalign_ray.data.examples import ExampleEncoder, Examples, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters, usual_script
 from xalign_ray.data.sources.records import Document, Pair
-from xalign_ray.text.chunks import ChunkCutter
+from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.rows import Rows, starts, sum_runs, take
 from xalign_ray.text.tokenizer import train_bpe
 
@@ -29,7 +29,7 @@ def backend() -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def cutter(backend: Tokenizer):
+def encoder(backend: Tokenizer):
     def make(
         capacity: int = 16,
         *,
@@ -37,9 +37,9 @@ def cutter(backend: Tokenizer):
         whole_documents: bool = False,
         held_out: float = 0.0,
         filters: Filters | None = None,
-    ) -> Cutter:
-        chunks = ChunkCutter(backend, ENTRIES, longest_word(capacity, sides))
-        return Cutter(chunks, ["en", "de"], capacity, whole_documents, held_out, filters or Filters())
+    ) -> ExampleEncoder:
+        tokenizer = CachedTokenizer(backend, ENTRIES, longest_word(capacity, sides))
+        return ExampleEncoder(tokenizer, ["en", "de"], capacity, whole_documents, held_out, filters or Filters())
 
     return make
 
@@ -78,29 +78,29 @@ def read(backend: Tokenizer, rows: Rows) -> list[str]:
     return ["".join(pieces).replace("\u2581", " ").strip() for pieces in tokens]
 
 
-def test_sentences_are_examples(backend: Tokenizer, cutter) -> None:
-    found = cut_documents(cutter(), [document("the cat", "", "the mat"), document("on the mat")])
+def test_sentences_are_examples(backend: Tokenizer, encoder) -> None:
+    found = encode_documents(encoder(), [document("the cat", "", "the mat"), document("on the mat")])
     assert text(backend, found) == ["the cat", "the mat", "on the mat"]
     assert found.rows.side_language.tolist() == [0, 0, 0]
     assert found.counts["documents"] == 2
     assert found.counts["lines"] == 4
     assert found.counts["words"] == 7
-    german = cut_documents(cutter(), [document("der hund", language="de")])
+    german = encode_documents(encoder(), [document("der hund", language="de")])
     assert german.rows.side_language.tolist() == [1]
 
 
-def test_entries_are_found_by_language(cutter) -> None:
-    settings = cutter()
-    found = cut_documents(settings, [document("The Cat katze")])
+def test_entries_are_found_by_language(encoder) -> None:
+    settings = encoder()
+    found = encode_documents(settings, [document("The Cat katze")])
     assert found.rows.entry.tolist() == [-1, 0, -1]
-    assert cut_documents(settings, [document("katze cat", language="de")]).rows.entry.tolist() == [1, -1]
+    assert encode_documents(settings, [document("katze cat", language="de")]).rows.entry.tolist() == [1, -1]
     assert found.counts["words_in_dictionary"] == 1
     assert 0 < found.counts["tokens_in_dictionary"] < found.counts["tokens"]
 
 
-def test_a_document_fills_rows_with_whole_lines(backend: Tokenizer, cutter) -> None:
+def test_a_document_fills_rows_with_whole_lines(backend: Tokenizer, encoder) -> None:
     lines = ["the cat sat", "on the mat", "the cat", "sat on", "the mat"]
-    found = cut_documents(cutter(10, whole_documents=True), [document(*lines), document("the cat")])
+    found = encode_documents(encoder(10, whole_documents=True), [document(*lines), document("the cat")])
     assert text(backend, found) == [*lines, "the cat"]
     assert found.rows.row_sides.tolist() == [3, 2, 1], "what goes together is a row"
     rows = pack(found.rows, 10, "x")
@@ -108,18 +108,18 @@ def test_a_document_fills_rows_with_whole_lines(backend: Tokenizer, cutter) -> N
     assert len(rows.side_words) == 3, "and then one side"
 
 
-def test_an_example_is_parted_between_lines_to_fill_what_other_rows_leave(backend: Tokenizer, cutter) -> None:
+def test_an_example_is_parted_between_lines_to_fill_what_other_rows_leave(backend: Tokenizer, encoder) -> None:
     documents = [document("the cat sat on the mat"), document("on the mat sat the cat"), document("the mat", "cat sat")]
-    found = cut_documents(cutter(12, whole_documents=True), documents)
+    found = encode_documents(encoder(12, whole_documents=True), documents)
     assert found.rows.row_sides.tolist() == [1, 1, 2]
     rows = pack(found.rows, 12, "x")
     assert rows.row_sides.tolist() == [2, 2]
     assert sorted(read(backend, rows)) == ["cat sat", "on the mat sat the cat", "the cat sat on the mat", "the mat"]
 
 
-def test_a_long_line_is_cut_at_words(backend: Tokenizer, cutter) -> None:
+def test_a_long_line_is_cut_at_words(backend: Tokenizer, encoder) -> None:
     long = "the cat sat on the mat " * 5
-    found = cut_documents(cutter(10), [document(long)])
+    found = encode_documents(encoder(10), [document(long)])
     assert " ".join(text(backend, found)) == long.strip()
     assert all(len(side) <= 8 for side in side_pieces(found.rows))
     assert word_counts(found) == [[8], [8], [8], [6]]
@@ -127,42 +127,42 @@ def test_a_long_line_is_cut_at_words(backend: Tokenizer, cutter) -> None:
 
 @pytest.mark.parametrize("capacity", [8, 9, 16])
 @pytest.mark.parametrize("whole_documents", [True, False])
-def test_no_example_is_longer_than_a_row(backend: Tokenizer, cutter, capacity: int, whole_documents: bool) -> None:
+def test_no_example_is_longer_than_a_row(backend: Tokenizer, encoder, capacity: int, whole_documents: bool) -> None:
     lines = ["zyxwvut", "cat zyxwvu the", "qwertyuiopas dfg", "the cat sat on the mat"] * 3
-    settings = cutter(capacity, whole_documents=whole_documents)
-    found = cut_documents(settings, [document(*lines)])
+    settings = encoder(capacity, whole_documents=whole_documents)
+    found = encode_documents(settings, [document(*lines)])
     assert "".join(text(backend, found)).replace(" ", "") == "".join(lines).replace(" ", "")
     assert pack(found.rows, capacity, "x").pieces.size == found.rows.pieces.size
-    pairs = cut_pairs(cutter(capacity, sides=2), [pair(a, b) for a in lines for b in lines])
+    pairs = encode_pairs(encoder(capacity, sides=2), [pair(a, b) for a in lines for b in lines])
     assert (pairs.rows.side_words > 0).all(), "no side is trimmed away"
     pack(pairs.rows, capacity, "x", sides=2)
 
 
-def test_pairs_keep_both_sides(cutter) -> None:
-    found = cut_pairs(cutter(), [pair("the cat", "die katze"), pair("the cat", " "), pair("", "die")])
+def test_pairs_keep_both_sides(encoder) -> None:
+    found = encode_pairs(encoder(), [pair("the cat", "die katze"), pair("the cat", " "), pair("", "die")])
     assert word_counts(found) == [[2, 2]]
     assert found.rows.side_language.tolist() == [0, 1]
     assert found.counts["pairs"] == 3
     assert found.counts["dropped: no words"] == 2
 
 
-def test_a_long_pair_loses_words_of_its_longer_side(cutter) -> None:
-    found = cut_pairs(cutter(12), [pair("the cat sat on the mat the cat", "der hund sah die")])
+def test_a_long_pair_loses_words_of_its_longer_side(encoder) -> None:
+    found = encode_pairs(encoder(12), [pair("the cat sat on the mat the cat", "der hund sah die")])
     assert len(found.rows.pieces) <= 9
     assert found.counts["pairs_truncated"] == 1
     ((left, right),) = word_counts(found)
     assert right == 4, "the shorter side is whole"
     assert left < 8
-    assert cut_pairs(cutter(64), [pair("the cat", "die katze")]).counts["pairs_truncated"] == 0
+    assert encode_pairs(encoder(64), [pair("the cat", "die katze")]).counts["pairs_truncated"] == 0
 
 
-def test_documents_are_held_out_by_what_they_say(cutter) -> None:
+def test_documents_are_held_out_by_what_they_say(encoder) -> None:
     words = ["the", "cat", "sat", "on", "mat", "der", "hund", "sah", "die", "katze"]
     documents = [document(" ".join(words[int(digit)] for digit in f"{n:03}")) for n in range(1000)]
-    found = cut_documents(cutter(held_out=0.1), documents)
+    found = encode_documents(encoder(held_out=0.1), documents)
     assert len(found.rows) == len(found.held_out) == 1000
     assert abs(found.held_out.sum() - 100) < 4.5 * np.sqrt(90)
-    again = cut_documents(cutter(held_out=0.1), documents[::-1] + documents[:500])
+    again = encode_documents(encoder(held_out=0.1), documents[::-1] + documents[:500])
 
     def says(examples: Examples, *, held_out: bool) -> set[tuple[int, ...]]:
         return {tuple(side_pieces(examples.rows)[i]) for i in np.flatnonzero(examples.held_out == held_out)}
@@ -177,9 +177,9 @@ def as_tuples(rows: Rows) -> list[tuple]:
     return [tuple((language, str(words)) for language, words in row) for row in as_lists(rows)]
 
 
-def test_packing_keeps_every_example_whole_and_shuffles_rows(cutter) -> None:
+def test_packing_keeps_every_example_whole_and_shuffles_rows(encoder) -> None:
     documents = [document(*(f"the cat {n}" for n in range(m, m + 3))) for m in range(100)]
-    found = cut_documents(cutter(24, whole_documents=False), documents)
+    found = encode_documents(encoder(24, whole_documents=False), documents)
     rows = pack(found.rows, 24, "trained part-00000")
     sides = sorted(side for row in as_tuples(rows) for side in row)
     apart = pack(found.rows, 1000, "x")
@@ -191,8 +191,8 @@ def test_packing_keeps_every_example_whole_and_shuffles_rows(cutter) -> None:
     assert sorted(as_tuples(other)) == sorted(as_tuples(rows))
 
 
-def test_pairs_are_never_parted(cutter) -> None:
-    found = cut_pairs(cutter(24), [pair(f"the cat {n}", f"die katze {n}") for n in range(50)])
+def test_pairs_are_never_parted(encoder) -> None:
+    found = encode_pairs(encoder(24), [pair(f"the cat {n}", f"die katze {n}") for n in range(50)])
     rows = pack(found.rows, 24, "x", sides=2)
     assert rows.side_language.tolist() == [0, 1] * 50
     assert (rows.row_sides % 2 == 0).all()
@@ -204,9 +204,9 @@ def links(examples: Rows) -> list[list[tuple[int, int]]]:
     return [[next(pairs) for _ in range(count)] for count in examples.side_links.tolist()]
 
 
-def test_links_between_words_by_white_space_become_links_between_our_words(cutter) -> None:
+def test_links_between_words_by_white_space_become_links_between_our_words(encoder) -> None:
     # ours: it 's the-cat -> it ' s the - cat | die katze , die -> die katze , die
-    found = cut_pairs(cutter(64, sides=2), [pair("it's the-cat", "die katze, die", "0-0 1-1 0-2")])
+    found = encode_pairs(encoder(64, sides=2), [pair("it's the-cat", "die katze, die", "0-0 1-1 0-2")])
     assert found.rows.side_words.tolist() == [6, 4]
     assert links(found.rows) == [
         [(0, 0), (0, 3), (1, 0), (1, 3), (2, 0), (2, 3), (3, 1), (3, 2), (4, 1), (4, 2), (5, 1), (5, 2)],
@@ -215,59 +215,59 @@ def test_links_between_words_by_white_space_become_links_between_our_words(cutte
     assert found.counts["links"] == 12
 
 
-def test_links_between_the_tokenizers_own_words_stay_as_they_are(cutter) -> None:
-    blanks = cutter(64, sides=2)
+def test_links_between_the_tokenizers_own_words_stay_as_they_are(encoder) -> None:
+    blanks = encoder(64, sides=2)
     pairs = [pair("it's the-cat", "die katze, die", "0-0 3-1 5-3"), pair("the cat", "die", "1-0")]
-    found = cut_pairs(replace(blanks, aligned_words="tokenizer"), pairs)
+    found = encode_pairs(replace(blanks, aligned_words="tokenizer"), pairs)
     assert links(found.rows) == [[(0, 0), (3, 1), (5, 3)], [], [(1, 0)], []]
 
 
-def test_links_stand_with_their_pair_and_each_once(cutter) -> None:
+def test_links_stand_with_their_pair_and_each_once(encoder) -> None:
     pairs = [
         pair("the cat", "die katze", "0-0 1-1 1-1"),
         pair("", "die", "0-0"),
         pair("the mat", "der hund"),
         pair("on\u00a0the  mat", "der hund", "2-1 1-0"),  # an odd and a double blank: three words by white space
     ]
-    rows = cut_pairs(cutter(64, sides=2), pairs).rows
+    rows = encode_pairs(encoder(64, sides=2), pairs).rows
     assert links(rows) == [[(0, 0), (1, 1)], [], [], [], [(1, 0), (2, 1)], []]
 
 
-def test_links_to_trimmed_words_are_dropped(cutter) -> None:
+def test_links_to_trimmed_words_are_dropped(encoder) -> None:
     long = pair("the cat sat on the mat the cat", "der hund sah die", " ".join(f"{i}-{i % 4}" for i in range(8)))
-    rows = cut_pairs(cutter(12, sides=2), [long]).rows
+    rows = encode_pairs(encoder(12, sides=2), [long]).rows
     left = int(rows.side_words[0])
     assert left < 8
     assert links(rows) == [[(i, i % 4) for i in range(left)], []]
 
 
-def test_a_word_cut_into_pieces_is_linked_by_each(cutter) -> None:
-    rows = cut_pairs(cutter(64, sides=2), [pair("the abcdqrstuvzyxwvu", "katze", "1-0")]).rows
+def test_a_word_cut_into_pieces_is_linked_by_each(encoder) -> None:
+    rows = encode_pairs(encoder(64, sides=2), [pair("the abcdqrstuvzyxwvu", "katze", "1-0")]).rows
     words = int(rows.side_words[0])
     assert words > 8
     assert links(rows)[0] == [(i, 0) for i in range(1, words)]
 
 
-def test_packing_moves_links_with_their_sides(cutter) -> None:
+def test_packing_moves_links_with_their_sides(encoder) -> None:
     pairs = [pair("the cat sat"[: 7 + 4 * (n % 2)], "die katze", f"{n % 2}-1 0-0") for n in range(60)]
-    rows = cut_pairs(cutter(24, sides=2), pairs).rows
+    rows = encode_pairs(encoder(24, sides=2), pairs).rows
     packed = pack(rows, 24, "x", sides=2)
     assert sorted(map(str, links(packed))) == sorted(map(str, links(rows)))
     wanted = {(tuple(p), str(q)) for p, q in zip(side_pieces(rows), links(rows), strict=True)}
     assert {(tuple(p), str(q)) for p, q in zip(side_pieces(packed), links(packed), strict=True)} == wanted
 
 
-def test_filters_drop_and_count(backend: Tokenizer, cutter) -> None:
+def test_filters_drop_and_count(backend: Tokenizer, encoder) -> None:
     filters = Filters(min_words=2, max_words=5, min_script_fraction=0.5)
     lines = ["the", "the cat", "the cat sat on the mat", "\u043a\u043e\u0442 \u0434\u043e\u043c", "3 4", "der hund"]
-    found = cut_documents(cutter(32, filters=filters), [document(*lines), document("sah")])
+    found = encode_documents(encoder(32, filters=filters), [document(*lines), document("sah")])
     assert text(backend, found) == ["the cat", "[UNK] [UNK]", "der hund"]
     dropped = {reason: count for reason, count in found.counts.items() if reason.startswith("dropped")}
     assert dropped == {"dropped: too short": 2, "dropped: too long": 1, "dropped: not in the language's script": 1}
 
 
-def test_filters_of_pairs_drop_and_count(backend: Tokenizer, cutter) -> None:
-    filters = Filters(max_length_ratio=2, equal_sides=True, min_script_fraction=0.5)
+def test_filters_of_pairs_drop_and_count(backend: Tokenizer, encoder) -> None:
+    filters = Filters(max_length_ratio=2, drop_identical=True, min_script_fraction=0.5)
     pairs = [
         pair("the cat", "die katze"),
         pair("the cat sat on the", "die katze", "0-0"),
@@ -276,23 +276,23 @@ def test_filters_of_pairs_drop_and_count(backend: Tokenizer, cutter) -> None:
         pair("on the mat", "der hund sah", "2-1"),
         pair("the", ""),
     ]
-    found = cut_pairs(cutter(64, sides=2, filters=filters), pairs, np.asarray([0, 0, 0, 0, 0, 0], bool))
+    found = encode_pairs(encoder(64, sides=2, filters=filters), pairs, np.asarray([0, 0, 0, 0, 0, 0], bool))
     assert text(backend, found) == ["the cat", "die katze", "on the mat", "der hund sah"]
     assert links(found.rows) == [[], [], [(2, 1)], []]
     dropped = {reason: count for reason, count in found.counts.items() if reason.startswith("dropped")}
     assert dropped == {
         "dropped: lengths too different": 1,
-        "dropped: sides are equal": 1,
+        "dropped: texts are identical": 1,
         "dropped: not in the language's script": 1,
         "dropped: no words": 1,
     }
-    repeated = cut_pairs(cutter(64, sides=2), pairs[:2], np.asarray([0, 1], bool))
-    assert text(backend, repeated) == ["the cat", "die katze"]
-    assert repeated.counts["dropped: pair repeated"] == 1
+    duplicate = encode_pairs(encoder(64, sides=2), pairs[:2], np.asarray([0, 1], bool))
+    assert text(backend, duplicate) == ["the cat", "die katze"]
+    assert duplicate.counts["dropped: duplicate pair"] == 1
 
 
-def test_without_filters_nothing_is_dropped(cutter) -> None:
-    found = cut_documents(cutter(), [document("a", "\u043a\u043e\u0442", "a")])
+def test_without_filters_nothing_is_dropped(encoder) -> None:
+    found = encode_documents(encoder(), [document("a", "\u043a\u043e\u0442", "a")])
     assert len(found.rows) == 3
     assert not [reason for reason in found.counts if reason.startswith("dropped")]
 

@@ -7,11 +7,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.unit.text.pinned import assert_pinned
 from xalign_ray.data.duplicates import hash_records
-from xalign_ray.data.examples import Cutter, cut_documents, pack
+from xalign_ray.data.examples import ExampleEncoder, encode_documents, pack
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.data.word_alignment.sample import hash_pair
-from xalign_ray.text.chunks import ChunkCutter
+from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.dictionary import Links, add_entries
 from xalign_ray.text.rows import NO_ENTRY, Rows, starts
 
@@ -25,9 +25,9 @@ SAMPLED = 7950453715520738804
 def test_held_out_documents():
     backend = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    cutter = Cutter(ChunkCutter(backend, {}, 16), ["en"], 16, False, 0.2, Filters())
+    encoder = ExampleEncoder(CachedTokenizer(backend, {}, 16), ["en"], 16, False, 0.2, Filters())
     documents = [Document("en", (f"document {number}", "second line"), "here", 1) for number in range(40)]
-    held_out = cut_documents(cutter, documents).held_out.reshape(40, 2)
+    held_out = encode_documents(encoder, documents).held_out.reshape(40, 2)
     assert (held_out[:, 0] == held_out[:, 1]).all()
     assert_pinned(np.flatnonzero(held_out[:, 0]), HELD_OUT_DOCUMENTS)
 

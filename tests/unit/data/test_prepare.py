@@ -191,17 +191,17 @@ def pieces_of(prepared: Prepared, pool: str) -> list[int]:
     return sorted(np.concatenate([group.pieces for group in groups]).tolist())
 
 
-def test_repeated_lines_and_pairs_are_dropped_across_parts(tmp_path: Path) -> None:
+def test_duplicate_lines_and_pairs_are_dropped_across_parts(tmp_path: Path) -> None:
     write_inputs(tmp_path)
     shutil.copy(tmp_path / "en.txt", tmp_path / "en2.txt")
     corpora = "data.corpora=[{format: text, language: en, paths: [en.txt, en2.txt]}]"
     whole = prepare_here(make_config(tmp_path, corpora))
-    config = make_config(tmp_path, corpora, "data.filters={repeated: true}")
+    config = make_config(tmp_path, corpora, "data.filters={drop_duplicates: true}")
     once = prepare_here(config)
     lines = (tmp_path / "en.txt").read_text().split("\n")[:-1]
     pairs = list(zip(*((tmp_path / f"pairs.{c}").read_text().split("\n")[:-1] for c in ("en", "de")), strict=True))
-    assert once.manifest["counts"]["dropped: line repeated"] == 2 * len(lines) - len(set(lines))
-    assert once.manifest["counts"].get("dropped: pair repeated", 0) == len(pairs) - len(set(pairs))
+    assert once.manifest["counts"]["dropped: duplicate line"] == 2 * len(lines) - len(set(lines))
+    assert once.manifest["counts"].get("dropped: duplicate pair", 0) == len(pairs) - len(set(pairs))
     assert once.manifest["counts"]["lines"] == whole.manifest["counts"]["lines"] == 2 * len(lines)
     assert len(once.manifest["pools"]["text/en"]["shards"]) == 1, "all of the second part stood in the first"
     assert once.fingerprint != whole.fingerprint
@@ -258,7 +258,7 @@ def test_a_corpus_that_asks_for_it_is_aligned_on_the_tokenizers_words(
     assert prepared.fingerprint != prepare_here(make_config(tmp_path, "data.max_seq_length=48")).fingerprint
 
 
-def test_alignments_reach_the_shards_and_bad_ones_the_quarantine(tmp_path: Path) -> None:
+def test_alignments_reach_the_shards_and_bad_ones_the_bad_rows(tmp_path: Path) -> None:
     write_inputs(tmp_path)
     english = (tmp_path / "pairs.en").read_text().split("\n")[:-1]
     alignments = [" ".join(f"{i}-{i}" for i in range(len(line.split()))) for line in english]

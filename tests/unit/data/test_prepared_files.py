@@ -56,7 +56,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
         folder,
         f"data.tokenizer={{kind: folder, path: {first.folder / 'tokenizer'}}}",
         "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: hmm}]",
-        "data.filters={repeated: true}",
+        "data.filters={drop_duplicates: true}",
         "data.max_bad_fraction=0.05",
         "output=" + str(folder / "every"),
     )

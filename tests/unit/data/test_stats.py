@@ -144,7 +144,7 @@ def test_dropped_identical_entries_are_counted(tmp_path: Path) -> None:
     assert str(caught.value) == (f"The shards of {recipe} are not there yet. Make them with `xalign prepare {recipe}`.")
     prepare_here(config)
     stats = stats_of(tmp_path, tmp_path)
-    assert (stats.dictionary["identical"], stats.dictionary["repeated"], stats.dictionary["lines"]) == (1, 1, 122)
+    assert (stats.dictionary["identical"], stats.dictionary["duplicates"], stats.dictionary["lines"]) == (1, 1, 122)
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ from xalign_ray.data.word_alignment.corpus import align_corpus, read_alignments
 from xalign_ray.data.word_alignment.fast_aligner import FastAlign
 from xalign_ray.data.word_alignment.links import read_pharaoh
 from xalign_ray.data.word_alignment.sample import HELD, hash_pair, read_samples, smallest, write_sample
-from xalign_ray.data.word_alignment.words import NO_FORM, BlankWords, TokenizerWords
+from xalign_ray.data.word_alignment.words import NO_FORM, BlankSplitter, TokenizerSplitter
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.text.tokenizer import cut_lines, train_bpe
+from xalign_ray.text.tokenizer import tokenize_lines, train_bpe
 from xalign_ray.train import driver
 
 CORPUS = ParallelCorpus(format="moses", languages=("en", "de"), paths=("pairs.en", "pairs.de"))
@@ -156,29 +156,29 @@ def tokenizer(root: Path) -> Path:
 def test_links_over_the_tokenizers_words_count_the_words_that_prepare_cuts(root: Path, tokenizer: Path) -> None:
     (root / "pairs.en").write_text("en1, (en2)!\n" * 40)
     (root / "pairs.de").write_text("de1, (de2)!\n" * 40)
-    out = align_corpus(CORPUS, root / "out", root, words=TokenizerWords(str(tokenizer)))
-    backend = TokenizerWords(str(tokenizer))
-    assert backend.cut(["En1, (EN2)!"]) == [["en1", ",", "(", "en2", ")", "!"]]
+    out = align_corpus(CORPUS, root / "out", root, words=TokenizerSplitter(str(tokenizer)))
+    backend = TokenizerSplitter(str(tokenizer))
+    assert backend.split(["En1, (EN2)!"]) == [["en1", ",", "(", "en2", ")", "!"]]
     assert list(read_alignments(out, 0)) == ["0-0 1-1 2-2 3-3 4-4 5-5"] * 40
     assert not (out / "alignment.txt").exists()  # its numbers are not those of words between blanks
 
 
 def test_each_piece_of_a_word_that_prepare_takes_apart_is_a_word(tokenizer: Path) -> None:
-    words = TokenizerWords(str(tokenizer), longest=2)
+    words = TokenizerSplitter(str(tokenizer), longest=2)
     line = "en1 nnnnnnnn"
-    cut = cut_lines(Tokenizer.from_file(str(tokenizer / "tokenizer.json")), [line], 2)
-    [found] = words.cut([line])
+    cut = tokenize_lines(Tokenizer.from_file(str(tokenizer / "tokenizer.json")), [line], 2)
+    [found] = words.split([line])
     assert len(found) == len(cut.forms)
     assert sum(word.startswith(NO_FORM) for word in found) == cut.forms.count("") > 2
 
 
 def test_a_folder_without_a_tokenizer_is_refused(root: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds no tokenizer: it has no tokenizer.json"):
-        align_corpus(CORPUS, root / "out", root, words=TokenizerWords(str(root)))
+        align_corpus(CORPUS, root / "out", root, words=TokenizerSplitter(str(root)))
 
 
 def test_words_between_blanks_are_those_of_moses_files_in_lower_case() -> None:
-    assert BlankWords().cut(["Ein  Ärger .", ""]) == [["ein", "ärger", "."], []]
+    assert BlankSplitter().split(["Ein  Ärger .", ""]) == [["ein", "ärger", "."], []]
 
 
 def some_pairs(number: int) -> Iterator[Pair]:

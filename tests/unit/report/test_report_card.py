@@ -48,7 +48,7 @@ def test_the_card_has_scores_data_run_and_recipe(tmp_path: Path) -> None:
     assert "2 layers of width 96 for en, qgr, qdv, pretrained for 4 steps" in text
     assert "| Sentence retrieval (Tatoeba) (tatoeba_accuracy) | 0.2 (at chance) | 0.2 | 1,000 " in text
     assert "| qgr | 931 | 5,894 | 52,402 | 40 % |" in text
-    assert "Vocabulary 3,698. Input lines in quarantine: 3. Dictionary pairs: 966 trained, 289 held out." in text
+    assert "Vocabulary 3,698. Bad input lines: 3. Dictionary pairs: 966 trained, 289 held out." in text
     assert "never a source of claims" in text
     recipe = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
     assert (recipe["recipe"], recipe["seed"]) == ("tiny/align-mlm", 3)

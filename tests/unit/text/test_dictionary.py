@@ -26,7 +26,7 @@ def test_identity_pairs_are_dropped_and_counted() -> None:
 def test_a_pair_counts_once_whichever_way_round() -> None:
     links = links_of([((EN, "dog"), (DE, "hund"))] * 2, [((DE, "hund"), (EN, "dog"))])
     assert list(links.trained) == [((EN, "dog"), (DE, "hund"))]
-    assert links.counts["repeated"] == 2
+    assert links.counts["duplicates"] == 2
 
 
 def test_a_concept_is_held_out_in_all_languages_at_once() -> None:

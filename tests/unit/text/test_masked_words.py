@@ -15,7 +15,7 @@ from xalign_ray.text.collate import Vocabulary
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import NO_ENTRY, Rows, starts
 from xalign_ray.text.streams import stream_columns
-from xalign_ray.text.tokenizer import LONGEST_WORD, CutLines, cut_lines, train_bpe
+from xalign_ray.text.tokenizer import LONGEST_WORD, TokenizedLines, tokenize_lines, train_bpe
 
 TEXTS = {
     "english": "The cat sat, it's a watermelon (3.5 kg).",
@@ -97,8 +97,8 @@ FAMILIES: dict[str, Callable[[], Tokenizer]] = {
 
 
 @cache
-def cut(family: str, text: str) -> CutLines:
-    return cut_lines(_train(family), [TEXTS[text]])
+def cut(family: str, text: str) -> TokenizedLines:
+    return tokenize_lines(_train(family), [TEXTS[text]])
 
 
 @cache

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 
 from tests.parity.tokenizer_zoo import LOCAL
 from xalign_ray.text.new_pieces import choose_rows, extend_tokenizer
-from xalign_ray.text.tokenizer import cut_lines
+from xalign_ray.text.tokenizer import tokenize_lines
 
 UNKNOWN = 1
 INU = "\u72ac"  # dog, in a script that the old vocabulary lacks
@@ -66,7 +66,7 @@ def test_the_commonest_words_of_several_pieces_become_one_piece_and_one_word(old
     places = [at for at, number in enumerate(encoding.ids) if number in new]
     assert len(places) == 2
     assert all(encoding.word_ids.count(encoding.word_ids[at]) == 1 for at in places)
-    assert cut_lines(made, ["the Katze sat on hund"]).forms == ["the", "katze", "sat", "on", "hund"]
+    assert tokenize_lines(made, ["the Katze sat on hund"]).forms == ["the", "katze", "sat", "on", "hund"]
     assert old.get_vocab_size() == before, "the old tokenizer stays as it is"
 
 

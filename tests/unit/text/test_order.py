@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from tests.unit.text.test_masking import assert_chance
-from xalign_ray.config.derive import BatchSizes, lanes
-from xalign_ray.text.order import COUNTS, EPOCH, LANES, SHUFFLE, Order, Pool, Request
+from xalign_ray.config.derive import BatchSizes, partitions
+from xalign_ray.text.order import COUNTS, EPOCH, PARTITIONS, SHUFFLE, Order, Pool, Request
 
 POOLS = [Pool((5, 5, 3)), Pool((40,)), Pool((1,)), Pool((7,) * 9 + (2,))]
 SHARES = [0.2, 0.5, 0.05, 0.25]
 
 
 def make_order(global_rows: int = 12, chunk_steps: int = 4, seed: int = 0) -> Order:
-    return Order(POOLS, SHARES, seed, global_rows, lanes(global_rows), chunk_steps)
+    return Order(POOLS, SHARES, seed, global_rows, partitions(global_rows), chunk_steps)
 
 
 def read(order: Order, first: int, last: int, low: int, high: int) -> dict[int, tuple[int, int, int]]:
-    """Position -> (source, group, row) of the slots [low, high) of some steps."""
+    """Position -> (source, group, row) of the rows [low, high) of some steps."""
     found: dict[int, tuple[int, int, int]] = {}
     for request in order.requests(first, last, low, high):
         places = order.places(request)
@@ -65,31 +65,33 @@ def test_each_epoch_takes_the_row_groups_in_an_order_of_its_own() -> None:
     assert of_other != epochs[0], "so does each source"
 
 
-def test_each_chunk_and_each_lane_is_shuffled_in_an_order_of_its_own() -> None:
-    order = Order([Pool((24,))], [1.0], 0, 12, 2, 2)  # an epoch is a chunk; two lanes of six slots, twelve rows each
+def test_each_chunk_and_each_partition_is_shuffled_in_an_order_of_its_own() -> None:
+    order = Order(
+        [Pool((24,))], [1.0], 0, 12, 2, 2
+    )  # an epoch is a chunk; two partitions of six rows, twelve rows each
     rows = {position: row for position, (_, _, row) in read(order, 0, 6, 0, 12).items()}
-    lanes_of_chunks = [
-        [rows[step * 12 + slot] for step in (first, first + 1) for slot in range(lane * 6, lane * 6 + 6)]
+    partitions_of_chunks = [
+        [rows[step * 12 + row] for step in (first, first + 1) for row in range(partition * 6, partition * 6 + 6)]
         for first in (0, 2, 4)
-        for lane in (0, 1)
+        for partition in (0, 1)
     ]
-    permutations = [tuple(row - min(lane) for row in lane) for lane in lanes_of_chunks]
+    permutations = [tuple(row - min(partition) for row in partition) for partition in partitions_of_chunks]
     assert [sorted(one) for one in permutations] == [list(range(12))] * 6
     assert len(set(permutations)) == 6
 
 
-def test_each_chunk_deals_its_sources_to_lanes_anew() -> None:
+def test_each_chunk_deals_its_sources_to_partitions_anew() -> None:
     order = Order([Pool((1000,)), Pool((1000,))], [0.5, 0.5], 0, 12, 6, 4)
     drawn = read(order, 0, 80, 0, 12)
-    dealt = np.zeros((20, 6), int)  # rows of the first source in each lane of each chunk
+    dealt = np.zeros((20, 6), int)  # rows of the first source in each partition of each chunk
     for position, (source, _, _) in drawn.items():
-        step, slot = divmod(position, 12)
-        dealt[step // 4, slot // 2] += source == 0
+        step, row = divmod(position, 12)
+        dealt[step // 4, row // 2] += source == 0
     totals = dealt.sum(axis=1)
     assert len(set(totals.tolist())) > 5, "how many rows a chunk has of a source is drawn anew"
     fewer, more = np.argsort(totals, kind="stable")[[0, -1]]
     assert totals[fewer] < totals[more]
-    # Were all chunks dealt alike, more rows of a source would mean no fewer of them in any lane.
+    # Were all chunks dealt alike, more rows of a source would mean no fewer of them in any partition.
     nested = [(dealt[a] <= dealt[b]).all() for a in range(20) for b in range(20) if totals[a] < totals[b]]
     assert not all(nested)
 
@@ -150,7 +152,7 @@ def test_sources_are_drawn_by_their_shares() -> None:
 def test_sources_are_mixed_within_steps() -> None:
     order = make_order(global_rows=96, chunk_steps=16)
     drawn = read(order, 0, 64, 0, 96)
-    of_step = [sum(drawn[step * 96 + slot][0] == 1 for slot in range(96)) for step in range(64)]
+    of_step = [sum(drawn[step * 96 + row][0] == 1 for row in range(96)) for step in range(64)]
     for hits in of_step:
         assert_chance(hits, 96, 0.5)
     assert len(set(of_step)) > 5
@@ -158,7 +160,7 @@ def test_sources_are_mixed_within_steps() -> None:
 
 def test_a_workers_part_of_a_chunk_is_few_row_groups() -> None:
     """What makes streaming cheap: a rank's share of a chunk is a contiguous read of each source."""
-    order = Order([Pool((512,) * 100)], [1.0], 0, 256, lanes(256), 16)
+    order = Order([Pool((512,) * 100)], [1.0], 0, 256, partitions(256), 16)
     (request,) = order.requests(0, 16, 64, 128)
     assert len(set(order.places(request).group.tolist())) <= 3  # 1,024 rows lie in two or three groups of 512
 
@@ -174,22 +176,22 @@ def test_resuming_late_draws_one_row_of_totals_for_each_chunk_before_and_nothing
         return real(key)
 
     monkeypatch.setattr(np.random, "default_rng", counting)
-    many = Order([Pool((512,) * 20)] * 104, [1 / 104] * 104, 0, 8192, lanes(8192), 16)
+    many = Order([Pool((512,) * 20)] * 104, [1 / 104] * 104, 0, 8192, partitions(8192), 16)
     (request,) = many.requests(100_000, 100_001, 0, 8192)
     many.places(request)
     assert drawn[COUNTS] == 100_000 // 16 + 1
-    assert (drawn[LANES], drawn[SHUFFLE]) == (1, 64)
+    assert (drawn[PARTITIONS], drawn[SHUFFLE]) == (1, 64)
     assert drawn[EPOCH] <= 2 * 104, "each source is in one epoch, or ends one and begins the next"
 
 
 def test_lanes_divide_the_global_batch() -> None:
-    assert [lanes(n) for n in (1, 12, 64, 96, 127, 128, 8192)] == [1, 12, 64, 48, 1, 64, 64]
+    assert [partitions(n) for n in (1, 12, 64, 96, 127, 128, 8192)] == [1, 12, 64, 48, 1, 64, 64]
 
 
 def test_shares_of_a_function_are_those_of_a_chunks_first_step() -> None:
-    steady = Order(POOLS, lambda _: SHARES, 0, 12, lanes(12), 4)
+    steady = Order(POOLS, lambda _: SHARES, 0, 12, partitions(12), 4)
     assert read(steady, 0, 40, 0, 12) == read(make_order(), 0, 40, 0, 12)
-    turning = Order(POOLS, lambda step: SHARES if step < 18 else [0.0, 0.0, 0.0, 1.0], 0, 12, lanes(12), 4)
+    turning = Order(POOLS, lambda step: SHARES if step < 18 else [0.0, 0.0, 0.0, 1.0], 0, 12, partitions(12), 4)
     before, after = read(turning, 0, 20, 0, 12), read(turning, 20, 40, 0, 12)  # step 18 is in the chunk from 16 on
     assert before == read(make_order(), 0, 20, 0, 12)
     assert {source for source, _, _ in after.values()} == {3}

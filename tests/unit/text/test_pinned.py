@@ -143,7 +143,7 @@ def test_every_purpose_of_a_draw_has_a_number_of_its_own():
 
 
 def test_every_purpose_of_the_order_has_a_number_of_its_own():
-    found = (order.COUNTS, order.SHUFFLE, order.EPOCH, order.LANES)
+    found = (order.COUNTS, order.SHUFFLE, order.EPOCH, order.PARTITIONS)
     assert len(set(found)) == 4
     assert_pinned(found, (1, 2, 3, 4))
 
@@ -160,14 +160,14 @@ def test_draws():
 
 
 def places(first: int, last: int, low: int, high: int, global_rows: int, seed: int = SEED) -> list[list[int]]:
-    """[source, group, row] of the slots of some steps."""
-    drawn = Order(POOLS, [0.2, 0.5, 0.3], seed, global_rows, derive.lanes(global_rows), derive.CHUNK_STEPS)
+    """[source, group, row] of the rows of some steps."""
+    drawn = Order(POOLS, [0.2, 0.5, 0.3], seed, global_rows, derive.partitions(global_rows), derive.CHUNK_STEPS)
     found = [drawn.places(request) for request in drawn.requests(first, last, low, high)]
     return [list(place) for one in found for place in zip(*(map(np.ndarray.tolist, vars(one).values())), strict=True)]
 
 
 def test_order():
-    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, derive.MAX_LANES], [1, 16, 64])
+    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, derive.MAX_PARTITIONS], [1, 16, 64])
     assert_pinned(places(0, 1, 0, 6, 12), FIRST_STEP)
     assert_pinned(places(15, 17, 4, 6, 12), END_OF_A_CHUNK)
     everything = [
@@ -177,7 +177,7 @@ def test_order():
     assert_pinned(everything, ORDER_SUMS)
 
 
-@pytest.mark.parametrize("constant", ["ORDER_VERSION", "CHUNK_STEPS", "MAX_LANES"])
+@pytest.mark.parametrize("constant", ["ORDER_VERSION", "CHUNK_STEPS", "MAX_PARTITIONS"])
 def test_another_order_is_another_run(monkeypatch: pytest.MonkeyPatch, constant: str):
     config = load_recipe("tiny/mlm", []).config
     before = derive.run_fingerprint(config, "data")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.unit.text.random_rows import make_rows
-from xalign_ray.text.rows import Rows, concatenate, cut, reorder_sides, run_index, spans, starts, sum_runs, take
+from xalign_ray.text.rows import Rows, concatenate, reorder_sides, run_index, spans, split_rows, starts, sum_runs, take
 
 
 def as_lists(rows: Rows) -> list:
@@ -47,7 +47,7 @@ def test_sides_are_reordered() -> None:
 def test_cut_and_concatenate_are_inverse() -> None:
     rows = make_rows(25)
     for size in (1, 7, 25, 100):
-        parts = list(cut(rows, size))
+        parts = list(split_rows(rows, size))
         assert [len(part) for part in parts] == [min(size, 25 - b) for b in range(0, 25, size)]
         assert as_lists(concatenate(parts)) == as_lists(rows)
-    assert list(cut(concatenate([]), 5)) == []
+    assert list(split_rows(concatenate([]), 5)) == []

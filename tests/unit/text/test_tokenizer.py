@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from tests.parity.slow_words import Word
 from xalign_ray.config.choices import BpeTokenizer
-from xalign_ray.text.tokenizer import ALPHABET_SHARE, LONGEST_WORD, SPECIALS, cut_lines, look_up_form, train_bpe
+from xalign_ray.text.tokenizer import ALPHABET_SHARE, LONGEST_WORD, SPECIALS, look_up_form, tokenize_lines, train_bpe
 
 LINES = [
     "The cat sat on the mat, it's 3 o'clock.",
@@ -20,9 +20,9 @@ LINES = [
 ] * 20
 
 
-def cut_words(backend: Tokenizer, lines: list[str], longest: int = LONGEST_WORD) -> list[list[Word]]:
-    """What cut_lines finds, word by word."""
-    cut = cut_lines(backend, lines, longest, place=True)
+def tokenize(backend: Tokenizer, lines: list[str], longest: int = LONGEST_WORD) -> list[list[Word]]:
+    """What tokenize_lines finds, word by word."""
+    cut = tokenize_lines(backend, lines, longest, place=True)
     pieces = iter(cut.pieces.tolist())
     words = iter(
         [
@@ -66,57 +66,57 @@ def backend():
 
 
 def test_words_know_the_word_by_white_space_that_they_begin_in(backend) -> None:
-    (words,) = cut_words(backend, [" It's\u00a0 the   cat, the-cat."])
+    (words,) = tokenize(backend, [" It's\u00a0 the   cat, the-cat."])
     assert [word.blank_word for word in words] == [0, 0, 0, 1, 2, 2, 3, 3, 3, 3]
-    (words,) = cut_words(backend, ["the " + "xq" * LONGEST_WORD + " cat"])
+    (words,) = tokenize(backend, ["the " + "xq" * LONGEST_WORD + " cat"])
     assert [word.blank_word for word in words] == [0] + [1] * (len(words) - 2) + [2]
 
 
 def test_words_are_cut_as_bert_cuts_them(backend) -> None:
-    (words,) = cut_words(backend, ["The cat, it's  \u6211\u4eec Caf\u00e9"])
+    (words,) = tokenize(backend, ["The cat, it's  \u6211\u4eec Caf\u00e9"])
     assert [word.form for word in words] == ["the", "cat", ",", "it", "'", "s", "\u6211", "\u4eec", "caf\u00e9"]
 
 
 def test_a_word_has_the_same_pieces_everywhere(backend) -> None:
-    alone, first, inside, glued = (cut_words(backend, [line])[0] for line in ("cat", "Cat sat", "the cat", "3,cat."))
+    alone, first, inside, glued = (tokenize(backend, [line])[0] for line in ("cat", "Cat sat", "the cat", "3,cat."))
     assert alone[0].pieces == first[0].pieces == inside[1].pieces == glued[2].pieces
 
 
 def test_forms_are_composed_and_lower_case(backend) -> None:
-    (words,) = cut_words(backend, ["CAFE\u0301"])
+    (words,) = tokenize(backend, ["CAFE\u0301"])
     assert words[0].form == "caf\u00e9"
     assert look_up_form(" Stra\u00dfe ") == "stra\u00dfe"
 
 
 @pytest.mark.parametrize("text", ["the [MASK] cat", "[PAD][CLS] [SEP]", "a[UNK]b"])
 def test_a_special_token_spelt_out_in_text_is_text(backend, text: str) -> None:
-    pieces = [piece for word in cut_words(backend, [text])[0] for piece in word.pieces]
+    pieces = [piece for word in tokenize(backend, [text])[0] for piece in word.pieces]
     assert not {0, 2, 3, 4} & set(pieces)
 
 
 def test_a_character_that_was_never_seen_is_unknown(backend) -> None:
-    (words,) = cut_words(backend, ["cat \u2603"])
+    (words,) = tokenize(backend, ["cat \u2603"])
     assert words[1].pieces[-1] == 1
     assert words[1].form == "\u2603"
 
 
 def test_a_word_of_too_many_pieces_is_cut_into_pieces(backend) -> None:
-    (words,) = cut_words(backend, ["cat " + "xq" * LONGEST_WORD])
+    (words,) = tokenize(backend, ["cat " + "xq" * LONGEST_WORD])
     assert words[0].form == "cat"
     assert len(words) > 2 * LONGEST_WORD
     assert all(word.form == "" and len(word.pieces) == 1 for word in words[1:])
-    (short,) = cut_words(backend, ["xqx"], longest=2)
+    (short,) = tokenize(backend, ["xqx"], longest=2)
     assert all(len(word.pieces) == 1 for word in short)
 
 
 def test_lines_without_words_give_no_words(backend) -> None:
-    assert cut_words(backend, ["", "  ", "cat"]) == [[], [], [Word(cut_words(backend, ["cat"])[0][0].pieces, "cat", 0)]]
-    assert cut_words(backend, []) == []
+    assert tokenize(backend, ["", "  ", "cat"]) == [[], [], [Word(tokenize(backend, ["cat"])[0][0].pieces, "cat", 0)]]
+    assert tokenize(backend, []) == []
 
 
 def test_case_is_kept_where_asked_for() -> None:
     cased = train_bpe(BpeTokenizer(vocab_size=300, lowercase=False), lambda: LINES)
-    upper, lower = cut_words(cased, ["The the"])[0]
+    upper, lower = tokenize(cased, ["The the"])[0]
     assert upper.pieces != lower.pieces
     assert upper.form == lower.form == "the"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from xalign_ray.data.sources.broken import BrokenFileError, held_back
 from xalign_ray.data.sources.open import Line, read_lines
-from xalign_ray.data.sources.parts import Part, cut_at_blank_lines
+from xalign_ray.data.sources.parts import Part, split_at_blank_lines
 from xalign_ray.data.sources.records import BadRow, Document, Record
 
 COLUMNS = 10
@@ -45,8 +45,8 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
 
 
 def split_conllu(format_: str, paths: Sequence[str]) -> list[Part]:
-    """Parts that never cut a sentence."""
-    return cut_at_blank_lines(format_, paths, lambda _: True)
+    """Parts that never split a sentence."""
+    return split_at_blank_lines(format_, paths, lambda _: True)
 
 
 def _blocks(lines: Iterator[Line]) -> Iterator[list[Line]]:

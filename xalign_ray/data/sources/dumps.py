@@ -20,28 +20,28 @@ _STREAM = re.compile(rb"BZh[1-9]1AY&SY")
 _LONGEST_MARK = 10
 
 
-def cut_dumps(format_: str, paths: Sequence[str]) -> list[Part]:
+def split_dumps(format_: str, paths: Sequence[str]) -> list[Part]:
     """Ranges of pages of about 64 MB of markup; files whose pages cannot be found by their bytes are one part.
 
     The index file of a multistream dump is not needed: the next stream after any byte is found by its first ten.
     """
-    return [part for path in paths for part in _cut(format_, path)]
+    return [part for path in paths for part in _split(format_, path)]
 
 
-def _cut(format_: str, path: str) -> list[Part]:
+def _split(format_: str, path: str) -> list[Part]:
     kind = packing(path)
     if kind not in (None, "bzip2"):
         return one_part_a_file(format_, [path])
     with open_bytes(path) as file:
-        offsets = _plain_cuts(file) if kind is None else _packed_cuts(file)
+        offsets = _plain_offsets(file) if kind is None else _packed_offsets(file)
     return [Part(format_, (path,), (span,)) for span in spans_between(offsets)]
 
 
-def _plain_cuts(file: BinaryIO) -> list[int]:
+def _plain_offsets(file: BinaryIO) -> list[int]:
     return _offsets(file, _PLAIN, PART_BYTES, lambda _: True)
 
 
-def _packed_cuts(file: BinaryIO) -> list[int]:
+def _packed_offsets(file: BinaryIO) -> list[int]:
     return _offsets(file, _STREAM, PACKED_PART_BYTES, lambda offset: _begins_with_page(file, offset))
 
 

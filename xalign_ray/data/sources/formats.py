@@ -10,14 +10,14 @@ from typing import Any
 from xalign_ray.config.explain import suggest
 from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError
 from xalign_ray.data.sources.conllu import read_conllu, split_conllu
-from xalign_ray.data.sources.dumps import cut_dumps
+from xalign_ray.data.sources.dumps import split_dumps
 from xalign_ray.data.sources.files import expand, is_folder
 from xalign_ray.data.sources.jsonl import read_jsonl
 from xalign_ray.data.sources.moses import read_moses
 from xalign_ray.data.sources.muse import read_muse
 from xalign_ray.data.sources.opus import read_opus
 from xalign_ray.data.sources.parquet import read_parquet, split_parquet
-from xalign_ray.data.sources.parts import Part, cut_at_lines, cut_side_by_side, one_part_a_file
+from xalign_ray.data.sources.parts import Part, one_part_a_file, split_at_lines, split_in_parallel
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Noted, Pair, Record, Skipped
 from xalign_ray.data.sources.text import read_text, split_text
 from xalign_ray.data.sources.tmx import read_tmx
@@ -29,7 +29,7 @@ from xalign_ray.text.language_codes import check_language
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format family: how a part is read, how a source is cut, and how many languages and paths it takes."""
+    """A format family: how a part is read, how a source is split, and how many languages and paths it takes."""
 
     read: Callable[[Part, Sequence[str]], Iterator[Record | Skipped | Noted]]
     split: Callable[[str, Sequence[str]], list[Part]]
@@ -39,13 +39,13 @@ class Format:
 
 
 FORMATS: dict[str, Format] = {
-    "wikipedia": Format(read_wikipedia, cut_dumps, "documents", (1,)),
+    "wikipedia": Format(read_wikipedia, split_dumps, "documents", (1,)),
     "text": Format(read_text, split_text, "documents", (1,)),
-    "jsonl": Format(read_jsonl, cut_at_lines, "documents", (1,)),
+    "jsonl": Format(read_jsonl, split_at_lines, "documents", (1,)),
     "parquet": Format(read_parquet, split_parquet, "documents", (1,)),
     "conllu": Format(read_conllu, split_conllu, "documents", (1,)),
-    "moses": Format(read_moses, cut_side_by_side, "pairs", (2,), (2, 3)),
-    "tsv": Format(read_tsv, cut_at_lines, "pairs", (0, 2)),
+    "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3)),
+    "tsv": Format(read_tsv, split_at_lines, "pairs", (0, 2)),
     "tmx": Format(read_tmx, one_part_a_file, "pairs", (2,)),
     "opus": Format(read_opus, one_part_a_file, "pairs", (2,)),
     "muse": Format(read_muse, one_part_a_file, "entries", (2,)),

@@ -1,4 +1,4 @@
-"""Cuts a source into parts: units of work that can be read in parallel and together hold every record once."""
+"""Splits a source into parts: units of work that can be read in parallel and together hold every record once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Part:
     """Ranges of bytes of one file, or of files that are read side by side; `first_line` is where they begin.
 
     Of Parquet a span counts row groups. `borders` says of text whether blank lines end its documents, if that was
-    found out when it was cut.
+    found out when it was split.
     """
 
     format: str
@@ -29,7 +29,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SplitPoint:
     """Where a part begins: byte offset and line number."""
 
     offset: int
@@ -41,27 +41,29 @@ def one_part_a_file(format_: str, paths: Sequence[str]) -> list[Part]:
     return [Part(format_, (path,), (WHOLE,)) for path in paths]
 
 
-def cut_at_lines(format_: str, paths: Sequence[str]) -> list[Part]:
-    """Files of lines, each cut into ranges of about PART_BYTES that begin at a line."""
-    return [part for path in paths for part in _cut_file(format_, path, None)]
+def split_at_lines(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Files of lines, each split into ranges of about PART_BYTES that begin at a line."""
+    return [part for path in paths for part in _split_file(format_, path, None)]
 
 
-def cut_at_blank_lines(format_: str, paths: Sequence[str], has_borders: Callable[[str], bool]) -> list[Part]:
-    """As cut_at_lines, but after a blank line in files whose blank lines are borders, as `has_borders` says."""
-    return [part for path in paths for part in _cut_file(format_, path, has_borders(path))]
+def split_at_blank_lines(format_: str, paths: Sequence[str], has_borders: Callable[[str], bool]) -> list[Part]:
+    """As split_at_lines, but after a blank line in files whose blank lines are borders, as `has_borders` says."""
+    return [part for path in paths for part in _split_file(format_, path, has_borders(path))]
 
 
-def cut_side_by_side(format_: str, paths: Sequence[str]) -> list[Part]:
-    """Files whose lines belong together, cut at the same lines; one part if one of them is one piece or too short."""
+def split_in_parallel(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Files whose lines belong together, split at the same lines; one part if one of them is one piece or too short."""
     whole = [Part(format_, tuple(paths), (WHOLE,) * len(paths))]
     if any(is_one_piece(path) for path in paths):
         return whole
-    cuts = _find_cuts(paths[0], after_blank=False)
-    columns = [[cut.offset for cut in cuts]] + [_find_lines(path, [cut.line for cut in cuts]) for path in paths[1:]]
-    if any(len(column) < len(cuts) for column in columns):
+    points = _find_split_points(paths[0], after_blank=False)
+    columns = [[point.offset for point in points]] + [
+        _find_lines(path, [point.line for point in points]) for path in paths[1:]
+    ]
+    if any(len(column) < len(points) for column in columns):
         return whole
     spans = zip(*(spans_between(column) for column in columns), strict=True)
-    return [Part(format_, tuple(paths), row, cut.line) for row, cut in zip(spans, cuts, strict=True)]
+    return [Part(format_, tuple(paths), row, point.line) for row, point in zip(spans, points, strict=True)]
 
 
 def count_bytes(parts: Sequence[Part]) -> list[float]:
@@ -78,12 +80,12 @@ def count_bytes(parts: Sequence[Part]) -> list[float]:
     return [of(part) for part in parts]
 
 
-def _cut_file(format_: str, path: str, borders: bool | None) -> list[Part]:
+def _split_file(format_: str, path: str, borders: bool | None) -> list[Part]:
     if is_one_piece(path):
         return one_part_a_file(format_, [path])
-    cuts = _find_cuts(path, after_blank=bool(borders))
-    spans = spans_between([cut.offset for cut in cuts])
-    return [Part(format_, (path,), (span,), cut.line, borders) for span, cut in zip(spans, cuts, strict=True)]
+    points = _find_split_points(path, after_blank=bool(borders))
+    spans = spans_between([point.offset for point in points])
+    return [Part(format_, (path,), (span,), point.line, borders) for span, point in zip(spans, points, strict=True)]
 
 
 def spans_between(offsets: Sequence[int]) -> list[Span]:
@@ -91,9 +93,9 @@ def spans_between(offsets: Sequence[int]) -> list[Span]:
     return [Span(start, end) for start, end in zip(offsets, [*offsets[1:], None], strict=True)]
 
 
-def _find_cuts(path: str, *, after_blank: bool) -> list[Cut]:
-    """One pass over the file: a cut follows the first (blank) line that ends PART_BYTES or more after the last cut."""
-    cuts, line = [Cut(0, 1)], 1
+def _find_split_points(path: str, *, after_blank: bool) -> list[SplitPoint]:
+    """One pass over the file: a point follows the first (blank) line that ends PART_BYTES or more after the last."""
+    points, line = [SplitPoint(0, 1)], 1
     with open_bytes(path) as file:
         size = file.seek(0, 2)
         file.seek(0)
@@ -107,8 +109,8 @@ def _find_cuts(path: str, *, after_blank: bool) -> list[Cut]:
                 if not head.strip():
                     break
             if file.tell() < size:
-                cuts.append(Cut(file.tell(), line))
-    return cuts
+                points.append(SplitPoint(file.tell(), line))
+    return points
 
 
 def _skip(file: IO[bytes], count: int) -> int:

@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """Input that was set aside: it is counted by `reason` and kept in the quarantine file, never silently lost."""
+    """Input that was set aside: it is counted by `reason` and kept in the file of bad rows, never silently lost."""
 
     source: str
     line: int

@@ -7,7 +7,7 @@ from itertools import islice
 
 from xalign_ray.data.sources.broken import BrokenFileError, held_back
 from xalign_ray.data.sources.open import read_lines
-from xalign_ray.data.sources.parts import Part, cut_at_blank_lines
+from xalign_ray.data.sources.parts import Part, split_at_blank_lines
 from xalign_ray.data.sources.records import BadRow, Document, Record
 
 MAX_DOCUMENT_LINES = 10_000
@@ -16,7 +16,7 @@ MAX_DOCUMENT_LINES = 10_000
 def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """Documents of a text file. If no blank line stands between its first 10,000 lines, each line is a document.
 
-    A document of more than 10,000 lines is cut after each 10,000, so that memory stays bounded. Of one that a broken
+    A document of more than 10,000 lines is split after each 10,000, so that memory stays bounded. Of one that a broken
     file cuts in two, the lines before it are yielded.
     """
     (path,), (language,) = part.paths, languages
@@ -50,5 +50,5 @@ def has_borders(path: str) -> bool:
 
 
 def split_text(format_: str, paths: Sequence[str]) -> list[Part]:
-    """Parts that never cut a document."""
-    return cut_at_blank_lines(format_, paths, has_borders)
+    """Parts that never split a document."""
+    return split_at_blank_lines(format_, paths, has_borders)

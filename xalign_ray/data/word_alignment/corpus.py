@@ -25,9 +25,9 @@ from xalign_ray.artifacts import (
     write_manifest,
 )
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
+from xalign_ray.data.bad_rows import merge_counts, merge_files
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.quarantine import merge_counts, merge_files
 from xalign_ray.data.sources.formats import check_languages, explain_empty, parts, read_part
 from xalign_ray.data.sources.parts import Part, count_bytes
 from xalign_ray.data.sources.records import Pair, Record
@@ -35,7 +35,7 @@ from xalign_ray.data.word_alignment.chain_aligner import Chains
 from xalign_ray.data.word_alignment.kinds import Aligner, AlignerKind, check_method
 from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, Link, write_pharaoh
 from xalign_ray.data.word_alignment.sample import hash_pair, read_samples, smallest, write_sample
-from xalign_ray.data.word_alignment.words import BlankWords, Words
+from xalign_ray.data.word_alignment.words import BlankSplitter, WordSplitter
 from xalign_ray.errors import DataError, fault_of
 from xalign_ray.status_line import PartsDone
 
@@ -54,7 +54,7 @@ class Job:
     fingerprint: str
     parts: tuple[Part, ...]
     languages: tuple[str, ...]
-    words: Words
+    words: WordSplitter
     kind: AlignerKind
     method: str
     sample_pairs: int
@@ -75,7 +75,7 @@ def align_corpus(
     corpus: ParallelCorpus,
     out: Path,
     root: Path = Path(),
-    words: Words = BlankWords(),
+    words: WordSplitter = BlankSplitter(),
     kind: AlignerKind = Chains(),
     method: str = GROW_DIAG_FINAL_AND,
     sample_pairs: int = SAMPLE_PAIRS,
@@ -85,7 +85,7 @@ def align_corpus(
 
     Writes below `out`: `parts/part-00000.txt`, a line of Pharaoh for each record of the part of this number (for each
     line of a Moses file), empty for a record that cannot be used; `model/`; and the manifest, last. Links count the
-    words of `words` from 0. With BlankWords also `alignment.txt`, all parts joined: the third path of a Moses corpus.
+    words of `words` from 0. With BlankSplitter also `alignment.txt`, all parts joined: the third path of Moses.
 
     Args:
         root: what relative paths of the corpus start from; an alignment that it has already is not read.
@@ -108,7 +108,7 @@ def align_corpus(
 def align_parts(
     corpus: Input,
     out: Path,
-    words: Words,
+    words: WordSplitter,
     kind: AlignerKind,
     method: str = GROW_DIAG_FINAL_AND,
     sample_pairs: int = SAMPLE_PAIRS,
@@ -212,7 +212,7 @@ def sample_part(job: Job, number: int, limit: int) -> dict[str, Any]:
     """Writes the words of the part's pairs whose hash is not over the limit."""
     pairs = (record for record in job.read(number) if isinstance(record, Pair))
     chosen = [(one, pair) for pair in pairs if (one := hash_pair(pair, job.seed)) <= limit]
-    sides = [job.words.cut([pair.sides[side] for _, pair in chosen]) for side in (0, 1)]
+    sides = [job.words.split([pair.sides[side] for _, pair in chosen]) for side in (0, 1)]
     kept = [(one, (a, b)) for (one, _), a, b in zip(chosen, *sides, strict=True) if a and b]
     write_sample(job.path("sample", f"part-{number:05d}.jsonl"), kept)
     return {"pairs": len(kept)}
@@ -253,7 +253,7 @@ def align_part(job: Job, number: int) -> dict[str, Any]:
 def _align_batch(records: Sequence[Record], aligner: Aligner, job: Job) -> list[list[Link]]:
     places = [place for place, record in enumerate(records) if isinstance(record, Pair)]
     pairs = [record for record in records if isinstance(record, Pair)]
-    first, second = (job.words.cut([pair.sides[side] for pair in pairs]) for side in (0, 1))
+    first, second = (job.words.split([pair.sides[side] for pair in pairs]) for side in (0, 1))
     links: list[list[Link]] = [[] for _ in records]
     for place, found in zip(places, aligner.align(list(zip(first, second, strict=True)), job.method), strict=True):
         links[place] = found
@@ -288,7 +288,7 @@ def _finish(job: Job, identity: dict[str, Any]) -> None:
     records = [record for number in range(len(job.parts)) if (record := _record(job, number)) is not None]
     if len(records) < len(job.parts):
         raise DataError(f"{len(job.parts) - len(records)} of {len(job.parts)} parts were not aligned. {HINT}")
-    if isinstance(job.words, BlankWords):
+    if isinstance(job.words, BlankSplitter):
         merge_files([job.path(record["file"]) for record in records], job.path(ALIGNMENT))
     model = read_manifest(job.path("model"))
     write_manifest(

@@ -1,4 +1,4 @@
-"""Which words of a line are aligned: those between blanks, or the very words that prepare cuts lines into."""
+"""Which words of a line are aligned: those between blanks, or the very words that prepare finds."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ import tokenizers
 from xalign_ray.artifacts import hash_value
 from xalign_ray.errors import ConfigError
 from xalign_ray.text.rows import starts
-from xalign_ray.text.tokenizer import LONGEST_WORD, cut_lines, look_up_form
+from xalign_ray.text.tokenizer import LONGEST_WORD, look_up_form, tokenize_lines
 
 NO_FORM = "\ue000"  # leads the number of a piece that has no form, so that it is no word of any text
 
 
-class Words(Protocol):
+class WordSplitter(Protocol):
     """How lines become words; small, so that it travels to a worker."""
 
     def identity(self) -> dict[str, Any]:
         """What its words depend on: JSON."""
         ...
 
-    def cut(self, lines: Sequence[str]) -> list[list[str]]:
+    def split(self, lines: Sequence[str]) -> list[list[str]]:
         """The words of each line, as they are looked up: NFC, lower case."""
         ...
 
 
 @dataclass(frozen=True)
-class BlankWords:
+class BlankSplitter:
     """Words between blanks, as Pair.alignment and Moses' alignment files count them."""
 
     def identity(self) -> dict[str, Any]:
         """Nothing but the rule."""
         return {"words": "blanks"}
 
-    def cut(self, lines: Sequence[str]) -> list[list[str]]:
+    def split(self, lines: Sequence[str]) -> list[list[str]]:
         """The words of each line."""
         return [[look_up_form(word) for word in line.split()] for line in lines]
 
 
 @dataclass(frozen=True)
-class TokenizerWords:
-    """The words of text.tokenizer.cut_lines, in its order: word k of a line is the k-th that prepare sees.
+class TokenizerSplitter:
+    """The words of text.tokenizer.tokenize_lines, in its order: word k of a line is the k-th that prepare sees.
 
     Attributes:
         folder: holds a tokenizer.json.
-        longest: pieces; as prepare gives it to the cutter. Of a longer word each piece is a word, known by its number.
+        longest: pieces, as in prepare. Of a longer word each piece is a word, known by its number.
     """
 
     folder: str
@@ -65,12 +65,12 @@ class TokenizerWords:
             "longest": self.longest,
         }
 
-    def cut(self, lines: Sequence[str]) -> list[list[str]]:
+    def split(self, lines: Sequence[str]) -> list[list[str]]:
         """The words of each line."""
-        cut = cut_lines(_open_backend(self.folder), lines, self.longest)
-        first = cut.pieces[starts(cut.word_length)].tolist()
-        words = iter([form or f"{NO_FORM}{piece}" for form, piece in zip(cut.forms, first, strict=True)])
-        return [list(islice(words, number)) for number in cut.line_words.tolist()]
+        found = tokenize_lines(_open_backend(self.folder), lines, self.longest)
+        first = found.pieces[starts(found.word_length)].tolist()
+        words = iter([form or f"{NO_FORM}{piece}" for form, piece in zip(found.forms, first, strict=True)])
+        return [list(islice(words, number)) for number in found.line_words.tolist()]
 
 
 @lru_cache(maxsize=1)

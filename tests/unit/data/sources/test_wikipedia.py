@@ -40,7 +40,7 @@ def write(path: Path, content: bytes) -> str:
     return str(path)
 
 
-def test_only_articles_are_read_and_the_rest_is_counted_not_quarantined(tmp_path: Path) -> None:
+def test_only_articles_are_read_and_the_rest_is_counted_not_bad(tmp_path: Path) -> None:
     path = write(
         tmp_path / "dewiki.xml",
         dump(

@@ -1,4 +1,4 @@
-"""Sets bad rows aside: counts them by reason, keeps them in a file, and stops a job that has more than it tolerates."""
+"""Keeps the bad rows of a source: counted by reason, written to a file; too many of them stop the job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xalign_ray.errors import DataError
 BAD_ROWS = "bad_rows.jsonl"
 
 
-class Quarantine:
+class BadRowsFile:
     """Writes bad rows as JSON lines {line, reason, source} while they come; one task, one file, bounded memory.
 
     A context manager: the file appears under its name when the block ends without an error. `counts` (rows by reason)
@@ -29,13 +29,13 @@ class Quarantine:
         self.counts: Counter[str] = Counter()
         self._unfinished = unfinished(path)
 
-    def __enter__(self) -> Quarantine:
+    def __enter__(self) -> BadRowsFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._unfinished.open("w", encoding="utf-8")
         return self
 
     def add(self, row: BadRow) -> None:
-        """Sets one row aside."""
+        """Counts a row and writes it."""
         self.counts[row.reason] += 1
         self._file.write(json.dumps(asdict(row), sort_keys=True, ensure_ascii=False) + "\n")
 
@@ -56,7 +56,7 @@ def merge_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def merge_files(parts: Iterable[Path], target: Path) -> None:
-    """Joins the quarantine files of several tasks, in the given order, into one that appears when it is whole."""
+    """Joins the file of bad rowss of several tasks, in the given order, into one that appears when it is whole."""
     temporary = unfinished(target)
     with temporary.open("wb") as out:
         for part in parts:

@@ -1,4 +1,4 @@
-"""Cuts many lines into words at the price of their distinct chunks: what stands between blanks is tokenised once."""
+"""Tokenizes many lines at the price of their distinct pretokens: what stands between blanks is tokenized once."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from xalign_ray.text.locality import Locality, find_locality
+from xalign_ray.text.pretokens import PretokenRules, find_pretoken_rules
 from xalign_ray.text.rows import NO_ENTRY, Index, Ints, run_index, spans, starts, sum_runs
-from xalign_ray.text.tokenizer import LONGEST_WORD, CutLines, cut_lines
+from xalign_ray.text.tokenizer import LONGEST_WORD, TokenizedLines, tokenize_lines
 
 CACHE_BYTES = 192 << 20
-LONGEST_CHUNK = 32  # characters; what is longer is seldom seen twice
-CHUNK_BYTES = 160  # a key and its entry in a Python dict, without its characters and pieces
+LONGEST_PRETOKEN = 32  # characters; what is longer is seldom seen twice
+PRETOKEN_BYTES = 160  # a key and its entry in a Python dict, without its characters and pieces
 
-_WHOLE, _UNKNOWN = -1, -2  # rows of chunks that must be cut with their neighbours, and of chunks not seen before
+_WHOLE, _UNKNOWN = -1, -2  # rows of pretokens that need their neighbours, and of those not seen before
 _INNER_FORMAT = str.maketrans(
     "", "", "\u00ad\u200c\u200d"
 )  # soft hyphen and joiners: part of words, though not at ends
-# What BertNormalizer takes for Chinese and puts blanks around: each is then a chunk.
+# What BertNormalizer takes for Chinese and puts blanks around: each is then a pretoken.
 _HAN = (
     "([\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f\U0002b920-\U0002ceaf"
     "\U0002f800-\U0002fa1f])"
@@ -36,8 +36,8 @@ _PREPENDED = "\u0d4e\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a"  # lette
 
 
 @dataclass(frozen=True)
-class Cut:
-    """Lines cut into words: pieces [T], word_length [W], entry [W], line_words [N], as in Rows.
+class EncodedLines:
+    """Lines as words and pieces: pieces [T], word_length [W], entry [W], line_words [N], as in Rows.
 
     blank_word [W] is the number in its line of the word by white space in which a word begins; 0 if not asked for.
     """
@@ -68,17 +68,17 @@ class _Grown:
         self.size = end
 
 
-class ChunkCutter:
-    """Cuts lines exactly as the tokenizer cuts them whole, but asks it only for chunks that it has not seen before.
+class CachedTokenizer:
+    """Tokenizes lines exactly as the tokenizer does, but asks it only for pretokens that it has not seen before.
 
-    Where a chunk cannot be known to be cut alike alone (odd or double blanks, controls, a combining mark at its
-    begin, an added token), or is seldom seen twice (a long one), it is cut together with its neighbours; and a
-    tokenizer that looks beyond blanks (`locality`) is given whole lines. Memory is bounded: past CACHE_BYTES what the
-    last lines did not use is forgotten.
+    A pretoken is what stands between two blanks. Where its pieces may depend on its neighbours (odd or double blanks,
+    controls, a combining mark at its begin, an added token), or where it is seldom seen twice (a long one), it is
+    tokenized together with them; and a tokenizer that looks beyond blanks is given whole lines. Memory is bounded:
+    past CACHE_BYTES what the last lines did not use is forgotten.
 
     Args:
         entries: the dictionary entry of each (language id, form).
-        longest: pieces of a word; a longer one is cut into pieces.
+        longest: pieces of a word; each piece of a longer one is a word.
     """
 
     def __init__(
@@ -89,45 +89,51 @@ class ChunkCutter:
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self._backend, self._entries, self._longest, self._limit = backend, entries, longest, cache_bytes
-        self._locality: Locality | None = find_locality(backend, longest)
-        self.misses = 0  # chunks that the tokenizer was asked for, over all calls
+        self._rules: PretokenRules | None = find_pretoken_rules(backend, longest)
+        self.misses = 0  # pretokens that the tokenizer was asked for, over all calls
         self._forget()
 
-    def cut(self, lines: Sequence[str], language: int, *, place: bool = False) -> Cut:
+    def tokenize(self, lines: Sequence[str], language: int, *, place: bool = False) -> EncodedLines:
         """The words of lines of one language.
 
         Args:
             place: find out which word by white space each word begins in.
         """
-        if self._locality is None:
+        if self._rules is None:
             self._forget()
-            rows = self._add(cut_lines(self._backend, lines, self._longest, place=place), language)
+            rows = self._add(tokenize_lines(self._backend, lines, self._longest, place=place), language)
             return self._gather(rows, np.ones(len(lines), np.int64), place)
         texts = pa.array(lines, pa.string())
-        if self._locality.isolates_han and not place:
+        if self._rules.isolates_han and not place:
             texts = _space_han(texts)
         split = pc.split_pattern(texts, " ")  # type: ignore[attr-defined]
-        chunks = split.flatten().dictionary_encode()
-        line_chunks = np.diff(split.offsets.to_numpy())
-        rows = self._rows_of(chunks, starts(line_chunks), language)
+        pretokens = split.flatten().dictionary_encode()
+        line_pretokens = np.diff(split.offsets.to_numpy())
+        rows = self._rows_of(pretokens, starts(line_pretokens), language)
         used = rows[rows >= 0]
         sizes = [array.size for array in self._arrays]
-        rows, line_chunks = self._cut_stretches(rows, line_chunks, chunks, language, place=place)
-        found = self._gather(rows, line_chunks, place)
+        rows, line_pretokens = self._tokenize_stretches(rows, line_pretokens, pretokens, language, place=place)
+        found = self._gather(rows, line_pretokens, place)
         for array, size in zip(self._arrays, sizes, strict=True):
             array.size = size  # stretches are not kept
         if self.cached_bytes > self._limit:
             self._keep(used)
         return found
 
-    def _cut_stretches(
-        self, rows: Index, line_chunks: NDArray[np.integer], chunks: pa.DictionaryArray, language: int, *, place: bool
+    def _tokenize_stretches(
+        self,
+        rows: Index,
+        line_pretokens: NDArray[np.integer],
+        pretokens: pa.DictionaryArray,
+        language: int,
+        *,
+        place: bool,
     ) -> tuple[Index, Index]:
-        """Puts one row in the place of each chunk that must be cut with its neighbours, and of these neighbours."""
+        """Puts one row in the place of each pretoken that needs its neighbours, and of these neighbours."""
         odd = rows == _WHOLE
         if not odd.any():
-            return rows, line_chunks.astype(np.int64)
-        line = run_index(line_chunks)
+            return rows, line_pretokens.astype(np.int64)
+        line = run_index(line_pretokens)
         same_line = line[1:] == line[:-1]
         stretched = odd.copy()
         stretched[1:] |= odd[:-1] & same_line
@@ -136,8 +142,8 @@ class ChunkCutter:
         begins[1:] &= ~(stretched[:-1] & same_line)
         at = np.flatnonzero(begins)
         counts = np.bincount((np.cumsum(begins) - 1)[stretched], minlength=len(at))
-        texts = chunks.take(pa.array(np.flatnonzero(stretched))).to_pylist()
-        first_of_line = at == starts(line_chunks)[line[at]]
+        texts = pretokens.take(pa.array(np.flatnonzero(stretched))).to_pylist()
+        first_of_line = at == starts(line_pretokens)[line[at]]
         stretches = [
             ("" if first else " ") + " ".join(texts[begin : begin + count])
             for first, begin, count in zip(
@@ -145,13 +151,13 @@ class ChunkCutter:
             )
         ]
         replaced = rows.copy()
-        replaced[at] = self._add(cut_lines(self._backend, stretches, self._longest, place=place), language)
+        replaced[at] = self._add(tokenize_lines(self._backend, stretches, self._longest, place=place), language)
         keep = begins | ~stretched
-        return replaced[keep], np.bincount(line[keep], minlength=len(line_chunks))
+        return replaced[keep], np.bincount(line[keep], minlength=len(line_pretokens))
 
     @property
     def cached_bytes(self) -> int:
-        """About how much memory the cached chunks take."""
+        """About how much memory the cached pretokens take."""
         return self._key_bytes + 4 * sum(array.size for array in self._arrays)
 
     def _forget(self) -> None:
@@ -165,7 +171,7 @@ class ChunkCutter:
         )
 
     def _keep(self, used: Index) -> None:
-        """Forgets all chunks but those that were just used; all, if these alone are half of what may be kept."""
+        """Forgets all pretokens but those that were just used; all, if these alone are half of what may be kept."""
         keep = np.zeros(self._row_pieces.size, bool)
         keep[used] = True
         known, rows = self._known, np.flatnonzero(keep)
@@ -174,21 +180,21 @@ class ChunkCutter:
         indices = (*[rows] * 3, pieces, *[words] * 3)
         kept = [array.values[index] for array, index in zip(self._arrays, indices, strict=True)]
         self._forget()
-        if 4 * sum(map(len, kept)) + CHUNK_BYTES * len(rows) > self._limit // 2:
+        if 4 * sum(map(len, kept)) + PRETOKEN_BYTES * len(rows) > self._limit // 2:
             return
         number = np.cumsum(keep) - 1
         for variant, table in known.items():
-            fresh = {chunk: int(number[row]) for chunk, row in table.items() if keep[row]}
+            fresh = {pretoken: int(number[row]) for pretoken, row in table.items() if keep[row]}
             self._known[variant] = fresh
-            self._key_bytes += sum(CHUNK_BYTES + len(chunk) for chunk in fresh)
+            self._key_bytes += sum(PRETOKEN_BYTES + len(pretoken) for pretoken in fresh)
         for array, values in zip(self._arrays, kept, strict=True):
             array.add(values)
 
-    def _rows_of(self, chunks: pa.DictionaryArray, first_of_line: Index, language: int) -> Index:
-        """The row of each chunk of each line; the first of a line is looked up apart where the tokenizer minds."""
-        assert self._locality is not None
-        codes, distinct = chunks.indices.to_numpy(), chunks.dictionary.to_pylist()
-        if not self._locality.first_differs:
+    def _rows_of(self, pretokens: pa.DictionaryArray, first_of_line: Index, language: int) -> Index:
+        """The row of each pretoken of each line; the first of a line is looked up apart where the tokenizer minds."""
+        assert self._rules is not None
+        codes, distinct = pretokens.indices.to_numpy(), pretokens.dictionary.to_pylist()
+        if not self._rules.first_differs:
             return self._look_up(distinct, language, first=False)[codes]
         inner = np.ones(len(codes), bool)
         inner[first_of_line] = False
@@ -202,73 +208,73 @@ class ChunkCutter:
             rows[chosen] = row[codes[chosen]]
         return rows
 
-    def _look_up(self, chunks: list[str], language: int, *, first: bool) -> Index:
+    def _look_up(self, pretokens: list[str], language: int, *, first: bool) -> Index:
         known = self._known.setdefault((language, first), {})
-        rows = np.fromiter(map(known.get, chunks, repeat(_UNKNOWN)), np.int64, len(chunks))
+        rows = np.fromiter(map(known.get, pretokens, repeat(_UNKNOWN)), np.int64, len(pretokens))
         unknown = np.flatnonzero(rows == _UNKNOWN)
-        local = np.asarray([self._is_local(chunks[i]) for i in unknown.tolist()], bool)
+        local = np.asarray([self._is_local(pretokens[i]) for i in unknown.tolist()], bool)
         rows[unknown[~local]] = _WHOLE
-        new: list[str] = [chunks[i] for i in unknown[local].tolist()]
+        new: list[str] = [pretokens[i] for i in unknown[local].tolist()]
         if new:
-            as_in_line = new if first else [f" {chunk}" for chunk in new]
-            fresh = self._add(cut_lines(self._backend, as_in_line, self._longest), language)
+            as_in_line = new if first else [f" {pretoken}" for pretoken in new]
+            fresh = self._add(tokenize_lines(self._backend, as_in_line, self._longest), language)
             rows[unknown[local]] = fresh
             self.misses += len(new)
             known.update(zip(new, fresh.tolist(), strict=True))
-            self._key_bytes += sum(map(len, new)) + CHUNK_BYTES * len(new)
+            self._key_bytes += sum(map(len, new)) + PRETOKEN_BYTES * len(new)
         return rows
 
-    def _is_local(self, chunk: str) -> bool:
-        assert self._locality is not None
-        if not chunk:
-            return self._locality.blanks_vanish
-        if chunk.isascii():
-            plain = len(chunk) <= LONGEST_CHUNK and chunk.isprintable()
+    def _is_local(self, pretoken: str) -> bool:
+        assert self._rules is not None
+        if not pretoken:
+            return self._rules.blanks_vanish
+        if pretoken.isascii():
+            plain = len(pretoken) <= LONGEST_PRETOKEN and pretoken.isprintable()
         else:
             plain = (
-                len(chunk) <= LONGEST_CHUNK
-                and _BLANK_MARK not in chunk
-                and chunk[0].isprintable()
-                and chunk[-1].isprintable()
-                and chunk[-1] not in _PREPENDED
-                and unicodedata.category(chunk[0])[0] != "M"
-                and chunk.translate(_INNER_FORMAT).isprintable()
-                and not self._locality.has_blank_ends(chunk)
+                len(pretoken) <= LONGEST_PRETOKEN
+                and _BLANK_MARK not in pretoken
+                and pretoken[0].isprintable()
+                and pretoken[-1].isprintable()
+                and pretoken[-1] not in _PREPENDED
+                and unicodedata.category(pretoken[0])[0] != "M"
+                and pretoken.translate(_INNER_FORMAT).isprintable()
+                and not self._rules.has_blank_ends(pretoken)
             )
-        return plain and not self._locality.holds_added_token(chunk)
+        return plain and not self._rules.holds_added_token(pretoken)
 
-    def _add(self, cut: CutLines, language: int) -> Index:
+    def _add(self, found: TokenizedLines, language: int) -> Index:
         """Keeps lines as rows of the store; returns their numbers."""
         begin = self._row_words.size
-        self._row_words.add(cut.line_words)
-        self._row_blanks.add(cut.blank_words)
-        self._row_pieces.add(sum_runs(cut.word_length, cut.line_words))
-        self._pieces.add(cut.pieces)
-        self._word_length.add(cut.word_length)
-        self._blank_word.add(cut.blank_word)
+        self._row_words.add(found.line_words)
+        self._row_blanks.add(found.blank_words)
+        self._row_pieces.add(sum_runs(found.word_length, found.line_words))
+        self._pieces.add(found.pieces)
+        self._word_length.add(found.word_length)
+        self._blank_word.add(found.blank_word)
         if self._entries:
             entries = self._entries
-            self._entry.add(np.asarray([entries.get((language, form), NO_ENTRY) for form in cut.forms], np.int32))
+            self._entry.add(np.asarray([entries.get((language, form), NO_ENTRY) for form in found.forms], np.int32))
         else:
-            self._entry.add(np.full(len(cut.forms), NO_ENTRY, np.int32))
+            self._entry.add(np.full(len(found.forms), NO_ENTRY, np.int32))
         return np.arange(begin, self._row_words.size)
 
-    def _gather(self, rows: Index, line_chunks: NDArray[np.integer], place: bool) -> Cut:
+    def _gather(self, rows: Index, line_pretokens: NDArray[np.integer], place: bool) -> EncodedLines:
         row_words, row_pieces = self._row_words.values, self._row_pieces.values
         chunk_words = row_words[rows]
         words = spans(starts(row_words)[rows], chunk_words)
         if place:
             number = starts(self._row_blanks.values[rows])
-            number -= np.repeat(number[starts(line_chunks)[line_chunks > 0]], line_chunks[line_chunks > 0])
+            number -= np.repeat(number[starts(line_pretokens)[line_pretokens > 0]], line_pretokens[line_pretokens > 0])
             blank_word = self._blank_word.values[words] + np.repeat(number, chunk_words).astype(np.int32)
         else:
             blank_word = np.zeros(len(words), np.int32)
-        return Cut(
+        return EncodedLines(
             pieces=self._pieces.values[spans(starts(row_pieces)[rows], row_pieces[rows])],
             word_length=self._word_length.values[words],
             entry=self._entry.values[words],
             blank_word=blank_word,
-            line_words=sum_runs(chunk_words, line_chunks).astype(np.int32),
+            line_words=sum_runs(chunk_words, line_pretokens).astype(np.int32),
         )
 
 

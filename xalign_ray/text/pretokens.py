@@ -1,4 +1,4 @@
-"""Tells which tokenizers cut the chunks between blanks one by one, as if the rest of the line were not there."""
+"""Finds out which tokenizers give what stands between blanks the same pieces, whatever the rest of the line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from xalign_ray.text.tokenizer import cut_lines
+from xalign_ray.text.tokenizer import tokenize_lines
 
 # Normalisers that map character by character, or look no further than a combining mark.
 _LOCAL_NORMALIZERS = frozenset(
     ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "BertNormalizer", "StripAccents", "Precompiled", "Nmt", "Strip")
 )
-_SQUEEZES = ({"Regex": " {2,}"}, {"Regex": r"\s+"})  # runs of blanks; chunks are only cut from lines without any
+_SQUEEZES = ({"Regex": " {2,}"}, {"Regex": r"\s+"})  # runs of blanks; pretokens are cached from lines without any
 _SPLITTERS = frozenset(("BertPreTokenizer", "Whitespace", "WhitespaceSplit"))
 _REFINERS = frozenset(("Punctuation", "Digits"))
 
@@ -33,31 +33,31 @@ _PROBE_LINES = 200
 
 
 @dataclass(frozen=True)
-class Locality:
-    """What chunk by chunk cutting has to mind: whether a line's first chunk differs, added tokens, runs of blanks."""
+class PretokenRules:
+    """What to mind where pretokens are tokenized alone: if a line's first differs, added tokens, runs of blanks."""
 
     first_differs: bool
     added: tuple[str, ...]
     blanks_vanish: bool  # a run of blanks is as good as one
-    isolates_han: bool  # each Chinese character is cut as if it stood between blanks
+    isolates_han: bool  # each Chinese character is tokenized as if it stood between blanks
     normalizer: Any
 
-    def has_blank_ends(self, chunk: str) -> bool:
-        """Whether a chunk is nothing, or has blanks at its ends, by the time words are cut, and that matters."""
+    def has_blank_ends(self, pretoken: str) -> bool:
+        """Whether a pretoken is nothing, or has blanks at its ends, once it is normalised, and that matters."""
         if self.blanks_vanish or self.normalizer is None:
             return False
-        text = self.normalizer.normalize_str(chunk)
+        text = self.normalizer.normalize_str(pretoken)
         return text != text.strip() or not text
 
-    def holds_added_token(self, chunk: str) -> bool:
-        """Whether an added token may be cut out of this chunk, which also changes what stands around it."""
-        return bool(self.added) and any(token in text for token in self.added for text in (chunk, chunk.lower()))
+    def holds_added_token(self, pretoken: str) -> bool:
+        """Whether an added token may be found in this pretoken, which also changes what stands around it."""
+        return bool(self.added) and any(token in text for token in self.added for text in (pretoken, pretoken.lower()))
 
 
-def find_locality(backend: Tokenizer, longest: int) -> Locality | None:
-    """How a tokenizer cuts chunks, or None if lines must be cut whole.
+def find_pretoken_rules(backend: Tokenizer, longest: int) -> PretokenRules | None:
+    """How a tokenizer treats pretokens, or None if it must be given whole lines.
 
-    Its parts must be ones that are known to be local; then this is tried on lines made of a few dozen kinds of chunks.
+    Its parts must be ones that are known to be local; then this is tried on lines of a few dozen kinds of pretokens.
     A tokenizer's truncation and padding are switched off: both are for batches, not for text.
     """
     backend.no_truncation()
@@ -66,12 +66,12 @@ def find_locality(backend: Tokenizer, longest: int) -> Locality | None:
     added = tuple(t.content for t in backend.get_added_tokens_decoder().values() if not t.special)
     if getattr(backend.model, "dropout", None) or not _parts_are_local(backend) or _reach_over_blanks(added):
         return None
-    before = [_outcome(backend, chunk, longest) for chunk in _PROBE]
-    inside = [_outcome(backend, f" {chunk}", longest) for chunk in _PROBE]
+    before = [_outcome(backend, pretoken, longest) for pretoken in _PROBE]
+    inside = [_outcome(backend, f" {pretoken}", longest) for pretoken in _PROBE]
     tokens = tuple(text for token in added if not token.isspace() for text in {token, token.lower()})
     vanish = before == inside and next(_flat(backend.pre_tokenizer))["type"] in _SPLITTERS
     padded = any(part.get("handle_chinese_chars") for part in _flat(backend.normalizer))
-    locality = Locality(
+    rules = PretokenRules(
         first_differs=before != inside,
         added=tokens,
         blanks_vanish=vanish,
@@ -83,11 +83,11 @@ def find_locality(backend: Tokenizer, longest: int) -> Locality | None:
         wanted = [before[numbers[0]], *(inside[i] for i in numbers[1:])]
         if _outcome(backend, line, longest) != [word for words in wanted for word in words]:
             return None
-    return locality
+    return rules
 
 
 def _probe_lines() -> Iterator[list[int]]:
-    """Every kind of chunk first, last and between others, in a random order that is always the same."""
+    """Every kind of pretoken first, last and between others, in a random order that is always the same."""
     source = random.Random(0)
     for number in range(_PROBE_LINES):
         yield [number % len(_PROBE), *(source.randrange(len(_PROBE)) for _ in range(source.randrange(1, 7)))]
@@ -95,9 +95,9 @@ def _probe_lines() -> Iterator[list[int]]:
 
 def _outcome(backend: Tokenizer, line: str, longest: int) -> list[tuple[int, ...]]:
     """The words of a line as pieces."""
-    cut = cut_lines(backend, [line], longest)
-    pieces = iter(cut.pieces.tolist())
-    return [tuple(next(pieces) for _ in range(length)) for length in cut.word_length.tolist()]
+    found = tokenize_lines(backend, [line], longest)
+    pieces = iter(found.pieces.tolist())
+    return [tuple(next(pieces) for _ in range(length)) for length in found.word_length.tolist()]
 
 
 def _parts_are_local(backend: Tokenizer) -> bool:

@@ -1,4 +1,4 @@
-"""Quarantine: bad rows are counted, kept, merged, and too many of them stop the job."""
+"""BadRowsFile: bad rows are counted, kept, merged, and too many of them stop the job."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.data.quarantine import Quarantine, check_bad_fraction, merge_counts, merge_files
+from xalign_ray.data.bad_rows import BadRowsFile, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.data.sources.records import BadRow
 from xalign_ray.errors import DataError
 
 
 def test_rows_are_counted_by_reason_and_kept_with_source_and_line(tmp_path: Path) -> None:
     path = tmp_path / "new" / "bad_rows.jsonl"
-    with Quarantine(path) as quarantine:
-        quarantine.add(BadRow("a.txt", 3, "one side is empty"))
-        quarantine.add(BadRow("\u00e9.txt", 9, "one side is empty"))
-        quarantine.add(BadRow("a.txt", 10, "bytes are not UTF-8"))
+    with BadRowsFile(path) as bad_rows:
+        bad_rows.add(BadRow("a.txt", 3, "one side is empty"))
+        bad_rows.add(BadRow("\u00e9.txt", 9, "one side is empty"))
+        bad_rows.add(BadRow("a.txt", 10, "bytes are not UTF-8"))
         assert not path.exists()
-    assert dict(quarantine.counts) == {"one side is empty": 2, "bytes are not UTF-8": 1}
+    assert dict(bad_rows.counts) == {"one side is empty": 2, "bytes are not UTF-8": 1}
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert rows == [
         {"line": 3, "reason": "one side is empty", "source": "a.txt"},
@@ -30,11 +30,11 @@ def test_rows_are_counted_by_reason_and_kept_with_source_and_line(tmp_path: Path
 
 def test_a_task_that_fails_leaves_no_file_under_the_final_name_and_its_retry_starts_over(tmp_path: Path) -> None:
     path = tmp_path / "bad_rows.jsonl"
-    with pytest.raises(AttributeError), Quarantine(path) as quarantine:
-        quarantine.add("no row")  # type: ignore[arg-type]
+    with pytest.raises(AttributeError), BadRowsFile(path) as bad_rows:
+        bad_rows.add("no row")  # type: ignore[arg-type]
     assert not path.exists()
-    with Quarantine(path) as quarantine:
-        quarantine.add(BadRow("a", 2, "x"))
+    with BadRowsFile(path) as bad_rows:
+        bad_rows.add(BadRow("a", 2, "x"))
     assert path.read_text() == '{"line": 2, "reason": "x", "source": "a"}\n'
     assert [file.name for file in tmp_path.iterdir()] == ["bad_rows.jsonl"]
 
@@ -43,10 +43,10 @@ def test_counts_and_files_of_tasks_merge(tmp_path: Path) -> None:
     paths = [tmp_path / f"{task}.jsonl" for task in range(3)]
     counts = []
     for task, path in enumerate(paths):
-        with Quarantine(path) as quarantine:
+        with BadRowsFile(path) as bad_rows:
             for line in range(task):
-                quarantine.add(BadRow("f", line, f"reason {line}"))
-        counts.append(dict(quarantine.counts))
+                bad_rows.add(BadRow("f", line, f"reason {line}"))
+        counts.append(dict(bad_rows.counts))
     assert merge_counts(counts) == {"reason 0": 2, "reason 1": 1}
     merge_files(paths, tmp_path / "bad_rows.jsonl")
     merged = (tmp_path / "bad_rows.jsonl").read_bytes()
