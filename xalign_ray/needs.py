@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.derive import deepspeed_config, derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.scheduled import Scheduled
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import base_recipe
+from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.models.sizes import count_parameters
 
 GIB = 2**30

@@ -12,8 +12,9 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
 
-from xalign_ray.config.choices import BpeTokenizer, DictionaryAlignment, MaskedLm
+from xalign_ray.config.choices import DictionaryAlignment, MaskedLm
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, load_conditioned_head

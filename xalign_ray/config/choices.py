@@ -1,108 +1,68 @@
-"""The choices of a recipe: every `kind` that a list entry or a block may take, with its own options and no others.
+"""The streams and losses of a recipe: every `kind` with its own options, and what it needs of data and machines.
 
-What the methods compute: docs/explanation/methods.md.
+What they compute: docs/explanation/methods.md. How to add one: docs/tutorials/add_a_loss.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import Field, model_validator
 
+from xalign_ray.config.fields import Float, Fraction, Frozen, Int, Positive
 from xalign_ray.config.scheduled import Scheduled, Within
-from xalign_ray.credentials import without_credentials
 
-
-class Frozen(BaseModel):
-    """A block of the tree: unknown keys are errors, values never change after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-def no_truth_value(given: Any) -> Any:
-    """Where a number is asked for, pydantic takes `true` for 1."""
-    if isinstance(given, bool):
-        raise PydanticCustomError("number", "Input should be a number, not true or false")
-    return given
-
-
-Int = Annotated[int, BeforeValidator(no_truth_value), Field(gt=-(2**63), lt=2**63)]
-Float = Annotated[float, BeforeValidator(no_truth_value)]
-Fraction = Annotated[Float, Field(ge=0.0, le=1.0)]
-Positive = Annotated[Int, Field(ge=1)]
-Uri = Annotated[str, AfterValidator(without_credentials)]  # of a tracking server or database
-OnBrokenFile = Annotated[
-    Literal["stop", "keep_rest_out"],
-    Field(description="what prepare does at a file whose rest cannot be read, whatever max_bad_fraction"),
-]
-
-
-# --- tokenizers -----------------------------------------------------------------------------------------------------
-class BpeTokenizer(Frozen):
-    """A byte-pair vocabulary trained on a sample of the corpora, over the words of BERT's basic tokenizer."""
-
-    kind: Literal["bpe"] = "bpe"
-    vocab_size: Annotated[Int, Field(ge=64, description="pieces, special tokens included")] = 8000
-    lowercase: Annotated[bool, Field(description="whether text is lower-cased first")] = True
-    sample_mib: Annotated[Int, Field(ge=1, description="text read per language for training, MiB")] = 16
-
-
-NewPieces = Annotated[
-    Int,
-    Field(
-        ge=0,
-        description="the commonest words of the corpora that it cuts become pieces; their rows start from translations",
-    ),
-]
-
-
-class FolderTokenizer(Frozen):
-    """A given Hugging Face fast tokenizer: a local folder or a hub id."""
-
-    kind: Literal["folder"] = "folder"
-    path: Annotated[str, Field(description="of the folder, or a hub id")]
-    new_pieces: NewPieces = 0
-
-
-class StartTokenizer(Frozen):
-    """The tokenizer of the encoder that `model.init_from` names."""
-
-    kind: Literal["start"] = "start"
-    new_pieces: NewPieces = 0
-
-
-Tokenizer = Annotated[BpeTokenizer | FolderTokenizer | StartTokenizer, Field(discriminator="kind")]
-
-
-# --- streams: what rows look like ---------------------------------------------------------------------------
 Weight = Annotated[Float, Field(gt=0, description="share of rows, relative to the other streams")]
 Positions = Annotated[
     Literal["reset", "running"], Field(description="whether the second side counts from 1 again, or goes on")
 ]
 Segments = Annotated[bool, Field(description="give the second side segment 1")]
+TEXT, PAIRS = "text/", "pairs/"  # how the names of pools begin: monolingual text, translations
 RandomOrder = Annotated[bool, Field(description="swap the two sides with probability 1/2")]
 
 
-class MaskedText(Frozen):
+class StreamChoice(Frozen):
+    """A kind of rows; what it needs stands here once, and all that reads it asks here.
+
+    Attributes:
+        pools: the pools that it draws from.
+        segments_per_example: 2 where an example is a pair; its class then has `positions` and `segments`.
+        needs_dictionary: whether it replaces words by translations.
+        needs_alignment: whether it reads word alignments.
+    """
+
+    pools: ClassVar[Literal["text/", "pairs/"]] = TEXT
+    segments_per_example: ClassVar[Literal[1, 2]] = 1
+    needs_dictionary: ClassVar[bool] = False
+    needs_alignment: ClassVar[bool] = False
+
+    kind: str
+    weight: Float
+
+    @property
+    def method(self) -> str:
+        """What the papers call it where no loss reads columns of its own; empty if it is plain masked text."""
+        return ""
+
+    @property
+    def min_reserve(self) -> tuple[float, str]:
+        """The least `data.reserve_fraction` at which its longest form of a row fits, and why."""
+        return 0.0, ""
+
+
+class MaskedText(StreamChoice):
     """Monolingual text, masked."""
 
     kind: Literal["masked_text"] = "masked_text"
     weight: Weight = 1.0
 
 
-class MaskedPairs(Frozen):
+class MaskedPairs(StreamChoice):
     """TLM: both sides of a translation in one example, masked together."""
+
+    pools = PAIRS
+    segments_per_example = 2
 
     kind: Literal["masked_pairs"] = "masked_pairs"
     weight: Weight = 1.0
@@ -110,9 +70,16 @@ class MaskedPairs(Frozen):
     segments: Segments = False
     random_order: RandomOrder = False
 
+    @property
+    def method(self) -> str:
+        """XLM."""
+        return "xlm"
 
-class CodeSwitchedLabels(Frozen):
+
+class CodeSwitchedLabels(StreamChoice):
     """DICT-MLM: with probability t the label of a masked word is a translation of it."""
+
+    needs_dictionary = True
 
     kind: Literal["code_switched_labels"] = "code_switched_labels"
     weight: Weight = 1.0
@@ -135,9 +102,17 @@ class CodeSwitchedLabels(Frozen):
             raise ValueError("refill is for mix_unit: instance; by word every word may be masked anyway")
         return self
 
+    @property
+    def method(self) -> str:
+        """DICT-MLM with its percentage."""
+        return f"dict-mlm-{100 * self.t:g}" + "-input-swap" * (self.variant != "label_swap")
 
-class CodeSwitchedCopy(Frozen):
+
+class CodeSwitchedCopy(StreamChoice):
     """DICT-TLM: a sentence and its code-switched copy as a pair; labels are the pieces as they stand."""
+
+    segments_per_example = 2
+    needs_dictionary = True
 
     kind: Literal["code_switched_copy"] = "code_switched_copy"
     weight: Weight = 1.0
@@ -147,9 +122,23 @@ class CodeSwitchedCopy(Frozen):
     positions: Positions = "reset"
     segments: Segments = False
 
+    @property
+    def method(self) -> str:
+        """DICT-TLM."""
+        return "dict-tlm"
 
-class AlignedPairs(Frozen):
+    @property
+    def min_reserve(self) -> tuple[float, str]:
+        """`[CLS] text [SEP] copy [SEP]` is one token short of twice `[CLS] text [SEP]`."""
+        return 0.5, "shows every example twice in its row"
+
+
+class AlignedPairs(StreamChoice):
     """WEAM: masked pairs with the matrix of which positions translate each other."""
+
+    pools = PAIRS
+    segments_per_example = 2
+    needs_alignment = True
 
     kind: Literal["aligned_pairs"] = "aligned_pairs"
     weight: Weight = 1.0
@@ -161,9 +150,17 @@ class AlignedPairs(Frozen):
         Field(description="the pieces of two aligned words: all with all, first with first, or i-th with i-th"),
     ] = "all"
 
+    @property
+    def method(self) -> str:
+        """TLM."""
+        return "tlm"
 
-class ContrastedPairs(Frozen):
+
+class ContrastedPairs(StreamChoice):
     """PPA: a masked pair, and each of its sentences on its own as a query and its key."""
+
+    pools = PAIRS
+    segments_per_example = 2
 
     kind: Literal["contrasted_pairs"] = "contrasted_pairs"
     weight: Weight = 1.0
@@ -175,6 +172,16 @@ class ContrastedPairs(Frozen):
         Field(description="what is masked: the pair (TLM), each sentence on its own (MLM), or nothing"),
     ] = "joined"
 
+    @property
+    def method(self) -> str:
+        """TLM, where pairs are masked as pairs."""
+        return "tlm" if self.text == "joined" else ""
+
+    @property
+    def min_reserve(self) -> tuple[float, str]:
+        """A pair of two pieces grows from 5 tokens to 6: a sixth of the row at most."""
+        return (0.17, "with text: apart gives every pair one more special token") if self.text == "apart" else (0.0, "")
+
 
 Stream = Annotated[
     MaskedText | MaskedPairs | CodeSwitchedLabels | CodeSwitchedCopy | AlignedPairs | ContrastedPairs,
@@ -182,14 +189,45 @@ Stream = Annotated[
 ]
 
 
-# --- objectives: what the model is asked (losses) -------------------------------------------------------------------
 LossWeight = Annotated[
     Scheduled, Within(), Field(description="of the loss in the sum; a number or [step, value] corners")
 ]
 
 
-class MaskedLm(Frozen):
+class ObjectiveChoice(Frozen):
+    """A loss; what it needs and what it logs stands here once, and all that reads it asks here.
+
+    Its code is the class `<Name>Loss` in `objectives/<kind>.py`.
+
+    Attributes:
+        stream: kind of stream whose columns it reads; any if None.
+        needs_dictionary: whether it is trained on pairs of words.
+        meaning: what the metric `train/loss_<kind>` is, with its unit.
+        metrics: what it logs besides, by name: what it is, with its unit or range.
+    """
+
+    stream: ClassVar[str | None] = None
+    needs_dictionary: ClassVar[bool] = False
+    meaning: ClassVar[str]
+    metrics: ClassVar[Mapping[str, str]] = {}
+
+    kind: str
+    weight: Scheduled
+
+    def method(self, stream: Any) -> str:  # noqa: ARG002
+        """What the papers call it, given the first stream of the kind that it reads; empty for plain masked LM."""
+        return ""
+
+    @property
+    def refused_at_stage_3(self) -> tuple[str, str] | None:
+        """What of it cannot be computed at ZeRO stage 3, and why."""
+        return None
+
+
+class MaskedLm(ObjectiveChoice):
     """Cross-entropy at labelled positions, divided by the global step's number of labels."""
+
+    meaning = "masked-token cross-entropy (nats a label)"
 
     kind: Literal["masked_lm"] = "masked_lm"
     weight: LossWeight = 1.0
@@ -198,9 +236,23 @@ class MaskedLm(Frozen):
         Field(ge=1, description="logits of so many labels at a time, computed again going backward; all if null"),
     ] = None
 
+    @property
+    def refused_at_stage_3(self) -> tuple[str, str] | None:
+        """Ranks would call the head unequally often."""
+        if self.labels_at_once is None:
+            return None
+        return (
+            "objective masked_lm with labels_at_once",
+            "how often it calls the head follows a worker's labels, and at stage 3 every worker must make the same "
+            "calls",
+        )
 
-class DictionaryAlignment(Frozen):
+
+class DictionaryAlignment(ObjectiveChoice):
     """ALIGN-MLM: minus the mean cosine of the word embeddings of dictionary pairs."""
+
+    needs_dictionary = True
+    meaning = "loss between embeddings of dictionary pairs"
 
     kind: Literal["dictionary_alignment"] = "dictionary_alignment"
     weight: LossWeight = 10.0
@@ -214,9 +266,19 @@ class DictionaryAlignment(Frozen):
     ] = None
     shuffled: Annotated[bool, Field(description="control: targets permuted, so that the pairs mean nothing")] = False
 
+    def method(self, stream: Any) -> str:  # noqa: ARG002
+        """ALIGN-MLM, or its control."""
+        return "align-mlm-shuffled" if self.shuffled else "align-mlm"
 
-class WordExchange(Frozen):
+
+class WordExchange(ObjectiveChoice):
     """WEAM: a masked word is predicted from the hidden state of the word it is aligned with."""
+
+    stream = "aligned_pairs"
+    meaning = "word-exchange loss (nats a label)"
+    metrics: ClassVar[Mapping[str, str]] = {
+        "train/aligned_label_share": "labels whose word has a partner that word_exchange sees, of all labels (0 to 1)"
+    }
 
     kind: Literal["word_exchange"] = "word_exchange"
     weight: LossWeight = 1.0
@@ -227,9 +289,22 @@ class WordExchange(Frozen):
         Literal["skip", "literal"], Field(description="labels without a partner: left out, or asked of a zero vector")
     ] = "skip"
 
+    def method(self, stream: Any) -> str:  # noqa: ARG002
+        """WEAM."""
+        return "weam"
 
-class MomentumContrast(Frozen):
+
+class MomentumContrast(ObjectiveChoice):
     """PPA: a sentence finds its translation among a queue of others, encoded by a running average."""
+
+    stream = "contrasted_pairs"
+    meaning = "contrastive sentence loss (nats a pair)"
+    metrics: ClassVar[Mapping[str, str]] = {
+        "train/momentum_feature_norm": "mean L2 norm of momentum_contrast's features before normalisation",
+        "train/momentum_accuracy": "sentences that find their translation before any key of the queue (0 to 1)",
+        "train/momentum_cosine": "mean cosine of momentum_contrast's features of a sentence and its translation "
+        "(-1 to 1)",
+    }
 
     kind: Literal["momentum_contrast"] = "momentum_contrast"
     weight: LossWeight = 1.0
@@ -249,9 +324,27 @@ class MomentumContrast(Frozen):
         bool, Field(description="keys in the queue whose pivot sentence is the query's own are no negatives")
     ] = True
 
+    def method(self, stream: Any) -> str:
+        """PPA, or its ablation by what is masked."""
+        return {"joined": "ppa", "apart": "ppa-mlm", "none": "ppa-no-tlm"}[stream.text]
 
-class SentenceContrast(Frozen):
+    @property
+    def refused_at_stage_3(self) -> tuple[str, str] | None:
+        """Its key encoder is an average of whole weights."""
+        return (
+            "objective momentum_contrast",
+            "its key encoder averages whole weights after each step, which stage 3 keeps in parts",
+        )
+
+
+class SentenceContrast(ObjectiveChoice):
     """Symmetric InfoNCE between the pairs of a row, without a queue: the worked example of a plug-in loss."""
+
+    stream = "contrasted_pairs"
+    meaning = "contrastive loss between the pairs of a row (nats a pair)"
+    metrics: ClassVar[Mapping[str, str]] = {
+        "train/sentence_accuracy": "sentences that find their translation first among those of their row (0 to 1)"
+    }
 
     kind: Literal["sentence_contrast"] = "sentence_contrast"
     weight: LossWeight = 1.0
@@ -259,39 +352,14 @@ class SentenceContrast(Frozen):
     pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "mean"
     layer: Annotated[Int | None, Field(ge=1, description="hidden states after so many layers; the last if null")] = None
 
+    def method(self, stream: Any) -> str:  # noqa: ARG002
+        """InfoXLM."""
+        return "infoxlm"
+
 
 Objective = Annotated[
     MaskedLm | DictionaryAlignment | WordExchange | MomentumContrast | SentenceContrast, Field(discriminator="kind")
 ]
-
-
-# --- optimizers -----------------------------------------------------------------------------------------------------
-class _Adam(Frozen):
-    """Averages of the gradient and its square, and decoupled weight decay, none on biases and LayerNorm."""
-
-    beta1: Annotated[Fraction, Field(description="decay of the average of the gradient")] = 0.9
-    beta2: Annotated[Fraction, Field(description="decay of the average of its square")] = 0.999
-    epsilon: Annotated[Float, Field(gt=0, description="added to the root of that")] = 1e-6
-    weight_decay: Annotated[Float, Field(ge=0, description="decoupled; none on biases and LayerNorm")] = 0.01
-
-
-class AdamW(_Adam):
-    """Adam with decoupled weight decay."""
-
-    kind: Literal["adamw"] = "adamw"
-    learning_rate: Annotated[Float, Field(gt=0, description="at the peak of the schedule")] = 1e-4
-
-
-class Lamb(_Adam):
-    """LAMB: Adam's direction with decay, scaled to each tensor's own norm; ZeRO stage 0 only."""
-
-    kind: Literal["lamb"] = "lamb"
-    learning_rate: Annotated[Float, Field(gt=0, description="at the peak of the schedule")] = 1.6e-3
-
-
-def _optimizer_kind(given: Any) -> Any:
-    """The tag of an optimizer block: AdamW where a recipe names none."""
-    return given.get("kind", "adamw") if isinstance(given, Mapping) else getattr(given, "kind", None)
-
-
-Optimizer = Annotated[Annotated[AdamW, Tag("adamw")] | Annotated[Lamb, Tag("lamb")], Discriminator(_optimizer_kind)]
+OBJECTIVES: Mapping[str, type[ObjectiveChoice]] = {
+    choice.model_fields["kind"].default: choice for choice in get_args(get_args(Objective)[0])
+}

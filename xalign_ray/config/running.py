@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from xalign_ray.config.choices import Float, Frozen, Int, Positive, Uri, no_truth_value
+from xalign_ray.config.fields import Float, Frozen, Int, Positive, Uri, no_truth_value
 
 OURS_IN_DEEPSPEED = {  # keys of DeepSpeed's that follow from the recipe's own; the loop relies on them
     "train_batch_size": "train.global_batch_size",

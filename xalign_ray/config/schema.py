@@ -6,34 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from xalign_ray.config.choices import (
-    AdamW,
-    BpeTokenizer,
-    Float,
-    Fraction,
-    Frozen,
-    Int,
-    MaskedLm,
-    MaskedText,
-    Objective,
-    OnBrokenFile,
-    Optimizer,
-    Positive,
-    Stream,
-    Tokenizer,
-)
+from xalign_ray.config.choices import PAIRS, MaskedLm, MaskedText, Objective, Stream
+from xalign_ray.config.fields import Float, Fraction, Frozen, Int, OnBrokenFile, Positive
+from xalign_ray.config.optimizer import AdamW, Optimizer
 from xalign_ray.config.running import CheckpointConfig, ParallelConfig, TrackConfig
 from xalign_ray.config.scheduled import Scheduled, Within
+from xalign_ray.config.tokenizers import BpeTokenizer, Tokenizer
 
-OF_PAIRS = ("masked_pairs", "aligned_pairs", "contrasted_pairs")  # streams of translations
-OF_WORDS = ("code_switched_labels", "code_switched_copy")  # streams that replace words by translations
-COPY_RESERVE = 0.5  # `[CLS] text [SEP] copy [SEP]` is one token short of twice `[CLS] text [SEP]`
-APART_RESERVE = 0.17  # a pair of two pieces grows from 5 tokens to 6: a sixth of the row at most
-FEEDS = {  # losses that read columns which only one kind of stream makes
-    "word_exchange": "aligned_pairs",
-    "momentum_contrast": "contrasted_pairs",
-    "sentence_contrast": "contrasted_pairs",
-}
 RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
 MIN_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
 
@@ -276,31 +255,33 @@ class RunConfig(Frozen):
 
     @model_validator(mode="after")
     def _has_what_it_needs(self) -> RunConfig:
-        kinds = list(dict.fromkeys(stream.kind for stream in self.streams))
+        kinds = {stream.kind for stream in self.streams}
         asked = [objective.kind for objective in self.objectives]
         missing = [
-            *((not self.data.parallel, f"stream {kind} needs data.parallel") for kind in kinds if kind in OF_PAIRS),
             *(
-                (not self.data.dictionaries, f"stream {kind} needs data.dictionaries")
-                for kind in kinds
-                if kind in OF_WORDS
-            ),
-            (
-                "dictionary_alignment" in asked and not self.data.dictionaries,
-                "objective dictionary_alignment needs data.dictionaries",
+                (not self.data.parallel, f"stream {stream.kind} needs data.parallel")
+                for stream in self.streams
+                if stream.pools == PAIRS
             ),
             *(
-                (FEEDS[kind] not in kinds, f"objective {kind} needs a stream {FEEDS[kind]}")
-                for kind in asked
-                if kind in FEEDS
+                (not self.data.dictionaries, f"{what} {one.kind} needs data.dictionaries")
+                for what, several in (("stream", self.streams), ("objective", self.objectives))
+                for one in several
+                if one.needs_dictionary
+            ),
+            *(
+                (loss.stream not in kinds, f"objective {loss.kind} needs a stream {loss.stream}")
+                for loss in self.objectives
+                if loss.stream
             ),
         ]
-        if said := [text for absent, text in missing if absent]:
+        if said := dict.fromkeys(text for absent, text in missing if absent):
             raise ValueError("; ".join(said) + "; the recipe names none")
         bare = [str(n) for n, one in enumerate(self.data.parallel) if not one.align and not one.brings_alignment]
-        if bare and "aligned_pairs" in kinds:
+        aligned = next((stream.kind for stream in self.streams if stream.needs_alignment), None)
+        if bare and aligned:
             raise ValueError(
-                f"stream aligned_pairs needs word alignments, which data.parallel {', '.join(bare)} lacks; set its "
+                f"stream {aligned} needs word alignments, which data.parallel {', '.join(bare)} lacks; set its "
                 "align to hmm, or give a moses corpus its alignment as third path"
             )
         if self.data.tokenizer.kind == "start" and self.model.init_from is None:
@@ -326,8 +307,6 @@ class RunConfig(Frozen):
     def _is_right_at_its_stage(self) -> RunConfig:
         """What cannot be computed at a ZeRO stage is refused before any machine is asked for."""
         stage = self.parallel.zero_stage
-        chunked = any(loss.kind == "masked_lm" and loss.labels_at_once for loss in self.objectives)
-        averaged = any(loss.kind == "momentum_contrast" for loss in self.objectives)
         refusals = [
             (
                 self.train.optimizer.kind == "lamb" and stage > 0,
@@ -335,17 +314,9 @@ class RunConfig(Frozen):
                 "LAMB needs the norm of each whole tensor, of which a worker's optimizer sees a part from stage 1 on; "
                 "use zero_stage 0",
             ),
-            (
-                chunked and stage == 3,
-                "objective masked_lm with labels_at_once",
-                "how often it calls the head follows a worker's labels, and at stage 3 every worker must make the same "
-                "calls; use zero_stage 2",
-            ),
-            (
-                averaged and stage == 3,
-                "objective momentum_contrast",
-                "its key encoder averages whole weights after each step, which stage 3 keeps in parts; "
-                "use zero_stage 2",
+            *(
+                (stage == 3, what, f"{why}; use zero_stage 2")
+                for what, why in filter(None, (loss.refused_at_stage_3 for loss in self.objectives))
             ),
         ]
         for wrong, what, why in refusals:
@@ -368,15 +339,10 @@ class RunConfig(Frozen):
         """What prepare packs for one form of a row must hold its longest form, so that no stream drops examples."""
         given = self.data.reserve_fraction
         for stream in self.streams:
-            if stream.kind == "code_switched_copy" and given < COPY_RESERVE:
+            least, why = stream.min_reserve
+            if given < least:
                 raise ValueError(
-                    f"stream code_switched_copy shows every example twice in its row: set data.reserve_fraction to "
-                    f"{COPY_RESERVE:g} or more (it is {given:g})"
-                )
-            if stream.kind == "contrasted_pairs" and stream.text == "apart" and given < APART_RESERVE:
-                raise ValueError(
-                    f"stream contrasted_pairs with text: apart gives every pair one more special token: set "
-                    f"data.reserve_fraction to {APART_RESERVE:g} or more (it is {given:g})"
+                    f"stream {stream.kind} {why}: set data.reserve_fraction to {least:g} or more (it is {given:g})"
                 )
         return self
 

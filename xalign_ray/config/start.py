@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from xalign_ray.config.choices import FolderTokenizer, StartTokenizer
 from xalign_ray.config.load import Recipe, find_recipe, load_recipe
 from xalign_ray.config.schema import RUN_OF
+from xalign_ray.config.tokenizers import FolderTokenizer, StartTokenizer
 from xalign_ray.errors import ConfigError
 
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from xalign_ray.config.choices import Frozen
 from xalign_ray.config.explain import suggest
+from xalign_ray.config.fields import Frozen
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.schema import DataConfig
 from xalign_ray.config.yaml_text import parse_yaml

@@ -11,9 +11,9 @@ from typing import Any
 import tokenizers
 
 from xalign_ray.artifacts import hash_value
-from xalign_ray.config.choices import BpeTokenizer, FolderTokenizer, Tokenizer
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, RunConfig
+from xalign_ray.config.tokenizers import BpeTokenizer, FolderTokenizer, Tokenizer
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source
 from xalign_ray.data.tokenizer_folder import NEEDED, open_tokenizer

@@ -21,9 +21,9 @@ from xalign_ray.artifacts import (
     write_json,
     write_manifest,
 )
-from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
+from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.data.bad_rows import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.data.dictionaries import read_links, trained_translations, write_lexicon
 from xalign_ray.data.duplicates import mark_duplicates

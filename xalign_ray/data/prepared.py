@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xalign_ray.artifacts import MANIFEST, read_json, read_manifest, whole_manifest
-from xalign_ray.config.choices import MaskedText
+from xalign_ray.config.choices import MaskedText, Stream
 from xalign_ray.config.derive import CHUNK_STEPS, partitions
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import MaskingConfig, RunConfig
@@ -31,15 +31,6 @@ KEYS = (
     *("pools", "held_out", "held_out_missing", "counts", "bad_rows", "dictionary", "sources", "broken_files"),
 )
 HELD_OUT_ROWS = 64  # rows a language in the held-out loss: enough for a curve, cheap enough to repeat
-
-POOLS = {
-    "masked_text": "text/",
-    "masked_pairs": "pairs/",
-    "code_switched_labels": "text/",
-    "code_switched_copy": "text/",
-    "aligned_pairs": "pairs/",
-    "contrasted_pairs": "pairs/",
-}
 
 
 @dataclass(frozen=True)
@@ -140,13 +131,13 @@ class Prepared:
         files = self.manifest["files"]
         return check_once(self.folder / name, files[name]) if name in files else None
 
-    def pools(self, kind: str) -> dict[str, dict[str, Any]]:
-        """The pools a kind of stream draws from, by name."""
-        return {name: pool for name, pool in self.manifest["pools"].items() if name.startswith(POOLS[kind])}
+    def pools(self, stream: Stream) -> dict[str, dict[str, Any]]:
+        """The pools a stream draws from, by name."""
+        return {name: pool for name, pool in self.manifest["pools"].items() if name.startswith(stream.pools)}
 
     def order(self, config: RunConfig) -> Order:
         """The order of a recipe over these shards: each stream draws from its pools on its own."""
-        streams = [(stream, self.pools(stream.kind)) for stream in config.streams]
+        streams = [(stream, self.pools(stream)) for stream in config.streams]
         unit = config.sampling.unit
         sizes = [(stream.kind, stream.weight, {n: p[unit] for n, p in pools.items()}) for stream, pools in streams]
 
@@ -159,7 +150,7 @@ class Prepared:
 
     def sources(self, config: RunConfig) -> list[tuple[int, str]]:
         """For each source of the order: the number of its stream, and its pool."""
-        return [(i, name) for i, stream in enumerate(config.streams) for name in self.pools(stream.kind)]
+        return [(i, name) for i, stream in enumerate(config.streams) for name in self.pools(stream)]
 
     def read(self, pool: str, places: Places) -> Rows:
         """The rows at these places of a pool, in their order; each row group is read once."""

@@ -289,7 +289,7 @@ def _draws(prepared: Prepared, config: RunConfig) -> list[DrawStats]:
 def _shares(prepared: Prepared, config: RunConfig, step: int) -> list[float]:
     unit = config.sampling.unit
     sizes = [
-        (stream.kind, stream.weight, {name: pool[unit] for name, pool in prepared.pools(stream.kind).items()})
+        (stream.kind, stream.weight, {name: pool[unit] for name, pool in prepared.pools(stream).items()})
         for stream in config.streams
     ]
     return source_shares(sizes, value_at(config.sampling.exponent, step))

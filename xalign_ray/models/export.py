@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
@@ -29,25 +29,6 @@ STOCK = f"{ENCODER}hf."
 LANGUAGES = f"{ENCODER}languages.weight"
 HEAD_FILE = "conditioned_head.safetensors"
 PAIRS_FILE = "dictionary_pairs.json"
-PAIR_STREAMS = ("masked_pairs", "aligned_pairs", "contrasted_pairs", "code_switched_copy")
-
-# What a stream or loss adds to plain masked text is called by its paper; a pair that no loss of its own reads is TLM.
-_PPA = {"joined": "ppa", "apart": "ppa-mlm", "none": "ppa-no-tlm"}
-_NAMES: dict[str, Callable[[Any, RunConfig], str]] = {
-    "masked_pairs": lambda *_: "xlm",
-    "aligned_pairs": lambda _, config: "" if _has(config, "word_exchange") else "tlm",
-    "contrasted_pairs": lambda stream, config: (
-        "tlm" if stream.text == "joined" and not _has(config, "momentum_contrast", "sentence_contrast") else ""
-    ),
-    "code_switched_labels": lambda stream, _: (
-        f"dict-mlm-{100 * stream.t:g}" + "-input-swap" * (stream.variant != "label_swap")
-    ),
-    "code_switched_copy": lambda *_: "dict-tlm",
-    "dictionary_alignment": lambda loss, _: "align-mlm-shuffled" if loss.shuffled else "align-mlm",
-    "word_exchange": lambda *_: "weam",
-    "momentum_contrast": lambda _, config: _PPA[_first(config.streams, "contrasted_pairs").text],
-    "sentence_contrast": lambda *_: "infoxlm",
-}
 
 
 class Facts(TypedDict):
@@ -182,21 +163,16 @@ def fold(languages: Tensor, segments: Tensor) -> Tensor:
 
 def _method(config: RunConfig) -> str:
     """The recipe's method in the words of the papers, `mlm` where nothing is added to plain masked text."""
-    known = [part for part in (*config.streams, *config.objectives) if part.kind in _NAMES]
-    return "+".join(filter(None, (_NAMES[part.kind](part, config) for part in known))) or "mlm"
-
-
-def _has(config: RunConfig, *kinds: str) -> bool:
-    return any(loss.kind in kinds for loss in config.objectives)
-
-
-def _first(streams: Sequence[Any], *kinds: str) -> Any:
-    return next((stream for stream in streams if stream.kind in kinds), None)
+    read = {loss.stream for loss in config.objectives}
+    names = [stream.method for stream in config.streams if stream.kind not in read]
+    for loss in config.objectives:
+        names.append(loss.method(next((stream for stream in config.streams if stream.kind == loss.stream), None)))
+    return "+".join(filter(None, names)) or "mlm"
 
 
 def _pairs(config: RunConfig, segments: int) -> dict[str, Any] | None:
     """How a pair is laid out for this encoder, by the recipe's first stream of pairs."""
-    stream = _first(config.streams, *PAIR_STREAMS)
+    stream: Any = next((stream for stream in config.streams if stream.segments_per_example == 2), None)
     return stream and {"positions": stream.positions, "segments": stream.segments and segments > 1}
 
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from importlib import import_module
 from typing import cast
 
 import numpy as np
 from torch import Tensor, nn
 
-from xalign_ray.config import choices
+from xalign_ray.config.choices import ObjectiveChoice
 from xalign_ray.config.scheduled import Scheduled
-from xalign_ray.objectives.dictionary_alignment import DictionaryAlignmentLoss
-from xalign_ray.objectives.masked_lm import MaskedLmLoss
-from xalign_ray.objectives.momentum_contrast import MomentumContrastLoss
 from xalign_ray.objectives.objective import Encoder, Gather, LossContext, MicroStep, Objective, SpecialIds
-from xalign_ray.objectives.sentence_contrast import SentenceContrastLoss
-from xalign_ray.objectives.word_exchange import WordExchangeLoss
 from xalign_ray.text.dictionary import DictionaryPairs
 
-LOSSES: dict[str, type[Objective]] = {
-    "masked_lm": MaskedLmLoss,
-    "dictionary_alignment": DictionaryAlignmentLoss,
-    "word_exchange": WordExchangeLoss,
-    "momentum_contrast": MomentumContrastLoss,
-    "sentence_contrast": SentenceContrastLoss,
-}
+
+def loss_class(choice: type[ObjectiveChoice]) -> type[Objective]:
+    """The loss of a choice: class `<Name>Loss` of `objectives/<kind>.py`."""
+    kind = choice.model_fields["kind"].default
+    return getattr(import_module(f"xalign_ray.objectives.{kind}"), f"{choice.__name__}Loss")
 
 
 class Objectives(nn.Module):
@@ -43,7 +37,7 @@ class Objectives(nn.Module):
     def __init__(
         self,
         encoder: nn.Module,
-        objectives: Sequence[choices.Objective],
+        objectives: Sequence[ObjectiveChoice],
         pairs: DictionaryPairs | None,
         seed: int,
         special: SpecialIds | None = None,
@@ -63,7 +57,7 @@ class Objectives(nn.Module):
         super().__init__()
         self.encoder = cast(Encoder, encoder)
         context = LossContext(pairs, seed, self.encoder, special)
-        losses = nn.ModuleDict({asked.kind: LOSSES[asked.kind](asked, context) for asked in objectives})
+        losses = nn.ModuleDict({asked.kind: loss_class(type(asked))(asked, context) for asked in objectives})
         self.losses = cast("dict[str, Objective]", losses)
         self.weights: dict[str, Scheduled] = {asked.kind: asked.weight for asked in objectives}
         self.extra_columns = tuple(dict.fromkeys(name for loss in self.losses.values() for name in loss.extra_columns))

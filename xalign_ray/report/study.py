@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 from xalign_ray.artifacts import finished_run
-from xalign_ray.config.choices import Frozen, Int
 from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
+from xalign_ray.config.fields import Frozen, Int
 from xalign_ray.config.load import RECIPES
 from xalign_ray.errors import ConfigError
 from xalign_ray.tasks.scores import are_whole

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationError, model_validator
 
-from xalign_ray.config.choices import Float, Frozen, Int, Positive, Uri
 from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
+from xalign_ray.config.fields import Float, Frozen, Int, Positive, Uri
 from xalign_ray.config.load import RECIPES, apply_setting
 from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.training_set import Training

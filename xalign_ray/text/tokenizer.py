@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from xalign_ray.config.choices import BpeTokenizer
+from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.text.rows import Ints, run_index
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xalign_ray.config.choices import OBJECTIVES
+
 EVENTS: dict[str, str] = {
     "start": "an attempt begins or resumes after `step` finished steps; carries recipe, fingerprint, attempt, steps",
     "step": "an optimizer step has finished; carries batch_hash and the train/ metrics",
@@ -13,11 +15,7 @@ EVENTS: dict[str, str] = {
 
 METRICS: dict[str, str] = {
     "train/loss": "weighted sum of the objectives (nats), normalised over the global step",
-    "train/loss_masked_lm": "masked-token cross-entropy (nats a label), before its weight",
-    "train/loss_dictionary_alignment": "loss between embeddings of dictionary pairs, before its weight",
-    "train/loss_word_exchange": "word-exchange loss (nats a label), before its weight",
-    "train/loss_momentum_contrast": "contrastive sentence loss (nats a pair), before its weight",
-    "train/loss_sentence_contrast": "contrastive loss between the pairs of a row (nats a pair), before its weight",
+    **{f"train/loss_{kind}": f"{loss.meaning}, before its weight" for kind, loss in OBJECTIVES.items()},
     "train/learning_rate": "learning rate that the step used",
     "train/gradient_norm": "global gradient norm (L2) before clipping; absent where the engine has none",
     "train/loss_scale": "dynamic loss scale (fp16 only)",
@@ -28,11 +26,7 @@ METRICS: dict[str, str] = {
     "train/step_ms": "wall time of the step, waiting for data included (ms)",
     "train/data_wait_ms": "time in which rank 0 waited for the feed (ms)",
     "train/peak_memory_mb": "peak memory of rank 0's device, on CPU of its process (MB)",
-    "train/momentum_feature_norm": "mean L2 norm of momentum_contrast's features before normalisation",
-    "train/momentum_accuracy": "sentences that find their translation before any key of the queue (0 to 1)",
-    "train/momentum_cosine": "mean cosine of momentum_contrast's features of a sentence and its translation (-1 to 1)",
-    "train/sentence_accuracy": "sentences that find their translation first among those of their row (0 to 1)",
-    "train/aligned_label_share": "labels whose word has a partner that word_exchange sees, of all labels (0 to 1)",
+    **{name: meaning for loss in OBJECTIVES.values() for name, meaning in loss.metrics.items()},
     "held_out/loss": "masked-LM loss on held-out rows (nats a label), mean over languages",
     "held_out/accuracy": "masked tokens predicted right on held-out rows (0 to 1), mean over languages",
     "data/rows": "rows delivered (count)",

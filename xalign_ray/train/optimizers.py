@@ -9,17 +9,17 @@ from torch import nn
 from torch.optim import AdamW as TorchAdamW
 from torch.optim import Optimizer
 
-from xalign_ray.config import choices
+from xalign_ray.config import optimizer
 from xalign_ray.train.lamb import Lamb
 
 
-def adamw(module: nn.Module, options: choices.AdamW) -> Optimizer:
+def adamw(module: nn.Module, options: optimizer.AdamW) -> Optimizer:
     """AdamW with decoupled decay, none on biases and LayerNorm."""
     groups = _groups(module, {"weight_decay": options.weight_decay}, {"weight_decay": 0.0})
     return TorchAdamW(groups, lr=options.learning_rate, betas=(options.beta1, options.beta2), eps=options.epsilon)
 
 
-def lamb(module: nn.Module, options: choices.Lamb) -> Optimizer:
+def lamb(module: nn.Module, options: optimizer.Lamb) -> Optimizer:
     """LAMB; biases and LayerNorm without decay and without a trust ratio."""
     groups = _groups(module, {"adapt": True}, {"weight_decay": 0.0, "adapt": False})
     betas = (options.beta1, options.beta2)
@@ -39,6 +39,6 @@ def _groups(module: nn.Module, matrices: dict[str, Any], vectors: dict[str, Any]
 OPTIMIZERS: Mapping[str, Callable[[nn.Module, Any], Optimizer]] = {"adamw": adamw, "lamb": lamb}
 
 
-def build_optimizer(module: nn.Module, options: choices.Optimizer) -> Optimizer:
+def build_optimizer(module: nn.Module, options: optimizer.Optimizer) -> Optimizer:
     """The optimizer of a recipe over all trained parameters of a module."""
     return OPTIMIZERS[options.kind](module, options)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.config.choices import BpeTokenizer, FolderTokenizer
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.start import base_recipe, settle
+from xalign_ray.config.tokenizers import BpeTokenizer, FolderTokenizer
 from xalign_ray.errors import ConfigError
 from xalign_ray.needs import describe
 

@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from xalign_ray.config.choices import BpeTokenizer
+from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.errors import ConfigError
 from xalign_ray.text.tokenizer import train_bpe

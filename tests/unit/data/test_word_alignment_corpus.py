@@ -15,8 +15,8 @@ from tokenizers import Tokenizer
 
 from xalign_ray import cli, pipeline
 from xalign_ray.artifacts import read_manifest
-from xalign_ray.config.choices import BpeTokenizer
 from xalign_ray.config.schema import ParallelCorpus
+from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Pair
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer

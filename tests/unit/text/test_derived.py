@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from xalign_ray.config.choices import BpeTokenizer
+from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.text.derived import (
     DERIVED_LANGUAGE,
     derive,

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from xalign_ray.config.choices import BpeTokenizer, MaskedText
+from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.schema import MaskingConfig
+from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.text.collate import Vocabulary
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import NO_ENTRY, Rows, starts

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.parity.slow_words import Word
-from xalign_ray.config.choices import BpeTokenizer
+from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.text.tokenizer import ALPHABET_SHARE, LONGEST_WORD, SPECIALS, look_up_form, tokenize_lines, train_bpe
 
 LINES = [
