@@ -43,6 +43,7 @@ def commands(
 
 
 VERBS = commands()
+WRITTEN = {name for text in PAGES.values() for name in re.findall(r"^# xalign_ray/recipes/(\S+)\.yaml$", text, re.M)}
 
 
 def words_of(line: str) -> list[str]:
@@ -99,7 +100,7 @@ def test_each_recipe_that_a_command_names_resolves() -> None:
     ]
     assert named
     for name in named:
-        if not name.isupper():  # a name that stands for any
+        if not name.isupper() and name not in WRITTEN:  # a name that stands for any; one that a tutorial writes
             load_recipe(name)
 
 
