@@ -16,7 +16,7 @@ from xalign_ray.report.columns import Column, group_runs
 from xalign_ray.report.compare import COLUMNS, Comparison, compare
 from xalign_ray.report.figures import draw_png
 from xalign_ray.report.finding import find
-from xalign_ray.report.frames import is_numbered, keep, loss_frame, score_frame, scores_of, seeds_of
+from xalign_ray.report.frames import keep, loss_frame, score_frame, scores_of, seeds_of
 from xalign_ray.report.groups import Background, known_groupings
 from xalign_ray.report.page import write_page
 from xalign_ray.report.reproducibility import reproducibility_notes
@@ -85,7 +85,7 @@ def report(runs: Sequence[Run], out: Path, chosen: Chosen = Chosen()) -> tuple[R
     files = ReportFiles(*(out / name for name in names))
     scores = score_frame({column.label: scores_of(column) for column in columns})
     _write_csv(files.scores, scores)
-    _write_csv(files.layers, keep(scores, is_numbered(scores)))
+    _write_csv(files.layers, score_frame({column.label: scores_of(column, numbered=True) for column in columns}))
     _write_csv(files.losses, loss_frame(columns))
     write_comparison(comparison, files.comparison, files.markdown)
     for chart in [headline, *charts]:
@@ -110,7 +110,7 @@ def compare_columns(columns: Sequence[Column], chosen: Chosen = Chosen()) -> Com
         column.label: frozenset[str]().union(*(run.dictionary_languages for run in column.runs)) for column in columns
     }
     background = Background(chosen.sizes, dictionaries, seeds_of(columns))
-    scores = {column.label: scores_of(column) for column in columns}
+    scores = {column.label: scores_of(column, numbered=False) for column in columns}
     shown = chosen.by or known_groupings(background)
     baseline = chosen.baseline or _baseline_of_study(columns)
     whole = compare(scores, baseline, list(dict.fromkeys([*shown, *_OF_FINDING])), background)

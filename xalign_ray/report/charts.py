@@ -39,16 +39,14 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     size = (4.2, 0.75 + len(rows) * (0.08 + 0.1 * len(comparison.labels)))
     panels = [Panel("percent", draw=partial(_draw_scores, cells, rows), size=size)]
     caption = (
-        f"{METRICS[key[0]].title}. Thin lines are 95 % intervals of the score on this test set (Wilson, each of the n "
-        "items an independent question), small dots are seeds, dotted lines are chance."
+        f"{METRICS[key[0]].title}. Thin lines: 95 % interval of the score on this test set (Wilson, each of the n "
+        "items an independent question). Dotted: chance."
     )
+    caption += " Small dots: seeds." if any(cell["seeds"] > 1 for cell in cells) else ""
     if any(cell["difference"] is not None for cell in cells):
         title = f"points above {comparison.baseline}"
         panels.append(Panel(title, draw=partial(_draw_differences, cells, rows), size=size))
-        caption += (
-            " Lines of differences are 95 % intervals of the paired bootstrap, which "
-            "fewer than three languages and three seeds do not have."
-        )
+        caption += " Differences: 95 % interval of the paired bootstrap, none below three languages and three seeds."
     alt = f"{METRICS[key[0]].title} by encoder"
     return Chart("headline", alt, "", panels, comparison.labels, caption, files=["comparison.csv"])
 
@@ -89,7 +87,7 @@ def layer_chart(columns: Sequence[Column]) -> Chart | None:
     """Tatoeba accuracy at every layer: the mean over languages, then language by language."""
     panels = [
         Panel("mean over languages" if language == ALL_LANGUAGES else language, curves, "%", chance)
-        for language, (curves, chance) in layer_curves(columns, _LAYERED).items()
+        for language, (curves, chance) in layer_curves(columns, _LAYERED, _MAX_PANELS).items()
     ]
     caption = (
         "Layer 0 is the embedding layer. The headline score is the mean of the last four layers (of all, where there "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError
 from xalign_ray.report.bootstrap import difference_interval
-from xalign_ray.report.frames import KEY, is_at_chance, is_numbered, keep, measure, score_frame
+from xalign_ray.report.frames import KEY, is_at_chance, keep, measure, score_frame
 from xalign_ray.report.groups import EVERY, Background, check_groupings, group_languages
 from xalign_ray.tasks.metrics import METRICS, SHARE
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
@@ -22,6 +23,7 @@ COLUMNS = [
     *("seeds", "n", "chance", "at_chance", "baseline", "difference", "low_95", "high_95"),
     *("difference_languages", "difference_seeds"),
 ]
+_key = attrgetter(*KEY)
 BY_SEED = ["values", "differences"]  # dicts by seed
 
 Record = dict[str, Any]
@@ -102,7 +104,8 @@ def compare(
     labels = tuple(scores_by_label)
     chosen = _check_baseline(labels, baseline)
     check_groupings(by, background)
-    blocks = _blocks(measure(_headline(score_frame(scores_by_label)), background.seeds))
+    whole = {label: _headline(scores) for label, scores in scores_by_label.items()}
+    blocks = _blocks(measure(score_frame(whole), background.seeds))
     rows = [
         {"by": name, "baseline": chosen, **dict(zip(KEY, key, strict=True))} | row
         for name in by
@@ -128,12 +131,11 @@ def _check_baseline(labels: Sequence[str], baseline: str | None) -> str:
     return baseline or labels[0]
 
 
-def _headline(scores: pd.DataFrame) -> pd.DataFrame:
-    """Scores without those of numbered layers; the mean over languages only where single languages are not told."""
-    whole = keep(scores, ~is_numbered(scores))
-    single = (whole.language != ALL_LANGUAGES).astype(bool)
-    told = single.groupby([whole[name] for name in ["label", *KEY]], dropna=False, sort=False).transform("any")
-    return keep(whole, single | ~told.astype(bool))
+def _headline(scores: Sequence[Score]) -> list[Score]:
+    """Scores without those of numbered layers; the mean over languages only where single languages are not scored."""
+    whole = [(score, _key(score)) for score in scores if not isinstance(score.layer, int)]
+    single = {key for score, key in whole if score.language != ALL_LANGUAGES}
+    return [score for score, key in whole if score.language != ALL_LANGUAGES or key not in single]
 
 
 def _blocks(measured: pd.DataFrame) -> dict[tuple[str, ...], dict[str, _Block]]:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from xalign_ray.report.columns import Column
-from xalign_ray.report.frames import is_numbered, keep, loss_frame, measure, score_frame, scores_of, seeds_of
+from xalign_ray.report.frames import loss_frame, measure, score_frame, scores_of, seeds_of
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 MAX_DRAWN = 160  # points of a curve; more are averaged, so that a long run is still a small page
@@ -46,17 +46,17 @@ def loss_curves(columns: Sequence[Column]) -> dict[tuple[str, str], list[Curve]]
     return curves
 
 
-def layer_curves(columns: Sequence[Column], metric: str) -> dict[str, tuple[list[Curve], float | None]]:
-    """The curves of all columns over layers, with chance, by language; the mean over languages first."""
-    scores = score_frame({column.label: scores_of(column) for column in columns})
-    measured = measure(keep(scores, is_numbered(scores) & (scores.metric == metric)), seeds_of(columns)).assign(
-        layer=lambda frame: frame.layer.astype(int)
-    )
-    found = {
-        str(language): (list(_curves(own, "layer", "seed", {})), _mean(own.chance))
-        for language, own in measured.groupby("language")
-    }
-    return dict(sorted(found.items(), key=lambda item: (item[0] != ALL_LANGUAGES, item[0])))
+def layer_curves(columns: Sequence[Column], metric: str, limit: int) -> dict[str, tuple[list[Curve], float | None]]:
+    """The curves of all columns over layers, with chance, by language; the mean over languages first.
+
+    Past `limit` languages there are no curves.
+    """
+    own = {column.label: [s for s in scores_of(column, numbered=True) if s.metric == metric] for column in columns}
+    measured = measure(score_frame(own), seeds_of(columns)).assign(layer=lambda frame: frame.layer.astype(int))
+    by_language = {str(language): own for language, own in measured.groupby("language")}
+    order = sorted(by_language, key=lambda language: (language != ALL_LANGUAGES, language))
+    drawn = {language: list(_curves(by_language[language], "layer", "seed", {})) for language in order[:limit]}
+    return {language: (drawn.get(language, []), _mean(by_language[language].chance)) for language in order}
 
 
 def _curves(frame: pd.DataFrame, x: str, across: str, restarts: dict[str, tuple[int, ...]]) -> Iterator[Curve]:

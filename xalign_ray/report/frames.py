@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -16,12 +17,19 @@ from xalign_ray.tasks.scores import Score
 
 KEY = ["metric", "split", "layer", "pooling"]  # what was measured, the language apart
 SCORE_COLUMNS = ["label", *(field.name for field in fields(Score)), "at_chance"]
+_FIELDS = attrgetter(*SCORE_COLUMNS[1:-1])
 _STANDARD_ERRORS = 2
 
 
-def scores_of(column: Column) -> list[Score]:
-    """The scores of all its runs, each with the name of the folder that it was found in as its run."""
-    return [replace(score, run=run.name) for run in column.runs for score in run.scores]
+def scores_of(column: Column, numbered: bool | None = None) -> list[Score]:
+    """The scores of all its runs, each with the name of the folder that it was found in as its run.
+
+    Args:
+        column: one of a report.
+        numbered: only those of single layers, which belong to a curve, or only the others.
+    """
+    named = [(name, score) for run in column.runs for name in [run.name] for score in run.scores]
+    return [replace(one, run=name) for name, one in named if numbered in (None, isinstance(one.layer, int))]
 
 
 def seeds_of(columns: Sequence[Column]) -> dict[str, int]:
@@ -34,14 +42,9 @@ def keep(frame: pd.DataFrame, mask: Any) -> pd.DataFrame:
     return cast(pd.DataFrame, frame[np.asarray(mask, bool)])
 
 
-def is_numbered(frame: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which scores are of a single layer: they belong to a curve."""
-    return np.array([isinstance(layer, int) for layer in frame.layer], bool)
-
-
 def score_frame(scores_by_label: Mapping[str, Sequence[Score]]) -> pd.DataFrame:
     """A row a score: label, the fields of `Score`, and whether it is at chance (None where chance is not known)."""
-    rows = [{"label": label} | asdict(score) for label, scores in scores_by_label.items() for score in scores]
+    rows = [(label, *_FIELDS(score), None) for label, scores in scores_by_label.items() for score in scores]
     frame = pd.DataFrame(rows, columns=SCORE_COLUMNS, dtype=object)
     guessed = pd.Series(is_at_chance(frame.value, frame.chance, frame.n), frame.index, dtype=object)
     frame["at_chance"] = guessed.where(frame.chance.notna(), None)
