@@ -33,6 +33,7 @@ _ON_EACH_OTHER = 0.01  # of a panel's height: curves that are nearer than that c
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "xalign",
+    "text.parse_math": False,  # labels are text of users
     "font.family": "sans-serif",
     "font.size": 9,
     "axes.titlesize": 9.5,

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from xalign_ray.report.columns import Column
-from xalign_ray.report.log import POINT_COLUMNS
+from xalign_ray.report.log import POINT_COLUMNS, thin
 from xalign_ray.tasks.scores import Score
 
 KEY = ["metric", "split", "layer", "pooling"]  # what was measured, the language apart
@@ -104,21 +104,11 @@ def measure(scores: pd.DataFrame, seeds: Mapping[str, int]) -> pd.DataFrame:
 
 def loss_frame(columns: Sequence[Column]) -> pd.DataFrame:
     """A row a point of a loss: label, run, seed, and what `Log.points` has, runs of one column equally thinned."""
-    names = ["label", "run", "seed", *POINT_COLUMNS]
-    frames = [_points(column) for column in columns]
-    found = [frame for frame in frames if len(frame)]
-    return pd.concat(found, ignore_index=True).reindex(columns=names) if found else pd.DataFrame(columns=names)
-
-
-def _points(column: Column) -> pd.DataFrame:
-    width = max(run.log.width for run in column.runs)
-    points = pd.concat(
-        run.log.points.assign(
-            label=column.label, run=run.name, seed=run.seed, total=run.log.points.eval("value * steps")
+    frames = [
+        thin(run.log.points, max(other.log.width for other in column.runs))[0].assign(
+            label=column.label, run=run.name, seed=run.seed
         )
+        for column in columns
         for run in column.runs
-    )
-    points["bin"] = (points.step - 1) // width
-    same = points.groupby(["label", "run", "seed", "series", "language", "bin"], sort=False, dropna=False)
-    joined = same.agg(step=("step", "max"), total=("total", "sum"), steps=("steps", "sum")).reset_index()
-    return joined.assign(value=joined.total / joined.steps)
+    ]
+    return pd.concat(frames, ignore_index=True).reindex(columns=["label", "run", "seed", *POINT_COLUMNS])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pandas as pd
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError, DataError
@@ -71,24 +72,23 @@ def read_sizes(path: Path) -> dict[str, float]:
         DataError: the file is missing, or a row of it is not a language and a number above 0; names the line.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file)
-            if not {"language", "megabytes"} <= set(rows.fieldnames or ()):
-                raise DataError(f"{path} must begin with the header language,megabytes.")
-            return dict(_size(path, rows.line_num, row) for row in rows)
-    except (OSError, UnicodeDecodeError) as error:
+        rows = pd.read_csv(path, dtype=str, encoding="utf-8-sig", keep_default_na=False)
+    except (OSError, ValueError) as error:  # pandas' own are ValueErrors
         raise DataError(f"{path} cannot be read ({error}); give a CSV file with language,megabytes.") from None
+    if not {"language", "megabytes"} <= set(rows.columns):
+        raise DataError(f"{path} must begin with the header language,megabytes.")
+    pairs = zip(rows.language, rows.megabytes, strict=True)
+    return dict(_size(path, line, *pair) for line, pair in enumerate(pairs, start=2))
 
 
-def _size(path: Path, line: int, row: Mapping[str, str | None]) -> tuple[str, float]:
+def _size(path: Path, line: int, language: str, megabytes: str) -> tuple[str, float]:
     try:
-        megabytes = float(row["megabytes"] or "")
-        language = check_language((row["language"] or "").strip())
+        code, size = check_language(language.strip()), float(megabytes)
     except (ValueError, ConfigError) as error:
         raise DataError(f"{path} line {line}: {error}") from None
-    if not 0 < megabytes < math.inf:
-        raise DataError(f"{path} line {line}: a size must be above 0 MB, it is {row['megabytes']}.")
-    return language, megabytes
+    if not 0 < size < math.inf:
+        raise DataError(f"{path} line {line}: a size must be above 0 MB, it is {megabytes}.")
+    return code, size
 
 
 Place = tuple[float, str]  # where a group stands in a table, and its name

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pandas as pd
 
@@ -15,43 +17,9 @@ TOTAL, MASKED_LM, HELD_OUT = "train/loss", "train/loss_masked_lm", "held_out/los
 LOSSES = tuple(name for name in METRICS if name.startswith(TOTAL) and name != "train/loss_scale")
 POINT_COLUMNS = ["series", "language", "step", "value", "steps"]
 _WAITING = "waiting"
+_AT_ONCE = 5000  # points that are read before they are thinned
 
-Bin = tuple[float, int, int]  # sum, number of values, last step
-
-
-class _Thinned:
-    """Series of values by step, averaged over bins that are as wide as at most MAX_POINTS of them allow."""
-
-    def __init__(self) -> None:
-        self.width = 1
-        self._series: dict[tuple[str, str], dict[int, Bin]] = {}
-
-    def add(self, name: str, language: str, step: int, value: float | None) -> None:
-        if value is None:
-            return
-        bins = self._series.setdefault((name, language), {})
-        _add(bins, (step - 1) // self.width, (value, 1, step))
-        while len(bins) > MAX_POINTS:
-            self.width *= 2
-            for series, old in list(self._series.items()):
-                bins = self._series[series] = {}
-                for place, own in old.items():
-                    _add(bins, place // 2, own)
-            bins = self._series[name, language]
-
-    def frame(self, waiting: bool = False) -> pd.DataFrame:
-        rows = [
-            (*series, last, total / count, count)
-            for series, bins in self._series.items()
-            for total, count, last in bins.values()
-            if (series[0] == _WAITING) == waiting
-        ]
-        return pd.DataFrame(rows, columns=POINT_COLUMNS)
-
-
-def _add(bins: dict[int, Bin], place: int, own: Bin) -> None:
-    total, count, last = bins.get(place, (0.0, 0, 0))
-    bins[place] = (total + own[0], count + own[1], max(last, own[2]))
+Point = tuple[str, str, int, float, int]  # as POINT_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -83,9 +51,23 @@ class Log:
     seconds: float = 0.0
     memory: float = 0.0
     waiting: float | None = None
-    points: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=POINT_COLUMNS))
+    points: pd.DataFrame = field(default_factory=lambda: _frame([]))
     width: int = 1
     data: str | None = None
+
+
+def thin(points: pd.DataFrame, width: int = 1) -> tuple[pd.DataFrame, int]:
+    """Points averaged over bins of steps, at least `width` wide and so wide that a series has at most MAX_POINTS.
+
+    Returns:
+        The points, and the width that was taken.
+    """
+    while len(points) and points.step.max() / width > MAX_POINTS:
+        width *= 2
+    weighted = points.assign(value=points.value * points.steps, bin=(points.step - 1) // width)
+    bins = weighted.groupby(["series", "language", "bin"], sort=False)
+    joined = bins.agg(step=("step", "max"), value=("value", "sum"), steps=("steps", "sum")).reset_index()
+    return joined.assign(value=joined.value / joined.steps).reindex(columns=POINT_COLUMNS), width
 
 
 def read_log(path: Path) -> Log:
@@ -95,7 +77,8 @@ def read_log(path: Path) -> Log:
         DataError: the log ends before its run did, or a line inside it is damaged.
     """
     times: dict[int, tuple[float, float]] = {}
-    thinned, starts, memory, data, last = _Thinned(), list[Event](), 0.0, None, None
+    points, width, read = _frame([]), 1, list[Point]()
+    starts, memory, data, last = list[Event](), 0.0, None, None
     for event, survives in stream_events(path):
         first, newest = times.get(event["attempt"], (event["time"], event["time"]))
         times[event["attempt"]] = min(first, event["time"]), max(newest, event["time"])
@@ -104,8 +87,12 @@ def read_log(path: Path) -> Log:
             last = event
             starts += [event] if event["event"] == "start" else []
             memory = max(memory, event.get("metrics", {}).get("train/peak_memory_mb") or 0)
-            _add_losses(thinned, event)
-    waited = thinned.frame(waiting=True).value
+            read += _points(event)
+        if len(read) > _AT_ONCE:
+            points, width = thin(pd.concat([points, _frame(read)]), width)
+            read = []
+    points, width = thin(pd.concat([points, _frame(read)]), width)
+    waited = points.value[points.series == _WAITING]
     return Log(
         path=path,
         starts=tuple(starts),
@@ -116,19 +103,22 @@ def read_log(path: Path) -> Log:
         seconds=sum(newest - first for first, newest in times.values()),
         memory=memory,
         waiting=float(waited.median()) if len(waited) else None,
-        points=thinned.frame(),
-        width=thinned.width,
+        points=cast(pd.DataFrame, points[points.series != _WAITING]),
+        width=width,
         data=data,
     )
 
 
-def _add_losses(thinned: _Thinned, event: Event) -> None:
+def _frame(rows: Sequence[Point]) -> pd.DataFrame:
+    types = {"series": object, "language": object, "step": int, "value": float, "steps": int}
+    return pd.DataFrame(rows, columns=POINT_COLUMNS).astype(types)
+
+
+def _points(event: Event) -> list[Point]:
     step, metrics = event["step"], event.get("metrics", {})
-    if event["event"] == "step":
-        for name in LOSSES:
-            thinned.add(name, "", step, metrics.get(name))
-        if metrics.get("train/step_ms"):
-            thinned.add(_WAITING, "", step, metrics["train/data_wait_ms"] / metrics["train/step_ms"])
-    thinned.add(HELD_OUT, "", step, metrics.get(HELD_OUT))
-    for language, value in event.get("languages", {}).items():
-        thinned.add(HELD_OUT, language, step, value)
+    found = [(name, "", metrics.get(name)) for name in LOSSES] if event["event"] == "step" else []
+    if event["event"] == "step" and metrics.get("train/step_ms"):
+        found.append((_WAITING, "", metrics["train/data_wait_ms"] / metrics["train/step_ms"]))
+    found.append((HELD_OUT, "", metrics.get(HELD_OUT)))
+    found += [(HELD_OUT, language, value) for language, value in event.get("languages", {}).items()]
+    return [(series, language, step, value, 1) for series, language, value in found if value is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import rich.box
 import rich.table
@@ -38,29 +39,29 @@ class Entry:
 NONE = Entry("-", quiet=True)
 
 
+@dataclass(frozen=True)
 class Table:
     """A table with a title; the first `names` columns hold words, all others numbers.
 
     Attributes:
         title: what it shows.
         header: one heading a column.
-        rows: as many entries each, or a single one that is a heading of those below it.
+        rows: as many entries each, or a single one that is a heading of those below it; a string becomes an entry.
         note: a sentence below it.
         names: number of columns that are set flush left.
         link: a file with the same numbers.
     """
 
-    def __init__(
-        self,
-        title: str,
-        header: Sequence[str],
-        rows: Sequence[Sequence[Entry | str]],
-        note: str = "",
-        names: int = 1,
-        link: str = "",
-    ) -> None:
-        self.title, self.header, self.note, self.names, self.link = title, tuple(header), note, names, link
-        self.rows = tuple(tuple(Entry(cell) if isinstance(cell, str) else cell for cell in row) for row in rows)
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+    names: int = 1
+    link: str = ""
+
+    def __post_init__(self) -> None:
+        rows = (tuple(Entry(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows)
+        object.__setattr__(self, "rows", tuple(rows))
 
 
 def as_rich(table: Table) -> rich.table.Table:

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.unit.report.run_folders import held_out, open_folders, report_on, score, start, step, write_run
+from tests.unit.report.run_folders import held_out, open_folders, report_on, score, start, step, write_run, write_study
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.report.build import ReportFiles, compare_columns, report
 from xalign_ray.report.curves import MAX_DRAWN, loss_curves
 from xalign_ray.report.reading import caveats, how_to_read
 from xalign_ray.report.run_tables import run_table
 from xalign_ray.report.score_tables import as_terminal_table
+from xalign_ray.report.sources import find_runs
 from xalign_ray.report.table import Entry, Table
 from xalign_ray.report.templates import ENVIRONMENT
 
@@ -164,6 +165,23 @@ def test_text_of_users_cannot_become_markup(tmp_path: Path) -> None:
     assert "<script>" not in page
     assert "<b>" not in page
     assert "&lt;b&gt;&amp;" in page
+
+
+def test_text_of_a_study_and_of_labels_is_neither_markup_nor_mathematics(tmp_path: Path) -> None:
+    cells: list[dict[str, object]] = []
+    for number, label in enumerate(("<i>$\\frac{$</i>", '"><script>')):
+        scores = [
+            score(value=0.2 + number / 10, language=code, run=None, encoder=label) for code in ("de", "fr", "<u>")
+        ]
+        cells.append({"kind": "evaluation", "label": label, "scores": scores})
+    cells.append({"kind": "finetuning", "label": "<i>$\\frac{$</i>", "state": "failed", "reason": "<em>x</em>"})
+    study = write_study(tmp_path / "<s>", cells)
+    (study / "study.json").write_text((study / "study.json").read_text().replace("Why.", "<em>Why</em>"))
+    page = report(find_runs([str(study)], "sqlite"), tmp_path / "out")[0].page.read_text(encoding="utf-8")
+    for markup in ("<i>", "<script>", "<u>", "<em>", "<s>"):
+        assert markup not in page
+    assert page.count("&lt;em&gt;") == 2
+    assert "points above &lt;i&gt;$\\frac{$&lt;/i&gt;</text>" in page
 
 
 def test_the_embedded_world_is_named_where_it_was_used_and_only_there(tmp_path: Path) -> None:
