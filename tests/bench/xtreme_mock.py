@@ -19,10 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.parity import slow_scores as slow
-from xalign_ray.tasks.mlqa import measure_answers
+from xalign_ray.tasks.mlqa import measure_answers, read_squad
 from xalign_ray.tasks.pos import token_accuracy
-from xalign_ray.tasks.spans import Cut, lenient_spans, runs, span_f1, strict_spans
-from xalign_ray.tasks.squad import read_squad
+from xalign_ray.tasks.token_classification import Cut, lenient_spans, runs, span_f1, strict_spans
 
 TOLERANCE = 1e-9
 DEFAULT = Path(__file__).parents[3] / "shared" / "data" / "xtreme_mock"

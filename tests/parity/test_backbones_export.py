@@ -19,7 +19,7 @@ from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, load_conditioned_head
 from xalign_ray.tasks.cloze import Predictor, Question
-from xalign_ray.tasks.encoder import Encoder
+from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.text.tokenizer import train_bpe
 
 MODEL = SHAPE | {"family": "modernbert", "language_embeddings": True}

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from tests.parity.tokenizer_zoo import LOCAL, NOT_LOCAL, WORDS
 from xalign_ray.data.dictionaries import tokenize_keys
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, wrap_tokenizer
-from xalign_ray.tasks.inputs import Inputs
+from xalign_ray.tasks.tokenized import Inputs
 from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import look_up_form

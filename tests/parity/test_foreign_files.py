@@ -21,7 +21,7 @@ from xalign_ray.data.sources.formats import read
 from xalign_ray.data.tokenizer_folder import open_tokenizer
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.encoder import build_encoder
-from xalign_ray.tasks.encoder import open_model
+from xalign_ray.tasks.hf_encoder import open_model
 
 
 class Attack:

@@ -10,10 +10,9 @@ import random
 import pytest
 
 from tests.parity import slow_scores as slow
-from xalign_ray.tasks.answers import best_match, exact_match, normalise, token_f1
-from xalign_ray.tasks.pos import token_accuracy
-from xalign_ray.tasks.spans import lenient_spans, runs, span_f1, strict_spans
-from xalign_ray.tasks.tagged import UPOS
+from xalign_ray.tasks.mlqa import best_match, exact_match, normalise, token_f1
+from xalign_ray.tasks.pos import UPOS, token_accuracy
+from xalign_ray.tasks.token_classification import lenient_spans, runs, span_f1, strict_spans
 
 CLOSE = 1e-9
 IOB = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-PER-x", "I-PER-x")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.ray.tagging_world import write_encoder, write_tags
+from xalign_ray.artifacts import hash_file
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.grid import STOP_MARK, TRIALS, Ended, Halving, Trial, trial_folder, tune_grid
@@ -93,8 +94,9 @@ def test_a_trial_killed_at_work_is_tried_again_with_the_same_scores(tmp_path: Pa
     killer.join()
     assert len(killed) == 1
     assert outcome.scores == {trial.name: calm}
-    weights = [folder / "model.safetensors" for folder in (tmp_path / "calm", trial_folder(tmp_path / "hit", trial))]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
+    folders = (tmp_path / "calm", trial_folder(tmp_path / "hit", trial))
+    for file in ("choice.json", "predictions/en.jsonl"):
+        assert hash_file(folders[0] / file) == hash_file(folders[1] / file)
 
 
 def test_halving_stops_a_poor_trial_for_good_and_looks_at_each_encoder_for_itself(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,33 +48,46 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSet:
-    """Units of examples; what becomes of a word in an epoch and a unit, both by number (None: it stays as it is)."""
+    """What is trained on; files are read where `units` is called, a translation at a time.
 
-    units: Sequence[Unit]
+    Attributes:
+        units: of examples, from the first.
+        files: whose content decides what the units are.
+        unit_size: examples of a unit: so many times fewer units make a batch (PPA: 16 pairs, 32 rows).
+        switcher: what becomes of a word in an epoch and a unit, both by number; None if words stay.
+    """
+
+    units: Callable[[], Iterable[Unit]]
+    files: Sequence[Path]
+    unit_size: int = 1
     switcher: Callable[[int, int], ReplaceWord] | None = None
 
-    @property
-    def unit_size(self) -> int:
-        """Examples of a unit: so many times fewer units make a batch (PPA: 16 pairs, 32 rows)."""
-        return max(map(len, self.units))
+    def examples(self) -> Iterator[Any]:
+        """Those of all units."""
+        for unit in self.units():
+            yield from unit
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What all kinds begin with: the files of the `train` split, and the examples of the one in English."""
+    """What all kinds begin with: the files of the `train` split, and which of them is the one in English."""
 
-    task: TunedTask[Any, Any]
+    task: TunedTask[Any]
     files: Mapping[str, Path]
     english: str
-    examples: Sequence[Any]
+    most: int | None
     training: Training
     seed: int
 
-    def join(self) -> list[tuple[Any, Any]]:
-        """(original, translation) pairs, language by language; an original without a translation is left out there.
+    def read(self) -> Sequence[Any]:
+        """The examples of the one in English."""
+        return self.task.read(self.files[self.english], self.english)[: self.most]
+
+    def translations(self) -> list[str]:
+        """The languages of translations.
 
         Raises:
-            DataError: a file is missing, or shares no example with the one in English.
+            DataError: a file is missing.
         """
         name, found = self.task.name, sorted(self.files)
         wanted = self.training.languages or tuple(code for code in found if code != self.english)
@@ -82,21 +95,31 @@ class _Source:
             raise DataError(f"{name}: no training file in {', '.join(missing)}; there are files in {', '.join(found)}.")
         if not wanted:
             raise DataError(f"{name}: {self.training.kind} needs training files in languages beside {self.english}.")
-        joined = []
-        for language in wanted:
+        return list(wanted)
+
+    def join(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        """(original, translation) pairs, language by language; an original without a translation is left out there.
+
+        Raises:
+            DataError: a file shares no example with the one in English.
+        """
+        for language in self.translations():
             path = self.files[language]
             translations = {example.key: example for example in self.task.read(path, language)}
-            pairs = [(one, translations[one.key]) for one in self.examples if one.key in translations]
+            pairs = [(one, translations[one.key]) for one in examples if one.key in translations]
             if not pairs:
                 raise DataError(f"{path} shares no example with {self.files[self.english]}; is it its translation?")
-            joined += pairs
-        return joined
+            yield from pairs
+
+    def all_files(self) -> list[Path]:
+        """English and its translations."""
+        return [self.files[language] for language in (self.english, *self.translations())]
 
 
 def load_training(
-    task: TunedTask[Any, Any], files: Mapping[str, Path], english: str, training: Training, most: int | None, seed: int
+    task: TunedTask[Any], files: Mapping[str, Path], english: str, training: Training, most: int | None, seed: int
 ) -> TrainingSet:
-    """Reads what is trained on.
+    """Finds what is trained on.
 
     Args:
         task: whose files they are.
@@ -107,23 +130,29 @@ def load_training(
         seed: of what is random.
 
     Raises:
-        DataError: a file is missing or malformed, or no example of a translation belongs to one in English.
+        DataError: a file is missing; where units are read: malformed, or a translation of nothing in English.
     """
-    examples = task.read(files[english], english)[:most]
-    return KINDS[training.kind](_Source(task, files, english, examples, training, seed))
+    return KINDS[training.kind](_Source(task, files, english, most, training, seed))
 
 
 def _plain(source: _Source) -> TrainingSet:
-    return TrainingSet([(example,) for example in source.examples])
+    return TrainingSet(lambda: ((example,) for example in source.read()), [source.files[source.english]])
 
 
 def _translated(source: _Source) -> TrainingSet:
-    translations = [translation for _, translation in source.join()]
-    return TrainingSet([(example,) for example in (*source.examples, *translations)])
+    def units() -> Iterator[Unit]:
+        english = source.read()
+        yield from ((example,) for example in english)
+        yield from ((translation,) for _, translation in source.join(english))
+
+    return TrainingSet(units, source.all_files())
 
 
 def _switched_sentences(source: _Source) -> TrainingSet:
-    return TrainingSet([tuple(source.task.switch(*pair)) for pair in source.join()])
+    def units() -> Iterator[Unit]:
+        return (source.task.switch(*pair) for pair in source.join(source.read()))
+
+    return TrainingSet(units, source.all_files(), unit_size=2)
 
 
 def _switched_words(source: _Source) -> TrainingSet:
@@ -132,15 +161,15 @@ def _switched_words(source: _Source) -> TrainingSet:
     def switcher(epoch: int, number: int) -> ReplaceWord:
         rng = random.Random(f"word_switch/{source.seed}/{epoch}/{number}")
 
-        def replace(word: str) -> str:
+        def replace_word(word: str) -> str:
             by_language = lexicon.get(word) or lexicon.get(word.lower())
             if by_language is None or rng.random() >= source.training.share:
                 return word
             return rng.choice(rng.choice(by_language))  # a language first, then one of its synonyms (DICT, 2.2)
 
-        return replace
+        return replace_word
 
-    return TrainingSet([(example,) for example in source.examples], switcher)
+    return replace(_plain(source), switcher=switcher)
 
 
 KINDS: dict[str, Callable[[_Source], TrainingSet]] = {

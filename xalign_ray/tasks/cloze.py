@@ -15,11 +15,11 @@ from transformers import AutoModel, AutoModelForMaskedLM
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.export import HEAD_FILE, load_conditioned_head
-from xalign_ray.tasks.encoder import open_model, origin_of
-from xalign_ray.tasks.files import choose_languages
-from xalign_ray.tasks.inputs import Inputs, first_position
+from xalign_ray.tasks.hf_encoder import AUTO, open_model, origin_of, pick_device
 from xalign_ray.tasks.scores import Score, average_languages, score_by
+from xalign_ray.tasks.task_files import choose_languages
 from xalign_ray.tasks.tatoeba import find_pairs, read_pair
+from xalign_ray.tasks.tokenized import Inputs, first_position
 
 TASK = "cloze"
 METRICS = {True: "cloze_accuracy", False: "cloze_accuracy_alone"}  # with the translation in sight, and without
@@ -69,10 +69,10 @@ class Predictor:
         model, tokenizer = open_model(folder, AutoModel if conditioned else AutoModelForMaskedLM)
         if tokenizer.mask_token_id is None:
             raise DataError(f"{folder} has no mask token; a cloze can be asked of masked language models only.")
-        head = load_conditioned_head(Path(folder), model).to(device) if conditioned else None
+        head = load_conditioned_head(Path(folder), model).to(pick_device(device)) if conditioned else None
         pairs = getattr(model.config, "xalign_pairs", None) or {"positions": "running", "segments": True}
         inputs = Inputs.of_model(tokenizer, model, folder)
-        return cls(model.to(device).eval(), inputs, pairs["positions"] == "reset", pairs["segments"], head)
+        return cls(model.to(pick_device(device)).eval(), inputs, pairs["positions"] == "reset", pairs["segments"], head)
 
     @torch.inference_mode()
     def answers(self, questions: Sequence[Question], with_translation: bool) -> list[tuple[int, ...]]:
@@ -116,7 +116,7 @@ def evaluate_cloze(
     data: Path,
     languages: Sequence[str] | None = None,
     batch_size: int = 64,
-    device: str = "cpu",
+    device: str = AUTO,
 ) -> list[Score]:
     """Share of masked words whose pieces are all predicted, beside their English translation and alone, per language.
 
@@ -128,7 +128,7 @@ def evaluate_cloze(
         data: folder of Tatoeba's pairs of files.
         languages: those to score; all that are found if None.
         batch_size: sentences at a time.
-        device: a torch device.
+        device: a torch device; "auto" is the GPU where there is one.
 
     Raises:
         DataError: files are missing or of unequal length; the folder has no prediction head.

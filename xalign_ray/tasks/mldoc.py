@@ -9,10 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.classification import ClassificationTask
-from xalign_ray.tasks.files import find_split_files, name_language, read_lines
-from xalign_ray.tasks.labelled import LabelledText, check_examples, check_label, make_example
 from xalign_ray.tasks.task import Files
+from xalign_ray.tasks.task_files import find_split_files, name_language, read_lines
+from xalign_ray.tasks.text_classification import (
+    ClassificationTask,
+    LabelledText,
+    check_examples,
+    check_label,
+    make_example,
+)
 
 LANGUAGES = {
     "chinese": "zh", "english": "en", "french": "fr", "german": "de", "italian": "it", "japanese": "ja",

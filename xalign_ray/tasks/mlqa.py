@@ -1,29 +1,53 @@
-"""Questions answered by a part of a context (MLQA): F1 and exact match, in one language and across two."""
+"""Questions answered by a part of a context (MLQA and its like): F1 and exact match, in one language and across two."""
 
 from __future__ import annotations
 
+import json
+import random
 import re
-from collections.abc import Collection, Sequence
+import string
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-from transformers import AutoModelForQuestionAnswering
-
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.answers import Compare, best_match, exact_match, random_answer, token_f1
-from xalign_ray.tasks.classification import replace_running_words
-from xalign_ray.tasks.inputs import Inputs
-from xalign_ray.tasks.squad import Answer, Question, find_squad_files, pair_languages, pair_name, read_squad
-from xalign_ray.tasks.task import Files, Measure, ReplaceWord, TunedTask
-from xalign_ray.tasks.windows import Window, batch_windows, make_windows, predict_answers
+from xalign_ray.tasks.question_answering import Answer, Question, QuestionAnsweringTask
+from xalign_ray.tasks.task import Files, Measure, ReplaceWord
+from xalign_ray.tasks.task_files import find_split_files, name_language
+from xalign_ray.tasks.text_classification import replace_running_words
+from xalign_ray.text.language_codes import check_language, is_language
 
+_LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"
+_CROSSED = "-question-"
+_NAMES = (
+    re.compile(rf"(?P<split>dev|test)-context-(?P<language>[A-Za-z0-9-]+{_CROSSED}[A-Za-z0-9-]+)\.json"),  # MLQA
+    re.compile(rf"(?P<split>train|dev|test)-{_LANGUAGE}\.json"),  # XTREME's labels
+    re.compile(rf"(?P<split>)xquad\.{_LANGUAGE}\.json"),  # XQuAD, which is for testing
+    re.compile(rf"tydiqa\.goldp\.{_LANGUAGE}\.(?P<split>train|dev)\.json"),
+    re.compile(r"(?P<language>)(?P<split>train|dev)-v1\.1\.json"),  # SQuAD, which is English
+    re.compile(rf"squad\.translate\.(?P<split>train)\.en-{_LANGUAGE}\.json"),  # XTREME's translations of SQuAD
+    re.compile(rf"{_LANGUAGE}_squad-translate-train-(?P<split>train)-v1\.1\.json"),  # MLQA's
+)
+_EXAMPLES = ("train-v1.1.json", "dev-context-de-question-en.json", "xquad.de.json", "tydiqa.goldp.sw.dev.json")
+_ARTICLES: Mapping[str, re.Pattern[str]] = {
+    "en": re.compile(r"\b(?:a|an|the)\b"),
+    "es": re.compile(r"\b(?:un|una|unos|unas|el|la|los|las)\b"),
+    "de": re.compile(r"\b(?:ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"),
+    "vi": re.compile(r"\b(?:c\u1ee7a|l\u00e0|c\u00e1i|chi\u1ebfc|nh\u1eefng)\b"),
+    "ar": re.compile("\u0627\u0644"),  # wherever it stands: the official script's pattern, and so the published scores
+}
 _PART = re.compile(r"\S+|\s+")
-_COMPARISONS: dict[str, Compare] = {"mlqa_f1": token_f1, "mlqa_em": exact_match}
+_BY_SPACE = re.compile(r"\S+")
+_BY_CHARACTER: Mapping[str, re.Pattern[str]] = {"zh": re.compile(r"[\u4e00-\u9fa5]|[^\s\u4e00-\u9fa5]+")}
+Compare = Callable[[Sequence[str], Sequence[str]], float]
 
 
-class MlqaTask(TunedTask[Question, Window]):
+class MlqaTask(QuestionAnsweringTask):
     """Files are MLQA's, XQuAD's, TyDiQA-GoldP's, SQuAD's, its translations, and XTREME's labels, all SQuAD 1.1 JSON.
 
     `de` is German in German (XLT); `de-en` is German contexts with English questions (G-XLT), whose metrics end in
@@ -31,10 +55,8 @@ class MlqaTask(TunedTask[Question, Window]):
     Answers are normalised by the language of the context.
     """
 
-    model_class = AutoModelForQuestionAnswering
-
     def find(self, folders: Sequence[Path]) -> Files:
-        return find_squad_files(folders)
+        return find_split_files(folders, _NAMES, "question", _EXAMPLES, _languages_of)
 
     def read(self, path: Path, language: str) -> list[Question]:
         return read_squad(path, *pair_languages(language))
@@ -48,23 +70,8 @@ class MlqaTask(TunedTask[Question, Window]):
     def speaks(self, language: str) -> Sequence[str]:
         return tuple(dict.fromkeys(pair_languages(language)))
 
-    def rows(self, inputs: Inputs, examples: Sequence[Question], classes: Sequence[str]) -> list[list[Window]]:  # noqa: ARG002
-        """All windows, also those without the answer; none of a question that has no answer."""
-        answered = iter(make_windows(inputs, [example for example in examples if example.answers]))
-        return [next(answered) if example.answers else [] for example in examples]
-
-    def batch(self, inputs: Inputs, rows: Sequence[Window]) -> dict[str, Tensor]:
-        return batch_windows(inputs, rows)
-
-    def score(
-        self,
-        model: Any,
-        inputs: Inputs,
-        examples: Sequence[Question],
-        classes: Sequence[str],  # noqa: ARG002
-        batch_size: int,
-    ) -> dict[str, Measure]:
-        return measure_answers(examples, predict_answers(model, inputs, examples, batch_size))
+    def measure(self, examples: Sequence[Question], predicted: Sequence[str]) -> dict[str, Measure]:
+        return measure_answers(examples, predicted)
 
     def switch(self, english: Question, other: Question) -> list[Question]:
         """The translated question on the English context, and the English question on the translated context.
@@ -120,8 +127,159 @@ def measure_answers(questions: Sequence[Question], said: Sequence[str]) -> dict[
 
     return {
         metric if same else f"{metric}_gxlt": Measure(mean(said, compare), mean(chance, compare), len(questions))
-        for metric, compare in _COMPARISONS.items()
+        for metric, compare in {"mlqa_f1": token_f1, "mlqa_em": exact_match}.items()
     }
+
+
+def pair_name(context: str, question: str) -> str:
+    """What a file in these two languages is called: the language itself, or `context-question`."""
+    return context if context == question else f"{context}-{question}"
+
+
+def pair_languages(name: str) -> tuple[str, str]:
+    """The languages of contexts and questions that a name of `pair_name` says.
+
+    `en-de` is English with German questions, not the English of Germany, which is `en-DE`.
+
+    Raises:
+        ConfigError: it says none.
+    """
+    if is_language(name) and check_language(name) == name:
+        return name, name
+    parts = name.split("-")
+    for cut in range(1, len(parts)):
+        context, question = "-".join(parts[:cut]), "-".join(parts[cut:])
+        if is_language(context) and is_language(question):
+            return check_language(context), check_language(question)
+    language = check_language(name)
+    return language, language
+
+
+def read_squad(path: Path, context_language: str, question_language: str) -> list[Question]:
+    """The questions of a file.
+
+    Raises:
+        DataError: the file is not SQuAD's JSON, holds no answered question, or the context does not hold an answer
+            where the answer says (named by file and id).
+    """
+    rows = list(_read_rows(path))
+    repeated = Counter(str(row["id"]) for row, _ in rows)
+    seen: Counter[str] = Counter()
+    questions = []
+    for row, context in rows:
+        key = str(row["id"])
+        seen[key] += 1
+        answers = tuple(_check_answer(path, key, context, answer) for answer in row["answers"] if answer["text"])
+        name = f"{key}#{seen[key]}" if repeated[key] > 1 else key
+        questions.append(Question(name, row["question"], context, answers, question_language, context_language))
+    if not questions:
+        raise DataError(f"{path} holds no question.")
+    if not any(question.answers for question in questions):
+        raise DataError(
+            f"{path}: no question has an answer. XTREME empties those of its test files: take the data set's own file."
+        )
+    return questions
+
+
+def _read_rows(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each question as the file has it, and its context."""
+    try:
+        file = json.loads(path.read_text(encoding="utf-8-sig"))
+        for article in file["data"]:
+            for paragraph in article["paragraphs"]:
+                for row in paragraph["qas"]:
+                    _check_types(row, paragraph["context"])
+                    yield row, paragraph["context"]
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing; give the folder that holds the task's data.") from None
+    except KeyError as error:
+        raise DataError(f"{path} is not SQuAD 1.1: {error} is missing.") from None
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path} is not SQuAD 1.1: {error}.") from None
+
+
+def _check_types(row: dict[str, Any], context: Any) -> None:
+    texts = [context, row["question"], *(answer["text"] for answer in row["answers"])]
+    if not all(isinstance(text, str) for text in texts) or not isinstance(row["id"], str | int):
+        raise TypeError(f"question {row['id']} has a text that is none")
+
+
+def _check_answer(path: Path, key: str, context: str, answer: dict[str, Any]) -> Answer:
+    text, start = answer["text"], answer["answer_start"]
+    if not isinstance(start, int) or start < 0 or not context.startswith(text, start):
+        raise DataError(
+            f"{path}, question {key}: the context does not hold the answer {text!r} at character {start}; correct its "
+            "answer_start or leave the question out."
+        )
+    return Answer(text, start)
+
+
+def _languages_of(name: str, path: Path) -> tuple[str]:
+    context, _, question = name.partition(_CROSSED)
+    known = name_language(context or "en", path)
+    return (pair_name(known, name_language(question, path) if question else known),)
+
+
+def normalise(text: str, language: str) -> list[str]:
+    """The tokens of an answer, as MLQA's official script makes them (Lewis et al. 2020), in its order.
+
+    Lower case; no punctuation (Unicode's categories P, and ASCII's); no articles; then tokens between white space, in
+    Chinese each ideograph by itself. A language that MLQA lacks has no articles and white space.
+    """
+    bare = text.lower().translate(_punctuation())
+    articles = _ARTICLES.get(_base(language))
+    return [match[0] for match in _tokens(articles.sub(" ", bare) if articles else bare, language)]
+
+
+def exact_match(said: Sequence[str], right: Sequence[str]) -> float:
+    """1 if the tokens are the same in the same order. Nothing equals an answer that is articles only."""
+    return float(list(said) == list(right))
+
+
+def token_f1(said: Sequence[str], right: Sequence[str]) -> float:
+    """Harmonic mean of precision and recall over tokens, each as often as it occurs; 0 if none is shared."""
+    shared = (Counter(said) & Counter(right)).total()
+    return 2 * shared / (len(said) + len(right)) if shared else 0.0
+
+
+def best_match(said: str, right: Sequence[str], language: str, compare: Compare) -> float:
+    """The comparison with the right answer that fits best.
+
+    Args:
+        said: the answer that is scored.
+        right: one or more.
+        language: of the context, which answers are parts of.
+        compare: `exact_match` or `token_f1`.
+    """
+    tokens = normalise(said, language)
+    return max(compare(tokens, normalise(answer, language)) for answer in right)
+
+
+def random_answer(key: str, context: str, right: str, language: str) -> str:
+    """As many tokens as the right answer has, from a place in the context that depends on the question's key alone.
+
+    The level of a model that knows how long answers are and not where: by hash, so that it is a fact of the file.
+    """
+    tokens = list(_tokens(context, language))
+    length = min(len(tokens), len(list(_tokens(right, language))))
+    if not length:
+        return ""
+    first = random.Random(f"answer/{key}").randrange(len(tokens) - length + 1)
+    return context[tokens[first].start() : tokens[first + length - 1].end()]
+
+
+def _tokens(text: str, language: str) -> Iterator[re.Match[str]]:
+    return _BY_CHARACTER.get(_base(language), _BY_SPACE).finditer(text)
+
+
+def _base(language: str) -> str:
+    return language.partition("-")[0]
+
+
+@cache
+def _punctuation() -> dict[int, None]:
+    marks = {code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith("P")}
+    return dict.fromkeys(marks | set(map(ord, string.punctuation)))
 
 
 MLQA = MlqaTask(name="mlqa", title="questions about a text", example="{split}-{language}.json", metric="mlqa_f1")

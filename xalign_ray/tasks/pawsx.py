@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from xalign_ray.tasks.classification import ClassificationTask
-from xalign_ray.tasks.files import find_split_files
-from xalign_ray.tasks.labelled import Columns, LabelledText, read_table
 from xalign_ray.tasks.task import Files
+from xalign_ray.tasks.task_files import find_split_files
+from xalign_ray.tasks.text_classification import ClassificationTask, Columns, LabelledText, read_table
 
 _LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"
 _NAMES = (

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from xalign_ray.tasks.spans import runs
-from xalign_ray.tasks.tagged import UPOS, Sentence, find_tagged_files, read_tagged
-from xalign_ray.tasks.tagging_task import TaggingTask, measure_spans
-from xalign_ray.tasks.task import Files, Measure
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.task import Files, Measure, accuracy
+from xalign_ray.tasks.task_files import find_split_files, read_lines
+from xalign_ray.tasks.token_classification import Sentence, TaggingTask, measure_spans, runs
+
+UPOS = (
+    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",
+    "SYM", "VERB", "X",
+)  # fmt: skip
+
+_LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"
+_SPLIT = r"(?P<split>train|dev|test)"
+_NAMES = (
+    re.compile(rf"{_LANGUAGE}\.{_SPLIT}\.conllu"),  # the embedded world: de.test.conllu
+    re.compile(rf"{_LANGUAGE}_\w+-ud-{_SPLIT}\.conllu"),  # Universal Dependencies: de_pud-ud-test.conllu
+    re.compile(rf"{_SPLIT}-{_LANGUAGE}\.tsv"),  # XTREME: dev-de.tsv
+)
+_EXAMPLES = ("en.train.conllu", "en_ewt-ud-train.conllu", "train-en.tsv")
+_WORD_ID = re.compile(r"[1-9][0-9]*")
+_SKIPPED_ID = re.compile(r"[1-9][0-9]*-[1-9][0-9]*|[0-9]+\.[1-9][0-9]*")  # multiword ranges 1-2, empty nodes 1.1
 
 
 class PosTask(TaggingTask):
@@ -19,29 +35,66 @@ class PosTask(TaggingTask):
     """
 
     def find(self, folders: Sequence[Path]) -> Files:
-        return find_tagged_files(tuple(folders))
+        return find_split_files(folders, _NAMES, "tagged", _EXAMPLES)
 
     def read(self, path: Path, language: str) -> list[Sentence]:
-        return read_tagged(path, language)
+        """The sentences of a `.conllu` or `.tsv` file.
 
-    def measure(self, sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> dict[str, Measure]:
-        gold = [tag for sentence in sentences for tag in sentence.tags]
-        said = [tag for tags in predicted for tag in tags]
+        Raises:
+            DataError: the file is empty, or a row is malformed or its tag is not universal (named by file and line).
+        """
+        sentences: list[Sentence] = []
+        rows: list[tuple[str, str]] = []
+        read_row = _READERS[path.suffix]
+        for number, line in enumerate([*read_lines(path), ""], 1):
+            if line.strip():
+                rows.extend(read_row(line, path, number, len(rows)))
+            elif rows:
+                words, tags = zip(*rows, strict=True)
+                sentences.append(Sentence(str(len(sentences)), words, tags, language))
+                rows = []
+        if not sentences:
+            raise DataError(f"{path} holds no sentence.")
+        return sentences
+
+    def measure(self, examples: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> dict[str, Measure]:
+        gold = [tag for sentence in examples for tag in sentence.tags]
         return {
-            "pos_accuracy": Measure(token_accuracy(gold, said), majority_share(gold), len(gold)),
-            "pos_f1_runs": measure_spans(sentences, predicted, runs),
+            "pos_accuracy": accuracy(gold, [tag for tags in predicted for tag in tags]),
+            "pos_f1_runs": measure_spans(examples, predicted, runs),
         }
 
 
-def token_accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Share of words whose tag was predicted."""
-    return sum(right == said for right, said in zip(gold, predicted, strict=True)) / len(gold)
+def _read_conllu_row(line: str, path: Path, number: int, words_before: int) -> Iterator[tuple[str, str]]:
+    if line.startswith("#"):
+        return
+    columns = line.split("\t")
+    if len(columns) != 10:
+        raise DataError(f"{path}, line {number}: {len(columns)} columns; CoNLL-U has 10, separated by tabs.")
+    if _SKIPPED_ID.fullmatch(columns[0]):
+        return
+    if not _WORD_ID.fullmatch(columns[0]) or int(columns[0]) != words_before + 1:
+        raise DataError(f"{path}, line {number}: word id {columns[0]!r}; {words_before + 1} was expected.")
+    yield columns[1], _check_tag(columns[3], path, number)
 
 
-def majority_share(gold: Sequence[str]) -> float:
-    """Accuracy of saying the most frequent tag of this very set for every word: the chance level."""
-    return Counter(gold).most_common(1)[0][1] / len(gold)
+def _read_tsv_row(line: str, path: Path, number: int, _: int) -> Iterator[tuple[str, str]]:
+    columns = line.split("\t")
+    if len(columns) != 2 or not columns[0]:
+        raise DataError(f"{path}, line {number}: not a word, a tab and its part of speech: {line!r}.")
+    yield columns[0], _check_tag(columns[1], path, number)
 
+
+def _check_tag(tag: str, path: Path, number: int) -> str:
+    if tag not in UPOS:
+        raise DataError(f"{path}, line {number}: {tag!r} is not one of the parts of speech {', '.join(UPOS)}.")
+    return tag
+
+
+_READERS: Mapping[str, Callable[[str, Path, int, int], Iterator[tuple[str, str]]]] = {
+    ".conllu": _read_conllu_row,
+    ".tsv": _read_tsv_row,
+}
 
 POS = PosTask(
     name="pos", title="parts of speech", example="{language}.{split}.conllu", metric="pos_accuracy", classes=UPOS

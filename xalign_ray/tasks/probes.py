@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.encoder import Encoder
-from xalign_ray.tasks.files import choose_languages
+from xalign_ray.tasks.hf_encoder import AUTO, Encoder
 from xalign_ray.tasks.nearest import Indices, nearest_cosine, nearest_csls, unit_rows
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, score_by
+from xalign_ray.tasks.task_files import choose_languages
 from xalign_ray.tasks.word_pairs import (
     DICTIONARY_PAIRS,
     WordPair,
@@ -48,7 +48,7 @@ def evaluate_alignment(
     data: Path | None = None,
     languages: Sequence[str] | None = None,
     batch_size: int = 64,  # noqa: ARG001 - the signature of every task; nothing is batched here
-    device: str = "cpu",
+    device: str = AUTO,
 ) -> list[Score]:
     """Precision@1 of word translation by cosine and CSLS, on trained, held-out and untrained pairs; the
     collapse monitor.
@@ -73,7 +73,7 @@ def evaluate_alignment(
             had no dictionary.
         languages: target languages; all that are found if None.
         batch_size: unused.
-        device: a torch device.
+        device: a torch device; "auto" is the GPU where there is one.
 
     Raises:
         DataError: no dictionary, a malformed line, a language that the encoder has no embedding for.

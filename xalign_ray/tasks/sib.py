@@ -8,10 +8,9 @@ from pathlib import Path
 
 import langcodes
 
-from xalign_ray.tasks.classification import ClassificationTask
-from xalign_ray.tasks.files import find_split_files, name_language
-from xalign_ray.tasks.labelled import Columns, LabelledText, read_table
 from xalign_ray.tasks.task import Files
+from xalign_ray.tasks.task_files import find_split_files, name_language
+from xalign_ray.tasks.text_classification import ClassificationTask, Columns, LabelledText, read_table
 
 # aka_Latn is left out: BCP-47 has one code for it and twi_Latn.
 _NAMES = (re.compile(r"(?!aka_)(?P<language>[a-z]{3}_[A-Z][a-z]{3})/(?P<split>train|dev|test)\.tsv"),)

@@ -81,7 +81,7 @@ def plan_trials(sweep: SweepConfig, encoders: Mapping[str, str], root: Path) -> 
                 task=task.task,
                 encoder=encoders[encoder.shown],
                 data=_whole(root, task.data),
-                settings=FineTuning(**draw | task.options.model_dump(exclude_none=True) | {"seed": seed}),
+                settings=FineTuning(**{**draw, **task.options.model_dump(exclude_none=True), "seed": seed}),
                 training=_training_of(training, root),
                 languages=task.languages or None,
                 train_language=task.train_language,

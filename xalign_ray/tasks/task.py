@@ -1,22 +1,27 @@
-"""What a fine-tuned task is: how its files are found and read, what the model is given of them, how it is scored."""
+"""What a fine-tuned task is: how its files are found and read, its features, its predictions and their metrics."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.files import choose_languages
-from xalign_ray.tasks.inputs import Inputs
+from xalign_ray.tasks.task_files import choose_languages
+from xalign_ray.tasks.tokenized import Features, Inputs
 
 SPLITS = ("train", "dev", "test")
+SCORING_BATCH = 64
 Files = Mapping[str, Mapping[str, Path]]  # split, then language
 ReplaceWord = Callable[[str], str]
+_ENCODED = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class Example(Protocol):
@@ -25,16 +30,11 @@ class Example(Protocol):
     @property
     def key(self) -> str: ...
 
-
-class ModelRow(Protocol):
-    """One input of the model, of any class: tasks make them and batch them."""
-
     @property
-    def ids(self) -> tuple[int, ...]: ...
+    def gold(self) -> Any: ...
 
 
 E = TypeVar("E", bound=Example)
-R = TypeVar("R", bound=ModelRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,50 @@ class Measure:
     n: int
 
 
+def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> Measure:
+    """Share of labels that were predicted; chance is the share of the most frequent label of this very set."""
+    right = sum(one == other for one, other in zip(gold, predicted, strict=True))
+    return Measure(right / len(gold), Counter(gold).most_common(1)[0][1] / len(gold), len(gold))
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A model with a task's head, in evaluation mode on its device, fp32.
+
+    Attributes:
+        model: as an Auto class opened it.
+        inputs: its tokenizer and input conventions.
+        classes: of the head in the order of their ids.
+        batch_size: inputs at a time; those of like length go together.
+    """
+
+    model: Any
+    inputs: Inputs
+    classes: Sequence[str]
+    batch_size: int = SCORING_BATCH
+
+    @torch.inference_mode()
+    def forward(self, features: Sequence[Features], take: Callable[[Any], Tensor]) -> list[NDArray[Any]]:
+        """What `take` makes of the model's output `[B, ...]` for each input, in the order given."""
+        order = sorted(range(len(features)), key=lambda index: len(features[index]["input_ids"]))
+        found: dict[int, NDArray[Any]] = {}
+        for start in range(0, len(order), self.batch_size):
+            part = order[start : start + self.batch_size]
+            batch = self.inputs.collate([features[index] for index in part])
+            arguments = {name: batch[name].to(self.model.device) for name in batch if name in _ENCODED}
+            found |= zip(part, take(self.model(**arguments)).cpu().numpy(), strict=True)
+        return [found[index] for index in range(len(features))]
+
+
 @dataclass(frozen=True)
-class TunedTask(ABC, Generic[E, R]):
+class TunedTask(ABC, Generic[E]):
     """A task that a head is fine-tuned for; one object a task, listed in the registry.
 
     Attributes:
         name: as users say it.
         title: what the head is for, in messages.
         example: a file name as users know it, with `{split}` and `{language}` in it, for messages.
-        metric: the one that decides between epochs, a key of what `score` gives.
+        metric: the one that decides between epochs, a key of what `measure` gives.
         classes: of the head in the order of their ids; empty if the training file names them, or there are none.
     """
 
@@ -88,20 +123,23 @@ class TunedTask(ABC, Generic[E, R]):
         """
 
     @abstractmethod
-    def rows(self, inputs: Inputs, examples: Sequence[E], classes: Sequence[str]) -> list[list[R]]:
-        """The inputs that each example is trained on; one that does not fit may become several."""
+    def features(self, inputs: Inputs, examples: Sequence[E], classes: Sequence[str]) -> list[list[Features]]:
+        """The inputs that each example is trained and scored on, with labels; one that is too long becomes several."""
 
     @abstractmethod
-    def batch(self, inputs: Inputs, rows: Sequence[R]) -> dict[str, Tensor]:
-        """A model's arguments for these rows, labels included."""
+    def predict(self, tuned: Tuned, features: Sequence[Sequence[Features]]) -> list[Any]:
+        """What the model says of each example, whose features these are, as its `gold` is said."""
 
     @abstractmethod
-    def score(
-        self, model: Any, inputs: Inputs, examples: Sequence[E], classes: Sequence[str], batch_size: int
-    ) -> dict[str, Measure]:
-        """All metrics of the model, which is in evaluation mode, on these examples."""
+    def measure(self, examples: Sequence[E], predicted: Sequence[Any]) -> dict[str, Measure]:
+        """All metrics of these predictions."""
 
-    def classes_of(self, examples: Sequence[E]) -> tuple[str, ...]:  # noqa: ARG002
+    def score(self, tuned: Tuned, examples: Sequence[E]) -> dict[str, Measure]:
+        """All metrics of the model on these examples."""
+        features = self.features(tuned.inputs, examples, tuned.classes)
+        return self.measure(examples, self.predict(tuned, features))
+
+    def classes_of(self, examples: Iterable[E]) -> tuple[str, ...]:  # noqa: ARG002
         """The head's classes, for tasks whose training examples name them."""
         return self.classes
 

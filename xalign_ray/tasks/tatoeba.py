@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.encoder import Encoder
-from xalign_ray.tasks.files import choose_languages, name_language, read_lines
+from xalign_ray.tasks.hf_encoder import AUTO, Encoder
 from xalign_ray.tasks.nearest import nearest_cosine, nearest_csls
 from xalign_ray.tasks.scores import Score, average_languages, score_by
+from xalign_ray.tasks.task_files import choose_languages, name_language, read_lines
 
 TASK = "tatoeba"
 LAST_LAYERS = 4
@@ -38,7 +38,7 @@ def evaluate_tatoeba(
     data: Path,
     languages: Sequence[str] | None = None,
     batch_size: int = 64,
-    device: str = "cpu",
+    device: str = AUTO,
 ) -> list[Score]:
     """Accuracy of retrieving the English translation, per language and layer, and the mean over languages.
 
@@ -53,7 +53,7 @@ def evaluate_tatoeba(
         data: folder of `tatoeba.<xx>-eng.<xx>` and `tatoeba.<xx>-eng.eng` (LASER), or the same with 2-letter codes.
         languages: those to score; all that are found if None.
         batch_size: sentences at a time.
-        device: a torch device.
+        device: a torch device; "auto" is the GPU where there is one.
 
     Raises:
         DataError: files missing, of unequal length, or with empty lines; a language the encoder has no embedding for.

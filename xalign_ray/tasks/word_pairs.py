@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.files import name_language, read_lines
+from xalign_ray.tasks.task_files import name_language, read_lines
 from xalign_ray.text.tokenizer import look_up_form
 
 DICTIONARY_PAIRS = "dictionary_pairs.json"

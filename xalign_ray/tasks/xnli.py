@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from xalign_ray.tasks.classification import ClassificationTask
-from xalign_ray.tasks.files import find_split_files, name_language
-from xalign_ray.tasks.labelled import Columns, LabelledText, read_table
 from xalign_ray.tasks.task import Files
+from xalign_ray.tasks.task_files import find_split_files, name_language
+from xalign_ray.tasks.text_classification import ClassificationTask, Columns, LabelledText, read_table
 
 OFFICIAL_LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 _LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"

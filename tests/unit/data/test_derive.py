@@ -10,7 +10,7 @@ import pytest
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.data.derived_corpus import MIN_COUNT, write_derived
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.tasks.tagged import find_tagged_files, read_tagged
+from xalign_ray.tasks.pos import POS
 from xalign_ray.text.derived import derive, transliterate
 
 WORDS = [f"{first}{second}" for first in "abcdefghij" for second in "klmnopqrst"]
@@ -70,11 +70,11 @@ def test_tags_move_with_their_words_in_both_formats(text: Path, tmp_path: Path) 
     (tmp_path / "en_ewt-ud-dev.conllu").write_text("\n".join(rows) + "\n", encoding="utf-8")
     tagged = [tmp_path / "train-en.tsv", tmp_path / "en_ewt-ud-dev.conllu"]
     write_derived([str(text)], tagged, tmp_path / "out")
-    found = find_tagged_files((tmp_path / "out" / "pos",))
+    found = POS.find((tmp_path / "out" / "pos",))
     assert {split: sorted(files) for split, files in found.items()} == {
         "train": ["en", "en-x-inv"], "dev": ["en", "en-x-inv"], "test": [],
     }  # fmt: skip
-    (first, second), (third,) = (read_tagged(found[split]["en-x-inv"], "en-x-inv") for split in ("train", "dev"))
+    (first, second), (third,) = (POS.read(found[split]["en-x-inv"], "en-x-inv") for split in ("train", "dev"))
     assert first.words == tuple(map(transliterate, ("cat", "The", ".")))
     assert first.tags == ("NOUN", "DET", "PUNCT")
     assert second.words == (transliterate("go"),)

@@ -112,17 +112,17 @@ def test_the_choice_is_on_disk_while_no_test_file_exists_and_is_the_same_with_th
     task, data, encoder = TUNED_TASKS[name], tmp_path / "data", str(make_bert(PIECES))
     write_splits(name, data, ["en"], "train", "dev")
     alone, together = tmp_path / "alone", tmp_path / "together"
-    choice = fit_task(task, encoder, (data,), alone, SETTINGS)
+    _, choice = fit_task(task, encoder, (data,), alone, SETTINGS, keep_model=True)
     chosen = {"epoch": choice.epoch, "development": list(choice.development), "split": "dev", "language": "en"}
     assert json.loads((alone / "choice.json").read_text()) == chosen
     assert len(choice.development) == 3
 
     write_splits(name, data, ["en", "de"], "test")
-    scores = evaluate_task(task, str(alone), (data,))
+    scores = evaluate_task(task, str(alone / "model"), (data,))
     assert {score.split for score in scores} == {"test"}
     assert {"en", "de", "all"} <= {score.language for score in scores}
-    assert tune_task(task, encoder, [data], together, settings=SETTINGS) == scores
-    for file in ("choice.json", "model.safetensors"):
+    assert tune_task(task, encoder, [data], together, settings=SETTINGS, keep_model=True) == scores
+    for file in ("choice.json", "model/model.safetensors"):
         assert hash_file(together / file) == hash_file(alone / file)
 
 

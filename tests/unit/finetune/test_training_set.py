@@ -18,7 +18,7 @@ from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.mldoc import MLDOC
 from xalign_ray.tasks.pos import POS
 from xalign_ray.tasks.sib import SIB
-from xalign_ray.tasks.tagged import Sentence
+from xalign_ray.tasks.token_classification import Sentence
 from xalign_ray.tasks.xnli import XNLI, XnliTask
 
 PAIRS, EPOCHS = 10, 2
@@ -260,14 +260,16 @@ def test_a_file_that_translates_nothing_is_named(tmp_path: Path):
     with pytest.raises(
         DataError, match=r"deu_Latn/train.tsv shares no example with .*eng_Latn/train.tsv; is it its tr"
     ):
-        load_training(SIB, SIB.find([tmp_path])["train"], "en", Training("translate_train"), None, 1)
+        list(load_training(SIB, SIB.find([tmp_path])["train"], "en", Training("translate_train"), None, 1).examples())
 
 
 def test_news_in_two_languages_do_not_translate_each_other(tmp_path: Path):
     for name in ("english", "german"):
         (tmp_path / f"{name}.train.1000").write_text("CCAT\tText.\n")
     with pytest.raises(DataError, match=r"german.train.1000 shares no example with .*english.train.1000"):
-        load_training(MLDOC, MLDOC.find([tmp_path])["train"], "en", Training("translate_train"), None, 1)
+        list(
+            load_training(MLDOC, MLDOC.find([tmp_path])["train"], "en", Training("translate_train"), None, 1).examples()
+        )
 
 
 def test_a_dictionary_of_another_source_language_is_refused(train: Callable[..., Any], tmp_path: Path):
@@ -284,7 +286,7 @@ def test_sentences_of_one_text_cannot_be_switched(tmp_path: Path):
     with pytest.raises(
         DataError, match="pos has examples of one text, so no sentence of them can be switched; train on"
     ):
-        load_training(POS, POS.find([tmp_path])["train"], "en", Training("sentence_switch"), None, 1)
+        list(load_training(POS, POS.find([tmp_path])["train"], "en", Training("sentence_switch"), None, 1).units())
 
 
 def test_tagged_words_are_replaced_one_by_one_and_keep_their_tags(tmp_path: Path):
@@ -293,5 +295,5 @@ def test_tagged_words_are_replaced_one_by_one_and_keep_their_tags(tmp_path: Path
     training = Training("word_switch", dictionaries=(str(tmp_path / "en-de.txt"),), share=1.0)
     made = load_training(POS, POS.find([tmp_path])["train"], "en", training, None, 1)
     assert made.switcher is not None
-    [(example,)] = made.units
+    [(example,)] = made.units()
     assert POS.replace_words(example, made.switcher(1, 0)) == Sentence("0", ("Katzen", "see"), ("NOUN", "VERB"), "en")

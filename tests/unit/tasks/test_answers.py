@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.tasks.answers import best_match, exact_match, normalise, random_answer, token_f1
+from xalign_ray.tasks.mlqa import best_match, exact_match, normalise, random_answer, token_f1
 
 CASES = {
     # language: text, tokens

@@ -22,12 +22,12 @@ from transformers import (
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.language_modernbert import LanguageModernBertConfig, LanguageModernBertForMaskedLM
-from xalign_ray.tasks.classification import longest_first, replace_running_words
-from xalign_ray.tasks.encoder import open_model
-from xalign_ray.tasks.inputs import Inputs
-from xalign_ray.tasks.labelled import LabelledText
+from xalign_ray.tasks.hf_encoder import open_model
 from xalign_ray.tasks.pawsx import PAWSX
 from xalign_ray.tasks.sib import SIB
+from xalign_ray.tasks.task import Tuned
+from xalign_ray.tasks.text_classification import LabelledText, longest_first, replace_running_words
+from xalign_ray.tasks.tokenized import Inputs
 from xalign_ray.tasks.xnli import XNLI
 
 WORDS = [f"w{number}" for number in range(40)]
@@ -62,39 +62,42 @@ def test_the_longer_side_is_cut_first_as_the_tokenizer_itself_does_it(
 def test_a_pair_gets_the_language_of_each_side_and_fits_into_the_model(make_bert: Callable[..., Path]):
     inputs = open_inputs(make_bert(WORDS, languages=["en", "de"], positions=10))
     example = replace(pair(texts=("w1 w2 w3 w4 w5 w6", "w7 w8 w9")), languages=("de", "en"))
-    [[row]] = XNLI.rows(inputs, [example], XNLI.classes)
-    assert inputs.tokenizer.convert_ids_to_tokens(row.ids) == [
+    [[row]] = XNLI.features(inputs, [example], XNLI.classes)
+    assert inputs.tokenizer.convert_ids_to_tokens(row["input_ids"]) == [
         "[CLS]", "w1", "w2", "w3", "w4", "[SEP]", "w7", "w8", "w9", "[SEP]",
     ]  # fmt: skip
-    assert row.row.types == (2,) * 6 + (1,) * 4  # segment 0 of de, segment 1 of en
-    assert row.label == 2
+    assert row["token_type_ids"] == [2] * 6 + [1] * 4  # segment 0 of de, segment 1 of en
+    assert row["labels"] == 2
 
 
 def test_a_text_is_cut_at_its_end(make_bert: Callable[..., Path]):
     inputs = open_inputs(make_bert(WORDS, positions=6))
-    [[row]] = SIB.rows(inputs, [LabelledText("0", (" ".join(WORDS),), ("en",), "travel")], SIB.classes)
-    assert inputs.tokenizer.convert_ids_to_tokens(row.ids) == ["[CLS]", "w0", "w1", "w2", "w3", "[SEP]"]
+    [[row]] = SIB.features(inputs, [LabelledText("0", (" ".join(WORDS),), ("en",), "travel")], SIB.classes)
+    assert inputs.tokenizer.convert_ids_to_tokens(row["input_ids"]) == ["[CLS]", "w0", "w1", "w2", "w3", "[SEP]"]
 
 
 def test_no_row_is_longer_than_128_pieces_where_the_model_has_more_places(make_bert: Callable[..., Path]):
     inputs = open_inputs(make_bert(WORDS, positions=300))
     long = " ".join(WORDS * 5)
-    rows = XNLI.rows(inputs, [pair(texts=(long, long)), pair(texts=("w1", long))], XNLI.classes)
-    assert [len(row.ids) for [row] in rows] == [128, 128]
-    assert [row.row.types.count(0) for [row] in rows] == [64, 3]  # [CLS], 62 of 125 pieces, [SEP]; [CLS] w1 [SEP]
+    rows = XNLI.features(inputs, [pair(texts=(long, long)), pair(texts=("w1", long))], XNLI.classes)
+    assert [len(row["input_ids"]) for [row] in rows] == [128, 128]
+    assert [row["token_type_ids"].count(0) for [row] in rows] == [
+        64,
+        3,
+    ]  # [CLS], 62 of 125 pieces, [SEP]; [CLS] w1 [SEP]
 
 
 def test_accuracy_and_the_largest_class_are_those_of_the_examples(make_bert: Callable[..., Path]):
     model, tokenizer = open_model(make_bert(WORDS), AutoModelForSequenceClassification, num_labels=3)
     inputs = Inputs.of_model(tokenizer, model.eval(), "tiny")
     texts = [(f"w{number} w3", f"w{number + 1}") for number in range(9)]
-    rows = [row for [row] in XNLI.rows(inputs, [pair(texts=text) for text in texts], XNLI.classes)]
-    alone = [int(model(**XNLI.batch(inputs, [row])).logits.argmax()) for row in rows]  # one at a time, in order
+    rows = [row for [row] in XNLI.features(inputs, [pair(texts=text) for text in texts], XNLI.classes)]
+    alone = [int(model(**inputs.collate([row])).logits.argmax()) for row in rows]  # one at a time, in order
     labels = [XNLI.classes[best if number < 6 else (best + 1) % 3] for number, best in enumerate(alone)]
     examples = [
         pair(str(number), label, texts=text) for number, (label, text) in enumerate(zip(labels, texts, strict=True))
     ]
-    found = XNLI.score(model, inputs, examples, XNLI.classes, 4)
+    found = XNLI.score(Tuned(model, inputs, XNLI.classes, batch_size=4), examples)
     most = max(labels.count(label) for label in XNLI.classes)
     assert set(found) == {"xnli_accuracy"}
     measure = found["xnli_accuracy"]
@@ -118,8 +121,8 @@ def test_each_family_of_exports_opens_with_a_new_head(
     make_tokenizer(WORDS).save_pretrained(tmp_path)
     model, tokenizer = open_model(tmp_path, AutoModelForSequenceClassification, num_labels=3)
     inputs = Inputs.of_model(tokenizer, model.eval(), str(tmp_path))
-    rows = [row for part in XNLI.rows(inputs, [pair()] * 2, XNLI.classes) for row in part]
-    output = model(**XNLI.batch(inputs, rows))
+    rows = [row for part in XNLI.features(inputs, [pair()] * 2, XNLI.classes) for row in part]
+    output = model(**inputs.collate(rows))
     assert output.logits.shape == (2, 3)
     assert output.loss.isfinite()
 

@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoTokenizer, RobertaConfig, RobertaModel
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.encoder import Encoder
+from xalign_ray.tasks.hf_encoder import Encoder
 
 PIECES = ["the", "cat", "dog", "sees", "a", "un", "##do", "##ing", "."]
 SENTENCES = ["the cat sees a dog .", "dog", "undoing the cat", "a dog sees the cat . the cat sees a dog ."]
@@ -74,7 +74,7 @@ def test_a_language_without_an_embedding_is_refused_with_the_known_ones(make_ber
 
 def test_a_model_without_language_embeddings_takes_any_language_alike(make_bert: Callable[..., Path]):
     encoder = Encoder.open(make_bert(PIECES))
-    assert encoder.inputs.batch([encoder.inputs.single([2, 3], "sw")])["token_type_ids"].tolist() == [[0, 0]]
+    assert encoder.inputs.collate([encoder.inputs.single([2, 3], "sw")])["token_type_ids"].tolist() == [[0, 0]]
     np.testing.assert_array_equal(encoder.pooled(["the"], "sw"), encoder.pooled(["the"], "en"))
     assert not encoder.language_vector("sw").any()
 

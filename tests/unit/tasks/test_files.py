@@ -11,7 +11,7 @@ import pytest
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.evaluation import tune
-from xalign_ray.tasks.files import choose_languages, find_split_files, name_language, read_lines
+from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, read_lines
 
 
 def test_a_byte_order_mark_and_crlf_are_no_text(tmp_path: Path):

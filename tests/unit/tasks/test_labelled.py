@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.labelled import Columns, LabelledText, read_table
+from xalign_ray.tasks.text_classification import Columns, LabelledText, read_table
 
 NAMED = Columns(texts=("one", "two"), label="label", key="id")
 BARE = Columns(texts=("one", "two"), label="label", header=False)

@@ -16,8 +16,8 @@ from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
 from xalign_ray.finetune.tune import evaluate_task, fit_task, tune_task
 from xalign_ray.tasks.mlqa import MLQA, MlqaTask, measure_answers
+from xalign_ray.tasks.question_answering import Answer, Question
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.squad import Answer, Question
 
 SPECIALS = 5  # pieces before the words of a vocabulary
 NAMES = ["anna", "bob", "carl", "dora"]
@@ -73,7 +73,7 @@ def test_answers_are_learnt_and_scored_in_one_language_and_across_two(tmp_path: 
     write(data, "test-context-en-question-en.json", 12)
     write(data, "test-context-de-question-de.json", 8, GERMAN, GERMAN)
     write(data, "test-context-de-question-en.json", 6, GERMAN, ENGLISH)
-    scores = tune_task(MLQA, encoder, [data], tmp_path / "out", settings=SETTINGS)
+    scores = tune_task(MLQA, encoder, [data], tmp_path / "out", settings=SETTINGS, keep_model=True)
     found = by_name(scores)
     assert {key: (score.value, score.n) for key, score in found.items()} == {
         (f"mlqa_{metric}{suffix}", language): (1.0, n)
@@ -83,8 +83,8 @@ def test_answers_are_learnt_and_scored_in_one_language_and_across_two(tmp_path: 
         ]
     }  # fmt: skip
     assert 0 < (found["mlqa_f1", "en"].chance or 0) < 0.5
-    assert evaluate_task(MLQA, str(tmp_path / "out"), (data,)) == scores
-    only = evaluate_task(MLQA, str(tmp_path / "out"), (data,), ["de-en"])
+    assert evaluate_task(MLQA, str(tmp_path / "out" / "model"), (data,)) == scores
+    only = evaluate_task(MLQA, str(tmp_path / "out" / "model"), (data,), ["de-en"])
     assert {(score.metric, score.language) for score in only} == {
         (metric, language) for metric in ("mlqa_f1_gxlt", "mlqa_em_gxlt") for language in ("de-en", "all")
     }
@@ -108,14 +108,15 @@ def test_a_pair_speaks_two_languages_and_a_model_must_know_both(
 
 
 def test_what_is_scored_needs_answers(tmp_path: Path, data: Path, encoder: str):
-    fit_task(MLQA, encoder, (data,), tmp_path / "out", FineTuning(num_train_epochs=1, train_batch_size=8))
+    settings = FineTuning(num_train_epochs=1, train_batch_size=8)
+    fit_task(MLQA, encoder, (data,), tmp_path / "out", settings, keep_model=True)
     write(data, "test-context-de-question-de.json", 3, GERMAN, GERMAN)
     path = data / "test-context-de-question-de.json"
     content = json.loads(path.read_text())
     content["data"][0]["paragraphs"][1]["qas"][0]["answers"] = []
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match="1 of 3 de questions have no answer, such as 1; what is scored needs one each"):
-        evaluate_task(MLQA, str(tmp_path / "out"), (data,))
+        evaluate_task(MLQA, str(tmp_path / "out" / "model"), (data,))
 
 
 def test_a_context_s_language_decides_how_answers_are_compared():

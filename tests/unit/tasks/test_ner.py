@@ -11,10 +11,9 @@ import pytest
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import evaluate_task, fit_task, tune_task
-from xalign_ray.tasks.named import find_named_files, name_classes, read_named
 from xalign_ray.tasks.ner import NER
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.tagged import Sentence
+from xalign_ray.tasks.token_classification import Sentence
 
 ROWS = [(("Karl", "B-PER"), ("Ove", "I-PER"), ("#", "O")), (("Oslo", "B-LOC"),)]
 EXPECTED = [
@@ -51,17 +50,17 @@ def test_every_published_form_is_found_and_read(tmp_path: Path, name: str, end: 
 
 def test_comments_are_left_out_of_universal_ner_and_a_hash_is_a_word_elsewhere(tmp_path: Path):
     path = write(tmp_path, "de_pud-ud-dev.iob2", head="# newdoc id = n01\n# text = Karl Ove #\n")
-    assert read_named(path, "de") == EXPECTED
+    assert NER.read(path, "de") == EXPECTED
     (tmp_path / "dev-de.tsv").write_text("# 1\tO\n")
-    assert read_named(tmp_path / "dev-de.tsv", "de")[0].words == ("# 1",)
+    assert NER.read(tmp_path / "dev-de.tsv", "de")[0].words == ("# 1",)
 
 
 def test_a_prefix_is_stripped_only_if_all_words_have_it(tmp_path: Path):
     path = tmp_path / "dev-en.tsv"
     path.write_text("en:12:30\tO\nen:\tO\n\nen:Oslo\tB-LOC\n")
-    assert [sentence.words for sentence in read_named(path, "en")] == [("12:30", ""), ("Oslo",)]
+    assert [sentence.words for sentence in NER.read(path, "en")] == [("12:30", ""), ("Oslo",)]
     path.write_text("en:12\tO\nOslo\tB-LOC\n")
-    assert read_named(path, "en")[0].words == ("en:12", "Oslo")
+    assert NER.read(path, "en")[0].words == ("en:12", "Oslo")
 
 
 @pytest.mark.parametrize(
@@ -82,28 +81,28 @@ def test_a_malformed_row_is_named_by_file_and_line(tmp_path: Path, name: str, ro
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"{FORMS[name](0, 'in', 'O')}\n{row}\n")
     with pytest.raises(DataError, match=re.escape(str(path)) + ", " + message):
-        read_named(path, "de")
+        NER.read(path, "de")
 
 
 def test_an_empty_file_and_a_folder_without_files_are_refused(tmp_path: Path):
     with pytest.raises(
         DataError, match=rf"{tmp_path}: no NER files; they are called train-en.tsv, en/train.conllu, en_"
     ):
-        find_named_files([tmp_path])
+        NER.find([tmp_path])
     (tmp_path / "dev-de.tsv").write_text("\n\n")
     with pytest.raises(DataError, match=re.escape("dev-de.tsv holds no sentence.")):
-        read_named(tmp_path / "dev-de.tsv", "de")
+        NER.read(tmp_path / "dev-de.tsv", "de")
 
 
 def test_two_files_of_one_split_are_ambiguous(tmp_path: Path):
     write(tmp_path, "dev-de.tsv")
     write(tmp_path, "de/val.conllu")
     with pytest.raises(DataError, match=r"are both dev of de; keep one"):
-        find_named_files([tmp_path])
+        NER.find([tmp_path])
 
 
 def test_a_head_has_both_tags_of_a_kind_that_occurs_with_one():
-    assert name_classes(EXPECTED) == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+    assert NER.classes_of(EXPECTED) == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
 
 SETTINGS = FineTuning(learning_rate=1e-2, num_train_epochs=8, train_batch_size=4, seed=1)
@@ -137,20 +136,20 @@ def scores_of(scores: list[Score], metric: str) -> dict[str, Score]:
 def test_names_are_learnt_and_scored_leniently_and_strictly(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
     (data / "test-en.tsv").write_text(names(6))
     (data / "test-de.tsv").write_text(names(3))
-    scores = tune_task(NER, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS)
+    scores = tune_task(NER, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS, keep_model=True)
     for metric in ("ner_f1", "ner_f1_strict"):
         found = scores_of(scores, metric)
         assert [(code, found[code].value, found[code].n) for code in ("de", "en", "all")] == [
             ("de", 1.0, 6), ("en", 1.0, 12), ("all", 1.0, 18)
         ]  # fmt: skip
         assert 0 < (found["en"].chance or 0) < 0.7
-    assert evaluate_task(NER, str(tmp_path / "out"), (data,)) == scores
+    assert evaluate_task(NER, str(tmp_path / "out" / "model"), (data,)) == scores
 
 
 def test_a_kind_of_name_that_the_head_lacks_is_refused_with_the_fix(
     tmp_path: Path, data: Path, make_bert: Callable[..., Path]
 ):
-    fit_task(NER, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS)
+    fit_task(NER, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS, keep_model=True)
     (data / "sw").mkdir()
     (data / "sw/test.txt").write_text("monday B-DATE\nsees O\n")
     with pytest.raises(
@@ -158,14 +157,14 @@ def test_a_kind_of_name_that_the_head_lacks_is_refused_with_the_fix(
         match=r"ner: sw has the tag B-DATE, which the head does not know; its classes are O, B-LOC, I-LOC, B-PER, "
         "I-PER. Leave that language out, or give a copy of its file with O for that tag.",
     ):
-        evaluate_task(NER, str(tmp_path / "out"), (data,))
+        evaluate_task(NER, str(tmp_path / "out" / "model"), (data,))
 
 
 def test_a_file_without_names_is_not_scored(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
-    fit_task(NER, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS)
+    fit_task(NER, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS, keep_model=True)
     (data / "test-de.tsv").write_text("the\tO\nsees\tO\n")
     with pytest.raises(DataError, match="The de file has no span at all: there is nothing to score"):
-        evaluate_task(NER, str(tmp_path / "out"), (data,))
+        evaluate_task(NER, str(tmp_path / "out" / "model"), (data,))
 
 
 def test_words_are_replaced_under_their_tags():

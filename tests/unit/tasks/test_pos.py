@@ -60,7 +60,7 @@ def test_english_is_learnt_and_words_with_equal_rows_carry_it_to_german(
     rows = {word: [float(place == at) * 3 for place in range(6)] for at, pair in enumerate(pairs) for word in pair}
     folder = make_bert(PIECES, vectors=rows, xalign_objective="align-mlm", xalign_seed=9, xalign_step=50)
     add_tests(data)
-    scores = tune_task(POS, str(folder), [data], tmp_path / "out", settings=SETTINGS)
+    scores = tune_task(POS, str(folder), [data], tmp_path / "out", settings=SETTINGS, keep_model=True)
     found = by_language(scores)
     assert (found["en"].value, found["en"].n, found["en"].chance) == (1.0, 30, pytest.approx(1 / 3))
     assert (found["de"].value, found["de"].n) == (1.0, 24)
@@ -69,7 +69,7 @@ def test_english_is_learnt_and_words_with_equal_rows_carry_it_to_german(
         ("pos", "test", metric, str(folder), "align-mlm", 1, 50) for metric in ("pos_accuracy", "pos_f1_runs")
     }
     assert read_scores(tmp_path / "out" / "scores.json") == scores
-    assert evaluate_task(POS, str(tmp_path / "out"), (data,)) == scores
+    assert evaluate_task(POS, str(tmp_path / "out" / "model"), (data,)) == scores
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert (manifest["languages"], manifest["development"]) == (["de", "en"], 1.0)
 
@@ -78,8 +78,8 @@ def test_the_same_seed_gives_the_same_model_to_the_bit(tmp_path: Path, data: Pat
     folder = make_bert(PIECES)
     weights = []
     for name in ("first", "second"):
-        fit_task(POS, str(folder), (data,), tmp_path / name, SETTINGS)
-        weights.append((tmp_path / name / "model.safetensors").read_bytes())
+        fit_task(POS, str(folder), (data,), tmp_path / name, SETTINGS, keep_model=True)
+        weights.append((tmp_path / name / "model" / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
 
 
@@ -94,9 +94,9 @@ def test_a_rerun_that_dies_leaves_no_finished_folder_behind(tmp_path: Path, data
 
 
 def test_the_tuned_folder_is_plain_hugging_face(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
-    fit_task(POS, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS)
-    model = AutoModelForTokenClassification.from_pretrained(tmp_path / "out").eval()
-    inputs = AutoTokenizer.from_pretrained(tmp_path / "out")("the cat sees the dog .", return_tensors="pt")
+    fit_task(POS, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS, keep_model=True)
+    model = AutoModelForTokenClassification.from_pretrained(tmp_path / "out" / "model").eval()
+    inputs = AutoTokenizer.from_pretrained(tmp_path / "out" / "model")("the cat sees the dog .", return_tensors="pt")
     labels = [model.config.id2label[label] for label in model(**inputs).logits[0].argmax(dim=-1).tolist()]
     assert labels[1:7] == ["DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT"]
 
@@ -116,13 +116,13 @@ def test_tuning_on_another_language_is_scored_on_itself_under_another_name(
     for split in ("train", "dev"):
         (data / f"de.{split}.conllu").write_text(conllu(GERMAN, 12), encoding="utf-8")
     folder, out = str(make_bert(PIECES)), tmp_path / "out"
-    scores = tune_task(POS, folder, [data], out, settings=SETTINGS, train_language="de")
+    scores = tune_task(POS, folder, [data], out, settings=SETTINGS, train_language="de", keep_model=True)
     assert {(score.language, score.metric) for score in scores} == {
         (language, f"{metric}_supervised") for language in ("de", "all") for metric in ("pos_accuracy", "pos_f1_runs")
     }
     assert by_language(scores)["de"].value == 1.0
     with pytest.raises(DataError, match="A model fine-tuned on de is scored on de only, not on en; zero-shot scores"):
-        evaluate_task(POS, str(out), (data,), languages=["en"])
+        evaluate_task(POS, str(out / "model"), (data,), languages=["en"])
 
 
 def test_each_language_is_told_to_a_model_that_has_embeddings_for_it(
@@ -131,12 +131,13 @@ def test_each_language_is_told_to_a_model_that_has_embeddings_for_it(
     add_tests(data)
     (data / "de.test.conllu").write_text((data / "en.test.conllu").read_text())
     out = tmp_path / "out"
-    found = by_language(tune_task(POS, str(make_bert(PIECES, languages=["en", "de"])), [data], out, settings=SETTINGS))
+    folder = str(make_bert(PIECES, languages=["en", "de"]))
+    found = by_language(tune_task(POS, folder, [data], out, settings=SETTINGS, keep_model=True))
     assert found["en"].value == 1.0
-    weights = load_file(out / "model.safetensors")
+    weights = load_file(out / "model" / "model.safetensors")
     weights["bert.embeddings.token_type_embeddings.weight"][2] = float("nan")
-    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
-    broken = by_language(evaluate_task(POS, str(out), (data,)))
+    save_file(weights, out / "model" / "model.safetensors", metadata={"format": "pt"})
+    broken = by_language(evaluate_task(POS, str(out / "model"), (data,)))
     assert (broken["en"].value, broken["de"].value) == (1.0, 0.0)
 
 

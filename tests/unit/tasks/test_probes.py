@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.encoder import Encoder
+from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.tasks.probes import evaluate_alignment, mean_cosine_random
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.word_pairs import WordPair, read_muse_pairs

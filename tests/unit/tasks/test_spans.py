@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.tasks.spans import count_spans, lenient_spans, runs, shuffled_tags, span_f1, strict_spans
+from xalign_ray.tasks.token_classification import count_spans, lenient_spans, runs, shuffled_tags, span_f1, strict_spans
 
 CASES = {
     "B-PER I-PER O": ({("PER", 0, 2)}, {("PER", 0, 2)}),

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.tasks.squad import Answer, Question, find_squad_files, pair_languages, read_squad
+from xalign_ray.tasks.mlqa import MLQA, pair_languages, read_squad
+from xalign_ray.tasks.question_answering import Answer, Question
 
 CONTEXT = "K\u00e4the sah 1999 den Hund."
 
@@ -38,7 +39,7 @@ def test_files_are_found_by_all_published_names(tmp_path: Path):
     ]  # fmt: skip
     for name in names:
         (tmp_path / name).touch()
-    found = find_squad_files([tmp_path])
+    found = MLQA.find([tmp_path])
     assert {split: {code: path.name for code, path in files.items()} for split, files in found.items()} == {
         "train": {"en": names[4], "de": names[6], "vi": names[8]},
         "dev": {"de": names[0], "en-de": names[1], "en": names[5], "sw": names[7]},
@@ -50,11 +51,11 @@ def test_two_files_of_one_split_and_none_at_all_are_refused(tmp_path: Path):
     with pytest.raises(
         DataError, match=r"no question files; they are called train-v1.1.json, dev-context-de-question-en"
     ):
-        find_squad_files([tmp_path])
+        MLQA.find([tmp_path])
     for name in ("dev-v1.1.json", "dev-context-en-question-en.json"):
         (tmp_path / name).touch()
     with pytest.raises(DataError, match="are both dev of en; keep one"):
-        find_squad_files([tmp_path])
+        MLQA.find([tmp_path])
 
 
 @pytest.mark.parametrize(

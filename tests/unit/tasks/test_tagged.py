@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.tagged import Sentence, find_tagged_files, read_tagged
+from xalign_ray.tasks.pos import POS
+from xalign_ray.tasks.token_classification import Sentence
 
 CONLLU = """# sent_id = 1
 # text = Vámonos al mar
@@ -35,13 +36,13 @@ EXPECTED = [
 def test_words_are_read_but_not_multiword_ranges_or_empty_nodes(tmp_path: Path, mark: str, end: str, last: str):
     path = tmp_path / "es.test.conllu"
     path.write_text((mark + CONLLU.rstrip("\n") + last).replace("\n", end), encoding="utf-8", newline="")
-    assert read_tagged(path, "es") == EXPECTED
+    assert POS.read(path, "es") == EXPECTED
 
 
 def test_two_columns_are_read_and_a_hash_is_a_word_there(tmp_path: Path):
     path = tmp_path / "dev-en.tsv"
     path.write_bytes("\ufeff#\tSYM\r\none\tNUM\r\n\r\n\r\na\u2028b\tX\r\n".encode())
-    assert read_tagged(path, "es") == [
+    assert POS.read(path, "es") == [
         Sentence("0", ("#", "one"), ("SYM", "NUM"), "es"),
         Sentence("1", ("a\u2028b",), ("X",), "es"),
     ]
@@ -61,7 +62,7 @@ def test_a_malformed_conllu_row_is_named_by_file_and_line(tmp_path: Path, row: s
     path = tmp_path / "es.test.conllu"
     path.write_text(f"# sent_id = 1\n1\tVamos\tir\tVERB\t_\t_\t0\troot\t_\t_\n{row}\n", encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(f"{path}, {message}")):
-        read_tagged(path, "es")
+        POS.read(path, "es")
 
 
 @pytest.mark.parametrize(
@@ -77,14 +78,14 @@ def test_a_malformed_row_of_two_columns_is_named_by_file_and_line(tmp_path: Path
     path = tmp_path / "dev-en.tsv"
     path.write_text(f"one\tNUM\n{row}\n", encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(f"{path}, {message}")):
-        read_tagged(path, "es")
+        POS.read(path, "es")
 
 
 def test_a_file_without_sentences_is_refused(tmp_path: Path):
     path = tmp_path / "es.test.conllu"
     path.write_text("# nothing\n\n")
     with pytest.raises(DataError, match=re.escape(f"{path} holds no sentence.")):
-        read_tagged(path, "es")
+        POS.read(path, "es")
 
 
 def test_files_are_found_by_all_three_names_and_over_several_folders(tmp_path: Path):
@@ -101,7 +102,7 @@ def test_files_are_found_by_all_three_names_and_over_several_folders(tmp_path: P
     (tmp_path / "more").mkdir()
     for name in names[3:]:
         (tmp_path / "more" / name).touch()
-    found = find_tagged_files((tmp_path, tmp_path / "more"))
+    found = POS.find((tmp_path, tmp_path / "more"))
     assert {split: {code: path.name for code, path in files.items()} for split, files in found.items()} == {
         "train": {"en": "train-en.tsv"},
         "dev": {"en": "dev-en.tsv"},
@@ -113,11 +114,11 @@ def test_two_files_of_one_split_are_ambiguous(tmp_path: Path):
     (tmp_path / "de_gsd-ud-test.conllu").touch()
     (tmp_path / "de_pud-ud-test.conllu").touch()
     with pytest.raises(DataError, match=r"de_pud-ud-test.conllu and .*de_gsd-ud-test.conllu are both test of de; keep"):
-        find_tagged_files((tmp_path,))
+        POS.find((tmp_path,))
 
 
 def test_a_folder_without_tagged_files_says_what_they_are_called(tmp_path: Path):
     with pytest.raises(DataError, match=rf"{tmp_path}: no tagged files; they are called en.train.conllu, en_ewt-ud-"):
-        find_tagged_files((tmp_path,))
+        POS.find((tmp_path,))
     with pytest.raises(DataError, match="missing is not a folder; give the folder of tagged files such as"):
-        find_tagged_files((tmp_path / "missing",))
+        POS.find((tmp_path / "missing",))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.labelled import LabelledText
 from xalign_ray.tasks.mldoc import MLDOC, MLDOC_H
 from xalign_ray.tasks.pawsx import PAWSX
 from xalign_ray.tasks.sib import SIB
+from xalign_ray.tasks.text_classification import LabelledText
 from xalign_ray.tasks.xnli import OFFICIAL_LANGUAGES, XNLI
 
 OFFICIAL_XNLI = """\

@@ -10,10 +10,17 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from xalign_ray.tasks.encoder import Encoder
-from xalign_ray.tasks.inputs import Inputs, Row
-from xalign_ray.tasks.squad import Answer, Question
-from xalign_ray.tasks.windows import Context, Window, batch_windows, best_span, make_windows, piece_contexts
+from xalign_ray.tasks.hf_encoder import Encoder
+from xalign_ray.tasks.mlqa import MLQA
+from xalign_ray.tasks.question_answering import (
+    Answer,
+    Context,
+    Question,
+    Window,
+    best_span,
+    piece_contexts,
+)
+from xalign_ray.tasks.tokenized import Features, Inputs
 
 LETTERS = list("abcdefghij")
 WORDS = [*LETTERS, "who", "un", "##do", "##ing"]
@@ -28,16 +35,16 @@ def open_inputs(folder: Path) -> Inputs:
     return Encoder.open(folder).inputs
 
 
-def texts(inputs: Inputs, windows: Sequence[Window]) -> list[str]:
-    return [" ".join(inputs.tokenizer.convert_ids_to_tokens(list(window.ids))) for window in windows]
+def texts(inputs: Inputs, windows: Sequence[Features]) -> list[str]:
+    return [" ".join(inputs.tokenizer.convert_ids_to_tokens(window["input_ids"])) for window in windows]
 
 
 def test_a_window_holds_question_and_context_and_points_at_the_answer(make_bert: Callable[..., Path]):
     inputs = open_inputs(make_bert(WORDS))
-    ((window,),) = make_windows(inputs, [ask("a b undoing d", "undoing")])
+    ((window,),) = MLQA.features(inputs, [ask("a b undoing d", "undoing")], ())
     assert texts(inputs, [window]) == ["[CLS] who [SEP] a b un ##do ##ing d [SEP]"]
-    assert (window.shift, window.first, window.last) == (3, 5, 7)
-    batch = batch_windows(inputs, [window])
+    assert (window["window"].shift, window["start_positions"], window["end_positions"]) == (3, 5, 7)
+    batch = inputs.collate([window])
     assert (batch["start_positions"].tolist(), batch["end_positions"].tolist()) == ([5], [7])
     assert batch["token_type_ids"].tolist() == [[0] * 3 + [1] * 7]
 
@@ -46,26 +53,31 @@ def test_windows_overlap_by_half_in_a_short_model_and_those_without_the_answer_p
     make_bert: Callable[..., Path],
 ):
     inputs = open_inputs(make_bert(WORDS, positions=8))  # room for 5: a piece of question, 4 of context
-    (windows,) = make_windows(inputs, [ask("a b c d e f g", "e f")])
+    (windows,) = MLQA.features(inputs, [ask("a b c d e f g", "e f")], ())
     assert texts(inputs, windows) == [
         "[CLS] who [SEP] a b c d [SEP]", "[CLS] who [SEP] c d e f [SEP]", "[CLS] who [SEP] e f g [SEP]"
     ]  # fmt: skip
-    assert [(window.first, window.last) for window in windows] == [(0, 0), (5, 6), (3, 4)]
+    assert [(window["start_positions"], window["end_positions"]) for window in windows] == [(0, 0), (5, 6), (3, 4)]
 
 
 def test_an_answer_that_is_cut_by_a_window_is_not_in_it(make_bert: Callable[..., Path]):
     inputs = open_inputs(make_bert(WORDS, positions=8))
-    (windows,) = make_windows(inputs, [ask("a b c d e f g", "b c d e f")])
-    assert {(window.first, window.last) for window in windows} == {(0, 0)}
+    (windows,) = MLQA.features(inputs, [ask("a b c d e f g", "b c d e f")], ())
+    assert {(window["start_positions"], window["end_positions"]) for window in windows} == {(0, 0)}
 
 
 def test_a_full_model_takes_384_pieces_a_stride_of_128_and_64_of_the_question(make_bert: Callable[..., Path]):
     inputs = open_inputs(make_bert(WORDS, positions=512))
     context = " ".join(LETTERS[number % 10] for number in range(700))
-    (windows,) = make_windows(inputs, [ask(context, "a", " ".join(["who"] * 90))])
-    assert [(window.begin, window.size) for window in windows] == [(0, 317), (128, 317), (256, 317), (384, 316)]
-    assert [len(window.ids) for window in windows] == [384, 384, 384, 383]
-    assert windows[0].shift == 66
+    (windows,) = MLQA.features(inputs, [ask(context, "a", " ".join(["who"] * 90))], ())
+    assert [(window["window"].begin, window["window"].size) for window in windows] == [
+        (0, 317),
+        (128, 317),
+        (256, 317),
+        (384, 316),
+    ]
+    assert [len(window["input_ids"]) for window in windows] == [384, 384, 384, 383]
+    assert windows[0]["window"].shift == 66
 
 
 @pytest.mark.parametrize(("pieces", "begins"), [(4, [0]), (5, [0, 2]), (6, [0, 2]), (7, [0, 2, 4]), (0, [0])])
@@ -73,15 +85,15 @@ def test_no_window_begins_behind_one_that_reaches_the_end(
     make_bert: Callable[..., Path], pieces: int, begins: list[int]
 ):
     inputs = open_inputs(make_bert(WORDS, positions=8))
-    (windows,) = make_windows(inputs, [ask(" ".join(LETTERS[:pieces]), "")])
-    assert [window.begin for window in windows] == begins
+    (windows,) = MLQA.features(inputs, [ask(" ".join(LETTERS[:pieces]), "")], ())
+    assert [window["window"].begin for window in windows] == begins
 
 
 def test_each_side_has_its_language_and_an_answer_may_be_lost(make_bert: Callable[..., Path]):
     inputs = open_inputs(make_bert(WORDS, languages=["en", "de"]))
-    ((window,),) = make_windows(inputs, [ask("a b", "", languages=("en", "de"))])
-    assert window.row.types == (0, 0, 0, 3, 3, 3)
-    assert (window.first, window.last) == (0, 0)
+    ((window,),) = MLQA.features(inputs, [ask("a b", "", languages=("en", "de"))], ())
+    assert window["token_type_ids"] == [0, 0, 0, 3, 3, 3]
+    assert (window["start_positions"], window["end_positions"]) == (0, 0)
 
 
 def test_places_are_those_of_the_text_as_it_is(make_bert: Callable[..., Path]):
@@ -102,7 +114,7 @@ def test_white_space_that_a_tokenizer_counts_to_a_word_is_no_part_of_an_answer()
 
 
 def window(begin: int, size: int) -> Window:
-    return Window(Row((), ()), Context((), (), ()), 0, begin, size, 0, 0)
+    return Window(Context("", (), (), ()), 0, begin, size)
 
 
 def logits(size: int, **places: float) -> tuple[np.ndarray, np.ndarray]:

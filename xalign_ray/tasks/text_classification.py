@@ -1,14 +1,24 @@
-"""Reads tables of labelled texts or pairs of texts: columns by their header's names, or in their order."""
+"""What the tasks share that put one label on a text or on a pair of texts: tables, features, accuracy."""
 
 from __future__ import annotations
 
 import logging
+import re
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
+
+from transformers import AutoModelForSequenceClassification
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.files import read_lines
+from xalign_ray.tasks.task import Measure, ReplaceWord, Tuned, TunedTask, accuracy
+from xalign_ray.tasks.task_files import read_lines
+from xalign_ray.tasks.tokenized import Features, Inputs
+
+LONGEST_TEXT = 128  # pieces; PPA's and XTREME's
+_WORD = re.compile(r"\S+")
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +38,59 @@ class LabelledText:
     texts: tuple[str, ...]
     languages: tuple[str, ...]
     label: str
+
+    @property
+    def gold(self) -> str:
+        """The label."""
+        return self.label
+
+
+class ClassificationTask(TunedTask[LabelledText]):
+    """A task with one label for a text or a pair; how its files are found and read is the rest.
+
+    Attributes:
+        translations_keep_labels: whether an example's translation always has its label, so that another one means that
+            the files are not translations row by row.
+    """
+
+    model_class = AutoModelForSequenceClassification
+    translations_keep_labels: ClassVar[bool] = True
+
+    def features(
+        self, inputs: Inputs, examples: Sequence[LabelledText], classes: Sequence[str]
+    ) -> list[list[Features]]:
+        pieces = iter(inputs.piece_texts([text for example in examples for text in example.texts]))
+        return [
+            [_encode(inputs, [next(pieces) for _ in one.texts], one) | {"labels": classes.index(one.label)}]
+            for one in examples
+        ]
+
+    def predict(self, tuned: Tuned, features: Sequence[Sequence[Features]]) -> list[str]:
+        found = tuned.forward([one for (one,) in features], lambda output: output.logits.argmax(dim=-1))
+        return [tuned.classes[int(index)] for index in found]
+
+    def measure(self, examples: Sequence[LabelledText], predicted: Sequence[str]) -> dict[str, Measure]:
+        return {self.metric: accuracy([example.label for example in examples], predicted)}
+
+    def switch(self, english: LabelledText, other: LabelledText) -> list[LabelledText]:
+        if len(english.texts) < 2:
+            return super().switch(english, other)
+        if self.translations_keep_labels and english.label != other.label:
+            raise DataError(
+                f"{self.name}: example {english.key} is {english.label} in {english.languages[0]} and {other.label} in "
+                f"{other.languages[0]}; the training files are not translations of each other row by row."
+            )
+        return [
+            replace(
+                english,
+                texts=(first.texts[0], second.texts[1]),
+                languages=(first.languages[0], second.languages[1]),
+            )
+            for first, second in ((other, english), (english, other))
+        ]
+
+    def replace_words(self, example: LabelledText, replace_word: ReplaceWord) -> LabelledText:
+        return replace(example, texts=tuple(replace_running_words(text, replace_word) for text in example.texts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +195,42 @@ def check_examples(path: Path, examples: list[LabelledText], classes: Collection
     if missing := sorted(set(classes) - {example.label for example in examples}):
         log.warning("%s: no row has the label %s; other files may", path, ", ".join(missing))
     return examples
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """How many pieces of two texts are kept in this room: the longer one is cut until both are equally long.
+
+    Tokenizers of Hugging Face say `longest_first` to it. Of an odd room the longer text has one more, the second of
+    equals.
+    """
+    if first + second <= room:
+        return first, second
+    shorter = min(first, second)
+    kept = shorter if shorter <= room // 2 else room // 2
+    return (room - kept, kept) if first > second else (kept, room - kept)
+
+
+def replace_running_words(text: str, replace_word: ReplaceWord) -> str:
+    """Running text with each word replaced: what white space parts, without the punctuation around it, which stays."""
+
+    def replace_core(match: re.Match[str]) -> str:
+        token = match[0]
+        letters = [place for place, sign in enumerate(token) if unicodedata.category(sign)[0] not in "PS"]
+        if not letters:
+            return token
+        begin, end = letters[0], letters[-1] + 1
+        return token[:begin] + replace_word(token[begin:end]) + token[end:]
+
+    return _WORD.sub(replace_core, text)
+
+
+def _encode(inputs: Inputs, pieces: Sequence[Sequence[int]], example: LabelledText) -> Features:
+    room = inputs.room(LONGEST_TEXT)
+    if len(pieces) == 1:
+        return inputs.single(inputs.wrap(pieces[0][:room]), example.languages[0])
+    first, second = pieces
+    kept = longest_first(len(first), len(second), room - len(inputs.middle))
+    return inputs.pair(first[: kept[0]], second[: kept[1]], (example.languages[0], example.languages[1]))
 
 
 def _lay_out(path: Path, lines: Sequence[str], layouts: Sequence[Columns]) -> tuple[Columns, dict[str, int], int]:

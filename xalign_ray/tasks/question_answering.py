@@ -1,28 +1,61 @@
-"""Questions as rows of pieces: windows over a long context, the answer's place in them, and back to text."""
+"""What tasks share whose answer is a part of a context: windows over long contexts, the best span, back to text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from transformers import AutoModelForQuestionAnswering
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.inputs import Inputs, Row
-from xalign_ray.tasks.squad import Question
+from xalign_ray.tasks.task import Tuned, TunedTask
+from xalign_ray.tasks.tokenized import Features, Inputs
 
-LONGEST_ROW = 384  # this and the next four: XTREME's
+LONGEST_WINDOW = 384  # this and the next four: XTREME's
 STRIDE = 128
 LONGEST_QUESTION = 64
 BEST = 20
 LONGEST_ANSWER = 30  # pieces
 _ELSEWHERE = 0  # a window without the answer points at its first token
 
-Logits = NDArray[np.float32]
+Logits = NDArray[np.float32]  # [2, C]: for the first and the last piece, of each piece of a window's context
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A part of a context: what it says, and the place of its first character."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, and the text that answers it.
+
+    Attributes:
+        key: its id in the file, which its translations share; ids that a file repeats are numbered.
+        question: in words.
+        context: holds the answers.
+        answers: any of them is right, the first is trained on; none where a translation lost it.
+        question_language: of the question.
+        context_language: of the context, and so of the answers.
+    """
+
+    key: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...]
+    question_language: str
+    context_language: str
+
+    @property
+    def gold(self) -> list[str]:
+        """The texts of the right answers."""
+        return [answer.text for answer in self.answers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +63,13 @@ class Context:
     """A context in pieces.
 
     Attributes:
+        text: as it is written.
         ids: of the pieces.
         starts: the place in the text of each piece's first character that is no white space.
         ends: the place behind its last one.
     """
 
+    text: str
     ids: tuple[int, ...]
     starts: tuple[int, ...]
     ends: tuple[int, ...]
@@ -42,30 +77,50 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One input of the model: the question, and a part of the context.
+    """The part of a context that one input holds.
 
     Attributes:
-        row: pieces and token types.
         context: all of it.
-        shift: where the context begins in the row.
-        begin: the first piece of the context that is in the row.
+        shift: where the context begins in the input.
+        begin: the first piece of the context that is in the input.
         size: how many are.
-        first: where the answer's first piece stands in the row; 0 if the answer is not all in it.
-        last: where its last piece stands.
     """
 
-    row: Row
     context: Context
     shift: int
     begin: int
     size: int
-    first: int
-    last: int
 
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """The piece ids."""
-        return self.row.ids
+
+class QuestionAnsweringTask(TunedTask[Question]):
+    """A task whose answers are cut out of contexts; how its files are found, read and scored is the rest."""
+
+    model_class = AutoModelForQuestionAnswering
+
+    def features(
+        self,
+        inputs: Inputs,
+        examples: Sequence[Question],
+        classes: Sequence[str],  # noqa: ARG002
+    ) -> list[list[Features]]:
+        """The windows of each question, of at most 384 pieces, also those without the answer.
+
+        A window begins 128 pieces after the one before, or half of its own context where a shorter model leaves it less
+        than 256. Of a question its first 64 pieces are kept, and never more than half of what there is room for.
+        """
+        contexts = piece_contexts(inputs, [question.context for question in examples])
+        pieces = inputs.piece_texts([question.question for question in examples])
+        free = inputs.room(LONGEST_WINDOW) - len(inputs.middle)
+        return [
+            _slide(inputs, question, ids[: min(LONGEST_QUESTION, free // 2)], contexts[question.context], free)
+            for question, ids in zip(examples, pieces, strict=True)
+        ]
+
+    def predict(self, tuned: Tuned, features: Sequence[Sequence[Features]]) -> list[str]:
+        """The answer to each question, a part of its context as it is written."""
+        flat = [one for part in features for one in part]
+        logits = iter(tuned.forward(flat, lambda out: torch.stack([out.start_logits, out.end_logits], 1).float()))
+        return [_cut_out([one["window"] for one in part], [next(logits) for _ in part]) for part in features]
 
 
 def piece_contexts(inputs: Inputs, texts: Sequence[str]) -> dict[str, Context]:
@@ -89,52 +144,7 @@ def piece_contexts(inputs: Inputs, texts: Sequence[str]) -> dict[str, Context]:
     }
 
 
-def make_windows(inputs: Inputs, questions: Sequence[Question]) -> list[list[Window]]:
-    """The windows of each question, at least one, of at most 384 pieces: each context piece is in one or more.
-
-    A window begins 128 pieces after the one before, or half of its own context where a shorter model leaves it less
-    than 256. Of a question its first 64 pieces are kept, and never more than half of what there is room for.
-    """
-    contexts = piece_contexts(inputs, [question.context for question in questions])
-    pieces = inputs.piece_texts([question.question for question in questions])
-    free = min(LONGEST_ROW, inputs.max_length) - len(inputs.prefix) - len(inputs.middle) - len(inputs.suffix)
-    return [
-        _slide(inputs, question, ids[: min(LONGEST_QUESTION, free // 2)], contexts[question.context], free)
-        for question, ids in zip(questions, pieces, strict=True)
-    ]
-
-
-def batch_windows(inputs: Inputs, windows: Sequence[Window]) -> dict[str, Tensor]:
-    """A model's inputs, with `start_positions` and `end_positions` `[B]`."""
-    return inputs.batch([window.row for window in windows]) | {
-        "start_positions": torch.tensor([window.first for window in windows]),
-        "end_positions": torch.tensor([window.last for window in windows]),
-    }
-
-
-@torch.inference_mode()
-def predict_answers(model: Any, inputs: Inputs, questions: Sequence[Question], batch_size: int) -> list[str]:
-    """The answer to each question, a part of its context as it is written. `model` must be in evaluation mode."""
-    windows = make_windows(inputs, questions)
-    flat = [window for part in windows for window in part]
-    order = sorted(range(len(flat)), key=lambda index: len(flat[index].ids))
-    found: dict[int, tuple[Logits, Logits]] = {}
-    for begin in range(0, len(flat), batch_size):
-        part = order[begin : begin + batch_size]
-        batch = inputs.batch([flat[index].row for index in part])
-        output = model(**{key: value.to(model.device) for key, value in batch.items()})
-        firsts, lasts = (logits.float().cpu().numpy() for logits in (output.start_logits, output.end_logits))
-        for place, index in enumerate(part):
-            inside = slice(flat[index].shift, flat[index].shift + flat[index].size)
-            found[index] = firsts[place, inside], lasts[place, inside]
-    logits = (found[index] for index in range(len(flat)))
-    return [
-        _cut_out(question.context, part, [next(logits) for _ in part])
-        for question, part in zip(questions, windows, strict=True)
-    ]
-
-
-def best_span(windows: Sequence[Window], logits: Sequence[tuple[Logits, Logits]]) -> tuple[int, int] | None:
+def best_span(windows: Sequence[Window], logits: Sequence[Logits]) -> tuple[int, int] | None:
     """The first and last context piece of the answer with the highest sum of logits, or None if there is none.
 
     Of each window the 20 best first and 20 best last pieces are paired, at most 30 pieces apart. An answer is taken
@@ -168,7 +178,7 @@ def _own_pieces(windows: Sequence[Window]) -> list[NDArray[np.bool_]]:
     return [owner[window.begin : window.begin + window.size] == place for place, window in enumerate(windows)]
 
 
-def _slide(inputs: Inputs, question: Question, asked: Sequence[int], context: Context, free: int) -> list[Window]:
+def _slide(inputs: Inputs, question: Question, asked: Sequence[int], context: Context, free: int) -> list[Features]:
     room = free - len(asked)
     stride = STRIDE if room >= 2 * STRIDE else max(1, room // 2)
     answer = _find_answer(question, context)
@@ -180,7 +190,8 @@ def _slide(inputs: Inputs, question: Question, asked: Sequence[int], context: Co
         first, last = _ELSEWHERE, _ELSEWHERE
         if answer and begin <= answer[0] and answer[1] < begin + len(ids):
             first, last = (shift + piece - begin for piece in answer)
-        windows.append(Window(inputs.pair(asked, ids, languages), context, shift, begin, len(ids), first, last))
+        features = inputs.pair(asked, ids, languages) | {"start_positions": first, "end_positions": last}
+        windows.append(features | {"window": Window(context, shift, begin, len(ids))})
     return windows
 
 
@@ -198,9 +209,10 @@ def _find_answer(question: Question, context: Context) -> tuple[int, int] | None
     return (inside[0], inside[-1]) if inside else None
 
 
-def _cut_out(text: str, windows: Sequence[Window], logits: Sequence[tuple[Logits, Logits]]) -> str:
-    span, context = best_span(windows, logits), windows[0].context
-    return "" if span is None else text[context.starts[span[0]] : context.ends[span[1]]]
+def _cut_out(windows: Sequence[Window], logits: Sequence[Logits]) -> str:
+    inside = [one[:, at.shift : at.shift + at.size] for one, at in zip(logits, windows, strict=True)]
+    span, context = best_span(windows, inside), windows[0].context
+    return "" if span is None else context.text[context.starts[span[0]] : context.ends[span[1]]]
 
 
 def _trim(text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Context:
@@ -210,4 +222,4 @@ def _trim(text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> 
         part = text[start:end]
         starts.append(start + len(part) - len(part.lstrip()))
         ends.append(max(starts[-1], start + len(part.rstrip())))
-    return Context(tuple(ids), tuple(starts), tuple(ends))
+    return Context(text, tuple(ids), tuple(starts), tuple(ends))

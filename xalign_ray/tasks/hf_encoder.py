@@ -18,12 +18,13 @@ from transformers.utils import logging
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.own_tokenizer import check_files, check_ids
-from xalign_ray.tasks.inputs import Inputs
 from xalign_ray.tasks.scores import Origin
+from xalign_ray.tasks.tokenized import Inputs
 
 NEW_PARTS = frozenset(
     {"pooler", "classifier", "qa_outputs"}
 )  # what a pretrained folder may lack: unused here, or yet to be tuned
+AUTO = "auto"
 POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean": lambda states, mask: (states * mask[:, :, None]).sum(dim=2) / mask.sum(dim=1)[:, None],
     "cls": lambda states, _: states[:, :, 0],
@@ -45,14 +46,14 @@ class Encoder:
     origin: Origin
 
     @classmethod
-    def open(cls, folder: str | Path, device: str = "cpu") -> Encoder:
+    def open(cls, folder: str | Path, device: str = AUTO) -> Encoder:
         """Opens an exported folder, any other local Hugging Face folder, or a hub id.
 
         Raises:
             DataError: there is no such folder, or it holds no encoder and tokenizer that transformers can open.
         """
         model, tokenizer = open_model(folder, AutoModel)
-        model.to(device).eval()
+        model.to(pick_device(device)).eval()
         return cls(Inputs.of_model(tokenizer, model, str(folder)), model, origin_of(model.config, str(folder)))
 
     def hidden_states(
@@ -149,7 +150,7 @@ class Encoder:
         device = next(self.model.parameters()).device
         for start in range(0, len(rows), batch_size):
             part = [self.inputs.single(ids, language) for ids in rows[start : start + batch_size]]
-            batch = {key: value.to(device) for key, value in self.inputs.batch(part).items()}
+            batch = {key: value.to(device) for key, value in self.inputs.collate(part).items()}
             output = self.model(**batch, output_hidden_states=True)
             yield torch.stack(output.hidden_states), batch["attention_mask"]
 
@@ -159,6 +160,11 @@ class Encoder:
                 f"{self.inputs.encoder} yields values that are not finite; its training diverged or its weights are "
                 "damaged: export an earlier checkpoint."
             )
+
+
+def pick_device(device: str = AUTO) -> torch.device:
+    """The torch device of this name; of "auto" the GPU where there is one."""
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == AUTO else device)
 
 
 def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Turns words and sentences into a model's inputs: piece ids, padded batches, the language as a token type."""
+"""Turns words and sentences into a model's features: piece ids, padded batches, the language as a token type."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ from xalign_ray.errors import DataError
 from xalign_ray.text.tokenizer import tokenize_words
 
 LONGEST_INPUT = 512
+IGNORED = -100  # the label that torch's cross-entropy leaves out
+ARGUMENTS = ("input_ids", "token_type_ids", "labels", "start_positions", "end_positions")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One input of a model: piece ids with the tokenizer's own around them, and as many token types."""
-
-    ids: tuple[int, ...]
-    types: tuple[int, ...]
+Features = dict[str, Any]  # of one input: lists of ids and labels under the names of the model's arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +33,7 @@ class Inputs:
         languages: languages that the model has embeddings for, in the order of their ids; empty if it has none.
         segments: rows of the token-type table per language; token_type_id = segment + segments * language id.
         encoder: name of the model, for messages.
+        max_seq_length: what a fine-tuned model was trained with, where that is not the task's own length.
     """
 
     tokenizer: Any
@@ -46,6 +44,7 @@ class Inputs:
     languages: tuple[str, ...]
     segments: int
     encoder: str
+    max_seq_length: int | None = None
 
     @classmethod
     def of_model(cls, tokenizer: Any, model: nn.Module, encoder: str) -> Inputs:
@@ -61,6 +60,7 @@ class Inputs:
             languages=tuple(getattr(config, "xalign_languages", None) or ()),
             segments=int(getattr(config, "xalign_segments", None) or getattr(config, "type_vocab_size", 1)),
             encoder=encoder,
+            max_seq_length=getattr(config, "xalign_max_seq_length", None),
         )
 
     def check_languages(self, languages: Iterable[str]) -> None:
@@ -105,33 +105,46 @@ class Inputs:
         """Prefix and suffix put around piece ids."""
         return [*self.prefix, *ids, *self.suffix]
 
-    def single(self, ids: Sequence[int], language: str) -> Row:
-        """A row of one text, given as pieces with the tokenizer's own around them."""
-        return Row(tuple(ids), (self.token_type(language),) * len(ids))
+    def room(self, longest: int) -> int:
+        """How many pieces of text an input of a task holds, beside prefix and suffix.
 
-    def pair(self, first: Sequence[int], second: Sequence[int], languages: tuple[str, str]) -> Row:
-        """A row of two texts, given as pieces without the tokenizer's own, each with the language of its side."""
+        Args:
+            longest: the task's own length, which the `max_seq_length` of a fine-tuning replaces.
+        """
+        return min(self.max_seq_length or longest, self.max_length) - len(self.prefix) - len(self.suffix)
+
+    def single(self, ids: Sequence[int], language: str) -> Features:
+        """One text, given as pieces with the tokenizer's own around them."""
+        return self._encode(list(ids), [self.token_type(language)] * len(ids))
+
+    def pair(self, first: Sequence[int], second: Sequence[int], languages: tuple[str, str]) -> Features:
+        """Two texts, given as pieces without the tokenizer's own, each with the language of its side."""
         begin = [*self.prefix, *first, *self.middle]
         end = [*second, *self.suffix]
         types = [self.token_type(languages[0])] * len(begin) + [self.token_type(languages[1], 1)] * len(end)
-        return Row((*begin, *end), tuple(types))
+        return self._encode([*begin, *end], types)
 
-    def batch(self, rows: Sequence[Row]) -> dict[str, Tensor]:
-        """Pads rows to the longest of them.
+    def collate(self, features: Sequence[Features]) -> dict[str, Tensor]:
+        """A model's arguments: everything that is a list is padded to the longest.
 
         Returns:
-            `input_ids` and `attention_mask` `[B, L]`; also `token_type_ids` if the model can tell types apart.
+            `input_ids` and `attention_mask` `[B, L]`, `token_type_ids` if the model can tell types apart, and whatever
+            labels the features have, `[B]` or `[B, L]`.
         """
-        length = max(len(row.ids) for row in rows)
-        padding = self.tokenizer.pad_token_id or 0
-        sizes = torch.tensor([len(row.ids) for row in rows])
-        batch = {
-            "input_ids": torch.tensor([[*row.ids, *[padding] * (length - len(row.ids))] for row in rows]),
-            "attention_mask": (torch.arange(length) < sizes[:, None]).long(),
-        }
-        if self.languages or self.segments > 1:
-            batch["token_type_ids"] = torch.tensor([[*row.types, *[0] * (length - len(row.types))] for row in rows])
+        padding = {"input_ids": self.tokenizer.pad_token_id or 0, "labels": IGNORED}
+        sizes = torch.tensor([len(one["input_ids"]) for one in features])
+        width = int(sizes.max())
+        batch = {"attention_mask": (torch.arange(width) < sizes[:, None]).long()}
+        for name in (name for name in ARGUMENTS if name in features[0]):
+            rows = [
+                [*value, *[padding.get(name, 0)] * (width - len(value))] if isinstance(value, list) else value
+                for value in (one[name] for one in features)
+            ]
+            batch[name] = torch.tensor(rows)
         return batch
+
+    def _encode(self, ids: list[int], types: list[int]) -> Features:
+        return {"input_ids": ids} | ({"token_type_ids": types} if self.languages or self.segments > 1 else {})
 
     def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:

@@ -1,0 +1,209 @@
+"""Fine-tuning by transformers' Trainer: alone in its process, silent, the best epoch kept in memory."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.state import AcceleratorState
+from torch.utils.data import DataLoader
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+from xalign_ray.errors import TrainingError
+from xalign_ray.finetune.batches import LengthPools
+from xalign_ray.finetune.features import SwitchedWords
+from xalign_ray.finetune.settings import Choice, FineTuning
+from xalign_ray.tasks.hf_encoder import quiet_transformers
+from xalign_ray.tasks.tokenized import IGNORED
+
+_LAUNCHERS = (
+    "RANK",
+    "LOCAL_",
+    "WORLD_SIZE",
+    "MASTER_",
+    "ACCELERATE_",
+    "FSDP_",
+    "OMPI_COMM_",
+    "PMI_",
+    "MV2_COMM_",
+    "DS_ACC",
+)
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def repeatable(seed: int) -> Iterator[None]:
+    """Everything random inside follows from the seed, on one thread; outside nothing changes."""
+    threads, states = torch.get_num_threads(), (random.getstate(), np.random.get_state())
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+
+
+def train(
+    model: Any,
+    rows: Any,
+    collate: Callable[[Any], dict[str, Any]],
+    batches: LengthPools,
+    development: Callable[[], float],
+    settings: FineTuning,
+    device: torch.device,
+    on_epoch: Callable[[int, float], None] = lambda _epoch, _score: None,
+) -> Choice:
+    """Trains the model in place and leaves it at the epoch that is kept, in evaluation mode. Call it in `repeatable`.
+
+    Args:
+        model: with a head, of transformers.
+        rows: a data set of features.
+        collate: makes a batch of rows.
+        batches: which rows share one.
+        development: score of the model as it is now, higher is better; called after every epoch.
+        settings: of the optimizer and the schedule.
+        device: "cpu" or "cuda".
+        on_epoch: told the epoch (from 1) and its development score; it may end everything by raising.
+
+    Raises:
+        TrainingError: the loss is not finite.
+    """
+    epochs = _Epochs(model, rows, development, settings, on_epoch)
+    with _alone(device), quiet_transformers(), tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder,
+            num_train_epochs=settings.num_train_epochs,
+            gradient_accumulation_steps=batches.passes,
+            learning_rate=settings.learning_rate,
+            lr_scheduler_type=settings.lr_scheduler_type,
+            warmup_steps=settings.warmup_steps,
+            weight_decay=settings.weight_decay,
+            max_grad_norm=settings.max_grad_norm,
+            optim="adamw_torch",
+            seed=settings.seed,
+            use_cpu=device.type == "cpu",
+            bf16=(device.type == "cuda" and torch.cuda.is_bf16_supported()) if settings.bf16 is None else settings.bf16,
+            dataloader_pin_memory=device.type == "cuda",
+            save_strategy="no",
+            logging_strategy="no",
+            logging_nan_inf_filter=False,
+            report_to="none",
+            disable_tqdm=True,
+            log_level="error",
+        )
+        arguments._n_gpu = min(arguments.n_gpu, 1)  # on a machine of several, DataParallel would take them all
+        trainer = _Trainer(batches, model=model, args=arguments, train_dataset=rows, data_collator=collate)
+        trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(epochs)
+        trainer.train()
+    model.eval()
+    if settings.load_best_model_at_end:
+        model.load_state_dict(epochs.best)
+        return Choice(epochs.best_epoch, tuple(epochs.scores))
+    return Choice(len(epochs.scores), tuple(epochs.scores))
+
+
+class _Trainer(Trainer):
+    """With batches of ours, and the mean loss over all labels of a step however many passes it takes."""
+
+    loss_is_scaled_for_ga = True
+
+    def __init__(self, batches: LengthPools, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._batches = batches
+
+    def get_train_dataloader(self) -> DataLoader:
+        return DataLoader(
+            self.train_dataset,  # type: ignore[arg-type]
+            batch_sampler=self._batches,
+            collate_fn=self.data_collator,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+
+    def get_batch_samples(self, *arguments: Any) -> tuple[list[Any], Any]:
+        batches, _ = super().get_batch_samples(*arguments)
+        return batches, sum(map(_count_labels, batches))
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        outputs = model(**inputs)
+        if not torch.isfinite(outputs.loss):
+            raise TrainingError(f"The fine-tuning loss became {outputs.loss.item()}; lower the learning rate.")
+        loss = outputs.loss * (_count_labels(inputs) / num_items_in_batch)
+        return (loss, outputs) if return_outputs else loss
+
+
+class _Epochs(TrainerCallback):
+    """Scores each epoch, keeps the best one's weights, and stops when none has been better for long."""
+
+    def __init__(
+        self,
+        model: Any,
+        rows: Any,
+        development: Callable[[], float],
+        settings: FineTuning,
+        on_epoch: Callable[[int, float], None],
+    ) -> None:
+        self.scores: list[float] = []
+        self.best: dict[str, torch.Tensor] = {}
+        self._model, self._rows, self._settings = model, rows, settings
+        self._development, self._on_epoch = development, on_epoch
+
+    @property
+    def best_epoch(self) -> int:
+        """The first of equals."""
+        return self.scores.index(max(self.scores)) + 1
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        if isinstance(self._rows, SwitchedWords):
+            self._rows.epoch = len(self.scores) + 1
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        self._model.eval()
+        self.scores.append(self._development())
+        epoch, settings = len(self.scores), self._settings
+        log.info("epoch %d of %d: development score %.4f", epoch, settings.num_train_epochs, self.scores[-1])
+        self._on_epoch(epoch, self.scores[-1])
+        if settings.load_best_model_at_end and self.best_epoch == epoch:
+            self.best = {name: value.detach().cpu().clone() for name, value in self._model.state_dict().items()}
+        patience = settings.early_stopping_patience
+        if patience is not None and epoch - self.best_epoch >= patience:
+            log.info("no better score for %d epochs: stopped", patience)
+            control.should_training_stop = True
+
+
+def _count_labels(batch: Any) -> int:
+    """What a loss is a mean over: labels, or questions where a batch has places of answers instead."""
+    return int((batch["labels"] != IGNORED).sum()) if "labels" in batch else len(batch["input_ids"])
+
+
+@contextmanager
+def _alone(device: torch.device) -> Iterator[None]:
+    """Hides what tells accelerate of other processes: a worker of Ray Train or torchrun fine-tunes alone.
+
+    What accelerate notes in the environment and in its own global state is undone. Where it imports DeepSpeed, that is
+    told the device, which it would guess with a warning.
+    """
+    hidden = {name: value for name, value in os.environ.items() if name.startswith(_LAUNCHERS)}
+    for name in hidden:
+        del os.environ[name]
+    os.environ["DS_ACCELERATOR"] = device.type
+    try:
+        yield
+    finally:
+        AcceleratorState._reset_state(reset_partial_state=True)
+        for name in [name for name in os.environ if name.startswith(_LAUNCHERS)]:
+            del os.environ[name]
+        os.environ.update(hidden)
