@@ -20,7 +20,7 @@ from rich.table import Table
 
 from tests.parity import slow_scores as slow
 from xalign_ray.tasks.mlqa import measure_answers, read_squad
-from xalign_ray.tasks.pos import token_accuracy
+from xalign_ray.tasks.task import accuracy
 from xalign_ray.tasks.token_classification import Cut, lenient_spans, runs, span_f1, strict_spans
 
 TOLERANCE = 1e-9
@@ -37,7 +37,7 @@ def read_tags(path: Path) -> list[list[str]]:
 def score_labels(gold: Path, said: Path) -> Figures:
     """Accuracy of one label a line: ours is the share of equal labels that every accuracy of the package is."""
     right, predicted = (path.read_text(encoding="utf-8").splitlines() for path in (gold, said))
-    return {"accuracy": (token_accuracy(right, predicted), slow.accuracy(right, predicted))}
+    return {"accuracy": (accuracy(right, predicted).value, slow.accuracy(right, predicted))}
 
 
 def score_names(gold: Path, said: Path) -> Figures:
@@ -54,7 +54,7 @@ def score_parts_of_speech(gold: Path, said: Path) -> Figures:
     right, predicted = read_tags(gold), read_tags(said)
     words = [[tag for tags in sentences for tag in tags] for sentences in (right, predicted)]
     return {
-        "pos_accuracy": (token_accuracy(*words), slow.accuracy(*words)),
+        "pos_accuracy": (accuracy(*words).value, slow.accuracy(*words)),
         **_score_tags(right, predicted, {"pos_f1_runs": (runs, slow.run_spans)}),
         "(pos_f1_runs, seqeval 0)": (
             span_f1(right, predicted, runs),

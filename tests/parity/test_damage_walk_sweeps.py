@@ -22,15 +22,13 @@ from mlflow import MlflowClient
 from tests.parity.damage import DAMAGES, Walk, damaged, files_of
 from tests.ray.tagging_world import write_encoder, write_tags
 from tests.unit.report.run_folders import score, write_run
-from xalign_ray import evaluation, studies, sweeps
+from xalign_ray import studies, sweeps
 from xalign_ray.artifacts import hash_files
 from xalign_ray.tasks import grid, sweep_run
-from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import replay
 
 EXPERIMENTS = count()
 ABSENT = {("scores.json", "deleted")}  # an evaluation that was never made
-MODEL = ("choice.json", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 
 
 @dataclass(frozen=True)
@@ -130,11 +128,6 @@ def tuned(world: World, resume: bool = False) -> dict[str, Any]:
     )
 
 
-def evaluated(world: World) -> list[Score]:
-    trial = world.folder / grid.TRIALS / world.trials[0]
-    return evaluation.evaluate(str(trial), "pos", world.data, world.output / "scores")
-
-
 READ_BY_ALL: Mapping[str, Callable[[World], Any]] = {"report": reported, "track replay": replayed, "tune": tuned}
 
 
@@ -148,7 +141,13 @@ def test_a_finished_sweep_given_again_asks_for_no_cluster(world: World) -> None:
 def test_every_file_of_a_finished_sweep_and_of_a_trial(world: World, walk: Walk) -> None:
     right = {verb: do(world) for verb, do in READ_BY_ALL.items()}
     other = world.kept / grid.TRIALS / world.trials[1]
-    alike = {*MODEL, "comparison.md", "comparison.html"}  # which comparison.csv stands for
+    alike = {
+        "choice.json",
+        "de.jsonl",
+        "en.jsonl",
+        "comparison.md",
+        "comparison.html",
+    }
     files = [file for file in files_of(world.kept) if other not in file.parents and file.name not in alike]
     for file in (file.relative_to(world.kept) for file in files):
         for damage in damaged(world.folder / file):
@@ -167,16 +166,6 @@ def test_a_damaged_plan_is_not_resumed(world: World, walk: Walk) -> None:
             walk.call(world.folder / name, damage, "tune --resume", partial(tuned, world, resume=True), right)
             restore(world)
     assert walk.counted == {"right": 15, "told": 5}
-
-
-def test_every_file_of_the_model_of_a_trial(world: World, walk: Walk) -> None:
-    right, trial = evaluated(world), world.folder / grid.TRIALS / world.trials[0]
-    files = [file for file in files_of(trial) if file.name in MODEL]
-    for file in files:
-        for damage in damaged(file):
-            walk.call(file, damage, "evaluate", partial(evaluated, world), right)
-    assert len(files) == len(MODEL)
-    assert walk.counted == {"told": 5 * len(MODEL)}
 
 
 def test_every_file_of_a_run_that_is_replayed(world: World, walk: Walk, tmp_path: Path) -> None:

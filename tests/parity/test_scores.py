@@ -11,7 +11,8 @@ import pytest
 
 from tests.parity import slow_scores as slow
 from xalign_ray.tasks.mlqa import best_match, exact_match, normalise, token_f1
-from xalign_ray.tasks.pos import UPOS, token_accuracy
+from xalign_ray.tasks.pos import UPOS
+from xalign_ray.tasks.task import accuracy
 from xalign_ray.tasks.token_classification import lenient_spans, runs, span_f1, strict_spans
 
 CLOSE = 1e-9
@@ -91,7 +92,7 @@ def test_xtreme_s_mock_names_and_tags() -> None:
     gold, said = ([sentence.split() for sentence in side.split("/")] for side in MOCK_TAGS)
     assert span_f1(gold, said, runs) == pytest.approx(slow.micro_f1(gold, said, slow.conlleval_spans), abs=CLOSE)
     words = [[tag for tags in side for tag in tags] for side in (gold, said)]
-    assert token_accuracy(*words) == pytest.approx(slow.accuracy(*words), abs=CLOSE)
+    assert accuracy(*words).value == pytest.approx(slow.accuracy(*words), abs=CLOSE)
 
 
 def test_xtreme_s_mock_answers() -> None:

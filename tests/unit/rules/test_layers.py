@@ -132,12 +132,14 @@ def modules(*folders: str) -> list[str]:
         (["xalign_ray.train.loop", "xalign_ray.train.engine", "xalign_ray.data.local"], ["ray"]),
         (modules("text", "demo"), ["torch", "ray", "transformers"]),
         (["xalign_ray.report.card"], ["matplotlib"]),
+        (["xalign_ray.finetune.tune", "xalign_ray.tasks.registry"], ["datasets", "transformers.trainer", "ray"]),
         (["xalign_ray.tasks.grid", "xalign_ray.train.driver"], ["torch._dynamo", "deepspeed", "mlflow", "sympy"]),
     ],
     ids=[
         "loop, engine and local feed",
         "text and demo",
         "the model card",
+        "what a driver of trials imports",
         "what drives jobs, whose workers alone open models",
     ],
 )
