@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.parity.slow_streams import Example, Row, Side, Slow, hash_row, splitmix, uniform
+from tests.parity.slow_streams import Example, Row, Segment, Slow, hash_row, splitmix, uniform
 from xalign_ray.text import counter_random
 
 COLUMNS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
@@ -22,16 +22,16 @@ class SlowPairs(Slow):
         for example in self._swap(row, position) if options["random_order"] else row:
             where: list[list[list[int]]] = []  # [side][word] -> the columns of its pieces
             column = begin + 1
-            for side in example:
+            for segment in example:
                 where.append([])
-                for word in side.words:
+                for word in segment.words:
                     where[-1].append(list(range(column, column + len(word.pieces))))
                     column += len(word.pieces)
                 column += 1
             begin = column
-            for owner in (0, 1):
-                for i, j in example[owner].links:
-                    for a, b in _expand(where[owner][i], where[1 - owner][j], expand):
+            for source_segment in (0, 1):
+                for i, j in example[source_segment].links:
+                    for a, b in _expand(where[source_segment][i], where[1 - source_segment][j], expand):
                         matrix[a][b] = matrix[b][a] = 1
         packed = []
         for line in matrix:
@@ -43,7 +43,7 @@ class SlowPairs(Slow):
         """A masked pair or its two sentences masked, and both sentences on their own."""
         swapped = self._swap(row, position) if options["random_order"] else row
         if text == "apart":
-            columns = self.masked_text([[side] for example in swapped for side in example], position)
+            columns = self.masked_text([[segment] for example in swapped for segment in example], position)
         else:
             columns = self.masked_pairs(row, position, **options)
         if text == "none":
@@ -56,13 +56,13 @@ class SlowPairs(Slow):
         key, heads = self._alone([example[1] for example in swapped])
         pair_hash = [0] * self.max_seq_length
         for column, example in zip(heads, row, strict=True):
-            pair_hash[column] = hash_side(example[0])
+            pair_hash[column] = hash_segment(example[0])
         alone = {f"query_{name}": query[name] for name in COLUMNS} | {f"key_{name}": key[name] for name in COLUMNS}
         return columns | alone | {"pair_hash": pair_hash}
 
     def _swap(self, row: Row, position: int) -> Row:
         key = int(counter_random.row_keys(self.seed, np.array([position]))[0])
-        flips = [uniform(key, counter_random.SWAP_SIDES, number) < 0.5 for number in range(len(row))]
+        flips = [uniform(key, counter_random.SWAP_SEGMENTS, number) < 0.5 for number in range(len(row))]
         return [example[::-1] if flip else example for example, flip in zip(row, flips, strict=True)]
 
     def _alone(self, sentences: Example) -> tuple[dict[str, list[int]], list[int]]:
@@ -90,8 +90,8 @@ def _expand(left: list[int], right: list[int], expand: str) -> list[tuple[int, i
     return [(a, b) for a in left for b in right]
 
 
-def hash_side(side: Side) -> int:
+def hash_segment(segment: Segment) -> int:
     """The hash of a sentence as a signed number."""
-    pieces = [piece for word in side.words for piece in word.pieces]
+    pieces = [piece for word in segment.words for piece in word.pieces]
     value = splitmix(sum(splitmix(place << 32 | piece) for place, piece in enumerate(pieces)) % 2**64) or 1
     return value - 2**64 if value >= 2**63 else value

@@ -23,7 +23,7 @@ class Word:
 
 
 @dataclass
-class Side:
+class Segment:
     """A sentence in one language; links (i, j) say that its word i is aligned with word j of the pair's other side."""
 
     language: int
@@ -39,25 +39,25 @@ class Group:
     synonyms: list[list[int]]
 
 
-Example = list[Side]
+Example = list[Segment]
 Row = list[Example]
 Dictionary = list[list[Group]]
 
 
 def as_rows(rows: list[Row]) -> Rows:
     """Rows of plain Python as the package's flat arrays."""
-    sides = [side for row in rows for example in row for side in example]
-    words = [word for side in sides for word in side.words]
+    segments = [segment for row in rows for example in row for segment in example]
+    words = [word for segment in segments for word in segment.words]
     arrays = (
         [piece for word in words for piece in word.pieces],
         [len(word.pieces) for word in words],
         [word.entry for word in words],
-        [len(side.words) for side in sides],
-        [side.language for side in sides],
+        [len(segment.words) for segment in segments],
+        [segment.language for segment in segments],
         [sum(len(example) for example in row) for row in rows],
-        [len(side.links) for side in sides],
-        [i for side in sides for i, _ in side.links],
-        [j for side in sides for _, j in side.links],
+        [len(segment.links) for segment in segments],
+        [i for segment in segments for i, _ in segment.links],
+        [j for segment in segments for _, j in segment.links],
     )
     return Rows(*(np.asarray(array, np.int32) for array in arrays))
 
@@ -120,7 +120,7 @@ class Slow:
         """Translations as one example."""
         key, row = self._begin(row, position)
         if random_order:
-            flips = [uniform(key, counter_random.SWAP_SIDES, number) < 0.5 for number in range(len(row))]
+            flips = [uniform(key, counter_random.SWAP_SEGMENTS, number) < 0.5 for number in range(len(row))]
             row = [example[::-1] if flip else example for example, flip in zip(row, flips, strict=True)]
         chosen = self._choose(row, key, None)
         return self._show(row, key, position, chosen, {}, reset=reset, segments=segments)
@@ -131,8 +131,8 @@ class Slow:
         wanted, eligible, number = set(), set(), 0
         for example in row:
             mode = uniform(key, counter_random.INSTANCE, number) < t
-            for side in example:
-                for word in side.words:
+            for segment in example:
+                for word in segment.words:
                     if not instance:
                         eligible.add(number)
                         if word.entry != -1 and uniform(key, counter_random.SWITCH, number) < t:
@@ -148,22 +148,22 @@ class Slow:
 
     def _begin(self, row: Row, position: int) -> tuple[int, Row]:
         key = int(counter_random.row_keys(self.seed, np.array([position]))[0])
-        return key, row if self.whole_word else [[self._split(side) for side in example] for example in row]
+        return key, row if self.whole_word else [[self._split(segment) for segment in example] for example in row]
 
     @staticmethod
-    def _split(side: Side) -> Side:
+    def _split(segment: Segment) -> Segment:
         words = []
-        for word in side.words:
+        for word in segment.words:
             words += [word] if len(word.pieces) == 1 else [Word([piece], -1) for piece in word.pieces]
-        return Side(side.language, words)
+        return Segment(segment.language, words)
 
     def _choose(self, row: Row, key: int, eligible: set[int] | None) -> set[int]:
         """BERT's create_masked_lm_predictions for each example."""
         chosen, number = set(), 0
         for example in row:
             candidates, tokens = [], ["[CLS]"]
-            for side in example:
-                for word in side.words:
+            for segment in example:
+                for word in segment.words:
                     tokens += word.pieces
                     if eligible is None or number in eligible:
                         candidates.append(
@@ -184,11 +184,11 @@ class Slow:
     def _switch(self, row: Row, key: int, wanted: set[int]) -> dict:
         room = self.max_seq_length
         for example in row:
-            room -= 1 + sum(1 + sum(len(word.pieces) for word in side.words) for side in example)
+            room -= 1 + sum(1 + sum(len(word.pieces) for word in segment.words) for segment in example)
         switched, grown, no_room, number = {}, 0, 0, 0
         for example in row:
-            for side in example:
-                for word in side.words:
+            for segment in example:
+                for word in segment.words:
                     if number in wanted:
                         language, synonym = pick(self.dictionary[word.entry], key, number)
                         growth = len(synonym) - len(word.pieces)
@@ -212,24 +212,24 @@ class Slow:
         for example_number, example in enumerate(row, start=1):
             put(self.vocabulary.cls, IGNORED, 0, 0, example[0].language, example_number)
             place = 1
-            for side_number, side in enumerate(example):
-                segment = side_number if segments else 0
-                if side_number and reset:
+            for segment_number, segment in enumerate(example):
+                segment_id = segment_number if segments else 0
+                if segment_number and reset:
                     place = 1
-                for word in side.words:
-                    language, label = switched.get(number, (side.language, word.pieces))
+                for word in segment.words:
+                    language, label = switched.get(number, (segment.language, word.pieces))
                     cross_lingual += len(label) if number in switched else 0
                     for at, piece in enumerate(label):
-                        shown, answer, language_id = piece, IGNORED, side.language
+                        shown, answer, language_id = piece, IGNORED, segment.language
                         if number in chosen:
                             answer, language_id = piece, language
                             source = word.pieces[at] if len(label) == len(word.pieces) else self.vocabulary.mask
                             shown = self._corrupt(key, piece_number, source)
-                        put(shown, answer, place, segment, language_id, example_number)
+                        put(shown, answer, place, segment_id, language_id, example_number)
                         place += 1
                         piece_number += 1
                     number += 1
-                put(self.vocabulary.sep, IGNORED, place, segment, side.language, example_number)
+                put(self.vocabulary.sep, IGNORED, place, segment_id, segment.language, example_number)
                 place += 1
         while len(columns["input_ids"]) < self.max_seq_length:
             put(self.vocabulary.pad, IGNORED, 0, 0, 0, 0)

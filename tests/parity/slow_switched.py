@@ -33,10 +33,10 @@ class SlowSwitched(Slow):
         places, number = [], 0
         for example in row:
             places.append([])
-            for side in example:
+            for segment in example:
                 places[-1].append([])
-                for word in side.words:
-                    place = Place(word, word.pieces, side.language)
+                for word in segment.words:
+                    place = Place(word, word.pieces, segment.language)
                     if number in chosen and number in flagged:
                         place.visible = True
                         if word.entry != -1:
@@ -56,9 +56,9 @@ class SlowSwitched(Slow):
         chosen = self._choose(row, key, eligible)
         number = 0
         for example in row:
-            words = [word for side in example for word in side.words]
+            words = [word for segment in example for word in segment.words]
             mine = range(number, number + len(words))
-            tokens = 1 + sum(1 + sum(len(word.pieces) for word in side.words) for side in example)
+            tokens = 1 + sum(1 + sum(len(word.pieces) for word in segment.words) for segment in example)
             left = max(1, round(tokens * self.rate))
             left -= sum(len(words[n - number].pieces) for n in mine if n in chosen)
             rest = [n for n in mine if n not in eligible]
@@ -67,7 +67,7 @@ class SlowSwitched(Slow):
                     chosen.add(n)
                     left -= len(words[n - number].pieces)
             number += len(words)
-        entry = [word.entry for example in row for side in example for word in side.words]
+        entry = [word.entry for example in row for segment in example for word in segment.words]
         wanted = {n for n in chosen & flagged if entry[n] != -1}
         return self._show(row, key, position, chosen, self._switch(row, key, wanted))
 
@@ -75,17 +75,17 @@ class SlowSwitched(Slow):
         """The sentence and its copy as a pair; words of the copy replaced as long as the row has room."""
         key = int(counter_random.row_keys(self.seed, np.array([position]))[0])
         room = self.max_seq_length
-        for (side,) in row:
-            room -= 3 + 2 * sum(len(word.pieces) for word in side.words)
+        for (segment,) in row:
+            room -= 3 + 2 * sum(len(word.pieces) for word in segment.words)
         assert room >= 0
         places: list[list[list[Place]]] = []
         number = no_room = 0
-        for (side,) in row:
-            original = [Place(word, word.pieces, side.language) for word in side.words]
+        for (segment,) in row:
+            original = [Place(word, word.pieces, segment.language) for word in segment.words]
             copy = []
             number += len(original)
-            for word in side.words:
-                place = Place(word, word.pieces, side.language)
+            for word in segment.words:
+                place = Place(word, word.pieces, segment.language)
                 if word.entry != -1 and uniform(key, counter_random.SWITCH, number) < rate:
                     language, synonym = pick(self.dictionary[word.entry], key, number)
                     growth = max(0, len(synonym) - len(word.pieces))
@@ -98,9 +98,9 @@ class SlowSwitched(Slow):
                 number += 1
             places.append([original, copy])
         if not self.whole_word:
-            places = [[_split(side) for side in example] for example in places]
-        chosen = self._choose([[_Side(side) for side in example] for example in places], key, None)  # type: ignore[misc]
-        languages = [[side.language] * 2 for (side,) in row]
+            places = [[_split(segment) for segment in example] for example in places]
+        chosen = self._choose([[_Side(segment) for segment in example] for example in places], key, None)  # type: ignore[misc]
+        languages = [[segment.language] * 2 for (segment,) in row]
         return self._lay_out(places, key, position, chosen, no_room, languages, reset=reset, segments=segments)
 
     def _flag(self, row: Row, key: int, t: float, instance: bool) -> tuple[set[int], set[int]]:
@@ -108,7 +108,7 @@ class SlowSwitched(Slow):
         flagged, eligible, number = set(), set(), 0
         for example in row:
             mode = uniform(key, counter_random.INSTANCE, number) < t
-            for word in (word for side in example for word in side.words):
+            for word in (word for segment in example for word in segment.words):
                 if mode if instance else uniform(key, counter_random.SWITCH, number) < t:
                     flagged.add(number)
                 if not instance or not mode or word.entry != -1:
@@ -128,21 +128,21 @@ class SlowSwitched(Slow):
         for e, example in enumerate(places):
             put(self.vocabulary.cls, IGNORED, 0, 0, languages[e][0], e + 1)
             at = 1
-            for s, side in enumerate(example):
+            for s, segment in enumerate(example):
                 at = 1 if s and reset else at
-                segment = s if segments else 0
-                for place in side:
+                segment_id = s if segments else 0
+                for place in segment:
                     for piece, label in zip(place.shown, place.word.pieces, strict=True):
                         if number in chosen:
                             shown = piece if place.visible else self._corrupt(key, piece_number, piece)
-                            put(shown, label, at, segment, place.language, e + 1)
+                            put(shown, label, at, segment_id, place.language, e + 1)
                             cross_lingual += place.switched
                         else:
-                            put(piece, IGNORED, at, segment, place.language, e + 1)
+                            put(piece, IGNORED, at, segment_id, place.language, e + 1)
                         at += 1
                         piece_number += 1
                     number += 1
-                put(self.vocabulary.sep, IGNORED, at, segment, languages[e][s], e + 1)
+                put(self.vocabulary.sep, IGNORED, at, segment_id, languages[e][s], e + 1)
                 at += 1
         while len(columns["input_ids"]) < self.max_seq_length:
             put(self.vocabulary.pad, IGNORED, 0, 0, 0, 0)
@@ -158,9 +158,9 @@ class _Side:
         self.words = [place.word for place in places]
 
 
-def _split(side: list[Place]) -> list[Place]:
+def _split(segment: list[Place]) -> list[Place]:
     return [
         Place(Word([piece], -1), [piece], place.language, place.switched)
-        for place in side
+        for place in segment
         for piece in place.word.pieces
     ]

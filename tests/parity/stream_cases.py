@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tests.parity.slow_streams import Dictionary, Example, Group, Row, Side, Slow, Word, as_lexicon, as_rows
+from tests.parity.slow_streams import Dictionary, Example, Group, Row, Segment, Slow, Word, as_lexicon, as_rows
 from xalign_ray.config.choices import Stream
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.collate import Columns, Vocabulary
@@ -35,10 +35,10 @@ def _make_dictionary(random: np.random.Generator) -> Dictionary:
     return [groups() for _ in range(ENTRIES)]
 
 
-def _example(random: np.random.Generator, sides: int, room: int) -> Example | None:
+def _example(random: np.random.Generator, segments: int, room: int) -> Example | None:
     example: Example = []
     left = room - 1
-    for _ in range(sides):
+    for _ in range(segments):
         words: list[Word] = []
         left -= 1
         for _ in range(random.integers(1, 9)):
@@ -50,20 +50,20 @@ def _example(random: np.random.Generator, sides: int, room: int) -> Example | No
             words.append(Word([int(piece) for piece in random.integers(5, 90, length)], entry))
         if not words:
             return None
-        example.append(Side(int(random.integers(0, 4)), words))
+        example.append(Segment(int(random.integers(0, 4)), words))
     return example
 
 
-def make_rows(count: int, sides: int, *, filled: int = ROW_TOKENS) -> list[Row]:
+def make_rows(count: int, segments: int, *, filled: int = ROW_TOKENS) -> list[Row]:
     """Rows from nearly empty to full to the last token that may be `filled`: examples until one does not fit."""
     random = np.random.default_rng(7)
     rows = []
     while len(rows) < count:
         row: Row = []
         room = filled - int(random.integers(0, 10))
-        while (example := _example(random, sides, room)) is not None:
+        while (example := _example(random, segments, room)) is not None:
             row.append(example)
-            room -= 1 + sum(1 + sum(len(word.pieces) for word in side.words) for side in example)
+            room -= 1 + sum(1 + sum(len(word.pieces) for word in segment.words) for segment in example)
         rows += [row] if row else []
     return rows
 

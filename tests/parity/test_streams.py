@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.parity.slow_streams import Group, Row, Side, Slow, Word, as_lexicon, as_rows, splitmix
+from tests.parity.slow_streams import Group, Row, Segment, Slow, Word, as_lexicon, as_rows, splitmix
 from tests.parity.stream_cases import (
     ALWAYS_KEEP,
     ALWAYS_MASK,
@@ -76,7 +76,7 @@ def test_the_generator_is_splitmix64() -> None:
 
 # --- by hand: rows so small, and shares so extreme, that nothing is left to chance -----------------------------------
 def test_two_sentences_in_a_row_by_hand() -> None:
-    row: Row = [[Side(1, [Word([10, 11], -1)])], [Side(2, [Word([12], -1)])]]
+    row: Row = [[Segment(1, [Word([10, 11], -1)])], [Segment(2, [Word([12], -1)])]]
     found = view_one(MaskedText(), row, ALWAYS_MASK, [], 9)
     assert found["input_ids"] == [2, 4, 4, 3, 2, 4, 3, 0, 0]
     assert found["labels"] == [-100, 10, 11, -100, -100, 12, -100, -100, -100]
@@ -88,7 +88,7 @@ def test_two_sentences_in_a_row_by_hand() -> None:
 
 @pytest.mark.parametrize(("where", "places"), [("reset", [0, 1, 2, 1, 2, 3]), ("running", [0, 1, 2, 3, 4, 5])])
 def test_a_pair_by_hand(where: str, places: list[int]) -> None:
-    row: Row = [[Side(0, [Word([10], -1)]), Side(3, [Word([11], -1), Word([12], -1)])]]
+    row: Row = [[Segment(0, [Word([10], -1)]), Segment(3, [Word([11], -1), Word([12], -1)])]]
     stream = MaskedPairs(positions=where, segments=True)  # type: ignore[arg-type]
     found = view_one(stream, row, ALWAYS_MASK, [], 8)
     assert found["input_ids"] == [2, 4, 3, 4, 4, 3, 0, 0]
@@ -104,7 +104,7 @@ EQUAL = [[Group(2, [[50, 51]])]]
 
 
 def test_a_slot_is_as_long_as_its_label() -> None:
-    found = view_one(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_MASK, LONGER, 6)
+    found = view_one(CodeSwitchedLabels(t=1), [[Segment(1, [Word([10, 11], 0)])]], ALWAYS_MASK, LONGER, 6)
     assert found["input_ids"] == [2, 4, 4, 4, 3, 0]
     assert found["labels"] == [-100, 50, 51, 52, -100, -100]
     assert found["language_ids"] == [1, 2, 2, 2, 1, 0]
@@ -113,7 +113,7 @@ def test_a_slot_is_as_long_as_its_label() -> None:
 
 
 def test_a_label_without_room_falls_back_to_the_word() -> None:
-    found = view_one(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_MASK, LONGER, 4)
+    found = view_one(CodeSwitchedLabels(t=1), [[Segment(1, [Word([10, 11], 0)])]], ALWAYS_MASK, LONGER, 4)
     assert found["input_ids"] == [2, 4, 4, 3]
     assert found["labels"] == [-100, 10, 11, -100]
     assert found["language_ids"] == [1, 1, 1, 1]
@@ -121,41 +121,41 @@ def test_a_label_without_room_falls_back_to_the_word() -> None:
 
 
 def test_a_kept_slot_shows_the_source_word() -> None:
-    found = view_one(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_KEEP, EQUAL, 5)
+    found = view_one(CodeSwitchedLabels(t=1), [[Segment(1, [Word([10, 11], 0)])]], ALWAYS_KEEP, EQUAL, 5)
     assert found["input_ids"] == [2, 10, 11, 3, 0]
     assert found["labels"] == [-100, 50, 51, -100, -100]
 
 
 def test_a_kept_slot_of_another_length_shows_the_mask() -> None:
-    found = view_one(CodeSwitchedLabels(t=1), [[Side(1, [Word([10, 11], 0)])]], ALWAYS_KEEP, LONGER, 5)
+    found = view_one(CodeSwitchedLabels(t=1), [[Segment(1, [Word([10, 11], 0)])]], ALWAYS_KEEP, LONGER, 5)
     assert found["input_ids"] == [2, 4, 4, 4, 3]
 
 
 def test_a_word_without_translation_is_predicted_as_itself() -> None:
-    found = view_one(CodeSwitchedLabels(t=1), [[Side(1, [Word([10], -1)])]], ALWAYS_KEEP, EQUAL, 3)
+    found = view_one(CodeSwitchedLabels(t=1), [[Segment(1, [Word([10], -1)])]], ALWAYS_KEEP, EQUAL, 3)
     assert found["input_ids"] == [2, 10, 3]
     assert found["labels"] == [-100, 10, -100]
     assert found["cross_lingual"] == 0
 
 
 def test_an_instance_in_dictionary_mode_predicts_translations_only() -> None:
-    row: Row = [[Side(1, [Word([10], -1), Word([11, 12], 0), Word([13], -1)])]]
+    row: Row = [[Segment(1, [Word([10], -1), Word([11, 12], 0), Word([13], -1)])]]
     found = view_one(CodeSwitchedLabels(t=1, mix_unit="instance"), row, ALWAYS_MASK, EQUAL, 6)
     assert found["input_ids"] == [2, 10, 4, 4, 13, 3]
     assert found["labels"] == [-100, -100, 50, 51, -100, -100]
 
 
 @pytest.mark.parametrize(
-    ("stream", "sides"),
+    ("stream", "segments"),
     [
         (MaskedText(), 1), (MaskedPairs(), 2), (CodeSwitchedLabels(), 1), (CodeSwitchedCopy(), 1), (AlignedPairs(), 2),
         (ContrastedPairs(), 2),
     ],
 )  # fmt: skip
-def test_no_rows_give_columns_without_rows(stream: Stream, sides: int) -> None:
+def test_no_rows_give_columns_without_rows(stream: Stream, segments: int) -> None:
     context = StreamContext(0, MaskingConfig(), VOCABULARY, as_lexicon([]), 16, global_rows=1)
     columns = no_rows(stream, context)
-    full = stream_columns(stream, as_rows([[[Side(0, [Word([9], -1)])] * sides]]), np.array([0]), context)
+    full = stream_columns(stream, as_rows([[[Segment(0, [Word([9], -1)])] * segments]]), np.array([0]), context)
     assert {name: values.shape[1:] for name, values in columns.items()} == {
         name: values.shape[1:] for name, values in full.items()
     }

@@ -74,16 +74,16 @@ def sentence_loss(w, rows):
     """From the rows themselves, not from their columns: first sides are queries; no two first texts are identical."""
     total = 0.0
     for row in rows:
-        sides = [
-            [[2, *(piece for word in example[side].words for piece in word.pieces), 3] for example in row]
-            for side in (0, 1)
+        segments = [
+            [[2, *(piece for word in example[segment].words for piece in word.pieces), 3] for example in row]
+            for segment in (0, 1)
         ]
         vectors = [
             [
-                test_losses_contrast.unit(pool(w, ids, example[side].language))
-                for ids, example in zip(sides[side], row, strict=True)
+                test_losses_contrast.unit(pool(w, ids, example[segment].language))
+                for ids, example in zip(segments[segment], row, strict=True)
             ]
-            for side in (0, 1)
+            for segment in (0, 1)
         ]
         scores = np.array([[q @ k for k in vectors[1]] for q in vectors[0]])
         for i in range(len(row)):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.parity.slow_pairs import SlowPairs, hash_side
-from tests.parity.slow_streams import Row, Side, Word, as_rows
+from tests.parity.slow_pairs import SlowPairs, hash_segment
+from tests.parity.slow_streams import Row, Segment, Word, as_rows
 from tests.parity.stream_cases import (
     ALWAYS_KEEP,
     ALWAYS_MASK,
@@ -64,15 +64,15 @@ def test_contrasted_pairs_equal_the_slow_view(text: str, random_order: bool, who
 
 
 # --- by hand ---------------------------------------------------------------------------------------------------------
-def one_word(language: int, *pieces: int) -> Side:
-    return Side(language, [Word(list(pieces), -1)])
+def one_word(language: int, *pieces: int) -> Segment:
+    return Segment(language, [Word(list(pieces), -1)])
 
 
 def linked_row() -> Row:
     """Two pairs: `10+11 12 | 20 21+22+23` with links 0-1 and 1-0, and `30 | 31` with 0-0."""
-    first = Side(0, [Word([10, 11], -1), Word([12], -1)], [(0, 1), (1, 0)])
-    second = Side(1, [Word([20], -1), Word([21, 22, 23], -1)])
-    return [[first, second], [Side(0, [Word([30], -1)], [(0, 0)]), one_word(2, 31)]]
+    first = Segment(0, [Word([10, 11], -1), Word([12], -1)], [(0, 1), (1, 0)])
+    second = Segment(1, [Word([20], -1), Word([21, 22, 23], -1)])
+    return [[first, second], [Segment(0, [Word([30], -1)], [(0, 0)]), one_word(2, 31)]]
 
 
 # [CLS] 10 11 12 [SEP] 20 21 22 23 [SEP] [CLS] 30 [SEP] 31 [SEP]
@@ -101,13 +101,13 @@ def test_links_become_pairs_of_positions(expand: str, whole_word: bool) -> None:
 
 
 def test_bits_are_packed_from_the_lowest() -> None:
-    row: Row = [[Side(0, [Word([10], -1)], [(0, 0)]), one_word(1, 11)]]  # [CLS] 10 [SEP] 11 [SEP]
+    row: Row = [[Segment(0, [Word([10], -1)], [(0, 0)]), one_word(1, 11)]]  # [CLS] 10 [SEP] 11 [SEP]
     found = view_one(AlignedPairs(), row, ALWAYS_KEEP, [], 8)
     assert found["aligned"] == [[0], [0b1000], [0], [0b10], [0], [0], [0], [0]]
 
 
 def test_links_stay_with_their_words_when_the_second_side_owns_them() -> None:
-    row: Row = [[one_word(1, 20, 21), Side(0, [Word([10], -1), Word([11], -1)], [(1, 0)])]]
+    row: Row = [[one_word(1, 20, 21), Segment(0, [Word([10], -1), Word([11], -1)], [(1, 0)])]]
     found = view_one(AlignedPairs(), row, ALWAYS_KEEP, [], 8)  # [CLS] 20 21 [SEP] 10 11 [SEP]
     assert found["aligned"] == [[0], [1 << 5], [1 << 5], [0], [0], [0b110], [0], [0]]
 
@@ -128,7 +128,7 @@ def test_query_and_key_by_hand() -> None:
     assert found["key_position_ids"] == [0, 1, 2, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0]
     assert found["key_language_ids"] == [1, 1, 1, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0]
     assert found["key_segment_ids"] == [0] * 13
-    one, two = hash_side(PAIRS[0][0]), hash_side(PAIRS[1][0])
+    one, two = hash_segment(PAIRS[0][0]), hash_segment(PAIRS[1][0])
     assert found["pair_hash"] == [one, 0, 0, two, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 
 

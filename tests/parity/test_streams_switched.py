@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.parity.slow_streams import Group, Row, Side, Word, as_rows
+from tests.parity.slow_streams import Group, Row, Segment, Word, as_rows
 from tests.parity.slow_switched import SlowSwitched
 from tests.parity.stream_cases import ALWAYS_KEEP, ALWAYS_MASK, assert_equal, make_rows, make_settings, view_one
 from xalign_ray.config.choices import CodeSwitchedCopy, CodeSwitchedLabels
@@ -65,7 +65,7 @@ def swapped(row: Row, dictionary: list[list[Group]], t: float) -> dict:
 
 
 def test_a_swapped_input_shows_the_synonym_and_asks_for_the_word() -> None:
-    found = swapped([[Side(1, [Word([10, 11], 0)])]], TWO, t=1)
+    found = swapped([[Segment(1, [Word([10, 11], 0)])]], TWO, t=1)
     assert found["input_ids"] == [2, 50, 51, 3, 0, 0]
     assert found["labels"] == [-100, 10, 11, -100, -100, -100]
     assert found["language_ids"] == [1, 2, 2, 1, 0, 0]
@@ -73,7 +73,7 @@ def test_a_swapped_input_shows_the_synonym_and_asks_for_the_word() -> None:
 
 
 def test_a_synonym_of_another_length_leaves_the_word_visible() -> None:
-    found = swapped([[Side(1, [Word([10, 11], 0)])]], THREE, t=1)
+    found = swapped([[Segment(1, [Word([10, 11], 0)])]], THREE, t=1)
     assert found["input_ids"] == [2, 10, 11, 3, 0, 0]
     assert found["labels"] == [-100, 10, 11, -100, -100, -100]
     assert found["language_ids"] == [1, 1, 1, 1, 0, 0]
@@ -81,20 +81,20 @@ def test_a_synonym_of_another_length_leaves_the_word_visible() -> None:
 
 
 def test_a_flagged_word_without_an_entry_stays_visible() -> None:
-    found = swapped([[Side(1, [Word([10], -1)])]], TWO, t=1)
+    found = swapped([[Segment(1, [Word([10], -1)])]], TWO, t=1)
     assert found["input_ids"] == [2, 10, 3, 0, 0, 0]
     assert found["labels"] == [-100, 10, -100, -100, -100, -100]
     assert (found["cross_lingual"], found["no_room"]) == (0, 0)
 
 
 def test_a_word_that_is_not_flagged_is_masked_as_any() -> None:
-    found = swapped([[Side(1, [Word([10, 11], 0), Word([12], -1)])]], TWO, t=0)
+    found = swapped([[Segment(1, [Word([10, 11], 0), Word([12], -1)])]], TWO, t=0)
     assert found["input_ids"] == [2, 4, 4, 4, 3, 0]
     assert found["labels"] == [-100, 10, 11, 12, -100, -100]
 
 
 def test_an_instance_of_translations_is_refilled_with_its_other_words() -> None:
-    row: Row = [[Side(1, [Word([10], -1), Word([11, 12], 0), Word([13], -1)])]]
+    row: Row = [[Segment(1, [Word([10], -1), Word([11, 12], 0), Word([13], -1)])]]
     found = view_one(CodeSwitchedLabels(t=1, mix_unit="instance", refill=True), row, ALWAYS_MASK, TWO, 6)
     assert found["input_ids"] == [2, 4, 4, 4, 4, 3]
     assert found["labels"] == [-100, 10, 50, 51, 13, -100]
@@ -102,7 +102,7 @@ def test_an_instance_of_translations_is_refilled_with_its_other_words() -> None:
     assert found["cross_lingual"] == 2
 
 
-GLOSS: Row = [[Side(1, [Word([10], -1), Word([11, 12], 0)])]]
+GLOSS: Row = [[Segment(1, [Word([10], -1), Word([11, 12], 0)])]]
 
 
 def test_a_gloss_by_hand() -> None:

@@ -20,7 +20,7 @@ def hash_records(records: Iterable[Document | Pair]) -> np.ndarray:
     """8 bytes of each line or pair, in reading order; among 10^8 a false alarm has odds of 1:3700."""
     digests = bytearray()
     for record in records:
-        texts = record.paragraphs if isinstance(record, Document) else ("\n".join(record.sides),)
+        texts = record.paragraphs if isinstance(record, Document) else ("\n".join(record.texts),)
         for text in texts:
             plain = unicodedata.normalize("NFC", text).strip()
             digests += hashlib.blake2b(plain.encode(), digest_size=8, person=b"repeated").digest()

@@ -20,7 +20,7 @@ from xalign_ray.data.summary import KEPT, NO_WORDS, OVER_MAX_PAIRS
 from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
 from xalign_ray.text.collate import specials
 from xalign_ray.text.packing import pack_rows
-from xalign_ray.text.rows import NO_ENTRY, Index, Rows, spans, starts, sum_runs, take_sides
+from xalign_ray.text.rows import NO_ENTRY, Index, Rows, spans, starts, sum_runs, take_segments
 from xalign_ray.text.tokenizer import LONGEST_WORD
 
 Kept = NDArray[np.bool_]
@@ -45,7 +45,7 @@ class ExampleEncoder:
 class Examples:
     """Examples, each as a row of its own; held_out [N] those that are kept for the held-out loss.
 
-    The sides of a text's example are its lines, until `pack` joins them.
+    The segments of a text's example are its lines, until `pack` joins them.
     """
 
     rows: Rows
@@ -53,9 +53,9 @@ class Examples:
     counts: Counter[str]
 
 
-def longest_word(capacity: int, sides_per_example: int) -> int:
-    """Pieces of the longest word: a side never has so little room that it would lose its only word."""
-    return min(LONGEST_WORD, (capacity - specials(sides_per_example)) // sides_per_example)
+def longest_word(capacity: int, segments_per_example: int) -> int:
+    """Pieces of the longest word: a segment never has so little room that it would lose its only word."""
+    return min(LONGEST_WORD, (capacity - specials(segments_per_example)) // segments_per_example)
 
 
 def encode_documents(encoder: ExampleEncoder, documents: Sequence[Document], duplicate: Kept | None = None) -> Examples:
@@ -89,9 +89,9 @@ def encode_documents(encoder: ExampleEncoder, documents: Sequence[Document], dup
         pieces=encoding.pieces,
         word_length=encoding.word_length,
         entry=encoding.entry,
-        side_words=words.astype(np.int32),
-        side_language=np.full(len(words), encoder.languages.index(language), np.int32),
-        row_sides=np.diff(first, append=len(words)).astype(np.int32),
+        segment_words=words.astype(np.int32),
+        segment_language=np.full(len(words), encoder.languages.index(language), np.int32),
+        row_segments=np.diff(first, append=len(words)).astype(np.int32),
         **vars(no_links(len(words))),
     )
     counts.update(_count(rows))
@@ -101,7 +101,7 @@ def encode_documents(encoder: ExampleEncoder, documents: Sequence[Document], dup
 def encode_pairs(
     encoder: ExampleEncoder, pairs: Sequence[Pair], duplicate: Kept | None = None, max_pairs: int = 0
 ) -> Examples:
-    """Both sides of translations; a pair too long for a row loses words at the end of its longer side (counted).
+    """Both segments of translations; a pair too long for a row loses words at the end of its longer segment (counted).
 
     Args:
         pairs: of one pair of languages, in the same order.
@@ -111,62 +111,63 @@ def encode_pairs(
     (languages,) = {pair.languages for pair in pairs}
     language_ids = [encoder.languages.index(language) for language in languages]
     aligned = any(pair.alignment for pair in pairs)
-    texts = [[pair.sides[side] for pair in pairs] for side in (0, 1)]
+    texts = [[pair.texts[segment] for pair in pairs] for segment in (0, 1)]
     place = aligned and encoder.aligned_words == "blanks"
     encodings = [
         encoder.tokenizer.tokenize(lines, language_id, place=place)
         for lines, language_id in zip(texts, language_ids, strict=True)
     ]
     counts = Counter(pairs=len(pairs))
-    side_words = np.stack([encoding.line_words for encoding in encodings], axis=1).astype(np.int64)
-    empty = side_words.min(axis=1) == 0
+    segment_words = np.stack([encoding.line_words for encoding in encodings], axis=1).astype(np.int64)
+    empty = segment_words.min(axis=1) == 0
     _count_dropped(counts, NO_WORDS, empty)
-    keep = ~empty & keep_pairs(encoder.filters, languages, texts, side_words, duplicate, ~empty, counts)
+    keep = ~empty & keep_pairs(encoder.filters, languages, texts, segment_words, duplicate, ~empty, counts)
     if max_pairs:
         over = keep & (np.cumsum(keep) > max_pairs)
         keep &= ~over
         _count_dropped(counts, OVER_MAX_PAIRS, over)
     counts[KEPT] = int(keep.sum())
-    counts["pairs_truncated"] = _trim(encodings, side_words, np.flatnonzero(keep), encoder.capacity - specials(2))
-    rows = _interleave(encodings, side_words, np.flatnonzero(keep), language_ids)
+    counts["pairs_truncated"] = _trim(encodings, segment_words, np.flatnonzero(keep), encoder.capacity - specials(2))
+    rows = _interleave(encodings, segment_words, np.flatnonzero(keep), language_ids)
     if aligned:
         alignments = [pair.alignment or "" for pair, kept in zip(pairs, keep, strict=True) if kept]
         numbered = encodings if place else [number_words(encoding) for encoding in encodings]
-        links = find_links(alignments, np.flatnonzero(keep), numbered, side_words)
+        links = find_links(alignments, np.flatnonzero(keep), numbered, segment_words)
         counts["links"] = len(links.link_from)
         rows = replace(rows, **vars(links))
     counts.update(_count(rows))
     return Examples(rows, np.zeros(len(rows), bool), counts)
 
 
-def pack(examples: Rows, capacity: int, seed_text: str, sides: int = 1) -> Rows:
+def pack(examples: Rows, capacity: int, seed_text: str, segments: int = 1) -> Rows:
     """Packs examples, each a row of its own, into full rows and shuffles these.
 
     The same way for the same examples and `seed_text`.
 
     Args:
-        sides: of an example: 1 of a text, whose lines are joined, and parted only where that fills rows; 2 of a pair.
+        segments: of an example: 1 of a text, whose lines are joined, and parted only where that fills rows; 2 of a
+            pair.
     """
-    example_lines = examples.row_sides // sides
-    lines = sum_runs(examples.word_length, examples.side_words).reshape(-1, sides).sum(axis=1).tolist()
+    example_lines = examples.row_segments // segments
+    lines = sum_runs(examples.word_length, examples.segment_words).reshape(-1, segments).sum(axis=1).tolist()
     bounds = zip(starts(example_lines).tolist(), example_lines.tolist(), strict=True)
-    packed = pack_rows([lines[begin : begin + count] for begin, count in bounds], specials(sides), capacity)
+    packed = pack_rows([lines[begin : begin + count] for begin, count in bounds], specials(segments), capacity)
     digest = int.from_bytes(hashlib.blake2b(seed_text.encode(), digest_size=8).digest(), "big")
     packed = [packed[i] for i in np.random.default_rng(digest).permutation(len(packed))]
     runs = np.fromiter(chain.from_iterable(chain.from_iterable(packed)), np.int64).reshape(-1, 3)
-    first_side = starts(examples.row_sides)[runs[:, 0]] + runs[:, 1] * sides
+    first_segment = starts(examples.row_segments)[runs[:, 0]] + runs[:, 1] * segments
     run_lines = runs[:, 2] - runs[:, 1]
-    row_sides = np.asarray([len(row) * sides for row in packed], np.int32)
-    taken = take_sides(examples, spans(first_side, run_lines * sides), row_sides)
-    return _join(taken, run_lines) if sides == 1 else taken
+    row_segments = np.asarray([len(row) * segments for row in packed], np.int32)
+    taken = take_segments(examples, spans(first_segment, run_lines * segments), row_segments)
+    return _join(taken, run_lines) if segments == 1 else taken
 
 
 def _join(rows: Rows, lines: Index) -> Rows:
-    """Makes one side of each so many sides, which own no links."""
+    """Makes one segment of each so many segments, which own no links."""
     return replace(
         rows,
-        side_words=sum_runs(rows.side_words, lines).astype(np.int32),
-        side_language=rows.side_language[starts(lines)],
+        segment_words=sum_runs(rows.segment_words, lines).astype(np.int32),
+        segment_language=rows.segment_language[starts(lines)],
         **vars(no_links(len(lines))),
     )
 
@@ -229,28 +230,28 @@ def _is_held_out(document: Document, share: float) -> bool:
     return int.from_bytes(digest.digest(), "big") / 2**64 < share
 
 
-def _trim(encodings: Sequence[EncodedLines], side_words: Index, pairs: Index, room: int) -> int:
-    """Takes words off pairs that have more than `room` pieces, in `side_words` [N, 2]; returns how many pairs."""
-    side_pieces = np.stack([sum_runs(encoding.word_length, encoding.line_words) for encoding in encodings], axis=1)
+def _trim(encodings: Sequence[EncodedLines], segment_words: Index, pairs: Index, room: int) -> int:
+    """Takes words off pairs that have more than `room` pieces, in `segment_words` [N, 2]; returns how many pairs."""
+    segment_pieces = np.stack([sum_runs(encoding.word_length, encoding.line_words) for encoding in encodings], axis=1)
     begins = [starts(encoding.line_words) for encoding in encodings]
-    too_long = pairs[side_pieces[pairs].sum(axis=1) > room]
+    too_long = pairs[segment_pieces[pairs].sum(axis=1) > room]
     for pair in too_long.tolist():
-        pieces, words = side_pieces[pair].tolist(), side_words[pair].tolist()
+        pieces, words = segment_pieces[pair].tolist(), segment_words[pair].tolist()
         while sum(pieces) > room:
             longer = 0 if pieces[0] >= pieces[1] else 1
             words[longer] -= 1
             pieces[longer] -= int(encodings[longer].word_length[begins[longer][pair] + words[longer]])
-        side_words[pair] = words
+        segment_words[pair] = words
     return len(too_long)
 
 
 def _interleave(
-    encodings: Sequence[EncodedLines], side_words: Index, pairs: Index, language_ids: Sequence[int]
+    encodings: Sequence[EncodedLines], segment_words: Index, pairs: Index, language_ids: Sequence[int]
 ) -> Rows:
-    """A row for each of these pairs: its first side, then its second, each as many words as are left of it."""
+    """A row for each of these pairs: its first segment, then its second, each as many words as are left of it."""
     first_word = np.stack([starts(encoding.line_words) for encoding in encodings], axis=1)[pairs]
     first_word[:, 1] += len(encodings[0].word_length)
-    kept_words = side_words[pairs].ravel()
+    kept_words = segment_words[pairs].ravel()
     words = spans(first_word.ravel(), kept_words)
     word_length = np.concatenate([encoding.word_length for encoding in encodings])
     pieces = spans(starts(word_length)[words], word_length[words])
@@ -258,9 +259,9 @@ def _interleave(
         pieces=np.concatenate([encoding.pieces for encoding in encodings])[pieces],
         word_length=word_length[words],
         entry=np.concatenate([encoding.entry for encoding in encodings])[words],
-        side_words=kept_words.astype(np.int32),
-        side_language=np.tile(np.asarray(language_ids, np.int32), len(pairs)),
-        row_sides=np.full(len(pairs), 2, np.int32),
+        segment_words=kept_words.astype(np.int32),
+        segment_language=np.tile(np.asarray(language_ids, np.int32), len(pairs)),
+        row_segments=np.full(len(pairs), 2, np.int32),
         **vars(no_links(2 * len(pairs))),
     )
 

@@ -49,7 +49,7 @@ def keep_lines(
 
 
 def keep_pairs(
-    filters: Filters, languages: Sequence[str], sides: Sequence[Sequence[str]], words: Index, duplicate: Kept | None,
+    filters: Filters, languages: Sequence[str], texts: Sequence[Sequence[str]], words: Index, duplicate: Kept | None,
     considered: Kept, counts: Counter[str],
 ) -> Kept:  # fmt: skip
     """Which pairs pass; as keep_lines. `words` is [N, 2]; pairs not `considered` are neither kept nor counted."""
@@ -57,11 +57,11 @@ def keep_pairs(
     if filters.max_length_ratio:
         dropped["lengths too different"] = words.max(axis=1) > filters.max_length_ratio * words.min(axis=1)
     if filters.drop_identical:
-        equal = [_plain(left) == _plain(right) for left, right in zip(*sides, strict=True)]
+        equal = [_plain(left) == _plain(right) for left, right in zip(*texts, strict=True)]
         dropped["texts are identical"] = np.asarray(equal, bool)
     dropped["duplicate pair"] = np.zeros(len(words), bool) if duplicate is None else duplicate
     if filters.min_script_fraction:
-        wrong = [_wrong_script(s, code, filters.min_script_fraction) for s, code in zip(sides, languages, strict=True)]
+        wrong = [_wrong_script(s, code, filters.min_script_fraction) for s, code in zip(texts, languages, strict=True)]
         dropped["not in the language's script"] = wrong[0] | wrong[1]
     return _pass(dropped, considered, counts)
 

@@ -13,16 +13,16 @@ from xalign_ray.text.rows import Index, Ints, run_index, starts
 
 @dataclass(frozen=True)
 class Links:
-    """side_links [S] links that each side owns; link_from [K] its word, link_to [K] the word of its partner."""
+    """segment_links [S] links that each segment owns; link_from [K] its word, link_to [K] the word of its partner."""
 
-    side_links: Ints
+    segment_links: Ints
     link_from: Ints
     link_to: Ints
 
 
-def no_links(sides: int) -> Links:
+def no_links(segments: int) -> Links:
     """Sides without a link."""
-    return Links(np.zeros(sides, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
+    return Links(np.zeros(segments, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
 def number_words(encoding: EncodedLines) -> EncodedLines:
@@ -31,8 +31,10 @@ def number_words(encoding: EncodedLines) -> EncodedLines:
     return replace(encoding, blank_word=within.astype(np.int32))
 
 
-def find_links(alignments: Sequence[str], pairs: Index, encodings: Sequence[EncodedLines], side_words: Index) -> Links:
-    """The links between words of pairs, each owned by the pair's first side.
+def find_links(
+    alignments: Sequence[str], pairs: Index, encodings: Sequence[EncodedLines], segment_words: Index
+) -> Links:
+    """The links between words of pairs, each owned by the pair's first segment.
 
     A link between two words by white space links every word that begins in one with every word that begins in the
     other (`expand: all`); words that were trimmed away lose theirs. Each link once, in order.
@@ -40,22 +42,25 @@ def find_links(alignments: Sequence[str], pairs: Index, encodings: Sequence[Enco
     Args:
         alignments: of each of `pairs`, `i-j i-j`, or empty.
         pairs: lines of the two encodings, ascending.
-        encodings: the two sides, with `blank_word`.
-        side_words: [all lines, 2] how many words of each line are left.
+        encodings: the two segments, with `blank_word`.
+        segment_words: [all lines, 2] how many words of each line are left.
     """
-    owner = np.repeat(np.arange(len(pairs)), [alignment.count("-") for alignment in alignments])
+    source_segment = np.repeat(np.arange(len(pairs)), [alignment.count("-") for alignment in alignments])
     ends = np.asarray(" ".join(alignments).replace("-", " ").split(), np.int64).reshape(-1, 2)
     (first, left), (partner, right) = (
-        _words_in(encoding, pairs[owner], ends[:, side], side_words[:, side]) for side, encoding in enumerate(encodings)
+        _words_in(encoding, pairs[source_segment], ends[:, segment], segment_words[:, segment])
+        for segment, encoding in enumerate(encodings)
     )
     many = left * right
     link = run_index(many)
     within = np.arange(len(link)) - starts(many)[link]
-    links = np.stack([owner[link], first[link] + within // right[link], partner[link] + within % right[link]], axis=1)
+    links = np.stack(
+        [source_segment[link], first[link] + within // right[link], partner[link] + within % right[link]], axis=1
+    )
     links = np.unique(links, axis=0)
-    side_links = np.zeros((len(pairs), 2), np.int32)
-    side_links[:, 0] = np.bincount(links[:, 0], minlength=len(pairs))
-    return Links(side_links.ravel(), links[:, 1].astype(np.int32), links[:, 2].astype(np.int32))
+    segment_links = np.zeros((len(pairs), 2), np.int32)
+    segment_links[:, 0] = np.bincount(links[:, 0], minlength=len(pairs))
+    return Links(segment_links.ravel(), links[:, 1].astype(np.int32), links[:, 2].astype(np.int32))
 
 
 def _words_in(encoding: EncodedLines, lines: Index, blank_words: Index, left: Index) -> tuple[Index, Index]:

@@ -179,7 +179,7 @@ def _windows(
 
 
 def _lines(record: Document | Pair) -> tuple[str, ...]:
-    return record.paragraphs if isinstance(record, Document) else record.sides
+    return record.paragraphs if isinstance(record, Document) else record.texts
 
 
 def _write_window(task: Task, number: int, window: list, splits: tuple[_Split, ...], counts: Counter[str]) -> None:
@@ -195,10 +195,10 @@ def _write_window(task: Task, number: int, window: list, splits: tuple[_Split, .
         numbers = np.flatnonzero(chosen)
         seed = f"{split.name} {task.name}" + (f" {number}" if number else "")
         mine = take(found.rows, numbers) if len(numbers) < len(chosen) else found.rows
-        rows = pack(mine, task.capacity, seed, _sides(task))
+        rows = pack(mine, task.capacity, seed, _segments(task))
         split.writer.append(rows)
         split.tokens += len(rows.pieces)
-        split.examples += len(rows.side_words) // _sides(task)
+        split.examples += len(rows.segment_words) // _segments(task)
 
 
 def _describe(task: Task, split: _Split) -> dict[str, Any] | None:
@@ -218,14 +218,14 @@ def _is_text(task: Task) -> bool:
     return task.pool.startswith("text/")
 
 
-def _sides(task: Task) -> int:
+def _segments(task: Task) -> int:
     """Of an example."""
     return 1 if _is_text(task) else 2
 
 
 def _open_encoder(task: Task) -> ExampleEncoder:
     return ExampleEncoder(
-        tokenizer=open_cached_tokenizer(task.folder, longest_word(task.capacity, _sides(task))),
+        tokenizer=open_cached_tokenizer(task.folder, longest_word(task.capacity, _segments(task))),
         languages=task.all_languages,
         capacity=task.capacity,
         whole_documents=task.whole_documents,

@@ -166,8 +166,8 @@ def _sampler(data: DataConfig, texts: Sequence[Input], limit: int) -> Callable[[
         for record in (record for part in one.parts for record in read_part(part, one.languages, broken=broken)):
             if isinstance(record, BadRow):
                 continue
-            sides = record.paragraphs if isinstance(record, Document) else record.sides  # type: ignore[union-attr]
-            for line in sides:
+            texts = record.paragraphs if isinstance(record, Document) else record.texts  # type: ignore[union-attr]
+            for line in texts:
                 yield line
                 left -= len(line)
             if left <= 0:

@@ -20,6 +20,7 @@ from xalign_ray.text.rows import Rows, starts, sum_runs
 ROW_GROUP = 512  # rows that are read together
 CACHED_GROUPS = 256  # row groups kept in a process: small corpora are then read from disk once
 
+SIDE, SEGMENT = "side_", "segment_"  # how a column on disk is called, and its field of Rows
 _LISTS = pa.list_(pa.field("element", pa.int32(), nullable=False))
 
 
@@ -87,16 +88,16 @@ def _open(path: str, file_hash: str) -> pq.ParquetFile:
 
 
 def _as_table(rows: Rows) -> pa.Table:
-    row_words = sum_runs(rows.side_words, rows.row_sides)
+    row_words = sum_runs(rows.segment_words, rows.row_segments)
     row_pieces = sum_runs(rows.word_length, row_words)
-    row_links = sum_runs(rows.side_links, rows.row_sides)
+    row_links = sum_runs(rows.segment_links, rows.row_segments)
     columns = {
         "pieces": _lists(rows.pieces, row_pieces),
         "word_length": _lists(rows.word_length, row_words),
         "entry": _lists(rows.entry, row_words),
-        "side_words": _lists(rows.side_words, rows.row_sides),
-        "side_language": _lists(rows.side_language, rows.row_sides),
-        "side_links": _lists(rows.side_links, rows.row_sides),
+        "side_words": _lists(rows.segment_words, rows.row_segments),
+        "side_language": _lists(rows.segment_language, rows.row_segments),
+        "side_links": _lists(rows.segment_links, rows.row_segments),
         "link_from": _lists(rows.link_from, row_links),
         "link_to": _lists(rows.link_to, row_links),
     }
@@ -115,7 +116,7 @@ def _as_rows(table: pa.Table) -> Rows:
     for name in table.column_names:
         column = table[name].combine_chunks()
         column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-        flat[name] = column.flatten().to_numpy()
+        flat[name.replace(SIDE, SEGMENT)] = column.flatten().to_numpy()
         if name == "side_words":
-            flat["row_sides"] = column.value_lengths().to_numpy()
+            flat["row_segments"] = column.value_lengths().to_numpy()
     return Rows(**flat)

@@ -148,9 +148,9 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
 
 def _save_head(family: Family, hf_config: Any, weights: Mapping[str, Tensor], languages: Tensor, folder: Path) -> None:
     layers = family.new_transform(hf_config).state_dict()
-    side = {f"transform.{name}": _take(weights, f"{family.transform}{name}") for name in layers}
-    side |= {"decoder.bias": _take(weights, family.output_bias), "languages.weight": languages.float()}
-    save_file({name: tensor.contiguous() for name, tensor in side.items()}, folder / HEAD_FILE)
+    segment = {f"transform.{name}": _take(weights, f"{family.transform}{name}") for name in layers}
+    segment |= {"decoder.bias": _take(weights, family.output_bias), "languages.weight": languages.float()}
+    save_file({name: tensor.contiguous() for name, tensor in segment.items()}, folder / HEAD_FILE)
 
 
 def fold(languages: Tensor, segments: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from xalign_ray.config.choices import MomentumContrast
 from xalign_ray.objectives.momentum import KeyQueue, RunningAverage
 from xalign_ray.objectives.objective import Encoder, Gather, LossContext, MicroStep, Objective
-from xalign_ray.objectives.sentences import COLUMNS, count_pairs, sentence_vectors, side_rows, starts
+from xalign_ray.objectives.sentences import COLUMNS, count_pairs, sentence_rows, sentence_vectors, starts
 
 
 class MomentumContrastLoss(Objective):
@@ -56,7 +56,7 @@ class MomentumContrastLoss(Objective):
         with torch.no_grad():
             tower = self.average.tower
             key = self._features(micro_step, "key", cast(Encoder, tower["encoder"]), tower["project"])
-        sentences = side_rows(micro_step.batch, "key")
+        sentences = sentence_rows(micro_step.batch, "key")
         hashes = sentences["pair_hash"][starts(sentences)]
         negatives = query @ self.queue.keys.T
         if settings.mask_false_negatives:
@@ -82,9 +82,9 @@ class MomentumContrastLoss(Objective):
         self._fresh.clear()
         self.queue.push(keys, hashes)
 
-    def _features(self, micro_step: MicroStep, side: str, encoder: Encoder, project: nn.Module) -> Tensor:
+    def _features(self, micro_step: MicroStep, role: str, encoder: Encoder, project: nn.Module) -> Tensor:
         """What is compared of each sentence of a side: fp32 [n, projection]."""
-        rows = side_rows(micro_step.batch, side)
+        rows = sentence_rows(micro_step.batch, role)
         hidden = encoder.encode(rows)
         pooled = sentence_vectors(hidden, rows, self.settings.pooling)
         if self.settings.normalize != "z":

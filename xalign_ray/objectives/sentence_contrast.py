@@ -12,7 +12,7 @@ from torch import Tensor
 
 from xalign_ray.config.choices import SentenceContrast
 from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, check_layer
-from xalign_ray.objectives.sentences import COLUMNS, FIELDS, count_pairs, sentence_vectors, side_rows, starts
+from xalign_ray.objectives.sentences import COLUMNS, FIELDS, count_pairs, sentence_rows, sentence_vectors, starts
 
 
 class SentenceContrastLoss(Objective):
@@ -39,12 +39,12 @@ class SentenceContrastLoss(Objective):
 
     def forward(self, micro_step: MicroStep) -> Tensor:
         """The summed cross-entropies, in nats."""
-        sides = [side_rows(micro_step.batch, side) for side in ("query", "key")]
-        both = {field: torch.cat([rows[field] for rows in sides]) for field in FIELDS}
+        sentences = [sentence_rows(micro_step.batch, role) for role in ("query", "key")]
+        both = {field: torch.cat([rows[field] for rows in sentences]) for field in FIELDS}
         hidden = micro_step.encoder.encode(both, self.settings.layer)
         query, key = F.normalize(sentence_vectors(hidden, both, self.settings.pooling), dim=1).chunk(2)
-        begins = starts(sides[1])
-        row, pair_hash = begins.nonzero()[:, 0], sides[1]["pair_hash"][begins]
+        begins = starts(sentences[1])
+        row, pair_hash = begins.nonzero()[:, 0], sentences[1]["pair_hash"][begins]
         own = torch.eye(len(row), dtype=torch.bool, device=row.device)
         negative = (row[:, None] == row[None, :]) & (pair_hash[:, None] != pair_hash[None, :])
         logits = (query @ key.T / self.settings.temperature).masked_fill(~(negative | own), -torch.inf)

@@ -9,22 +9,22 @@ import torch
 from torch import Tensor
 
 FIELDS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
-COLUMNS = (*(f"{side}_{field}" for side in ("query", "key") for field in FIELDS), "pair_hash")
+COLUMNS = (*(f"{role}_{field}" for role in ("query", "key") for field in FIELDS), "pair_hash")
 
 
-def side_rows(batch: Mapping[str, Tensor], side: str) -> dict[str, Tensor]:
+def sentence_rows(batch: Mapping[str, Tensor], role: str) -> dict[str, Tensor]:
     """The rows of a batch that hold sentences of a side, by the names that `encode` reads; perhaps none.
 
     Example e of the query row is the partner of example e of the key row, so that both sides keep the same rows and
     list their examples, which stand in a row in order, in the same order.
 
     Args:
-        side: `query` or `key`.
+        role: `query` or `key`.
     """
-    if f"{side}_example_ids" not in batch:
+    if f"{role}_example_ids" not in batch:
         return dict.fromkeys((*FIELDS, "pair_hash"), batch["example_ids"][:0])
-    kept = (batch[f"{side}_example_ids"] > 0).any(dim=1)
-    rows = {field: batch[f"{side}_{field}"][kept] for field in FIELDS}
+    kept = (batch[f"{role}_example_ids"] > 0).any(dim=1)
+    rows = {field: batch[f"{role}_{field}"][kept] for field in FIELDS}
     return rows | {"pair_hash": batch["pair_hash"][kept]}
 
 

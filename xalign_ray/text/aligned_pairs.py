@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from xalign_ray.config.choices import AlignedPairs
 from xalign_ray.text.collate import Columns, Layout
 from xalign_ray.text.piece_links import ends_of_links, split_words
-from xalign_ray.text.prediction import Batch, choose, locate_words, predict, swap_sides
+from xalign_ray.text.prediction import Batch, choose, locate_words, predict, swap_segments
 from xalign_ray.text.rows import Index, Rows, run_index, starts, sum_runs
 
 
@@ -21,11 +21,11 @@ def aligned_pairs(stream: AlignedPairs, batch: Batch) -> Columns:
     `np.unpackbits(aligned, axis=-1, bitorder="little")[..., :L]` is the matrix. Its diagonal is zero, and positions of
     different examples are never aligned.
     """
-    batch = swap_sides(batch) if stream.random_order else batch
+    batch = swap_segments(batch) if stream.random_order else batch
     pieces = split_words(batch.rows, stream.expand)
     if not batch.context.masking.whole_word_mask:
         batch = replace(batch, rows=pieces)
-    layout = Layout(sides=2, reset_positions=stream.positions == "reset", segments=stream.segments)
+    layout = Layout(segments=2, reset_positions=stream.positions == "reset", segment_ids=stream.segments)
     words = locate_words(batch, layout)
     columns = predict(batch, words, choose(batch, words, layout), layout)
     return columns | {"aligned": _pack_links(pieces, batch.context.max_seq_length)}
@@ -46,10 +46,10 @@ def _pack_links(pieces: Rows, max_seq_length: int) -> NDArray[np.uint8]:
 
 
 def _places(pieces: Rows) -> tuple[Index, Index]:
-    """The row and the column of each piece: before it stand pieces, a [CLS] of each pair and a [SEP] of each side."""
-    side_row = run_index(pieces.row_sides)
-    side = np.arange(len(side_row)) - starts(pieces.row_sides)[side_row]
-    of_side = run_index(pieces.side_words)
-    row = side_row[of_side]
-    number = np.arange(len(row)) - starts(sum_runs(pieces.side_words, pieces.row_sides))[row]
-    return row, number + (side // 2 + 1 + side)[of_side]
+    """The row and column of each piece: before it stand pieces, a [CLS] of each pair, a [SEP] of each segment."""
+    segment_row = run_index(pieces.row_segments)
+    segment = np.arange(len(segment_row)) - starts(pieces.row_segments)[segment_row]
+    of_segment = run_index(pieces.segment_words)
+    row = segment_row[of_segment]
+    number = np.arange(len(row)) - starts(sum_runs(pieces.segment_words, pieces.row_segments))[row]
+    return row, number + (segment // 2 + 1 + segment)[of_segment]

@@ -14,7 +14,7 @@ from xalign_ray.text.code_switch import Lexicon, pick_synonyms, within_room
 from xalign_ray.text.collate import Columns, Layout, Marked, used_tokens
 from xalign_ray.text.counter_random import INSTANCE, SWITCH, random_bits, uniform
 from xalign_ray.text.prediction import Batch, Flags, Words, choose, locate_words, mask_units, predict
-from xalign_ray.text.rows import NO_ENTRY, Index, Rows, run_index, spans, starts, take_sides
+from xalign_ray.text.rows import NO_ENTRY, Index, Rows, run_index, spans, starts, take_segments
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ def code_switched_copy(stream: CodeSwitchedCopy, batch: Batch) -> Columns:
     to it), so that the plain copy fits: 2 (n + 2) - 1 tokens for n pieces.
     """
     rows = batch.rows
-    twice = np.repeat(np.arange(len(rows.side_words)), 2)
-    batch = replace(batch, rows=take_sides(rows, twice, rows.row_sides * 2))
-    layout = Layout(sides=2, reset_positions=stream.positions == "reset", segments=stream.segments)
+    twice = np.repeat(np.arange(len(rows.segment_words)), 2)
+    batch = replace(batch, rows=take_segments(rows, twice, rows.row_segments * 2))
+    layout = Layout(segments=2, reset_positions=stream.positions == "reset", segment_ids=stream.segments)
     words = locate_words(batch, layout)
     room = batch.context.max_seq_length - used_tokens(batch.rows, layout)
     assert (room >= 0).all(), "rows were packed to more than half of their length"
-    in_copy = np.repeat(np.arange(len(twice)) % 2 == 1, batch.rows.side_words)
+    in_copy = np.repeat(np.arange(len(twice)) % 2 == 1, batch.rows.segment_words)
     wanted = in_copy & (batch.rows.entry != NO_ENTRY)
     wanted &= uniform(random_bits(words.keys, SWITCH, words.number)) < stream.codeswitch_rate
     copied = _replace(batch, words, wanted, room)

@@ -32,13 +32,14 @@ class Vocabulary:
 class Layout:
     """How an example stands in its row.
 
-    sides: of an example, 1 or 2. reset_positions: the second side's positions start again at 1, as if it stood alone
-    (XLM). segments: the second side has segment 1.
+    segments: of an example, 1 or 2. reset_positions: the second segment's positions start again at 1, as if it stood
+        alone
+    (XLM). segment_ids: the second segment has segment 1.
     """
 
-    sides: int = 1
+    segments: int = 1
     reset_positions: bool = False
-    segments: bool = False
+    segment_ids: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,15 @@ class Marked:
 NOTHING = Marked(np.zeros(0, np.int64), np.zeros(0, np.int32))
 
 
-def specials(sides_per_example: int) -> int:
-    """Special tokens of an example: [CLS] and a [SEP] after each side."""
-    return sides_per_example + 1
+def specials(segments_per_example: int) -> int:
+    """Special tokens of an example: [CLS] and a [SEP] after each segment."""
+    return segments_per_example + 1
 
 
 def used_tokens(rows: Rows, layout: Layout) -> Index:
     """[N] tokens of each row once it is laid out."""
-    pieces = sum_runs(rows.word_length, sum_runs(rows.side_words, rows.row_sides))
-    return pieces + rows.row_sides // layout.sides * specials(layout.sides)
+    pieces = sum_runs(rows.word_length, sum_runs(rows.segment_words, rows.row_segments))
+    return pieces + rows.row_segments // layout.segments * specials(layout.segments)
 
 
 def collate_rows(
@@ -77,42 +78,42 @@ def collate_rows(
     Args:
         rows: what is shown.
         labels: the pieces that are predicted, and as what.
-        switched: the pieces that have another language than their side, and which.
+        switched: the pieces that have another language than their segment, and which.
 
     Returns:
         The TOKEN_COLUMNS, each [N, max_seq_length]: int32 for pieces and labels, int16 for what says where they stand:
         every byte is copied on its way to the trainer. Tokens attend where `example_ids` agree and are not 0.
     """
-    n, sides, sides_per_example = len(rows), len(rows.side_words), layout.sides
-    side_row = run_index(rows.row_sides)
-    example, side = np.divmod(np.arange(sides) - starts(rows.row_sides)[side_row], sides_per_example)
-    leads = side == 0  # sides that bring a [CLS] before them; each has a [SEP] behind it
-    side_length = sum_runs(rows.word_length, rows.side_words)
-    taken = side_length + 1 + leads
-    row_taken = sum_runs(taken, rows.row_sides)
+    n, segments, segments_per_example = len(rows), len(rows.segment_words), layout.segments
+    segment_row = run_index(rows.row_segments)
+    example, segment = np.divmod(np.arange(segments) - starts(rows.row_segments)[segment_row], segments_per_example)
+    leads = segment == 0  # segments that bring a [CLS] before them; each has a [SEP] behind it
+    segment_length = sum_runs(rows.word_length, rows.segment_words)
+    taken = segment_length + 1 + leads
+    row_taken = sum_runs(taken, rows.row_segments)
     assert n == 0 or row_taken.max() <= max_seq_length, "a stream made a row too long"
-    column = starts(taken) - starts(row_taken)[side_row]
-    begin = column + side_row * max_seq_length  # where each side begins, among all positions of all rows
+    column = starts(taken) - starts(row_taken)[segment_row]
+    begin = column + segment_row * max_seq_length  # where each segment begins, among all positions of all rows
 
-    # Columns that are constant over a side: runs of sides, and after each row's sides a run of padding.
-    side_run = np.arange(sides) + side_row
-    pad_run = np.cumsum(rows.row_sides) + np.arange(n)
-    run_length = np.empty(sides + n, np.int64)
-    run_length[side_run], run_length[pad_run] = taken, max_seq_length - row_taken
+    # Columns that are constant over a segment: runs of segments, and after each row's segments a run of padding.
+    segment_run = np.arange(segments) + segment_row
+    pad_run = np.cumsum(rows.row_segments) + np.arange(n)
+    run_length = np.empty(segments + n, np.int64)
+    run_length[segment_run], run_length[pad_run] = taken, max_seq_length - row_taken
 
-    def spread(of_side: NDArray[np.integer]) -> NDArray[np.int16]:
-        of_run = np.zeros(sides + n, np.int16)
-        of_run[side_run] = of_side
+    def spread(of_segment: NDArray[np.integer]) -> NDArray[np.int16]:
+        of_run = np.zeros(segments + n, np.int16)
+        of_run[segment_run] = of_segment
         return np.repeat(of_run, run_length)
 
-    example_column = np.repeat(column[leads], sides_per_example)
+    example_column = np.repeat(column[leads], segments_per_example)
     origin = np.where(leads | (not layout.reset_positions), example_column, column - 1)
     example_ids = spread(example + 1)
     position_ids = np.tile(np.arange(max_seq_length, dtype=np.int16), n) - spread(origin)
     position_ids *= example_ids > 0
-    language_ids = spread(rows.side_language)
+    language_ids = spread(rows.segment_language)
 
-    piece_at = np.arange(len(rows.pieces)) + np.repeat(begin + leads - starts(side_length), side_length)
+    piece_at = np.arange(len(rows.pieces)) + np.repeat(begin + leads - starts(segment_length), segment_length)
     input_ids = np.full(n * max_seq_length, vocabulary.pad, np.int32)
     input_ids[piece_at] = rows.pieces
     input_ids[begin[leads]] = vocabulary.cls
@@ -120,7 +121,7 @@ def collate_rows(
     answers = np.full(n * max_seq_length, IGNORED, np.int32)
     answers[piece_at[labels.at]] = labels.values
     language_ids[piece_at[switched.at]] = switched.values
-    segment_ids = spread(side) if layout.segments else np.zeros(n * max_seq_length, np.int16)
+    segment_ids = spread(segment) if layout.segment_ids else np.zeros(n * max_seq_length, np.int16)
     columns = (input_ids, answers, position_ids, segment_ids, language_ids, example_ids)
     return {name: flat.reshape(n, max_seq_length) for name, flat in zip(TOKEN_COLUMNS, columns, strict=True)}
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.text.collate import Columns, Layout, collate_rows
 from xalign_ray.text.counter_random import splitmix64
-from xalign_ray.text.prediction import Batch, choose, locate_words, mask_units, predict, swap_sides
-from xalign_ray.text.rows import Rows, starts, sum_runs, take_sides
+from xalign_ray.text.prediction import Batch, choose, locate_words, mask_units, predict, swap_segments
+from xalign_ray.text.rows import Rows, starts, sum_runs, take_segments
 
 
 def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
@@ -18,12 +18,12 @@ def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
     Columns of its own: `query_` and `key_` `input_ids`, `position_ids`, `segment_ids`, `language_ids`, `example_ids`,
     int32 [N, L] each: `[CLS] sentence [SEP]` for the first, respectively second, sentence of every pair as the token
     columns have them, nothing masked; example e of the key is the partner of example e of the query. `pair_hash` int64
-    [N, L]: at the [CLS] of each key example a non-zero hash of the sentence that prepare wrote first (the side of the
-    pivot language, query or key), zero elsewhere: pairs that share that sentence share the hash.
+    [N, L]: at the [CLS] of each key example a non-zero hash of the sentence that prepare wrote first (the segment of
+    the pivot language, query or key), zero elsewhere: pairs that share that sentence share the hash.
     """
-    pivot = _hash_sides(_take_every_other(batch.rows, 0))
-    batch = swap_sides(batch) if stream.random_order else batch
-    query, key = (_collate_alone(_take_every_other(batch.rows, side), batch) for side in (0, 1))
+    pivot = _hash_segments(_take_every_other(batch.rows, 0))
+    batch = swap_segments(batch) if stream.random_order else batch
+    query, key = (_collate_alone(_take_every_other(batch.rows, segment), batch) for segment in (0, 1))
     pair_hash = np.zeros(key["input_ids"].shape, np.int64)
     pair_hash[(key["example_ids"] > 0) & (key["position_ids"] == 0)] = pivot
     alone = {f"query_{name}": values for name, values in query.items()}
@@ -32,7 +32,7 @@ def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
 
 
 def _mask_text(stream: ContrastedPairs, batch: Batch) -> Columns:
-    layout = Layout(sides=2, reset_positions=stream.positions == "reset", segments=stream.segments)
+    layout = Layout(segments=2, reset_positions=stream.positions == "reset", segment_ids=stream.segments)
     if stream.text == "apart":
         layout = Layout()
     words = locate_words(batch, layout)
@@ -40,9 +40,9 @@ def _mask_text(stream: ContrastedPairs, batch: Batch) -> Columns:
     return predict(batch, words, nothing if stream.text == "none" else choose(batch, words, layout), layout)
 
 
-def _take_every_other(rows: Rows, side: int) -> Rows:
-    """The first (0) or second (1) side of every pair."""
-    return take_sides(rows, np.arange(side, len(rows.side_words), 2), rows.row_sides // 2)
+def _take_every_other(rows: Rows, segment: int) -> Rows:
+    """The first (0) or second (1) segment of every pair."""
+    return take_segments(rows, np.arange(segment, len(rows.segment_words), 2), rows.row_segments // 2)
 
 
 def _collate_alone(rows: Rows, batch: Batch) -> Columns:
@@ -51,9 +51,9 @@ def _collate_alone(rows: Rows, batch: Batch) -> Columns:
     return columns
 
 
-def _hash_sides(rows: Rows) -> NDArray[np.int64]:
-    """[S] a hash of the pieces of each side and of their order, never 0."""
-    length = sum_runs(rows.word_length, rows.side_words)
+def _hash_segments(rows: Rows) -> NDArray[np.int64]:
+    """[S] a hash of the pieces of each segment and of their order, never 0."""
+    length = sum_runs(rows.word_length, rows.segment_words)
     place = np.arange(len(rows.pieces)) - np.repeat(starts(length), length)
     mixed = splitmix64(rows.pieces.astype(np.uint64) | place.astype(np.uint64) << np.uint64(32))
     total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)))  # modulo 2^64

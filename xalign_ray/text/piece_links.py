@@ -23,13 +23,13 @@ def split_words(rows: Rows, expand: Expand = "all") -> Rows:
             pieces only, or of the i-th with the i-th as far as both have one (`diagonal`).
     """
     entry = np.where(rows.word_length == 1, rows.entry, NO_ENTRY).astype(np.int32)
-    side_links, link_from, link_to = _expand(rows, expand)
+    segment_links, link_from, link_to = _expand(rows, expand)
     return replace(
         rows,
         word_length=np.ones(len(rows.pieces), np.int32),
         entry=np.repeat(entry, rows.word_length),
-        side_words=sum_runs(rows.word_length, rows.side_words).astype(np.int32),
-        side_links=side_links,
+        segment_words=sum_runs(rows.word_length, rows.segment_words).astype(np.int32),
+        segment_links=segment_links,
         link_from=link_from,
         link_to=link_to,
     )
@@ -37,28 +37,28 @@ def split_words(rows: Rows, expand: Expand = "all") -> Rows:
 
 def ends_of_links(rows: Rows) -> tuple[Index, Index]:
     """The two words of each link, both [K], as numbers among all words."""
-    owner = run_index(rows.side_links)
-    first_word = starts(rows.side_words)
-    other = owner ^ 1  # rows that have links consist of pairs
-    assert (rows.link_from < rows.side_words[owner]).all()
-    assert (rows.link_to < rows.side_words[other]).all()
-    return first_word[owner] + rows.link_from, first_word[other] + rows.link_to
+    source_segment = run_index(rows.segment_links)
+    first_word = starts(rows.segment_words)
+    other = source_segment ^ 1  # rows that have links consist of pairs
+    assert (rows.link_from < rows.segment_words[source_segment]).all()
+    assert (rows.link_to < rows.segment_words[other]).all()
+    return first_word[source_segment] + rows.link_from, first_word[other] + rows.link_to
 
 
 def _expand(rows: Rows, expand: Expand) -> tuple[Ints, Ints, Ints]:
     if not len(rows.link_from):
-        return rows.side_links, rows.link_from, rows.link_to
+        return rows.segment_links, rows.link_from, rows.link_to
     words = ends_of_links(rows)
     left, right = (rows.word_length[word].astype(np.int64) for word in words)
     count = {"all": left * right, "first": np.ones_like(left), "diagonal": np.minimum(left, right)}[expand]
     link = run_index(count)
     number = np.arange(len(link)) - starts(count)[link]
     across = np.divmod(number, right[link]) if expand == "all" else (number, number)
-    owner = run_index(rows.side_links)
+    source_segment = run_index(rows.segment_links)
     first_piece = starts(rows.word_length)
-    first_of_side = starts(sum_runs(rows.word_length, rows.side_words))
+    first_of_segment = starts(sum_runs(rows.word_length, rows.segment_words))
     ends = [
-        (first_piece[word] - first_of_side[side])[link] + step
-        for word, side, step in zip(words, (owner, owner ^ 1), across, strict=True)
+        (first_piece[word] - first_of_segment[segment])[link] + step
+        for word, segment, step in zip(words, (source_segment, source_segment ^ 1), across, strict=True)
     ]
-    return sum_runs(count, rows.side_links).astype(np.int32), ends[0].astype(np.int32), ends[1].astype(np.int32)
+    return sum_runs(count, rows.segment_links).astype(np.int32), ends[0].astype(np.int32), ends[1].astype(np.int32)

@@ -11,10 +11,10 @@ from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import NOTHING, Columns, Layout, Marked, Vocabulary, collate_rows, hash_rows, specials
-from xalign_ray.text.counter_random import SWAP_SIDES, Bits, random_bits, uniform
+from xalign_ray.text.counter_random import SWAP_SEGMENTS, Bits, random_bits, uniform
 from xalign_ray.text.masking import KEEP, MASK, RANDOM, budgets, choose_shown, choose_words, random_pieces
 from xalign_ray.text.piece_links import split_words
-from xalign_ray.text.rows import Index, Ints, Rows, reorder_sides, run_index, spans, starts, sum_runs
+from xalign_ray.text.rows import Index, Ints, Rows, reorder_segments, run_index, spans, starts, sum_runs
 
 Flags = NDArray[np.bool_]
 
@@ -63,25 +63,25 @@ def mask_units(batch: Batch) -> Batch:
     return batch if batch.context.masking.whole_word_mask else replace(batch, rows=split_words(batch.rows))
 
 
-def swap_sides(batch: Batch) -> Batch:
-    """Swaps the two sides of each pair with probability 1/2."""
-    pairs = batch.rows.row_sides // 2
+def swap_segments(batch: Batch) -> Batch:
+    """Swaps the two segments of each pair with probability 1/2."""
+    pairs = batch.rows.row_segments // 2
     row = run_index(pairs)
     example = np.arange(len(row)) - starts(pairs)[row]
-    swap = uniform(random_bits(batch.keys[row], SWAP_SIDES, example)) < 0.5
+    swap = uniform(random_bits(batch.keys[row], SWAP_SEGMENTS, example)) < 0.5
     first = np.arange(len(row)) * 2
-    return replace(batch, rows=reorder_sides(batch.rows, np.stack((first + swap, first + ~swap), axis=1).ravel()))
+    return replace(batch, rows=reorder_segments(batch.rows, np.stack((first + swap, first + ~swap), axis=1).ravel()))
 
 
 def locate_words(batch: Batch, layout: Layout) -> Words:
     """Where the words stand."""
     rows = batch.rows
-    side_row = run_index(rows.row_sides)
-    row = side_row[run_index(rows.side_words)]
-    row_words = sum_runs(rows.side_words, rows.row_sides)
+    segment_row = run_index(rows.row_segments)
+    row = segment_row[run_index(rows.segment_words)]
+    row_words = sum_runs(rows.segment_words, rows.row_segments)
     number = np.arange(len(row)) - starts(row_words)[row]
-    example_words = rows.side_words.reshape(-1, layout.sides).sum(axis=1, dtype=np.int64)
-    return Words(row, number, batch.keys[row], example_words, side_row[:: layout.sides])
+    example_words = rows.segment_words.reshape(-1, layout.segments).sum(axis=1, dtype=np.int64)
+    return Words(row, number, batch.keys[row], example_words, segment_row[:: layout.segments])
 
 
 def choose(
@@ -94,7 +94,7 @@ def choose(
         others: [W] words that may be chosen with what the eligible ones leave of an example's budget.
     """
     length = batch.rows.word_length
-    tokens = sum_runs(length, words.example_words) + specials(layout.sides)
+    tokens = sum_runs(length, words.example_words) + specials(layout.segments)
     budget = budgets(tokens, _rate(batch)[words.example_row])
     chosen = choose_words(words.keys, words.number, length, words.example_words, budget, eligible)
     if others is not None:
@@ -129,12 +129,12 @@ def predict(
         source: what is shown that is neither masked nor random, where that is not the label: the same words, some
             perhaps of another length. A word of another length than its label shows [MASK] instead.
         visible: [W] chosen words that are neither masked nor random, whatever is drawn.
-        switched: pieces of the labels in another language than their side, and which.
+        switched: pieces of the labels in another language than their segment, and which.
         no_room: [N] synonyms that did not fit.
     """
     rows, vocabulary, masking = batch.rows, batch.context.vocabulary, batch.context.masking
     length, first = rows.word_length, starts(rows.word_length)
-    first_of_row = starts(sum_runs(length, sum_runs(rows.side_words, rows.row_sides)))
+    first_of_row = starts(sum_runs(length, sum_runs(rows.segment_words, rows.row_segments)))
 
     word = np.repeat(at_words := np.flatnonzero(chosen), length[at_words])  # of each predicted piece
     at = spans(first[at_words], length[at_words])

@@ -1,4 +1,4 @@
-"""Rows as flat arrays: pieces in words, words in sides, sides in examples, examples in rows."""
+"""Rows as flat arrays: pieces in words, words in segments, segments in examples, examples in rows."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ NO_ENTRY = -1  # the word is not in the dictionary
 
 @dataclass(frozen=True)
 class Rows:
-    """A batch of packed rows without special tokens; an example is one side (text) or two (a translation).
+    """A batch of packed rows without special tokens; an example is one segment (text) or two (a translation).
 
     pieces [T] piece ids; word_length [W] pieces of each word; entry [W] dictionary entry of each word or NO_ENTRY;
-    side_words [S] words of each side; side_language [S] language id of each side; row_sides [N] sides of each row.
-    Word alignment: side_links [S] links that each side owns; link_from [K] a word of the owner, link_to [K] a word of
-    the other side of its example, both counted from 0 within their side. Of a pair's sides the owner of all its links
-    is the one that was first when prepare wrote it, wherever `reorder_sides` puts it; text owns none.
+    segment_words [S] words of each segment; segment_language [S] language id of each segment; row_segments [N] segments
+    of each row. Word alignment: segment_links [S] links of each segment as their source; link_from [K] a word of the source,
+    link_to [K] a word of the other segment of its example, both counted from 0 within their segment. Of a pair's
+    segments the source of all its links is the one that was first when prepare wrote it, wherever `reorder_segments`
+    puts it; text has none.
     """
 
     pieces: Ints
     word_length: Ints
     entry: Ints
-    side_words: Ints
-    side_language: Ints
-    row_sides: Ints
-    side_links: Ints
+    segment_words: Ints
+    segment_language: Ints
+    row_segments: Ints
+    segment_links: Ints
     link_from: Ints
     link_to: Ints
 
     def __len__(self) -> int:
-        return len(self.row_sides)
+        return len(self.row_segments)
 
 
 def starts(lengths: NDArray[np.integer]) -> Index:
@@ -65,28 +66,28 @@ def sum_runs(values: NDArray[np.integer], lengths: NDArray[np.integer]) -> Index
 
 def take(rows: Rows, chosen: NDArray[np.integer]) -> Rows:
     """The chosen rows, in the order given; a row may be taken more than once."""
-    sides = spans(starts(rows.row_sides)[chosen], rows.row_sides[chosen])
-    return take_sides(rows, sides, rows.row_sides[chosen])
+    segments = spans(starts(rows.row_segments)[chosen], rows.row_segments[chosen])
+    return take_segments(rows, segments, rows.row_segments[chosen])
 
 
-def reorder_sides(rows: Rows, sides: NDArray[np.integer]) -> Rows:
-    """The same rows with their sides in another order."""
-    return take_sides(rows, sides, rows.row_sides)
+def reorder_segments(rows: Rows, segments: NDArray[np.integer]) -> Rows:
+    """The same rows with their segments in another order."""
+    return take_segments(rows, segments, rows.row_segments)
 
 
-def take_sides(rows: Rows, sides: NDArray[np.integer], row_sides: Ints) -> Rows:
-    """Rows of the chosen sides, in the order given; row_sides [N] says how many of them make each row."""
-    words = spans(starts(rows.side_words)[sides], rows.side_words[sides])
+def take_segments(rows: Rows, segments: NDArray[np.integer], row_segments: Ints) -> Rows:
+    """Rows of the chosen segments, in the order given; row_segments [N] says how many of them make each row."""
+    words = spans(starts(rows.segment_words)[segments], rows.segment_words[segments])
     pieces = spans(starts(rows.word_length)[words], rows.word_length[words])
-    links = spans(starts(rows.side_links)[sides], rows.side_links[sides])
+    links = spans(starts(rows.segment_links)[segments], rows.segment_links[segments])
     return Rows(
         pieces=rows.pieces[pieces],
         word_length=rows.word_length[words],
         entry=rows.entry[words],
-        side_words=rows.side_words[sides],
-        side_language=rows.side_language[sides],
-        row_sides=row_sides,
-        side_links=rows.side_links[sides],
+        segment_words=rows.segment_words[segments],
+        segment_language=rows.segment_language[segments],
+        row_segments=row_segments,
+        segment_links=rows.segment_links[segments],
         link_from=rows.link_from[links],
         link_to=rows.link_to[links],
     )
@@ -94,23 +95,23 @@ def take_sides(rows: Rows, sides: NDArray[np.integer], row_sides: Ints) -> Rows:
 
 def split_rows(rows: Rows, size: int) -> Iterator[Rows]:
     """Batches of at most `size` consecutive rows, without copies; together they are the rows."""
-    bounds = [np.concatenate(([0], np.cumsum(lengths))) for lengths in (rows.row_sides, rows.side_words)]
+    bounds = [np.concatenate(([0], np.cumsum(lengths))) for lengths in (rows.row_segments, rows.segment_words)]
     word_bounds = np.concatenate(([0], np.cumsum(rows.word_length, dtype=np.int64)))
-    link_bounds = np.concatenate(([0], np.cumsum(rows.side_links, dtype=np.int64)))
+    link_bounds = np.concatenate(([0], np.cumsum(rows.segment_links, dtype=np.int64)))
     for begin in range(0, len(rows), size):
         row = slice(begin, min(begin + size, len(rows)))
-        side = slice(*bounds[0][[row.start, row.stop]])
-        word = slice(*bounds[1][[side.start, side.stop]])
+        segment = slice(*bounds[0][[row.start, row.stop]])
+        word = slice(*bounds[1][[segment.start, segment.stop]])
         piece = slice(*word_bounds[[word.start, word.stop]])
-        link = slice(*link_bounds[[side.start, side.stop]])
+        link = slice(*link_bounds[[segment.start, segment.stop]])
         yield Rows(
             pieces=rows.pieces[piece],
             word_length=rows.word_length[word],
             entry=rows.entry[word],
-            side_words=rows.side_words[side],
-            side_language=rows.side_language[side],
-            row_sides=rows.row_sides[row],
-            side_links=rows.side_links[side],
+            segment_words=rows.segment_words[segment],
+            segment_language=rows.segment_language[segment],
+            row_segments=rows.row_segments[row],
+            segment_links=rows.segment_links[segment],
             link_from=rows.link_from[link],
             link_to=rows.link_to[link],
         )

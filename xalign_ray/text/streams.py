@@ -13,7 +13,7 @@ from xalign_ray.text.code_switched import code_switched_copy, code_switched_labe
 from xalign_ray.text.collate import Columns, Layout
 from xalign_ray.text.contrasted_pairs import contrasted_pairs
 from xalign_ray.text.counter_random import row_keys
-from xalign_ray.text.prediction import Batch, StreamContext, choose, locate_words, mask_units, predict, swap_sides
+from xalign_ray.text.prediction import Batch, StreamContext, choose, locate_words, mask_units, predict, swap_segments
 from xalign_ray.text.rows import Rows, concatenate, split_rows
 
 SLICE = 512  # rows shown at a time: what is in work then stays in the processor's cache
@@ -52,8 +52,8 @@ def _masked_text(_: MaskedText, batch: Batch) -> Columns:
 
 
 def _masked_pairs(stream: MaskedPairs, batch: Batch) -> Columns:
-    batch = mask_units(swap_sides(batch) if stream.random_order else batch)
-    layout = Layout(sides=2, reset_positions=stream.positions == "reset", segments=stream.segments)
+    batch = mask_units(swap_segments(batch) if stream.random_order else batch)
+    layout = Layout(segments=2, reset_positions=stream.positions == "reset", segment_ids=stream.segments)
     words = locate_words(batch, layout)
     return predict(batch, words, choose(batch, words, layout), layout)
 

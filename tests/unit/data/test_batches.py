@@ -96,12 +96,12 @@ def test_columns_of_some_streams_are_blank_in_the_rows_of_others(prepared: Prepa
     kind = np.array([config.streams[stream].kind for stream, _ in reader.sources])[reader.order.places(request).source]
     assert {name for name in whole if name.startswith(("query_", "key_", "pair_", "aligned"))} == {
         "aligned", "pair_hash",
-        *(f"{side}_{name}" for side in ("query", "key") for name in TOKEN_COLUMNS if name != "labels"),
+        *(f"{segment}_{name}" for segment in ("query", "key") for name in TOKEN_COLUMNS if name != "labels"),
     }  # fmt: skip
     assert whole["aligned"].shape == (192, 24, 3)
-    for name, owner in (("pair_hash", "contrasted_pairs"), ("key_input_ids", "contrasted_pairs")):
+    for name, source_segment in (("pair_hash", "contrasted_pairs"), ("key_input_ids", "contrasted_pairs")):
         filled = whole[name].reshape(192, -1).any(axis=1)
-        np.testing.assert_array_equal(filled, kind == owner)
+        np.testing.assert_array_equal(filled, kind == source_segment)
     assert not whole["aligned"][kind != "aligned_pairs"].any()
     for row in range(12):
         one = reader(Request(0, 3, 4, row, row + 1))

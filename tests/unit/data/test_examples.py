@@ -33,12 +33,12 @@ def encoder(backend: Tokenizer):
     def make(
         capacity: int = 16,
         *,
-        sides: int = 1,
+        segments: int = 1,
         whole_documents: bool = False,
         held_out: float = 0.0,
         filters: Filters | None = None,
     ) -> ExampleEncoder:
-        tokenizer = CachedTokenizer(backend, ENTRIES, longest_word(capacity, sides))
+        tokenizer = CachedTokenizer(backend, ENTRIES, longest_word(capacity, segments))
         return ExampleEncoder(tokenizer, ["en", "de"], capacity, whole_documents, held_out, filters or Filters())
 
     return make
@@ -56,15 +56,15 @@ def trained(examples: Examples) -> Rows:
     return take(examples.rows, np.flatnonzero(~examples.held_out))
 
 
-def side_pieces(rows: Rows) -> list[list[int]]:
-    counts = sum_runs(rows.word_length, rows.side_words)
+def segment_pieces(rows: Rows) -> list[list[int]]:
+    counts = sum_runs(rows.word_length, rows.segment_words)
     return [rows.pieces[b : b + n].tolist() for b, n in zip(starts(counts), counts, strict=True)]
 
 
 def word_counts(examples: Examples) -> list[list[int]]:
     """Words of each side of each example."""
-    words = iter(trained(examples).side_words.tolist())
-    return [[next(words) for _ in range(sides)] for sides in trained(examples).row_sides.tolist()]
+    words = iter(trained(examples).segment_words.tolist())
+    return [[next(words) for _ in range(segments)] for segments in trained(examples).row_segments.tolist()]
 
 
 def text(backend: Tokenizer, examples: Examples) -> list[str]:
@@ -74,19 +74,19 @@ def text(backend: Tokenizer, examples: Examples) -> list[str]:
 
 def read(backend: Tokenizer, rows: Rows) -> list[str]:
     """What the sides say."""
-    tokens = [[backend.id_to_token(piece) for piece in side] for side in side_pieces(rows)]
+    tokens = [[backend.id_to_token(piece) for piece in segment] for segment in segment_pieces(rows)]
     return ["".join(pieces).replace("\u2581", " ").strip() for pieces in tokens]
 
 
 def test_sentences_are_examples(backend: Tokenizer, encoder) -> None:
     found = encode_documents(encoder(), [document("the cat", "", "the mat"), document("on the mat")])
     assert text(backend, found) == ["the cat", "the mat", "on the mat"]
-    assert found.rows.side_language.tolist() == [0, 0, 0]
+    assert found.rows.segment_language.tolist() == [0, 0, 0]
     assert found.counts["documents"] == 2
     assert found.counts["lines"] == 4
     assert found.counts["words"] == 7
     german = encode_documents(encoder(), [document("der hund", language="de")])
-    assert german.rows.side_language.tolist() == [1]
+    assert german.rows.segment_language.tolist() == [1]
 
 
 def test_entries_are_found_by_language(encoder) -> None:
@@ -102,18 +102,18 @@ def test_a_document_fills_rows_with_whole_lines(backend: Tokenizer, encoder) -> 
     lines = ["the cat sat", "on the mat", "the cat", "sat on", "the mat"]
     found = encode_documents(encoder(10, whole_documents=True), [document(*lines), document("the cat")])
     assert text(backend, found) == [*lines, "the cat"]
-    assert found.rows.row_sides.tolist() == [3, 2, 1], "what goes together is a row"
+    assert found.rows.row_segments.tolist() == [3, 2, 1], "what goes together is a row"
     rows = pack(found.rows, 10, "x")
     assert sorted(read(backend, rows)) == ["sat on the mat", "the cat", "the cat sat on the mat the cat"]
-    assert len(rows.side_words) == 3, "and then one side"
+    assert len(rows.segment_words) == 3, "and then one side"
 
 
 def test_an_example_is_parted_between_lines_to_fill_what_other_rows_leave(backend: Tokenizer, encoder) -> None:
     documents = [document("the cat sat on the mat"), document("on the mat sat the cat"), document("the mat", "cat sat")]
     found = encode_documents(encoder(12, whole_documents=True), documents)
-    assert found.rows.row_sides.tolist() == [1, 1, 2]
+    assert found.rows.row_segments.tolist() == [1, 1, 2]
     rows = pack(found.rows, 12, "x")
-    assert rows.row_sides.tolist() == [2, 2]
+    assert rows.row_segments.tolist() == [2, 2]
     assert sorted(read(backend, rows)) == ["cat sat", "on the mat sat the cat", "the cat sat on the mat", "the mat"]
 
 
@@ -121,7 +121,7 @@ def test_a_long_line_is_cut_at_words(backend: Tokenizer, encoder) -> None:
     long = "the cat sat on the mat " * 5
     found = encode_documents(encoder(10), [document(long)])
     assert " ".join(text(backend, found)) == long.strip()
-    assert all(len(side) <= 8 for side in side_pieces(found.rows))
+    assert all(len(segment) <= 8 for segment in segment_pieces(found.rows))
     assert word_counts(found) == [[8], [8], [8], [6]]
 
 
@@ -133,15 +133,15 @@ def test_no_example_is_longer_than_a_row(backend: Tokenizer, encoder, capacity: 
     found = encode_documents(settings, [document(*lines)])
     assert "".join(text(backend, found)).replace(" ", "") == "".join(lines).replace(" ", "")
     assert pack(found.rows, capacity, "x").pieces.size == found.rows.pieces.size
-    pairs = encode_pairs(encoder(capacity, sides=2), [pair(a, b) for a in lines for b in lines])
-    assert (pairs.rows.side_words > 0).all(), "no side is trimmed away"
-    pack(pairs.rows, capacity, "x", sides=2)
+    pairs = encode_pairs(encoder(capacity, segments=2), [pair(a, b) for a in lines for b in lines])
+    assert (pairs.rows.segment_words > 0).all(), "no side is trimmed away"
+    pack(pairs.rows, capacity, "x", segments=2)
 
 
 def test_pairs_keep_both_sides(encoder) -> None:
     found = encode_pairs(encoder(), [pair("the cat", "die katze"), pair("the cat", " "), pair("", "die")])
     assert word_counts(found) == [[2, 2]]
-    assert found.rows.side_language.tolist() == [0, 1]
+    assert found.rows.segment_language.tolist() == [0, 1]
     assert found.counts["pairs"] == 3
     assert found.counts["dropped: no words"] == 2
 
@@ -165,7 +165,7 @@ def test_documents_are_held_out_by_what_they_say(encoder) -> None:
     again = encode_documents(encoder(held_out=0.1), documents[::-1] + documents[:500])
 
     def says(examples: Examples, *, held_out: bool) -> set[tuple[int, ...]]:
-        return {tuple(side_pieces(examples.rows)[i]) for i in np.flatnonzero(examples.held_out == held_out)}
+        return {tuple(segment_pieces(examples.rows)[i]) for i in np.flatnonzero(examples.held_out == held_out)}
 
     kept = says(found, held_out=True)
     assert says(again, held_out=True) == kept
@@ -181,10 +181,10 @@ def test_packing_keeps_every_example_whole_and_shuffles_rows(encoder) -> None:
     documents = [document(*(f"the cat {n}" for n in range(m, m + 3))) for m in range(100)]
     found = encode_documents(encoder(24, whole_documents=False), documents)
     rows = pack(found.rows, 24, "trained part-00000")
-    sides = sorted(side for row in as_tuples(rows) for side in row)
+    segments = sorted(segment for row in as_tuples(rows) for segment in row)
     apart = pack(found.rows, 1000, "x")
-    assert sides == sorted(side for row in as_tuples(apart) for side in row)
-    assert len(rows.row_sides) > 20
+    assert segments == sorted(segment for row in as_tuples(apart) for segment in row)
+    assert len(rows.row_segments) > 20
     again, other = pack(found.rows, 24, "trained part-00000"), pack(found.rows, 24, "trained part-00001")
     assert as_tuples(again) == as_tuples(rows)
     assert as_tuples(other) != as_tuples(rows)
@@ -193,21 +193,21 @@ def test_packing_keeps_every_example_whole_and_shuffles_rows(encoder) -> None:
 
 def test_pairs_are_never_parted(encoder) -> None:
     found = encode_pairs(encoder(24), [pair(f"the cat {n}", f"die katze {n}") for n in range(50)])
-    rows = pack(found.rows, 24, "x", sides=2)
-    assert rows.side_language.tolist() == [0, 1] * 50
-    assert (rows.row_sides % 2 == 0).all()
+    rows = pack(found.rows, 24, "x", segments=2)
+    assert rows.segment_language.tolist() == [0, 1] * 50
+    assert (rows.row_segments % 2 == 0).all()
 
 
 def links(examples: Rows) -> list[list[tuple[int, int]]]:
     """The links that each side owns."""
     pairs = iter(zip(examples.link_from.tolist(), examples.link_to.tolist(), strict=True))
-    return [[next(pairs) for _ in range(count)] for count in examples.side_links.tolist()]
+    return [[next(pairs) for _ in range(count)] for count in examples.segment_links.tolist()]
 
 
 def test_links_between_words_by_white_space_become_links_between_our_words(encoder) -> None:
     # ours: it 's the-cat -> it ' s the - cat | die katze , die -> die katze , die
-    found = encode_pairs(encoder(64, sides=2), [pair("it's the-cat", "die katze, die", "0-0 1-1 0-2")])
-    assert found.rows.side_words.tolist() == [6, 4]
+    found = encode_pairs(encoder(64, segments=2), [pair("it's the-cat", "die katze, die", "0-0 1-1 0-2")])
+    assert found.rows.segment_words.tolist() == [6, 4]
     assert links(found.rows) == [
         [(0, 0), (0, 3), (1, 0), (1, 3), (2, 0), (2, 3), (3, 1), (3, 2), (4, 1), (4, 2), (5, 1), (5, 2)],
         [],
@@ -216,7 +216,7 @@ def test_links_between_words_by_white_space_become_links_between_our_words(encod
 
 
 def test_links_between_the_tokenizers_own_words_stay_as_they_are(encoder) -> None:
-    blanks = encoder(64, sides=2)
+    blanks = encoder(64, segments=2)
     pairs = [pair("it's the-cat", "die katze, die", "0-0 3-1 5-3"), pair("the cat", "die", "1-0")]
     found = encode_pairs(replace(blanks, aligned_words="tokenizer"), pairs)
     assert links(found.rows) == [[(0, 0), (3, 1), (5, 3)], [], [(1, 0)], []]
@@ -229,32 +229,32 @@ def test_links_stand_with_their_pair_and_each_once(encoder) -> None:
         pair("the mat", "der hund"),
         pair("on\u00a0the  mat", "der hund", "2-1 1-0"),  # an odd and a double blank: three words by white space
     ]
-    rows = encode_pairs(encoder(64, sides=2), pairs).rows
+    rows = encode_pairs(encoder(64, segments=2), pairs).rows
     assert links(rows) == [[(0, 0), (1, 1)], [], [], [], [(1, 0), (2, 1)], []]
 
 
 def test_links_to_trimmed_words_are_dropped(encoder) -> None:
     long = pair("the cat sat on the mat the cat", "der hund sah die", " ".join(f"{i}-{i % 4}" for i in range(8)))
-    rows = encode_pairs(encoder(12, sides=2), [long]).rows
-    left = int(rows.side_words[0])
+    rows = encode_pairs(encoder(12, segments=2), [long]).rows
+    left = int(rows.segment_words[0])
     assert left < 8
     assert links(rows) == [[(i, i % 4) for i in range(left)], []]
 
 
 def test_a_word_cut_into_pieces_is_linked_by_each(encoder) -> None:
-    rows = encode_pairs(encoder(64, sides=2), [pair("the abcdqrstuvzyxwvu", "katze", "1-0")]).rows
-    words = int(rows.side_words[0])
+    rows = encode_pairs(encoder(64, segments=2), [pair("the abcdqrstuvzyxwvu", "katze", "1-0")]).rows
+    words = int(rows.segment_words[0])
     assert words > 8
     assert links(rows)[0] == [(i, 0) for i in range(1, words)]
 
 
 def test_packing_moves_links_with_their_sides(encoder) -> None:
     pairs = [pair("the cat sat"[: 7 + 4 * (n % 2)], "die katze", f"{n % 2}-1 0-0") for n in range(60)]
-    rows = encode_pairs(encoder(24, sides=2), pairs).rows
-    packed = pack(rows, 24, "x", sides=2)
+    rows = encode_pairs(encoder(24, segments=2), pairs).rows
+    packed = pack(rows, 24, "x", segments=2)
     assert sorted(map(str, links(packed))) == sorted(map(str, links(rows)))
-    wanted = {(tuple(p), str(q)) for p, q in zip(side_pieces(rows), links(rows), strict=True)}
-    assert {(tuple(p), str(q)) for p, q in zip(side_pieces(packed), links(packed), strict=True)} == wanted
+    wanted = {(tuple(p), str(q)) for p, q in zip(segment_pieces(rows), links(rows), strict=True)}
+    assert {(tuple(p), str(q)) for p, q in zip(segment_pieces(packed), links(packed), strict=True)} == wanted
 
 
 def test_filters_drop_and_count(backend: Tokenizer, encoder) -> None:
@@ -276,7 +276,7 @@ def test_filters_of_pairs_drop_and_count(backend: Tokenizer, encoder) -> None:
         pair("on the mat", "der hund sah", "2-1"),
         pair("the", ""),
     ]
-    found = encode_pairs(encoder(64, sides=2, filters=filters), pairs, np.asarray([0, 0, 0, 0, 0, 0], bool))
+    found = encode_pairs(encoder(64, segments=2, filters=filters), pairs, np.asarray([0, 0, 0, 0, 0, 0], bool))
     assert text(backend, found) == ["the cat", "die katze", "on the mat", "der hund sah"]
     assert links(found.rows) == [[], [], [(2, 1)], []]
     dropped = {reason: count for reason, count in found.counts.items() if reason.startswith("dropped")}
@@ -286,7 +286,7 @@ def test_filters_of_pairs_drop_and_count(backend: Tokenizer, encoder) -> None:
         "dropped: not in the language's script": 1,
         "dropped: no words": 1,
     }
-    duplicate = encode_pairs(encoder(64, sides=2), pairs[:2], np.asarray([0, 1], bool))
+    duplicate = encode_pairs(encoder(64, segments=2), pairs[:2], np.asarray([0, 1], bool))
     assert text(backend, duplicate) == ["the cat", "die katze"]
     assert duplicate.counts["dropped: duplicate pair"] == 1
 

@@ -46,15 +46,15 @@ def test_rows_of_a_shard():
         pieces=np.repeat(np.arange(10, dtype=np.int32), lines),
         word_length=np.ones(words, np.int32),
         entry=np.full(words, NO_ENTRY, np.int32),
-        side_words=lines,
-        side_language=np.zeros(10, np.int32),
-        row_sides=np.ones(10, np.int32),
-        side_links=np.zeros(10, np.int32),
+        segment_words=lines,
+        segment_language=np.zeros(10, np.int32),
+        row_segments=np.ones(10, np.int32),
+        segment_links=np.zeros(10, np.int32),
         link_from=np.zeros(0, np.int32),
         link_to=np.zeros(0, np.int32),
     )
     rows = pack(examples, 12, "text/en 0")
-    first_words = np.split(rows.pieces[starts(rows.side_words)], np.cumsum(rows.row_sides)[:-1])
+    first_words = np.split(rows.pieces[starts(rows.segment_words)], np.cumsum(rows.row_segments)[:-1])
     assert_pinned([row.tolist() for row in first_words], PACKED)
 
 

@@ -248,7 +248,7 @@ def test_a_corpus_that_asks_for_it_is_aligned_on_the_tokenizers_words(
     prepared = prepare_here(config)
     (shard,) = prepared.manifest["pools"]["pairs/de-en"]["shards"]
     rows = [read_group(str(prepared.folder / shard["file"]), shard["sha256"], g) for g in range(len(shard["groups"]))]
-    owned = sum(int(one.side_words[::2].sum()) for one in rows)
+    owned = sum(int(one.segment_words[::2].sum()) for one in rows)
     exact = sum(int((one.link_from == one.link_to).sum()) for one in rows)
     assert exact > 0.9 * owned, "word k of a line translates word k, stops included"
     assert prepared.manifest["counts"]["links"] == sum(len(one.link_from) for one in rows)
@@ -270,7 +270,7 @@ def test_alignments_reach_the_shards_and_bad_ones_the_bad_rows(tmp_path: Path) -
     links = 0
     for group in range(len(shard["groups"])):
         rows = read_group(str(prepared.folder / shard["file"]), shard["sha256"], group)
-        assert rows.side_links[1::2].sum() == 0, "the first side owns the links"
+        assert rows.segment_links[1::2].sum() == 0, "the first side owns the links"
         links += len(rows.link_from)
         np.testing.assert_array_equal(rows.link_from, rows.link_to)
     assert links == prepared.manifest["counts"]["links"] > 1000

@@ -23,7 +23,7 @@ ENTRIES = 50
 @lru_cache
 def make_rows(
     count: int,
-    sides: int = 1,
+    segments: int = 1,
     *,
     filled: int = 60,
     covered: float = 0.4,
@@ -35,42 +35,42 @@ def make_rows(
     """
     random = np.random.default_rng(0)
     word_length: list[int] = []
-    side_words: list[int] = []
-    row_sides: list[int] = []
+    segment_words: list[int] = []
+    row_segments: list[int] = []
     for _ in range(count):
         room, here = filled, 0
-        while room >= 8 * sides:
+        while room >= 8 * segments:
             room -= 1
-            for _ in range(sides):
+            for _ in range(segments):
                 words = random.choice(lengths, random.integers(2, 12)).tolist()
-                while sum(words) > max(2, room // sides - 1):
+                while sum(words) > max(2, room // segments - 1):
                     words.pop()
                 room -= sum(words) + 1
                 word_length += words
-                side_words.append(len(words))
+                segment_words.append(len(words))
                 here += 1
-        row_sides.append(here)
+        row_segments.append(here)
     total = len(word_length)
     rows = Rows(
         pieces=random.choice(REGULAR, sum(word_length)),
         word_length=np.asarray(word_length, np.int32),
         entry=np.where(random.random(total) < covered, random.integers(0, ENTRIES, total), -1).astype(np.int32),
-        side_words=np.asarray(side_words, np.int32),
-        side_language=random.integers(0, 3, len(side_words)).astype(np.int32),
-        row_sides=np.asarray(row_sides, np.int32),
-        side_links=np.zeros(len(side_words), np.int32),
+        segment_words=np.asarray(segment_words, np.int32),
+        segment_language=random.integers(0, 3, len(segment_words)).astype(np.int32),
+        row_segments=np.asarray(row_segments, np.int32),
+        segment_links=np.zeros(len(segment_words), np.int32),
         link_from=np.zeros(0, np.int32),
         link_to=np.zeros(0, np.int32),
     )
-    return _link(rows, random) if sides == 2 else rows
+    return _link(rows, random) if segments == 2 else rows
 
 
 def _link(rows: Rows, random: np.random.Generator) -> Rows:
-    first, second = rows.side_words[::2], rows.side_words[1::2]
-    side_links = np.stack((first, np.zeros_like(first)), axis=1).ravel()
+    first, second = rows.segment_words[::2], rows.segment_words[1::2]
+    segment_links = np.stack((first, np.zeros_like(first)), axis=1).ravel()
     link_from = np.concatenate([np.arange(words, dtype=np.int32) for words in first])
     link_to = random.integers(0, np.repeat(second, first)).astype(np.int32)
-    return replace(rows, side_links=side_links, link_from=link_from, link_to=link_to)
+    return replace(rows, segment_links=segment_links, link_from=link_from, link_to=link_to)
 
 
 def make_lexicon(seed: int = 0, longest: int = 4) -> Lexicon:

@@ -80,7 +80,7 @@ def test_a_gloss_of_long_synonyms_never_outgrows_its_row() -> None:
         CodeSwitchedCopy(codeswitch_rate=1), rows, np.arange(ROWS), make_context(max_seq_length=60)
     )
     assert columns["input_ids"].shape == (ROWS, 60)
-    assert ((columns["input_ids"] == SPECIAL["sep"]).sum(axis=1) == 2 * rows.row_sides).all()
+    assert ((columns["input_ids"] == SPECIAL["sep"]).sum(axis=1) == 2 * rows.row_segments).all()
     assert columns["no_room"].sum() > 100
     roomy = stream_columns(CodeSwitchedCopy(codeswitch_rate=1), rows, np.arange(ROWS), make_context(max_seq_length=150))
     assert roomy["no_room"].sum() == 0
@@ -95,7 +95,7 @@ def _fraction(stream: CodeSwitchedLabels, with_dictionary: float = 1) -> float:
             34.15 % have an entry.
     """
     context, rows = _single_pieces(COVERAGE)
-    lacks = np.repeat(np.random.default_rng(1).random(len(rows.side_words)) >= with_dictionary, rows.side_words)
+    lacks = np.repeat(np.random.default_rng(1).random(len(rows.segment_words)) >= with_dictionary, rows.segment_words)
     rows = replace(rows, entry=np.where(lacks, NO_ENTRY, rows.entry).astype(np.int32))
     columns = stream_columns(stream, rows, np.arange(ROWS), context)
     assert columns["no_room"].sum() == 0

@@ -111,9 +111,9 @@ def test_shares_of_mask_random_and_kept_pieces() -> None:
     np.testing.assert_array_equal(columns["input_ids"][~at], original["input_ids"][~at])
 
 
-@pytest.mark.parametrize(("stream", "sides"), [(MaskedText(), 1), (MaskedPairs(), 2)])
-def test_masking_rate_is_the_budget_less_what_skipping_leaves(stream: MaskedText | MaskedPairs, sides: int) -> None:
-    rows = make_rows(ROWS, sides)
+@pytest.mark.parametrize(("stream", "segments"), [(MaskedText(), 1), (MaskedPairs(), 2)])
+def test_masking_rate_is_the_budget_less_what_skipping_leaves(stream: MaskedText | MaskedPairs, segments: int) -> None:
+    rows = make_rows(ROWS, segments)
     columns = stream_columns(stream, rows, np.arange(ROWS), make_context())
     example = columns["example_ids"]
     for e in range(1, int(example.max()) + 1):

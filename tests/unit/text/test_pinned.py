@@ -135,7 +135,7 @@ def test_every_purpose_of_a_draw_has_a_number_of_its_own():
         purposes,
         {
             "CHOOSE_WORD": 1, "SHOW": 2, "RANDOM_PIECE": 3, "SWITCH": 4, "PICK_LANGUAGE": 5, "PICK_SYNONYM": 6,
-            "SWAP_SIDES": 7, "INSTANCE": 8,
+            "SWAP_SEGMENTS": 7, "INSTANCE": 8,
         },
     )  # fmt: skip
     assert len(set(purposes.values())) == len(purposes)
@@ -198,15 +198,15 @@ LEXICON = Lexicon(  # three entries with one, two and one languages
 )
 
 
-def rows(sides: int) -> Rows:
+def rows(segments: int) -> Rows:
     words = np.array([1, 1, 2, 1, 3, 1, 1, 1, 2, 1, 1, 1, 2, 1, 1, 1, 1, 2], np.int32)
     numbers = {
         "word_length": words,
         "entry": np.array([0, -1, -1, 1, -1, 2, 0, 1, -1, 2, -1, 0, -1, 1, 1, -1, 2, -1], np.int32),
-        "side_words": np.array([5, 4, 4, 5], np.int32),
-        "side_language": np.array([0, 1, 0, 1] if sides == 2 else [0, 0, 1, 1], np.int32),
-        "row_sides": np.array([2, 2], np.int32),
-        "side_links": np.zeros(4, np.int32),
+        "segment_words": np.array([5, 4, 4, 5], np.int32),
+        "segment_language": np.array([0, 1, 0, 1] if segments == 2 else [0, 0, 1, 1], np.int32),
+        "row_segments": np.array([2, 2], np.int32),
+        "segment_links": np.zeros(4, np.int32),
         "link_from": np.zeros(0, np.int32),
         "link_to": np.zeros(0, np.int32),
     }
@@ -225,10 +225,10 @@ STREAMS = {
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_masks_and_hashes_of_rows(name: str):
-    stream, sides = STREAMS[name]
+    stream, segments = STREAMS[name]
     masking = MaskingConfig(mlm_probability=0.45, mask_replace_prob=0.6, random_replace_prob=0.3)
     columns = stream_columns(
-        stream, rows(sides), np.array([5, 1000]), StreamContext(SEED, masking, VOCABULARY, LEXICON, 42, 8)
+        stream, rows(segments), np.array([5, 1000]), StreamContext(SEED, masking, VOCABULARY, LEXICON, 42, 8)
     )
     shown, asked = (
         [row[example > 0].tolist() for row, example in zip(columns[of], columns["example_ids"], strict=True)]

@@ -5,17 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from tests.unit.text.random_rows import make_rows
-from xalign_ray.text.rows import Rows, concatenate, reorder_sides, run_index, spans, split_rows, starts, sum_runs, take
+from xalign_ray.text.rows import (
+    Rows,
+    concatenate,
+    reorder_segments,
+    run_index,
+    spans,
+    split_rows,
+    starts,
+    sum_runs,
+    take,
+)
 
 
 def as_lists(rows: Rows) -> list:
     """[[(language, [(pieces, entry), ...]), ...], ...]."""
-    pieces, words, sides = iter(rows.pieces.tolist()), zip(rows.word_length, rows.entry, strict=True), []
-    for count, language in zip(rows.side_words, rows.side_language, strict=True):
-        side = [next(words) for _ in range(count)]
-        sides.append((int(language), [([next(pieces) for _ in range(n)], int(entry)) for n, entry in side]))
-    each = iter(sides)
-    return [[next(each) for _ in range(count)] for count in rows.row_sides]
+    pieces, words, segments = iter(rows.pieces.tolist()), zip(rows.word_length, rows.entry, strict=True), []
+    for count, language in zip(rows.segment_words, rows.segment_language, strict=True):
+        segment = [next(words) for _ in range(count)]
+        segments.append((int(language), [([next(pieces) for _ in range(n)], int(entry)) for n, entry in segment]))
+    each = iter(segments)
+    return [[next(each) for _ in range(count)] for count in rows.row_segments]
 
 
 def test_runs() -> None:
@@ -40,8 +50,8 @@ def test_rows_are_taken_in_the_order_asked_for() -> None:
 
 def test_sides_are_reordered() -> None:
     rows = make_rows(1, 2)
-    count = len(rows.side_words)
-    assert as_lists(reorder_sides(rows, np.arange(count)[::-1]))[0] == as_lists(rows)[0][::-1]
+    count = len(rows.segment_words)
+    assert as_lists(reorder_segments(rows, np.arange(count)[::-1]))[0] == as_lists(rows)[0][::-1]
 
 
 def test_cut_and_concatenate_are_inverse() -> None:

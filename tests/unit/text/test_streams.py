@@ -41,10 +41,10 @@ STREAMS: list[tuple[Stream, int, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("stream", "sides", "filled"), STREAMS)
+@pytest.mark.parametrize(("stream", "segments", "filled"), STREAMS)
 @pytest.mark.parametrize("whole_word", [True, False])
-def test_columns_fit_together(stream: Stream, sides: int, filled: int, whole_word: bool) -> None:
-    rows = make_rows(ROWS, sides, filled=filled)
+def test_columns_fit_together(stream: Stream, segments: int, filled: int, whole_word: bool) -> None:
+    rows = make_rows(ROWS, segments, filled=filled)
     columns = stream_columns(
         stream, rows, np.arange(ROWS), make_context(MaskingConfig(mlm_probability=0.4, whole_word_mask=whole_word))
     )
@@ -58,7 +58,9 @@ def test_columns_fit_together(stream: Stream, sides: int, filled: int, whole_wor
     assert (np.diff(real.astype(int), axis=1) <= 0).all(), "padding is at the end"
     assert (ids[columns["position_ids"] == 0][real[columns["position_ids"] == 0]] == SPECIAL["cls"]).all()
     assert ((ids == SPECIAL["cls"]).sum(axis=1) == example.max(axis=1)).all()
-    assert ((ids == SPECIAL["sep"]).sum(axis=1) == rows.row_sides * (1 + (stream.kind == "code_switched_copy"))).all()
+    assert (
+        (ids == SPECIAL["sep"]).sum(axis=1) == rows.row_segments * (1 + (stream.kind == "code_switched_copy"))
+    ).all()
     fixed = np.isin(ids, [SPECIAL["pad"], SPECIAL["cls"], SPECIAL["sep"]])
     assert (labels[fixed] == IGNORED).all()
     assert not np.isin(labels, list(SPECIAL.values())).any()
@@ -92,7 +94,7 @@ def test_rows_never_grow_beyond_their_length(max_seq_length: int, whole_word: bo
         CodeSwitchedLabels(t=1), rows, np.arange(ROWS), make_context(masking, max_seq_length=max_seq_length)
     )
     assert columns["input_ids"].shape == (ROWS, max_seq_length)
-    assert ((columns["input_ids"] == SPECIAL["sep"]).sum(axis=1) == rows.row_sides).all(), "the last [SEP] is there"
+    assert ((columns["input_ids"] == SPECIAL["sep"]).sum(axis=1) == rows.row_segments).all(), "the last [SEP] is there"
     assert columns["no_room"].sum() > 0
     assert columns["cross_lingual"].sum() > 0
 
@@ -179,7 +181,7 @@ def test_words_of_a_row_draw_on_their_own() -> None:
 
 def test_sides_are_swapped_half_of_the_time() -> None:
     rows = make_rows(ROWS, 2)
-    rows = Rows(**{**vars(rows), "side_language": np.tile([0, 1], len(rows.side_words) // 2).astype(np.int32)})
+    rows = Rows(**{**vars(rows), "segment_language": np.tile([0, 1], len(rows.segment_words) // 2).astype(np.int32)})
     columns = stream_columns(MaskedPairs(random_order=True), rows, np.arange(ROWS), make_context())
     first = columns["language_ids"][columns["input_ids"] == SPECIAL["cls"]]
     assert_chance(int(first.sum()), len(first), 0.5)
@@ -187,10 +189,10 @@ def test_sides_are_swapped_half_of_the_time() -> None:
     assert (plain["language_ids"][plain["input_ids"] == SPECIAL["cls"]] == 0).all()
 
 
-@pytest.mark.parametrize(("stream", "sides", "filled"), STREAMS)
-def test_a_row_looks_the_same_in_any_company(stream: Stream, sides: int, filled: int) -> None:
+@pytest.mark.parametrize(("stream", "segments", "filled"), STREAMS)
+def test_a_row_looks_the_same_in_any_company(stream: Stream, segments: int, filled: int) -> None:
     count = 2 * SLICE + 100
-    rows, positions = make_rows(count, sides, filled=filled), np.random.default_rng(0).permutation(count)
+    rows, positions = make_rows(count, segments, filled=filled), np.random.default_rng(0).permutation(count)
     together = stream_columns(stream, rows, positions, make_context())
     order = np.random.default_rng(1).permutation(count)
     for chosen in np.array_split(order, 3):

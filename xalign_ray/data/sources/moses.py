@@ -42,26 +42,26 @@ def pair_lines(readers: Sequence[Iterator[Line]], names: Sequence[str], language
 
 
 def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Record:
-    sides = row[0].text.strip(), row[1].text.strip()
+    texts = row[0].text.strip(), row[1].text.strip()
     alignment = row[2].text.strip() if len(row) > 2 else None
-    if fault := check_sides(sides) or check_alignment(alignment, sides):
+    if fault := check_texts(texts) or check_alignment(alignment, texts):
         return BadRow(source, row[0].number, fault)
-    return Pair(languages, sides, source, row[0].number, alignment)
+    return Pair(languages, texts, source, row[0].number, alignment)
 
 
-def check_sides(sides: Sequence[str]) -> str:
+def check_texts(texts: Sequence[str]) -> str:
     """Why two sentences make no pair, or nothing."""
-    empty = [not side for side in sides]
+    empty = [not text for text in texts]
     return BOTH_EMPTY if all(empty) else ONE_EMPTY if any(empty) else ""
 
 
-def check_alignment(alignment: str | None, sides: Sequence[str]) -> str:
+def check_alignment(alignment: str | None, texts: Sequence[str]) -> str:
     """Why an alignment does not fit its sentences, or nothing."""
     if not alignment:
         return ""
     if not _PHARAOH.fullmatch(alignment):
         return "alignment is not of the form i-j i-j"
-    lengths = [len(side.split()) for side in sides]
+    lengths = [len(text.split()) for text in texts]
     links = [link.split("-") for link in alignment.split()]
     beyond = any(int(i) >= lengths[0] or int(j) >= lengths[1] for i, j in links)
     return "alignment points beyond the sentence" if beyond else ""

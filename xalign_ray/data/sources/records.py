@@ -22,7 +22,7 @@ class Pair:
     """Two sentences that translate each other; `alignment` is Pharaoh: `i-j` from 0, over words by white space."""
 
     languages: tuple[str, str]
-    sides: tuple[str, str]
+    texts: tuple[str, str]
     source: str
     line: int
     alignment: str | None = None

@@ -7,7 +7,7 @@ from functools import lru_cache
 from xml.etree.ElementTree import Element
 
 from xalign_ray.data.sources.broken import BrokenFileError
-from xalign_ray.data.sources.moses import check_sides
+from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import Chunks
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Pair, Record, Skipped
@@ -36,12 +36,13 @@ def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
     try:
         for number, unit in enumerate(stream_elements(Chunks(path), ("tu",)), start=1):
             texts = _texts(unit)
-            sides = [_choose(texts, code) for code in (first, second)]
+            first_text, second_text = (_choose(texts, code) for code in (first, second))
             seen.update(texts)
-            if sides[0] is not None and sides[1] is not None:
+            if first_text is not None and second_text is not None:
                 both = True
-                fault = check_sides(sides_ := (sides[0], sides[1]))
-                yield BadRow(path, number, fault) if fault else Pair((first, second), sides_, path, number)
+                pair = (first_text, second_text)
+                fault = check_texts(pair)
+                yield BadRow(path, number, fault) if fault else Pair((first, second), pair, path, number)
             else:
                 yield Skipped("unit in other languages") if len(texts) > 1 else BadRow(path, number, ONE_LANGUAGE)
     except BrokenFileError as broken:

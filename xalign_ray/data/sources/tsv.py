@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xalign_ray.data.sources.moses import check_sides
+from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Pair, Record, Skipped
@@ -37,10 +37,10 @@ def _pair(line: Line, columns: Sequence[int], width: int, languages: tuple[str, 
     if not line.fault and len(fields) != width:
         fault = "too few columns" if len(fields) < width else "too many columns"
         return BadRow(path, line.number, fault)
-    sides = (fields[columns[0]].strip(), fields[columns[1]].strip()) if not line.fault else ("", "")
-    if fault := line.fault or check_sides(sides):
+    texts = (fields[columns[0]].strip(), fields[columns[1]].strip()) if not line.fault else ("", "")
+    if fault := line.fault or check_texts(texts):
         return BadRow(path, line.number, fault)
-    return Pair(languages, sides, path, line.number)
+    return Pair(languages, texts, path, line.number)
 
 
 def _header(path: str) -> list[str]:

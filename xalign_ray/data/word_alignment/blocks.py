@@ -55,13 +55,13 @@ def make_blocks(first: Sequence[Index], second: Sequence[Index]) -> Iterator[Blo
         begin = end
 
 
-def number_words(sides: Sequence[Sequence[str]], known: Mapping[str, int], longest: int) -> list[Index]:
+def number_words(texts: Sequence[Sequence[str]], known: Mapping[str, int], longest: int) -> list[Index]:
     """The numbers of the first `longest` words of each side, UNKNOWN where a word has none."""
-    return [np.asarray([known.get(word, UNKNOWN) for word in side[:longest]], np.int64) for side in sides]
+    return [np.asarray([known.get(word, UNKNOWN) for word in text[:longest]], np.int64) for text in texts]
 
 
-def _pad(sides: Sequence[Index], length: int) -> Index:
-    padded = np.full((len(sides), length), PADDING, np.int64)
-    for row, side in zip(padded, sides, strict=True):
-        row[: len(side)] = side
+def _pad(texts: Sequence[Index], length: int) -> Index:
+    padded = np.full((len(texts), length), PADDING, np.int64)
+    for row, text in zip(padded, texts, strict=True):
+        row[: len(text)] = text
     return padded

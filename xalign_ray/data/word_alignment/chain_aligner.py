@@ -151,11 +151,11 @@ class _Sample:
 
     def __init__(self, pairs: Sequence[WordPair], first: dict[str, int], second: dict[str, int]) -> None:
         self.sizes = len(first), len(second)
-        sides = [
-            number_words([pair[side] for pair in pairs], (first, second)[side], LONGEST_TRAINED) for side in (0, 1)
+        texts = [
+            number_words([pair[which] for pair in pairs], (first, second)[which], LONGEST_TRAINED) for which in (0, 1)
         ]
-        self.frequencies = _frequencies(sides[0], len(first)), _frequencies(sides[1], len(second))
-        self.blocks = list(make_blocks(*sides))
+        self.frequencies = _frequencies(texts[0], len(first)), _frequencies(texts[1], len(second))
+        self.blocks = list(make_blocks(*texts))
         keys = np.concatenate([block.keys(self.sizes[1]).ravel() for block in self.blocks])
         self.keys, cells = np.unique(keys, return_inverse=True)
         self.cells = cells.astype(np.int32)
@@ -208,17 +208,17 @@ class _Sample:
         return total
 
 
-def _vocabulary(sides: Sequence[Sequence[str]]) -> dict[str, int]:
+def _vocabulary(texts: Sequence[Sequence[str]]) -> dict[str, int]:
     words: dict[str, int] = {}
-    for side in sides:
-        for word in side:
+    for text in texts:
+        for word in text:
             words.setdefault(word, len(words))
     return words
 
 
-def _frequencies(sides: Sequence[Index], words: int) -> Reals:
+def _frequencies(texts: Sequence[Index], words: int) -> Reals:
     """The share of each word in its side; then two more, for what is numbered PADDING (-2) and UNKNOWN (-1)."""
-    counts = np.bincount(np.concatenate(sides), minlength=words)
+    counts = np.bincount(np.concatenate(texts), minlength=words)
     return np.concatenate([counts / counts.sum(), [0, 1 / words]]).astype(np.float32)
 
 

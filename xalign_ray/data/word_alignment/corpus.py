@@ -212,8 +212,8 @@ def sample_part(job: Job, number: int, limit: int) -> dict[str, Any]:
     """Writes the words of the part's pairs whose hash is not over the limit."""
     pairs = (record for record in job.read(number) if isinstance(record, Pair))
     chosen = [(one, pair) for pair in pairs if (one := hash_pair(pair, job.seed)) <= limit]
-    sides = [job.words.split([pair.sides[side] for _, pair in chosen]) for side in (0, 1)]
-    kept = [(one, (a, b)) for (one, _), a, b in zip(chosen, *sides, strict=True) if a and b]
+    texts = [job.words.split([pair.texts[which] for _, pair in chosen]) for which in (0, 1)]
+    kept = [(one, (a, b)) for (one, _), a, b in zip(chosen, *texts, strict=True) if a and b]
     write_sample(job.path("sample", f"part-{number:05d}.jsonl"), kept)
     return {"pairs": len(kept)}
 
@@ -253,7 +253,7 @@ def align_part(job: Job, number: int) -> dict[str, Any]:
 def _align_batch(records: Sequence[Record], aligner: Aligner, job: Job) -> list[list[Link]]:
     places = [place for place, record in enumerate(records) if isinstance(record, Pair)]
     pairs = [record for record in records if isinstance(record, Pair)]
-    first, second = (job.words.split([pair.sides[side] for pair in pairs]) for side in (0, 1))
+    first, second = (job.words.split([pair.texts[which] for pair in pairs]) for which in (0, 1))
     links: list[list[Link]] = [[] for _ in records]
     for place, found in zip(places, aligner.align(list(zip(first, second, strict=True)), job.method), strict=True):
         links[place] = found

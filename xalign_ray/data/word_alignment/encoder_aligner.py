@@ -98,26 +98,26 @@ class EncoderAligner:
         self.layer = round(layers * 2 / 3) if settings.layer is None else settings.layer
         if not 1 <= self.layer <= layers:
             raise ConfigError(f"layer {self.layer} is asked for, but {settings.path} has layers 1 to {layers}.")
-        self.types = [self._token_type(side) for side in (0, 1)]
+        self.types = [self._token_type(which) for which in (0, 1)]
 
     def align(self, pairs: Sequence[WordPair], method: str) -> list[list[Link]]:
         """Links of each pair; what lies beyond the encoder's longest input is not linked."""
         links: list[list[Link]] = [[] for _ in pairs]
         full = [number for number, (a, b) in enumerate(pairs) if a and b]
-        sides = [dict(self._encode([pairs[number][side] for number in full], self.types[side])) for side in (0, 1)]
+        texts = [dict(self._encode([pairs[number][which] for number in full], self.types[which])) for which in (0, 1)]
         for place, number in enumerate(full):
-            (first, owners), (second, others) = sides[0][place], sides[1][place]
+            (first, owners), (second, others) = texts[0][place], texts[1][place]
             if len(first) and len(second):
                 pieces = link_pieces(first @ second.T, self.settings.extraction, method)
                 links[number] = sorted({(int(owners[i]), int(others[j])) for i, j in pieces})
         return links
 
-    def _token_type(self, side: int) -> int:
+    def _token_type(self, which: int) -> int:
         """The token type that stands for the language of a side, by our exports' config."""
         known = getattr(self.model.config, "xalign_languages", None) or []
         if not known:
             return 0
-        language = self.settings.languages[side] if self.settings.languages else None
+        language = self.settings.languages[which] if self.settings.languages else None
         if language not in known:
             raise ConfigError(
                 f"{self.settings.path} has language embeddings for {', '.join(known)}, not for {language or 'none'}. "
@@ -125,15 +125,15 @@ class EncoderAligner:
             )
         return self.model.config.xalign_segments * known.index(language)
 
-    def _encode(self, sides: Sequence[Sequence[str]], token_type: int) -> Iterator[tuple[int, tuple[Any, Any]]]:
+    def _encode(self, texts: Sequence[Sequence[str]], token_type: int) -> Iterator[tuple[int, tuple[Any, Any]]]:
         """The place of each side, and for its pieces the hidden states [P, D] and the words they belong to [P]."""
         import torch
 
-        order = sorted(range(len(sides)), key=lambda place: len(sides[place]))
+        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         for begin in range(0, len(order), BATCH):
             places = order[begin : begin + BATCH]
             encoded = self.tokenizer(
-                [list(sides[place]) for place in places],
+                [list(texts[place]) for place in places],
                 is_split_into_words=True,
                 truncation=True,
                 max_length=self.model.config.max_position_embeddings,

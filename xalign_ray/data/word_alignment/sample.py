@@ -21,7 +21,7 @@ HELD = 1 << 16  # hashes taken in between two cuts to the smallest: bounds the m
 
 def hash_pair(pair: Pair, seed: int) -> int:
     """64 bits of a pair's sentences, the same wherever the pair stands."""
-    text = "\0".join((str(seed), *pair.sides))
+    text = "\0".join((str(seed), *pair.texts))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=b"word alignment").digest(), "big")
 
 

@@ -69,7 +69,7 @@ def test_records_come_from_urls_as_from_disks(monkeypatch: pytest.MonkeyPatch) -
     ]
     (pair,) = read("moses", ["memory://corpus/a.txt", "memory://corpus/a.de.bz2"], ["en", "de"])
     assert isinstance(pair, Pair)
-    assert pair.sides == ("one", "eins")
+    assert pair.texts == ("one", "eins")
     monkeypatch.setattr(cutting, "PART_BYTES", 2)
     cut = parts("text", ["memory://corpus/b.txt"])
     assert len(cut) == 2

@@ -75,7 +75,7 @@ def test_moses_with_a_truncated_side_reads_up_to_there(tmp_path: Path) -> None:
     broken: list[BrokenFileError] = []
     pairs = list(held_back(read("moses", paths, ["en", "de"]), broken))
     assert len(pairs) > 4_000
-    assert all(isinstance(pair, Pair) and pair.sides[0] == pair.sides[1] for pair in pairs)
+    assert all(isinstance(pair, Pair) and pair.texts[0] == pair.texts[1] for pair in pairs)
     (what,) = [one.what for one in broken]
     assert (what.source, what.reason, what.after) == (paths[1], "truncated archive", f"line {len(pairs):,}")
 

@@ -124,7 +124,7 @@ def test_records_are_shown_as_json_objects() -> None:
         {
             "kind": "pair",
             "languages": ["en", "de"],
-            "sides": ["a", "b"],
+            "texts": ["a", "b"],
             "source": "f",
             "line": 2,
             "alignment": "0-0",

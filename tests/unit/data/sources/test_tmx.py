@@ -47,9 +47,9 @@ def test_case_and_region_of_a_language_do_not_matter_unless_a_region_is_asked_fo
         '<tu><tuv lang="EN_GB"><seg>lift</seg></tuv><tuv lang="de-AT"><seg>Lift</seg></tuv></tu>',
     )
     pairs = [record for record in read("tmx", [path], ["en", "de"]) if isinstance(record, Pair)]
-    assert [pair.sides for pair in pairs] == [("color", "Farbe"), ("colour", "Farbe"), ("lift", "Lift")]
+    assert [pair.texts for pair in pairs] == [("color", "Farbe"), ("colour", "Farbe"), ("lift", "Lift")]
     british = [record for record in read("tmx", [path], ["en-GB", "de"]) if isinstance(record, Pair)]
-    assert [pair.sides for pair in british] == [("colour", "Farbe"), ("lift", "Lift")]
+    assert [pair.texts for pair in british] == [("colour", "Farbe"), ("lift", "Lift")]
 
 
 def test_codes_of_programs_are_left_out_and_highlights_kept(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_codes_of_programs_are_left_out_and_highlights_kept(tmp_path: Path) -> N
     path = write(tmp_path / "a.tmx", unit(en=marked, ca="Ara."))
     (pair,) = read("tmx", [path], ["en", "ca"])
     assert isinstance(pair, Pair)
-    assert pair.sides[0] == "Press the red key now."
+    assert pair.texts[0] == "Press the red key now."
 
 
 def test_missing_and_empty_sides_are_set_aside_and_other_languages_skipped(tmp_path: Path) -> None:
