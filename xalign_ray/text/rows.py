@@ -20,10 +20,10 @@ class Rows:
 
     pieces [T] piece ids; word_length [W] pieces of each word; entry [W] dictionary entry of each word or NO_ENTRY;
     segment_words [S] words of each segment; segment_language [S] language id of each segment; row_segments [N] segments
-    of each row. Word alignment: segment_links [S] links of each segment as their source; link_from [K] a word of the source,
-    link_to [K] a word of the other segment of its example, both counted from 0 within their segment. Of a pair's
-    segments the source of all its links is the one that was first when prepare wrote it, wherever `reorder_segments`
-    puts it; text has none.
+    of each row. Word alignment: segment_links [S] links of each segment as their source; link_from [K] a word of the
+    source, link_to [K] a word of the other segment of its example, both counted from 0 within their segment. Of a
+    pair's segments the source of all its links is the one that was first when prepare wrote it, wherever
+    `reorder_segments` puts it; text has none.
     """
 
     pieces: Ints
