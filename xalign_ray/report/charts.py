@@ -20,6 +20,7 @@ from xalign_ray.tasks.scores import ALL_LANGUAGES
 _MAX_PANELS = 12
 _MAX_DOTS = 40  # of a score chart: with more, families stand for their languages, and all languages for families
 _LAYERED = "tatoeba_accuracy"
+_MEAN = "mean over languages"
 _Z = 1.96  # standard errors to either side of a 95 % interval
 _BAND = " Lines are means over seeds, bands reach from the lowest to the highest seed."
 _NESTED = " Where curves lie on each other, the first is the widest and the others are drawn inside it."
@@ -48,7 +49,7 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
         panels.append(Panel(title, draw=partial(_draw_differences, cells, rows), size=size))
         caption += " Differences: 95 % interval of the paired bootstrap, none below three languages and three seeds."
     alt = f"{METRICS[key[0]].title} by encoder"
-    return Chart("headline", alt, "", panels, comparison.labels, caption, files=["comparison.csv"])
+    return Chart("headline", alt, "", panels, comparison.labels, caption, "comparison.csv")
 
 
 def training_chart(columns: Sequence[Column], repeated: bool = False) -> Chart | None:
@@ -59,63 +60,50 @@ def training_chart(columns: Sequence[Column], repeated: bool = False) -> Chart |
     panels = [Panel(_name_loss(name), curves[name, ""]) for name in shown if (name, "") in curves]
     caption = (
         "Training losses before their weights (in nats; the alignment loss is minus a mean cosine), each on its own "
-        "axis. losses.csv has every logged step, of a long run means over equal numbers of steps."
+        f"axis. losses.csv has every logged step, of a long run means over equal numbers of steps.{_NESTED * repeated}"
     )
-    caption += _band(columns) + (_NESTED if repeated else "")
-    labels = [column.label for column in columns]
-    chart = Chart("losses", "Training losses over steps", "step", panels, labels, caption, False, files=["losses.csv"])
-    return chart if panels else None
+    return _chart(columns, "losses", "Training losses over steps", panels, caption, shared=False)
 
 
 def held_out_chart(columns: Sequence[Column]) -> Chart | None:
     """Held-out masked-LM loss: the mean over languages, then language by language."""
-    curves = loss_curves(columns)
-    order = {code: None for column in columns for run in column.runs for code in (run.data or {}).get("languages", ())}
-    found = [language for name, language in curves if name == HELD_OUT and language]
-    languages = [*(code for code in order if code in found), *sorted(set(found) - set(order))]
-    panels = [Panel(language, curves[HELD_OUT, language]) for language in languages]
-    if (HELD_OUT, "") in curves and len(panels) != 1:
-        panels.insert(0, Panel("mean over languages", curves[HELD_OUT, ""]))
+    curves = {language: curves for (name, language), curves in loss_curves(columns).items() if name == HELD_OUT}
+    ids = [code for column in columns for run in column.runs for code in (run.data or {}).get("languages", ())]
+    languages = [code for code in dict.fromkeys([*ids, *sorted(curves)]) if code and code in curves]
+    mean = [""] if "" in curves and len(languages) != 1 else []
+    panels = [Panel(code or _MEAN, curves[code]) for code in [*mean, *languages]]
     caption = (
         "Masked-LM loss (nats a label) on rows that training never saw, the same rows and masks in every run of the "
         "same data."
     )
-    return _panels("held-out", "Held-out masked-LM loss over steps", "step", panels, columns, caption, "losses.csv")
+    return _chart(columns, "held-out", "Held-out masked-LM loss over steps", panels, caption)
 
 
 def layer_chart(columns: Sequence[Column]) -> Chart | None:
     """Tatoeba accuracy at every layer: the mean over languages, then language by language."""
-    panels = [
-        Panel("mean over languages" if language == ALL_LANGUAGES else language, curves, "%", chance)
-        for language, (curves, chance) in layer_curves(columns, _LAYERED, _MAX_PANELS).items()
-    ]
+    found = layer_curves(columns, _LAYERED, _MAX_PANELS)
+    panels = [Panel(_MEAN if code == ALL_LANGUAGES else code, *own) for code, own in found.items()]
     caption = (
-        "Layer 0 is the embedding layer. The headline score is the mean of the last four layers (of all, where there "
-        "are fewer). The dashed line is chance."
+        "Percent. Layer 0 is the embedding layer. The score in the tables is the mean of the last four layers (of all, "
+        "where there are fewer). The dashed line is chance."
     )
-    return _panels("layers", "Tatoeba accuracy by layer", "layer", panels, columns, caption, "layers.csv", True, 100.0)
+    return _chart(columns, "layers", "Tatoeba accuracy by layer", panels, caption, axis="layer", file="layers.csv")
 
 
-def _panels(
+def _chart(
+    columns: Sequence[Column],
     name: str,
     alt: str,
-    axis: str,
     panels: Sequence[Panel],
-    columns: Sequence[Column],
     caption: str,
-    file: str,
-    whole_numbers: bool = False,
-    scale: float = 1.0,
+    axis: str = "step",
+    file: str = "losses.csv",
+    shared: bool = True,
 ) -> Chart | None:
-    if not panels:
-        return None
-    cut = f" {len(panels) - _MAX_PANELS} more languages are in {file}." if len(panels) > _MAX_PANELS else ""
-    caption, labels = caption + _band(columns) + cut, [column.label for column in columns]
-    return Chart(name, alt, axis, panels[:_MAX_PANELS], labels, caption, True, whole_numbers, scale, [file])
-
-
-def _band(columns: Sequence[Column]) -> str:
-    return _BAND if any(len(column.runs) > 1 for column in columns) else ""
+    caption += _BAND if any(len(column.runs) > 1 for column in columns) else ""
+    caption += f" {len(panels) - _MAX_PANELS} more are in {file}." if len(panels) > _MAX_PANELS else ""
+    labels = [column.label for column in columns]
+    return Chart(name, alt, axis, panels[:_MAX_PANELS], labels, caption, file, shared) if panels else None
 
 
 def _name_loss(name: str) -> str:

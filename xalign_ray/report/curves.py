@@ -47,12 +47,15 @@ def loss_curves(columns: Sequence[Column]) -> dict[tuple[str, str], list[Curve]]
 
 
 def layer_curves(columns: Sequence[Column], metric: str, limit: int) -> dict[str, tuple[list[Curve], float | None]]:
-    """The curves of all columns over layers, with chance, by language; the mean over languages first.
+    """The curves of all columns over layers in percent, with chance, by language; the mean over languages first.
 
     Past `limit` languages there are no curves.
     """
     own = {column.label: [s for s in scores_of(column, numbered=True) if s.metric == metric] for column in columns}
-    measured = measure(score_frame(own), seeds_of(columns)).assign(layer=lambda frame: frame.layer.astype(int))
+    measured = measure(score_frame(own), seeds_of(columns))
+    measured = measured.assign(
+        layer=measured.layer.astype(int), value=100 * measured.value, chance=100 * measured.chance
+    )
     by_language = {str(language): own for language, own in measured.groupby("language")}
     order = sorted(by_language, key=lambda language: (language != ALL_LANGUAGES, language))
     drawn = {language: list(_curves(by_language[language], "layer", "seed", {})) for language in order[:limit]}

@@ -6,7 +6,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
@@ -63,7 +63,6 @@ class Panel:
     Attributes:
         title: above it.
         curves: by label.
-        unit: of the vertical axis.
         chance: where a dashed line is drawn.
         draw: in place of curves.
         size: width and height in inches.
@@ -71,7 +70,6 @@ class Panel:
 
     title: str
     curves: Sequence[Curve] = ()
-    unit: str = ""
     chance: float | None = None
     draw: Callable[[Axes, Styles], None] | None = None
     size: tuple[float, float] = (3.6, 2.3)
@@ -85,7 +83,8 @@ class Chart:
         name: of its PNG, and what ids in its SVGs begin with.
         alt: what it shows, for who cannot see it.
         axis: the horizontal one.
-        files: with the numbers, beside the page.
+        file: with the numbers, beside the page.
+        shared: whether panels have one vertical axis.
     """
 
     name: str
@@ -93,11 +92,9 @@ class Chart:
     axis: str
     panels: Sequence[Panel]
     labels: Sequence[str]
-    caption: str = ""
+    caption: str
+    file: str
     shared: bool = True
-    whole_numbers: bool = False
-    scale: float = 1.0
-    files: Sequence[str] = field(default_factory=tuple)
 
     @property
     def has_restarts(self) -> bool:
@@ -180,27 +177,26 @@ def _draw(axes: Axes, panel: Panel, chart: Chart, styles: Styles, limits: tuple[
         panel.draw(axes, styles)
         return
     for curve in panel.curves:
-        _draw_curve(axes, curve, styles[curve.label], chart.scale)
+        _draw_curve(axes, curve, styles[curve.label])
     if panel.chance is not None:
-        axes.axhline(chart.scale * panel.chance, color=LINE, lw=1, ls=(0, (2, 2)))
+        axes.axhline(panel.chance, color=LINE, lw=1, ls=(0, (2, 2)))
     axes.set_xlabel(chart.axis)
-    axes.set_ylabel(panel.unit)
     axes.grid(axis="y", lw=0.6)
     axes.locator_params(axis="y", nbins=5)
-    axes.locator_params(axis="x", nbins=5, integer=chart.whole_numbers)
+    axes.locator_params(axis="x", nbins=5, integer=chart.axis == "layer")
     if limits:
         axes.set_ylim(*limits)
 
 
-def _draw_curve(axes: Axes, curve: Curve, style: dict[str, Any], scale: float) -> None:
+def _draw_curve(axes: Axes, curve: Curve, style: dict[str, Any]) -> None:
     few = len(curve.x) <= 14
-    axes.plot(curve.x, scale * curve.mean, marker="o" if few else None, ms=3, **style)
+    axes.plot(curve.x, curve.mean, marker="o" if few else None, ms=3, **style)
     if restarts := [step for step in curve.restarts if min(curve.x) <= step <= max(curve.x)]:
         ring = _RESTART | {"ms": _RING + style["lw"] - _WIDTH}
-        axes.plot(restarts, scale * np.interp(restarts, curve.x, curve.mean), color=style["color"], zorder=3, **ring)
+        axes.plot(restarts, np.interp(restarts, curve.x, curve.mean), color=style["color"], zorder=3, **ring)
     if (curve.high > curve.low).any():
         band = {"color": style["color"], "alpha": 0.18, "lw": 0}
-        axes.fill_between(curve.x, scale * curve.low, scale * curve.high, **band)
+        axes.fill_between(curve.x, curve.low, curve.high, **band)
 
 
 def _limits(chart: Chart) -> tuple[float, float] | None:
@@ -210,7 +206,7 @@ def _limits(chart: Chart) -> tuple[float, float] | None:
     if not ends:
         return None
     margin = 0.05 * (max(ends) - min(ends)) or 0.05
-    return chart.scale * (min(ends) - margin), chart.scale * (max(ends) + margin)
+    return min(ends) - margin, max(ends) + margin
 
 
 def _are_twins(chart: Chart, label: str, other: str) -> bool:

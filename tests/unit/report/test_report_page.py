@@ -14,6 +14,7 @@ from rich.console import Console
 from tests.unit.report.run_folders import held_out, open_folders, report_on, score, start, step, write_run, write_study
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.report.build import ReportFiles, compare_columns, report
+from xalign_ray.report.charts import held_out_chart
 from xalign_ray.report.curves import MAX_DRAWN, loss_curves
 from xalign_ray.report.reading import caveats, how_to_read
 from xalign_ray.report.run_tables import run_table
@@ -222,6 +223,18 @@ def test_a_curve_over_seeds_has_mean_and_range_at_the_steps_that_all_have(tmp_pa
     (curve,) = loss_curves(open_folders([first, second]))["train/loss_masked_lm", ""]
     assert (curve.x.tolist(), curve.mean.tolist()) == ([1, 2], [7.0, 4.5])
     assert (curve.low.tolist(), curve.high.tolist()) == ([6.0, 4.0], [8.0, 5.0])
+
+
+@pytest.mark.parametrize(
+    ("losses", "titles"),
+    [({"qgr": 4.0}, ["qgr"]), ({"zz": 3.0, "qgr": 4.0, "en": 5.0}, ["mean over languages", "en", "qgr", "zz"])],
+)
+def test_held_out_losses_stand_in_the_order_of_the_data_their_mean_first(
+    losses: dict[str, float], titles: list[str], tmp_path: Path
+) -> None:
+    chart = held_out_chart(open_folders([write_run(tmp_path / "run", events=[start(), held_out(1, losses)])]))
+    assert chart is not None
+    assert [panel.title for panel in chart.panels] == titles
 
 
 def test_a_long_curve_is_thinned_by_means(tmp_path: Path) -> None:
