@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from xalign_ray.report.columns import Column
 from xalign_ray.report.compare import Comparison, Record
 from xalign_ray.report.curves import layer_curves, loss_curves
-from xalign_ray.report.figures import INK, LINE, Chart, Panel, Styles
+from xalign_ray.report.figures import COLOURS, INK, LINE, MARKERS, Chart, Panel, Styles
 from xalign_ray.report.frames import KEY
 from xalign_ray.report.log import HELD_OUT, LOSSES, MASKED_LM, TOTAL
 from xalign_ray.tasks.metrics import METRICS
@@ -19,6 +19,7 @@ from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 _MAX_PANELS = 12
 _MAX_DOTS = 40  # of a score chart: with more, families stand for their languages, and all languages for families
+_MAX_NAME = 24  # letters of a baseline that fit above a panel
 _LAYERED = "tatoeba_accuracy"
 _MEAN = "mean over languages"
 _Z = 1.96  # standard errors to either side of a 95 % interval
@@ -45,7 +46,8 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     )
     caption += " Small dots: seeds." if any(cell["seeds"] > 1 for cell in cells) else ""
     if any(cell["difference"] is not None for cell in cells):
-        title = f"points above {comparison.baseline}"
+        name = comparison.baseline if len(comparison.baseline) <= _MAX_NAME else "the baseline"
+        title = f"points above {name}"
         panels.append(Panel(title, draw=partial(_draw_differences, cells, rows), size=size))
         caption += " Differences: 95 % interval of the paired bootstrap, none below three languages and three seeds."
     alt = f"{METRICS[key[0]].title} by encoder"
@@ -116,7 +118,7 @@ def _cells(comparison: Comparison, by: str, key: tuple[str, ...]) -> list[Record
 
 
 def _draw_scores(cells: Sequence[Record], rows: Sequence[str], axes: Axes, styles: Styles) -> None:
-    for cell, place, colour in _places(cells, rows, axes, styles):
+    for cell, place, colour, marker in _places(cells, rows, axes, styles):
         low, high = _wilson(cell["mean"], cell["n"])
         axes.plot([100 * low, 100 * high], [place, place], color=colour, lw=0.9)
         if len(cell["values"]) > 1:
@@ -127,7 +129,7 @@ def _draw_scores(cells: Sequence[Record], rows: Sequence[str], axes: Axes, style
                 ms=3,
                 color=colour,
             )
-        axes.plot(100 * cell["mean"], place, "o", ms=5, color=colour)
+        axes.plot(100 * cell["mean"], place, marker, ms=5, color=colour)
         if cell["chance"] is not None:
             at = rows.index(cell["group"])
             axes.plot([100 * cell["chance"]] * 2, [at - 0.45, at + 0.45], color=LINE, lw=1, ls=(0, (1, 1.5)))
@@ -136,25 +138,26 @@ def _draw_scores(cells: Sequence[Record], rows: Sequence[str], axes: Axes, style
 
 def _draw_differences(cells: Sequence[Record], rows: Sequence[str], axes: Axes, styles: Styles) -> None:
     axes.axvline(0, color=INK, lw=0.8)
-    for cell, place, colour in _places(cells, rows, axes, styles):
+    for cell, place, colour, marker in _places(cells, rows, axes, styles):
         if cell["difference"] is not None:
             if cell["low_95"] is not None:
                 axes.plot([100 * cell["low_95"], 100 * cell["high_95"]], [place, place], color=colour, lw=1.6)
-            axes.plot(100 * cell["difference"], place, "o", ms=5, color=colour)
+            axes.plot(100 * cell["difference"], place, marker, ms=5, color=colour)
 
 
 def _places(
     cells: Sequence[Record], rows: Sequence[str], axes: Axes, styles: Styles
-) -> Iterator[tuple[Record, float, str]]:
-    """Each cell with its height and colour: a row a group from above, its labels below each other."""
+) -> Iterator[tuple[Record, float, str, str]]:
+    """Each cell with its height, colour and marker: a row a group from above, its labels below each other."""
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(axis="x", lw=0.6)
     axes.tick_params(axis="y", length=0)
     labels = list(styles)
     for cell in cells:
-        offset = (labels.index(cell["label"]) - (len(labels) - 1) / 2) * 0.75 / len(labels)
-        yield cell, rows.index(cell["group"]) + offset, styles[cell["label"]]["color"]
+        number = labels.index(cell["label"])
+        place = rows.index(cell["group"]) + (number - (len(labels) - 1) / 2) * 0.75 / len(labels)
+        yield cell, place, styles[cell["label"]]["color"], MARKERS[number // len(COLOURS) % len(MARKERS)]
 
 
 def _wilson(share: float, n: int) -> tuple[float, float]:

@@ -21,7 +21,8 @@ from matplotlib.lines import Line2D
 from xalign_ray.report.curves import Curve
 
 # Okabe and Ito's colours, told apart with any colour vision; the dashes tell them apart without colour.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#010101")  # SVG leaves plain black out
+MARKERS = "oDs^"  # of dots, the next one each time that all colours are taken
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 INK, PALE, LINE, PAPER = "#333333", "#dddddd", "#999999", "#fefefe"
 _VARIABLES = {colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS)}
@@ -161,11 +162,12 @@ def legend(chart: Chart) -> list[dict[str, Any]]:
             "label": label,
             "colour": _VARIABLES[style["color"]],
             "width": style["lw"],
+            "marker": MARKERS[number // len(COLOURS) % len(MARKERS)],
             "dashes": " ".join(str(2 * length) for length in style["linestyle"][1])
             if style["linestyle"] != "-"
             else "",
         }
-        for label, style in styles_of(chart).items()
+        for number, (label, style) in enumerate(styles_of(chart).items())
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.report.run_folders import score
 from xalign_ray.report.charts import score_chart
 from xalign_ray.report.compare import Comparison, compare
-from xalign_ray.report.figures import draw_svgs
+from xalign_ray.report.figures import draw_svgs, legend
 from xalign_ray.report.finding import find
 from xalign_ray.report.groups import Background
 from xalign_ray.tasks.scores import Score
@@ -152,3 +152,13 @@ def test_the_chart_shows_languages_and_where_they_are_many_families() -> None:
         assert all(f">{row}</text>" in first for row in rows)
         assert "var(--series-1)" in second
     assert ">cs</text>" not in draw_svgs(score_chart(lots, find(lots).key or ()))[0]
+
+
+def test_more_encoders_than_colours_are_told_apart_and_black_is_drawn_in_the_pages_ink() -> None:
+    labels = [f"{'long-' * 6}{number}" for number in range(8)]
+    comparison = compared({label: [shifted(FOUR, place / 20)] for place, label in enumerate(labels)})
+    chart = score_chart(comparison, find(comparison).key or ())
+    keys = {(key["colour"], key["marker"]) for key in legend(chart)}
+    assert len(keys) == 8
+    assert "fill: var(--series-6)" in draw_svgs(chart)[0]
+    assert chart.panels[1].title == "points above the baseline"
