@@ -11,7 +11,6 @@ from xalign_ray.api import (
     pretrain,
     report,
     study,
-    sweep,
     tune,
 )
 from xalign_ray.opened_run import Run
@@ -28,6 +27,5 @@ __all__ = [
     "pretrain",
     "report",
     "study",
-    "sweep",
     "tune",
 ]

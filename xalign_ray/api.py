@@ -178,14 +178,15 @@ def tune(
     languages: Sequence[str] | None = None,
     train_language: str = "en",
 ) -> pd.DataFrame:
-    """Fine-tunes a model on one language on Ray and scores it in every language: one trial.
+    """Fine-tunes a model on one language on Ray and scores it in every language: a study of one cell.
 
     Args:
         model: a run, a Hugging Face folder or a hub id.
         task: "pos", "xnli" and the like.
         data: a folder of the task's files, or several.
         out: folder of the trial and scores.json; `<run>/evaluation/<task>` if not given.
-        options: of the fine-tuning, such as `{"learning_rate": 5e-5, "num_train_epochs": 3, "seed": 1}`.
+        options: of the fine-tuning, such as `{"learning_rate": [2e-5, 5e-5], "num_train_epochs": 3, "seed": 1}`; a list
+            is searched.
         languages: scored; all that the data have if None.
         train_language: fine-tuned on.
 
@@ -197,43 +198,20 @@ def tune(
         DataError: model or data are missing or damaged.
         TrainingError: fine-tuning failed.
     """
-    from xalign_ray import evaluation
+    from xalign_ray import studies
 
     folders = [Path(data)] if isinstance(data, str | os.PathLike) else [Path(one) for one in data]
     own, into = dict(options or {}), _path(out)
     with _stoppable():
-        return as_frame(evaluation.tune(os.fspath(model), task, folders, into, own, languages, train_language))
-
-
-def sweep(name: PathLike, *settings: str, out: PathLike | None = None, resume: bool = False) -> Path:
-    """Runs the trials of a sweep that have not ended, chooses settings by development scores, compares the encoders.
-
-    Args:
-        name: a sweep of the package, such as "demo", or a YAML file.
-        settings: `key=value` over the file's.
-        out: the folder of runs, `runs` if not given; the sweep's own is `tuning/<name>` in it.
-        resume: finish the trials that were planned when the sweep was begun, even if the file has changed since.
-
-    Returns:
-        The sweep's folder.
-
-    Raises:
-        ConfigError: it cannot mean anything, or its folder holds other trials.
-        TrainingError: trials failed; everything else has been done and is on disk.
-        LockError: another process writes the folder, or has taken it over.
-    """
-    from xalign_ray import sweeps
-
-    with _stoppable():
-        return sweeps.run(os.fspath(name), _path(out), settings, resume)
+        return as_frame(studies.tune(os.fspath(model), task, folders, into, own, languages, train_language))
 
 
 def study(name: PathLike, *settings: str, out: PathLike | None = None, rehash: bool = False) -> Path:
-    """Runs the cells of a study that are not finished, and reports on all.
+    """Runs the cells of a study that have not ended, side by side, and reports on all.
 
     Args:
         name: a study of the package, such as "quickstart", or a YAML file.
-        settings: `key=value` for every cell, over its own.
+        settings: `key=value`, of the study or for each of its recipes.
         out: the folder of runs, data and report; `runs` if not given.
         rehash: read all input files again, whatever is remembered of them.
 
@@ -243,7 +221,7 @@ def study(name: PathLike, *settings: str, out: PathLike | None = None, rehash: b
     Raises:
         ConfigError: it cannot mean anything.
         DataError: input is missing, damaged, or worse than a recipe allows.
-        TrainingError: training cannot go on.
+        TrainingError: cells failed; everything else has been done and is on disk.
         LockError: another process writes a folder of it, or has taken it over.
     """
     from xalign_ray import studies
@@ -263,7 +241,7 @@ def report(
     """Writes one page on a run, or on several compared, with the numbers beside it as CSV.
 
     Args:
-        runs: runs or sweeps, opened or as folders; "mlflow:EXPERIMENT" or "mlflow:RUN_ID".
+        runs: runs or studies, opened or as folders; "mlflow:EXPERIMENT" or "mlflow:RUN_ID".
         out: folder of the report; `<run>/report` of one run, `report` of several if not given.
         by: of task, language, family, size, dictionary: the groupings; all that are possible if none is given.
         sizes: CSV file of each Wikipedia's size: language,megabytes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any, get_args
@@ -12,12 +13,14 @@ import typer
 from typer.core import TyperGroup
 
 from xalign_ray.config.explain import flatten
-from xalign_ray.config.load import list_declared, list_recipes, load_recipe
+from xalign_ray.config.load import list_recipes, list_studies, load_recipe
 from xalign_ray.config.schema import PairFormat, TextFormat
 from xalign_ray.errors import ConfigError
+from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.tasks import TASK_NAMES, TUNED_TASK_NAMES
 
 PAIR_FORMATS = get_args(PairFormat)
+TUNE_SETTINGS = [field.name for field in fields(FineTuning)]
 FORMATS = (*get_args(TextFormat), *PAIR_FORMATS, "muse")
 
 ANY_RECIPE = "tiny/mlm"  # whose keys stand for those of a recipe that is not known yet
@@ -48,11 +51,7 @@ def _recipes(incomplete: str) -> list[str]:
 
 
 def _studies(incomplete: str) -> list[str]:
-    return one_of(list_declared("sweeps"))(incomplete)
-
-
-def _sweeps(incomplete: str) -> list[str]:
-    return one_of(list_declared("tuning"))(incomplete)
+    return one_of(list_studies())(incomplete)
 
 
 def _fetched(incomplete: str) -> list[str]:
@@ -91,14 +90,6 @@ StudyName = Annotated[
     str,
     typer.Argument(metavar="STUDY", help="a name (`xalign config list`) or a YAML file", autocompletion=_studies),
 ]
-SweepOrModel = Annotated[
-    str,
-    typer.Argument(
-        metavar="SWEEP|MODEL",
-        help="a sweep's name (`xalign config list`) or YAML file; with --task a run, an exported folder or a hub id",
-        autocompletion=_sweeps,
-    ),
-]
 RecipeOrFolder = Annotated[
     str,
     typer.Argument(metavar="RECIPE|FOLDER", help="a recipe, a run, or prepared data", autocompletion=_recipes),
@@ -112,6 +103,21 @@ Paths = Annotated[list[str], typer.Argument(metavar="PATH", help="files of the f
 Settings = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the recipe", autocompletion=_keys)
 ]
+StudySettings = Annotated[
+    list[str],
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="a key of the study, or of each recipe in it", autocompletion=_keys
+    ),
+]
+TuneSettings = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help=f"a value or a list to search: {', '.join(TUNE_SETTINGS)}",
+        autocompletion=one_of([f"{name}=" for name in TUNE_SETTINGS]),
+    ),
+]
 Task = Annotated[
     str, typer.Option(metavar="TASK", help=f"one of {', '.join(TASK_NAMES)}", autocompletion=one_of(TASK_NAMES))
 ]
@@ -119,7 +125,7 @@ TunedTask = Annotated[
     str,
     typer.Option(
         metavar="TASK",
-        help=f"fine-tune MODEL once, on one of {', '.join(TUNED_TASK_NAMES)}",
+        help=f"one of {', '.join(TUNED_TASK_NAMES)}",
         autocompletion=one_of(TUNED_TASK_NAMES),
     ),
 ]

@@ -18,7 +18,7 @@ from typing import Any
 from xalign_ray.errors import DataError
 
 MANIFEST = "manifest.json"
-SWEEP_KIND, TRIAL_KIND = "sweep", "tuned"  # what a manifest says of itself where it is not that of a run
+STUDY_KIND, TRIAL_KIND = "study", "tuned"  # what a manifest says of itself where it is not that of a run
 HOST = socket.gethostname()
 
 
@@ -175,11 +175,6 @@ def whole_manifest(folder: Path, *keys: str) -> dict[str, Any] | None:
 def finished_run(folder: Path) -> dict[str, Any] | None:
     """The manifest of a run folder that `pretrain` finished; None if it did not, or where the manifest is damaged."""
     return whole_manifest(folder, "recipe", "fingerprint", "steps")
-
-
-def is_finished_sweep(folder: Path) -> bool:
-    """Whether a folder is that of a sweep that `tune` finished."""
-    return (whole_manifest(folder) or {}).get("kind") == SWEEP_KIND
 
 
 def write_manifest(folder: Path, fields: dict[str, Any]) -> None:

@@ -25,11 +25,12 @@ from xalign_ray.arguments import (
     RunFolder,
     Settings,
     StudyName,
-    SweepOrModel,
+    StudySettings,
     Task,
     TrainLanguage,
     Trust,
     TunedTask,
+    TuneSettings,
     codes,
 )
 from xalign_ray.config.explain import differences
@@ -37,7 +38,7 @@ from xalign_ray.config.load import described, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.data_verbs import data_app
-from xalign_ray.errors import ConfigError, StoppedError, XalignError, explain
+from xalign_ray.errors import StoppedError, XalignError, explain
 
 app = typer.Typer(
     cls=Group,
@@ -127,55 +128,41 @@ def evaluate(
 
 @app.command()
 def tune(
-    what: SweepOrModel,
-    task: TunedTask = "",
-    data: Annotated[
-        list[Path], typer.Option(metavar="PATH", help="the files of --task; may be given more than once")
-    ] = [],  # noqa: B006
+    model: Model,
+    task: TunedTask,
+    data: Annotated[list[Path], typer.Option(metavar="PATH", help="the task's files; may be given more than once")],
     out: Out = None,
-    options: Annotated[
-        list[str],
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="a key of the sweep; learning_rate, num_train_epochs, seed of a trial"
-        ),
-    ] = [],  # noqa: B006
-    resume: Annotated[
-        bool, typer.Option("--resume", help="finish a sweep as it was begun, even if its file has changed")
-    ] = False,
+    settings: TuneSettings = [],  # noqa: B006
     languages: Languages = "",
     train_language: TrainLanguage = "en",
 ) -> None:
-    """Fine-tune on English, then score every language: a sweep over encoders, tasks and settings, or one trial."""
-    if task:
-        from xalign_ray import evaluation
+    """Fine-tune a model on English, then score every language: a study of one cell. A list of values is searched."""
+    from xalign_ray import studies
 
-        _show_scores(evaluation.tune(what, task, data, out, dict(_pairs(options)), codes(languages), train_language))
-        return
-    if data or languages:
-        raise ConfigError("--data and --languages are for one trial, which needs --task; a sweep's file says its own.")
-    from xalign_ray import sweeps
-
-    typer.echo(str(sweeps.run(what, out, options, resume)))
+    _show_scores(studies.tune(model, task, data, out, dict(_pairs(settings)), codes(languages), train_language))
 
 
 @app.command()
 def study(
     name: StudyName,
-    settings: Settings = [],  # noqa: B006
+    settings: StudySettings = [],  # noqa: B006
     out: Out = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="show the cells, what is done, what each needs; run none")
+    ] = False,
     rehash: Rehash = False,
 ) -> None:
-    """Run the cells of a study that are not finished, and report on all; --set holds for every cell."""
+    """Run the cells of a study that have not ended, side by side, and report on all."""
     from xalign_ray import studies
 
-    typer.echo(str(studies.run(name, out, settings, rehash)))
+    typer.echo(studies.plan(name, out, settings) if plan else str(studies.run(name, out, settings, rehash)))
 
 
 @app.command()
 def report(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN", help="folders of runs or sweeps, mlflow:EXPERIMENT or mlflow:RUN_ID"),
+        typer.Argument(metavar="RUN", help="folders of runs or studies, mlflow:EXPERIMENT or mlflow:RUN_ID"),
     ],
     out: Out = None,
     by: Annotated[
@@ -203,7 +190,7 @@ def quickstart(out: Out = None) -> None:
 
 @config_app.command("list")
 def config_list() -> None:
-    """The recipes, studies and sweeps of the package, each with its description."""
+    """The recipes and studies of the package, each with its description."""
     # A terminal's lines are wrapped; what is piped has a line for each, to be searched.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
     for number, (kind, descriptions) in enumerate(described().items()):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import CONFIG, read_saved
-from xalign_ray.errors import ConfigError, TrainingError
+from xalign_ray.errors import ConfigError
 from xalign_ray.pipeline import check_export, check_lasting, say
-from xalign_ray.run_folder import EXPORT
+from xalign_ray.run_folder import EXPORT, RunFolder
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score
-
-EVALUATION = "evaluation"
 
 
 def evaluate(
@@ -31,64 +28,13 @@ def evaluate(
     from xalign_ray.tasks.scores import SCORES, write_scores
 
     encoder, run = find_encoder(model)
-    target = _target(out, run, task)
-    if _known(task, TASKS) not in WITHOUT_DATA and data is None:
+    target = target_folder(out, run, task)
+    if known_task(task, TASKS) not in WITHOUT_DATA and data is None:
         raise ConfigError(f"--data is needed: the files of {task}.")
     scores = TASKS[task](encoder, data, languages)
     write_scores(target / SCORES, scores)
-    _publish(run)
+    publish_scores(run)
     return scores
-
-
-def tune(
-    model: str,
-    task: str,
-    data: Sequence[Path],
-    out: Path | None = None,
-    options: dict[str, Any] | None = None,
-    languages: Sequence[str] | None = None,
-    train_language: str = "en",
-) -> list[Score]:
-    """Fine-tunes an encoder on English and scores it in every language: one trial of a grid, on Ray Tune.
-
-    Another `train_language` is fine-tuned on and scored itself: the supervised score beside the zero-shot one.
-    """
-    from xalign_ray.finetune.settings import FineTuning
-    from xalign_ray.finetune.tune import check_files
-    from xalign_ray.tasks.registry import TUNED_TASKS
-    from xalign_ray.tasks.scores import SCORES, write_scores
-
-    if not data:
-        raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
-    encoder, run = find_encoder(model)
-    target = _target(out, run, _known(task, TUNED_TASKS))
-    settings = FineTuning(**_known_options(options or {}, FineTuning))
-    if others := check_files(TUNED_TASKS[task], data, languages, train_language):
-        say(others)
-    from xalign_ray.config.schema import ParallelConfig
-    from xalign_ray.tasks.grid import Trial, tune_grid  # Ray is not started, nor imported, before names are right
-    from xalign_ray.tasks.trial_log import TrialNotes
-    from xalign_ray.track.events import run_identity
-    from xalign_ray.train.driver import connect
-
-    connect(ParallelConfig())
-    folders = tuple(str(folder.absolute()) for folder in data)
-    tested = tuple(languages) if languages else None
-    trial = Trial(task, encoder, folders, settings, languages=tested, train_language=train_language)
-    notes = TrialNotes(f"{run.name if run else encoder} {task}", parent=run_identity(run) if run else None)
-    outcome = tune_grid([trial], target.absolute(), max_concurrent_trials=1, notes={trial: notes})
-    if trial.name in outcome.failures:
-        raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {outcome.failures[trial.name]}")
-    scores = outcome.scores[trial.name]
-    write_scores(target / SCORES, scores)
-    _publish(run)
-    return scores
-
-
-def _known_options(options: dict[str, Any], settings: type) -> dict[str, Any]:
-    for name in options:
-        _known(name, [field.name for field in fields(settings)], "option")
-    return options
 
 
 def find_encoder(model: str) -> tuple[str, Path | None]:
@@ -117,21 +63,22 @@ def _can_be_on_the_hub(model: str) -> bool:
     return not is_path and not (organisation and Path(organisation).is_dir())
 
 
-def _target(out: Path | None, run: Path | None, task: str) -> Path:
+def target_folder(out: Path | None, run: Path | None, task: str) -> Path:
     if out is None and run is None:
         raise ConfigError("--out is needed: the model is not a run of ours, so there is no folder to write beside it.")
-    target = out or run / EVALUATION / task  # type: ignore[operator]
+    target = out or RunFolder(run).evaluation(task)  # type: ignore[arg-type]
     check_lasting("--out", target)
     return target
 
 
-def _known(word: str, known: Iterable[str], what: str = "task") -> str:
-    if word not in known:
-        raise ConfigError(f"unknown {what} '{word}'.{suggest(word, known)} Known: {', '.join(sorted(known))}.")
-    return word
+def known_task(task: str, known: Iterable[str]) -> str:
+    """The task's name, if it is one of these; else ConfigError with the nearest."""
+    if task not in known:
+        raise ConfigError(f"unknown task '{task}'.{suggest(task, known)} Known: {', '.join(sorted(known))}.")
+    return task
 
 
-def _publish(run: Path | None) -> None:
+def publish_scores(run: Path | None) -> None:
     """Brings a run's new scores to its model card and to where its config says it is tracked."""
     saved = read_saved(run) if run else {}
     if run is None or "recipe" not in saved:

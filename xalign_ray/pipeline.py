@@ -101,7 +101,12 @@ def align(
 
 
 def pretrain(
-    recipe: Recipe, out: Path | None = None, local: bool = False, trust: bool = False, rehash: bool = False
+    recipe: Recipe,
+    out: Path | None = None,
+    local: bool = False,
+    trust: bool = False,
+    rehash: bool = False,
+    title: str = "",
 ) -> Path:
     """Trains a recipe to its last step, from its newest checkpoint if there is one, and exports it.
 
@@ -110,6 +115,7 @@ def pretrain(
         local: train in this process (or in torchrun's processes) without Ray; the shards must have been prepared.
         trust: whether the files of a checkpoint that it goes on from may run code.
         rehash: read all input files again, whatever is remembered of them.
+        title: begins each line of progress, where several runs train side by side.
 
     Returns:
         The run folder. A finished one is returned as it is.
@@ -124,7 +130,7 @@ def pretrain(
     if base:
         start = str(RunFolder(pretrain(base, local=local, trust=trust)).export.absolute())
     recipe = settle(recipe, start)
-    return (_pretrain_here if local else _pretrain_on_ray)(recipe, out, trust)
+    return _pretrain_here(recipe, out, trust) if local else _pretrain_on_ray(recipe, out, trust, title)
 
 
 def forget_inputs(output: str | Path) -> None:
@@ -156,7 +162,7 @@ def check_lasting(key: str, path: str | Path | None) -> None:
         )
 
 
-def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool) -> Path:
+def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool, title: str) -> Path:
     from xalign_ray.data.inputs import check_inputs
 
     check_inputs(recipe.config)
@@ -174,7 +180,7 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool) -> Path:
             from xalign_ray.train.driver import run_on_ray
 
             with _followed(recipe, folder):
-                run_on_ray(recipe.config, folder, prepared.folder, facts, trust, lock.token)
+                run_on_ray(recipe.config, folder, prepared.folder, facts, trust, lock.token, title)
                 _finish_run(recipe, prepared, folder, facts, trust)
     return folder
 

@@ -19,10 +19,12 @@ class StatusLine:
     Args:
         stream: the terminal or log.
         shown_at: when the first interval begins; without it the first line is due at once.
+        title: begins each line. Lines of several writers cannot replace each other: they are plain.
     """
 
-    def __init__(self, stream: TextIO, shown_at: float = 0.0) -> None:
-        self.terminal = stream.isatty()
+    def __init__(self, stream: TextIO, shown_at: float = 0.0, title: str = "") -> None:
+        self.terminal = stream.isatty() and not title
+        self._title = f"{title}: " if title else ""
         self._stream = stream
         self._shown_at = shown_at
         self._is_open = False
@@ -44,7 +46,8 @@ class StatusLine:
 
     def keep(self, text: str) -> None:
         """Shows a line that stays."""
-        self._stream.write(f"\r\x1b[2K{text}\n" if self._is_open else f"{text}\n")
+        line = f"{self._title}{text}\n"
+        self._stream.write(f"\r\x1b[2K{line}" if self._is_open else line)
         self._stream.flush()
         self._is_open = False
 

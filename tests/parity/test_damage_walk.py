@@ -18,6 +18,7 @@ import pytest
 import ray
 import yaml
 
+from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, files_of
 from xalign_ray import cli, evaluation, pipeline, studies
 from xalign_ray.artifacts import hash_file, hash_files
@@ -163,16 +164,18 @@ def test_a_study_given_again_mends_what_is_its_own(world: World, walk: Walk, mon
     """Its one cell is the world's run; where it has to be trained again, this process does it."""
     settings = [setting for setting in world.given if not setting.startswith("output=")]
     file, output = world.folder / "study.yaml", world.folder / "runs"
-    cell = {"recipe": world.recipe.name, "settings": settings, "label": "tiny"}
-    file.write_text(yaml.safe_dump({"cells": [cell], "evaluate": [{"task": "alignment"}]}))
+    encoder = {"recipe": world.recipe.name, "settings": settings, "label": "tiny"}
+    tree = {"encoders": [encoder], "evaluations": [{"task": "alignment"}], "mlflow": "off"}
+    file.write_text(yaml.safe_dump(tree))
     pretrain = pipeline.pretrain
 
-    def pretrain_here(recipe: Recipe) -> Path:
+    def pretrain_here(recipe: Recipe, title: str) -> Path:  # noqa: ARG001
         preparation.prepare(recipe.config)
         return pretrain(recipe, local=True)
 
     monkeypatch.setattr(pipeline, "pretrain", pretrain_here)
-    folder = output / "reports" / "study"
+    run_cells_here(monkeypatch, [], [])
+    folder = output / "studies" / "study"
 
     def studied() -> dict[str, str]:
         studies.run(str(file), output)
@@ -184,8 +187,8 @@ def test_a_study_given_again_mends_what_is_its_own(world: World, walk: Walk, mon
     right = studied()
     assert studied() == right
     mine = [world.run / name for name in ("events.jsonl", "manifest.json", "config.yaml")]
-    mine += [world.run / "evaluation" / "alignment" / "scores.json", world.run / "export" / "model.safetensors"]
-    mine += [world.data / "manifest.json", folder / "scores.csv"]
+    mine += [world.run / "evaluation" / "study" / "scores.json", world.run / "export" / "model.safetensors"]
+    mine += [world.data / "manifest.json", folder / "report" / "scores.csv"]
     for file_of_it in mine:
         for damage in damaged(file_of_it):
             walk.call(file_of_it, damage, "study", studied, right)

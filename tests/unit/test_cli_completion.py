@@ -11,7 +11,7 @@ import pytest
 
 from xalign_ray.cli import app
 from xalign_ray.config.explain import flatten
-from xalign_ray.config.load import list_declared, list_recipes, load_recipe
+from xalign_ray.config.load import list_recipes, list_studies, load_recipe
 from xalign_ray.tasks import TASK_NAMES, TUNED_TASK_NAMES, registry
 
 Complete = Callable[[str], list[str]]
@@ -45,9 +45,9 @@ def test_two_recipes_are_offered_where_two_are_compared(complete: Complete) -> N
     assert complete("xalign config diff tiny/mlm tiny/xl") == ["tiny/xlm"]
 
 
-def test_studies_and_sweeps_are_offered_to_their_verbs(complete: Complete) -> None:
-    assert complete("xalign study ") == list_declared("sweeps")
-    assert complete("xalign tune ") == list_declared("tuning")
+def test_studies_are_offered_to_their_verb(complete: Complete) -> None:
+    assert complete("xalign study ") == list_studies()
+    assert complete("xalign tune runs/x --set num_t") == ["num_train_epochs="]
 
 
 def test_a_file_is_left_to_the_shell(complete: Complete) -> None:

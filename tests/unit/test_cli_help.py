@@ -64,17 +64,16 @@ def test_version_is_said_without_a_verb(capsys: pytest.CaptureFixture[str]) -> N
     assert f'version = "{__version__}"' in (RECIPES.parents[1] / "pyproject.toml").read_text()
 
 
-def test_config_list_describes_every_recipe_study_and_sweep(capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_list_describes_every_recipe_and_study(capsys: pytest.CaptureFixture[str]) -> None:
     call("config", "list")
     said = capsys.readouterr().out
     heads = [line for line in said.splitlines() if line and not line.startswith(" ")]
     assert heads == [
         "Recipes (xalign pretrain NAME):",
         "Studies (xalign study NAME):",
-        "Sweeps (xalign tune NAME):",
     ]
     rows = dict(re.findall(r"^  (\S+) +(\S.*)$", said, re.MULTILINE))
-    assert {"tiny/mlm", "quickstart", "methods", "demo", *list_recipes()} <= set(rows)
+    assert {"tiny/mlm", "quickstart", "methods", "demo-pos", *list_recipes()} <= set(rows)
     assert "base/tiny" not in rows
     assert rows["tiny/mlm"] == "Masked language modelling on the embedded world: the baseline of every comparison."
     assert len(re.findall("^  ", said, re.MULTILINE)) == len(list(RECIPES.rglob("*.yaml"))) - len(

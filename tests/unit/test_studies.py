@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.parity.cells_here import run_cells_here
 from tests.ray.small import recipe, write_world
 from tests.unit.data.conftest import prepare_here
 from xalign_ray import pipeline, studies
+from xalign_ray.errors import TrainingError
 
 
 def test_a_cell_whose_data_are_there_and_whose_run_is_not_is_pretrained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class AskedToPretrain(Exception):  # noqa: N818
-        pass
-
-    def pretrain(_: object) -> Path:
-        raise AskedToPretrain
+    def pretrain(_: object, title: str) -> Path:
+        raise TrainingError(f"asked to pretrain {title}")
 
     settings = write_world(tmp_path, sentences=100, parallel=10)
     prepare_here(recipe(settings, name="tiny/mlm"))
     study = tmp_path / "one.yaml"
-    study.write_text(yaml.safe_dump({"cells": [{"recipe": "tiny/mlm", "settings": settings}]}))
+    study.write_text(yaml.safe_dump({"encoders": [{"recipe": "tiny/mlm", "settings": settings}], "mlflow": "off"}))
+    run_cells_here(monkeypatch, [], [])
     monkeypatch.setattr(pipeline, "pretrain", pretrain)
-    with pytest.raises(AskedToPretrain):
+    with pytest.raises(TrainingError, match=r"1 cells? of one failed.*\n  tiny/mlm .*: asked to pretrain tiny/mlm"):
         studies.run(str(study), tmp_path / "runs")

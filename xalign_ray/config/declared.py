@@ -1,4 +1,4 @@
-"""Reads a declared grid, a study or a sweep, by its name in the package or by path."""
+"""Reads a declared grid, by its name in the package or by path."""
 
 from __future__ import annotations
 

@@ -31,20 +31,19 @@ class Recipe:
 def list_recipes() -> list[str]:
     """Names of the recipes in the package that can be run as they are (`base/` ones are only extended)."""
     names = (path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml"))
-    return sorted(name for name in names if not name.startswith(("base/", "sweeps/", "tuning/")))
+    return sorted(name for name in names if not name.startswith(("base/", "studies/")))
 
 
-def list_declared(folder: str) -> list[str]:
-    """Names of the grids in a folder beside the recipes: `sweeps` has the studies, `tuning` the sweeps."""
-    return sorted(path.stem for path in (RECIPES / folder).glob("*.yaml"))
+def list_studies() -> list[str]:
+    """Names of the package's studies."""
+    return sorted(path.stem for path in (RECIPES / "studies").glob("*.yaml"))
 
 
 def described() -> dict[str, dict[str, str]]:
     """What can be run by name, by the verb that runs it: name and description, the first comment line of its file."""
     return {
         "Recipes (xalign pretrain NAME)": {name: _describe(name) for name in list_recipes()},
-        "Studies (xalign study NAME)": {name: _describe(f"sweeps/{name}") for name in list_declared("sweeps")},
-        "Sweeps (xalign tune NAME)": {name: _describe(f"tuning/{name}") for name in list_declared("tuning")},
+        "Studies (xalign study NAME)": {name: _describe(f"studies/{name}") for name in list_studies()},
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from xalign_ray.artifacts import finished_run, is_finished_sweep
+from xalign_ray.artifacts import finished_run
 from xalign_ray.config.explain import check_folder
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
@@ -17,22 +17,22 @@ from xalign_ray.credentials import hide_credentials
 from xalign_ray.errors import DataError
 from xalign_ray.run_folder import CONFIG, RunFolder
 
-HINT = "Give the `xalign pretrain` of this run, or the `xalign tune` of this sweep, again: it writes the file anew."
+HINT = "Give the `xalign pretrain` of this run again: it writes the file anew."
 _OF_A_RUN = ("recipe", "fingerprint", "data", "train", "track")  # the last one is written last
 
 
 def read_saved(folder: Path) -> dict[str, Any]:
-    """What config.yaml says: of a run its `recipe`, `fingerprint` and tree, of a sweep its own; empty if there is none.
+    """What config.yaml says: the `recipe`, `fingerprint` and tree of a run; empty if there is none.
 
     Raises:
-        DataError: it is torn, empty or changed, or missing though the run or sweep has finished.
+        DataError: it is torn, empty or changed, or missing though the run has finished.
     """
     path = RunFolder(folder).config
     try:
         text = hide_credentials(path.read_text(encoding="utf-8"))
         tree = parse_yaml(text)
     except FileNotFoundError:
-        if finished_run(folder) or is_finished_sweep(folder):
+        if finished_run(folder):
             raise DataError(f"{path} is missing. {HINT}") from None
         return {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -43,7 +43,8 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
         if name.startswith(MLFLOW):
             runs += _from_mlflow(name.removeprefix(MLFLOW), tracking_uri)
         else:
-            runs += _from_study(Path(name)) if (Path(name) / STUDY).is_file() else [read_run(Path(name))]
+            is_study = any((Path(name) / file).is_file() for file in (STUDY, CHOICES))
+            runs += _from_study(Path(name)) if is_study else [read_run(Path(name))]
     return _tell_apart(runs)
 
 
@@ -52,7 +53,7 @@ def _from_study(folder: Path) -> list[Run]:
     study = read_study(folder)
     found = []
     for cell in study.cells:
-        path = folder / cell["folder"]
+        path = folder / (cell["folder"] or "")
         if cell["kind"] == "pretraining" and path.is_dir() and cell["state"] not in ("waiting", "failed"):
             # What else was ever evaluated in its folder is not of this study.
             found.append(replace(read_run(path), scores=(), label=cell["label"], study=study))

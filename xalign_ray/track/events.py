@@ -12,15 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import SWEEP_KIND, TRIAL_KIND, check_files, finished_run, read_manifest
+from xalign_ray.artifacts import STUDY_KIND, TRIAL_KIND, check_files, finished_run, read_manifest
 from xalign_ray.errors import DataError, TrainingError
 from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.track.names import EVENTS, METRICS
 
 _ALWAYS = frozenset({"event", "attempt", "time", "step"})
-_CURE_OF_TUNED = (
-    "Restore it from a copy, or give the `xalign tune` that made it again, of a trial after removing its folder."
-)
+_CURE_OF_TUNED = "Restore it from a copy, or give the command that made it again, of a cell after removing its folder."
 _AT_ONCE = 1000  # events of a log that are held while it is streamed
 _TO_DISK = frozenset({"checkpoint", "end"})
 
@@ -137,7 +135,7 @@ def check_whole(path: Path) -> None:
     """Raises DataError where the log of a run that has finished is gone, or ends before the run did."""
     if (manifest := finished_run(path.parent)) is None:
         return
-    last = _last_event(path)
+    last = last_event(path)
     if (last.get("event"), last.get("step")) != ("end", manifest["steps"]):
         raise DataError(
             f"{path} is missing, empty or torn: this run ended at step {manifest['steps']}, its log does not. "
@@ -146,22 +144,23 @@ def check_whole(path: Path) -> None:
 
 
 def check_tuned(folder: Path) -> None:
-    """Raises DataError where a file of a sweep or trial that has finished is not as it was, or its log lacks the end.
+    """Raises DataError where a file of a finished study or cell is not as it was, or its log lacks the end.
 
     The model of a trial is not read: who opens it checks it.
     """
     manifest = read_manifest(folder) or {}
-    if manifest.get("kind") not in (SWEEP_KIND, TRIAL_KIND):
+    if manifest.get("kind") not in (STUDY_KIND, TRIAL_KIND):
         return
     small = {name: digest for name, digest in manifest.get("files", {}).items() if not name.endswith(".safetensors")}
     check_files(folder, small, _CURE_OF_TUNED)
-    if _last_event(folder / EVENT_LOG).get("event") != "end":
+    if last_event(folder / EVENT_LOG).get("event") != "end":
         raise DataError(
             f"{folder / EVENT_LOG} is missing, empty or torn: it does not say how this ended. {_CURE_OF_TUNED}"
         )
 
 
-def _last_event(path: Path) -> Event:
+def last_event(path: Path) -> Event:
+    """The last whole event of a log, read from its end; empty where there is none."""
     size = _whole_size(path) if path.is_file() else 0
     try:
         last = json.loads(_last_bytes(path, size).splitlines()[-1])

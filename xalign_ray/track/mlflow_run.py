@@ -29,7 +29,7 @@ _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit
 _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
 _STATUS = {"stopped": "KILLED"}  # of a run by how its last event says that it ended
-_FILES = (CONFIG, MANIFEST, "choices.json", "comparison.md", "comparison.csv", "index.html", "trials.json")
+_FILES = (CONFIG, MANIFEST, "study.json", "choices.json")
 
 
 class MlflowRun:

@@ -21,7 +21,7 @@ from xalign_ray.track.events import Event
 _FOLDERS = (EVALUATION, "data")
 _DATA = f"data/{MANIFEST}"
 _HELD_OUT = "held_out_languages.csv"
-_CHOICES = "choices.json"  # what a sweep keeps of its trials
+_CHOICES = "choices.json"  # what a study keeps of its fine-tunings
 _FILES = frozenset({CONFIG, MANIFEST, _DATA, _HELD_OUT, _CHOICES})
 _PAGE = 1000  # runs a search: MLflow's own limit
 _EVENT_OF = {"train": "step", "held_out": "held_out"}  # by the first part of a metric's key
@@ -46,7 +46,7 @@ def find_runs(client: MlflowClient, name: str) -> list[Run]:
 
 
 def restore(client: MlflowClient, run: Run, folder: Path) -> bool:
-    """Writes a run into a folder, False if it has neither scores nor a sweep's choices.
+    """Writes a run into a folder, False if it has neither scores nor a study's choices.
 
     The event log has one attempt with the points that MLflow holds: a long run's are thinned, and what a resume
     superseded is not there.

@@ -35,6 +35,7 @@ from xalign_ray.errors import (
     ClusterError,
     ConfigError,
     LockError,
+    StoppedError,
     TrainingError,
     XalignError,
     first_sentence,
@@ -173,6 +174,7 @@ def run_on_ray(
     facts: Mapping[str, Any],
     trust: bool = False,
     lock: str = "",
+    title: str = "",
 ) -> None:
     """Trains a recipe to its last step on the joined cluster; continues a run that was begun.
 
@@ -183,6 +185,7 @@ def run_on_ray(
         facts: `recipe`, `fingerprint` and whatever else the start event is to say.
         trust: whether the files of a checkpoint may run code.
         lock: token of the lock on the run folder, if it is held: workers that outlive it save nothing more.
+        title: begins each line of progress.
 
     Raises:
         ConfigError: the cluster is too small.
@@ -218,7 +221,7 @@ def run_on_ray(
         ),
     )
     try:
-        with _shown(RunFolder(run_folder).events, config.train.max_steps):
+        with _shown(RunFolder(run_folder).events, config.train.max_steps, title):
             _wait_for(trainer, stop)
     finally:
         shutil.rmtree(storage, ignore_errors=True)
@@ -246,7 +249,9 @@ def _wait_for(trainer: DataParallelTrainer, stop: Any) -> None:
                 if stops.asked() and not told:
                     told = True
                     if not ray.get(stop.ask.remote(stops.asked())):  # no step is in progress
-                        stops.interrupt()
+                        if threading.current_thread() is threading.main_thread():
+                            stops.interrupt()
+                        raise StoppedError(f"Stopped ({stops.asked()}); no step was in progress.")
             if (error := outcome.result()) is not None:
                 raise error
     except KeyboardInterrupt:
@@ -313,9 +318,9 @@ def _from_rank_zero(value: Any) -> Any:
 
 
 @contextmanager
-def _shown(log: Path, steps: int) -> Iterator[None]:
+def _shown(log: Path, steps: int, title: str) -> Iterator[None]:
     """Inside, a thread shows what rank 0 writes: it may be on another machine, the log is on a shared disk."""
-    reader, progress, over = EventReader(log), Progress(steps, sys.stderr), threading.Event()
+    reader, progress, over = EventReader(log), Progress(steps, sys.stderr, title), threading.Event()
     reader.read()  # earlier attempts are history
 
     def follow() -> None:

@@ -14,9 +14,10 @@ _LOSS = "train/loss_"
 class Progress:
     """Shows events as they are written, wherever they come from: the loop itself, or the log it writes."""
 
-    def __init__(self, steps: int, stream: TextIO) -> None:
+    def __init__(self, steps: int, stream: TextIO, title: str = "") -> None:
+        """`title` begins each line, where several runs are shown side by side."""
         self._steps = steps
-        self._line = StatusLine(stream)
+        self._line = StatusLine(stream, title=title)
         self._began: tuple[float, int] | None = None
 
     def show(self, event: Mapping[str, Any]) -> None:

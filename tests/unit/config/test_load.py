@@ -192,7 +192,7 @@ def test_list_names_what_can_be_run() -> None:
     names = list_recipes()
     assert {"tiny/mlm", "tiny/xlm", "tiny/dict-mlm-50", "tiny/align-mlm"} <= set(names)
     assert names == sorted(names)
-    assert not [name for name in names if name.startswith(("base/", "sweeps/"))]
+    assert not [name for name in names if name.startswith(("base/", "studies/"))]
 
 
 def test_the_two_recipes_of_quickstart_differ_in_their_objectives_only() -> None:

@@ -21,10 +21,11 @@ LAYERS = [
     {"train"},
     {"tasks"},
     {"finetune"},
+    {"experiments"},
     {"report", "needs"},
     {"pipeline"},
     {"evaluation"},
-    {"studies", "sweeps", "opened_run"},
+    {"studies", "opened_run"},
     {"api"},
     {"arguments"},
     {"data_verbs"},
@@ -36,7 +37,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 HOMES = {
     "ray.data": ["data"],
     "ray.train": ["train/driver.py", "train/rendezvous.py"],
-    "ray.tune": ["tasks/grid.py"],
+    "ray.tune": ["experiments/trials.py"],
     "deepspeed": ["train"],
     "mlflow": ["track", "report"],
     "matplotlib": ["report"],
@@ -58,10 +59,6 @@ WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "arguments.py", "d
 WITHOUT_RAY += ["pipeline.py", "api.py", "opened_run.py", "__init__.py"]
 
 
-# Sweeps, which experiments/ replaces: they stand in tasks/ until then, and fine-tune.
-GOING = {f"{name}.py" for name in ("grid", "sweep", "sweep_plan", "sweep_run", "trial_log")}
-
-
 def layer_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
@@ -78,7 +75,7 @@ def test_every_folder_and_module_of_the_package_has_a_layer() -> None:
 def test_a_folder_imports_itself_and_lower_layers_only() -> None:
     wrong = []
     for path in python_files(PACKAGE):
-        own = "finetune" if path.name in GOING else layer_of(path)
+        own = layer_of(path)
         for one in imports(path):
             name = one.module.split(".")[1] if is_within(one.module, "xalign_ray") and "." in one.module else own
             if name in LEVEL and own in LEVEL and name != own and LEVEL[name] >= LEVEL[own]:
@@ -133,7 +130,7 @@ def modules(*folders: str) -> list[str]:
         (modules("text", "demo"), ["torch", "ray", "transformers"]),
         (["xalign_ray.report.card"], ["matplotlib"]),
         (["xalign_ray.finetune.tune", "xalign_ray.tasks.registry"], ["datasets", "transformers.trainer", "ray"]),
-        (["xalign_ray.tasks.grid", "xalign_ray.train.driver"], ["torch._dynamo", "deepspeed", "mlflow", "sympy"]),
+        (["xalign_ray.studies", "xalign_ray.train.driver"], ["torch._dynamo", "deepspeed", "mlflow", "sympy"]),
     ],
     ids=[
         "loop, engine and local feed",

@@ -1,25 +1,21 @@
-"""The event log of a fine-tuned trial: what its MLflow run is made from, and how long it took."""
+"""The event log of a fine-tuning or an evaluation: what its MLflow run is made from, and how long it took."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xalign_ray.artifacts import read_json
+from xalign_ray.experiments.cells import FINISHED, Evaluate, FineTune
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt, read_events, run_identity
-
-if TYPE_CHECKING:
-    from xalign_ray.tasks.grid import Trial
-
-FINISHED, STOPPED = "finished", "stopped"
 
 
 @dataclass(frozen=True, slots=True)
-class TrialNotes:
-    """What a trial is called where it is shown; nothing of it changes what it computes.
+class Notes:
+    """What a cell is called where it is shown; nothing of it changes what it computes.
 
     Attributes:
         title: name of its MLflow run.
@@ -35,27 +31,27 @@ class TrialNotes:
 
 
 @contextmanager
-def trial_logged(folder: Path, trial: Trial, notes: TrialNotes) -> Iterator[EventLog]:
-    """Writes the start of a trial, and its end if nothing is raised inside."""
+def cell_logged(folder: Path, job: FineTune | Evaluate, notes: Notes) -> Iterator[EventLog]:
+    """Writes the start of a cell, and its end if nothing is raised inside."""
     path = folder / EVENT_LOG
+    epochs = job.settings.num_train_epochs if isinstance(job, FineTune) else 0
     with EventLog(path, last_attempt(path) + 1) as log:
         log.write(
             "start",
             0,
-            fingerprint=trial.name,
-            seed=trial.settings.seed,
-            steps=trial.settings.num_train_epochs,
-            title=notes.title or trial.name,
+            fingerprint=job.name,
+            steps=epochs,
+            title=notes.title or job.name,
             parent=notes.parent,
             pretraining=dict(notes.pretraining),
-            params=describe_encoder(trial.encoder, notes) | _params(trial),
+            params=_describe_encoder(job.model, notes) | {"task": job.task} | _params(job),
         )
         yield log
-        log.write("end", trial.settings.num_train_epochs, state=FINISHED)
+        log.write("end", epochs, state=FINISHED)
 
 
 def log_epoch(log: EventLog, epoch: int, score: float) -> None:
-    """Writes the development score after an epoch; epochs are the steps of a trial."""
+    """Writes the development score after an epoch; epochs are the steps of a fine-tuning."""
     log.write("held_out", epoch, {"fine_tune/dev_score": score})
 
 
@@ -71,7 +67,7 @@ def close_log(folder: Path, state: str) -> None:
 
 
 def seconds_of(folder: Path) -> float | None:
-    """Wall time of a trial's last attempt, None if it has not ended."""
+    """Wall time of a cell's last attempt, None if it has not ended."""
     path = folder / EVENT_LOG
     events = read_events(path) if path.is_file() else []
     if not events or events[-1]["event"] != "end":
@@ -79,35 +75,29 @@ def seconds_of(folder: Path) -> float | None:
     return events[-1]["time"] - max(event["time"] for event in events if event["event"] == "start")
 
 
-def pretraining_of(encoder: str) -> dict[str, str]:
+def pretraining_of(model: str) -> dict[str, str]:
     """Name and identity of the run that made an exported folder; empty for any other encoder."""
-    run = Path(encoder).parent
-    identity = run_identity(run) if Path(encoder).is_dir() else None
+    run = Path(model).parent
+    identity = run_identity(run) if Path(model).is_dir() else None
     return {"run": run.name, **identity} if identity else {}
 
 
-def describe_encoder(encoder: str, notes: TrialNotes) -> dict[str, Any]:
+def _describe_encoder(model: str, notes: Notes) -> dict[str, Any]:
     """What an encoder says of its pretraining, under the names that a search in MLflow uses."""
-    path = Path(encoder) / "config.json"
+    path = Path(model) / "config.json"
     config = read_json(path, "Export the run again.") if path.is_file() else {}
     known = {name: config.get(f"xalign_{name}") for name in ("objective", "recipe", "step")}
     known |= {"pretraining_seed": config.get("xalign_seed"), "pretraining_run": notes.pretraining.get("run")}
-    return {"encoder": notes.encoder or encoder} | {name: value for name, value in known.items() if value is not None}
+    return {"encoder": notes.encoder or model} | {name: value for name, value in known.items() if value is not None}
 
 
-def _params(trial: Trial) -> dict[str, Any]:
-    """Of a trial, flat; what is at its default is told as well, so that trials can be compared."""
-    settings, training = trial.settings, trial.training
-    told: dict[str, Any] = {
-        "task": trial.task,
-        "training": training.kind,
-        "train_language": trial.train_language,
-        "learning_rate": settings.learning_rate,
-        "num_train_epochs": settings.num_train_epochs,
-        "train_batch_size": settings.train_batch_size,
-        "seed": settings.seed,
-        "early_stopping_patience": settings.early_stopping_patience,
-        "max_train_samples": settings.max_train_samples,
-        "training_languages": ",".join(training.languages) or None,
+def _params(job: FineTune | Evaluate) -> dict[str, Any]:
+    """Of a fine-tuning, flat; what is at its default is written as well, so that fine-tunings can be compared."""
+    if isinstance(job, Evaluate):
+        return {}
+    told = asdict(job.settings) | {
+        "training": job.training.kind,
+        "train_language": job.train_language,
+        "training_languages": ",".join(job.training.languages) or None,
     }
     return {name: value for name, value in told.items() if value is not None}

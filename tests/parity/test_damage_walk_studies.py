@@ -1,6 +1,6 @@
-"""Damages every file of a finished sweep, of its trials, of a replayed run and of a report; calls what reads it.
+"""Damages every file of a finished study, of its cells, of a replayed run and of a report; calls what reads it.
 
-Trials run one after the other in this process: what Ray Tune calls on a worker is called here, and Ray is not started.
+Cells run one after the other in this process, and Ray is not started.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -19,12 +19,15 @@ import ray
 import yaml
 from mlflow import MlflowClient
 
+from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, files_of
 from tests.ray.tagging_world import write_encoder, write_tags
 from tests.unit.report.run_folders import score, write_run
-from xalign_ray import studies, sweeps
+from xalign_ray import evaluation, studies
 from xalign_ray.artifacts import hash_files
-from xalign_ray.tasks import grid, sweep_run
+from xalign_ray.experiments.cells import CELLS
+from xalign_ray.finetune.tune import MODEL
+from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import replay
 
 EXPERIMENTS = count()
@@ -33,26 +36,30 @@ ABSENT = {("scores.json", "deleted")}  # an evaluation that was never made
 
 @dataclass(frozen=True)
 class World:
-    """A finished sweep of one encoder with two settings and an evaluation beside."""
+    """A finished study of one encoder with two settings and an evaluation."""
 
     file: Path
     output: Path
     data: Path
-    ran: list[str]  # trials that were run, by name
+    ran: list[str]  # cells that were run, by name
     connected: list[str]  # a word each time that a cluster was asked for
 
     @property
     def folder(self) -> Path:
-        return self.output / "tuning" / "small"
+        return self.output / "studies" / "small"
 
     @property
     def kept(self) -> Path:
-        """A copy of the sweep as it was when it had finished."""
+        """A copy of the study as it was when it had finished."""
         return self.output / "kept"
 
     @property
-    def trials(self) -> list[str]:
-        return sorted(path.name for path in (self.kept / grid.TRIALS).iterdir())
+    def tuned(self) -> list[str]:
+        """The fine-tunings, that of the chosen setting first."""
+        return sorted((path.name for path in (self.kept / CELLS).glob("pos-*")), key=self._is_not_chosen)
+
+    def _is_not_chosen(self, name: str) -> bool:
+        return not (self.kept / CELLS / name / MODEL).is_dir()
 
 
 def write_pairs(folder: Path) -> None:
@@ -64,34 +71,24 @@ def write_pairs(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("sweeps")
+    folder = tmp_path_factory.mktemp("studies")
     encoder = write_encoder(folder / "plain", xalign_objective="mlm")
     write_tags(folder / "data" / "pos", "en", "de")
     write_pairs(folder / "data" / "tatoeba")
+    settings = {"num_train_epochs": 1, "train_batch_size": 8, "learning_rate": [1e-2, 1e-9]}
     tree = {
         "root": str(folder / "data"),
         "encoders": [{"model": encoder, "label": "mlm"}],
-        "tasks": [{"task": "pos", "data": ["pos"], "options": {"num_train_epochs": 1, "train_batch_size": 8}}],
-        "search": {"kind": "grid", "learning_rate": [1e-2, 1e-9]},
-        "evaluate": [{"task": "tatoeba", "data": "tatoeba"}],
+        "finetunings": [{"task": "pos", "data": "pos", "settings": settings}],
+        "evaluations": [{"task": "tatoeba", "data": "tatoeba"}],
+        "keep_models": True,
         "mlflow": "off",
     }
     (folder / "small.yaml").write_text(yaml.safe_dump(tree))
     one = World(folder / "small.yaml", folder / "runs", folder / "data" / "pos", [], [])
-
-    def run_here(trials: Mapping[grid.Trial, Any], storage: Path, *others: Any) -> dict[str, str]:
-        for trial, notes in trials.items():
-            one.ran.append(trial.name)
-            grid._run_trial({"storage": str(storage), "what": {"trial": asdict(trial), "notes": asdict(notes)}})
-            others[-1](grid.Ended(trial, "finished"))
-        return {}
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grid, "_run", run_here)
-        patch.setattr(grid.tune, "report", lambda _: None)
-        patch.setattr(sweep_run, "fitting_trials", lambda *_: 1)
-        patch.setattr(sweeps, "_connect", lambda sweep: one.connected.append(sweep.name))
-        sweeps.run(str(one.file), one.output)
+        run_cells_here(patch, one.ran, one.connected)
+        studies.run(str(one.file), one.output)
         shutil.copytree(one.folder, one.kept)
         yield one
     assert not ray.is_initialized()
@@ -116,56 +113,57 @@ def replayed(world: World, folder: Path | None = None) -> Any:
     return [(run.params, run.metrics) for run in runs]
 
 
-def tuned(world: World, resume: bool = False) -> dict[str, Any]:
-    """Everything that a reader of the sweep goes by; two runs of a trial differ in their times only."""
-    sweeps.run(str(world.file), world.output, resume=resume)
+def studied(world: World) -> dict[str, Any]:
+    """Everything that a reader of the study goes by; two runs of a cell differ in their times only."""
+    studies.run(str(world.file), world.output)
     files = hash_files(world.folder)
-    shown = ("choices.json", "config.yaml", "sweep.json")
-    return (
-        {name: files[name] for name in files if name in shown or name.startswith("comparison") or "scores" in name}
-        | {"states": [state | {"seconds": 0} for state in json.loads((world.folder / "trials.json").read_text())]}
-        | {name: (world.folder / grid.TRIALS / name / "manifest.json").read_bytes() for name in world.trials}
-    )
+    cells = [cell | {"seconds": 0} for cell in json.loads((world.folder / "study.json").read_text())["cells"]]
+    shown = {name: files[name] for name in files if name == "choices.json" or name.endswith(("scores.json", ".csv"))}
+    manifests = {name: (world.folder / CELLS / name / "manifest.json").read_bytes() for name in world.tuned}
+    return shown | {"cells": cells} | manifests
 
 
-READ_BY_ALL: Mapping[str, Callable[[World], Any]] = {"report": reported, "track replay": replayed, "tune": tuned}
+def evaluated(world: World) -> list[Score]:
+    model = world.folder / CELLS / world.tuned[0] / MODEL
+    return evaluation.evaluate(str(model), "pos", world.data, world.output / "scores")
 
 
-def test_a_finished_sweep_given_again_asks_for_no_cluster(world: World) -> None:
+READ_BY_ALL: Mapping[str, Callable[[World], Any]] = {"report": reported, "track replay": replayed, "study": studied}
+
+
+def test_a_finished_study_given_again_asks_for_no_cluster(world: World) -> None:
     first = (len(world.ran), len(world.connected))
-    assert first == (2, 1)
-    assert tuned(world) == tuned(world, resume=True)
+    assert first == (3, 1)
+    assert studied(world) == studied(world)
     assert (len(world.ran), len(world.connected)) == first
 
 
-def test_every_file_of_a_finished_sweep_and_of_a_trial(world: World, walk: Walk) -> None:
+def test_every_file_of_a_finished_study_and_of_its_cells(world: World, walk: Walk) -> None:
     right = {verb: do(world) for verb, do in READ_BY_ALL.items()}
-    other = world.kept / grid.TRIALS / world.trials[1]
-    alike = {
-        "choice.json",
-        "de.jsonl",
-        "en.jsonl",
-        "comparison.md",
-        "comparison.html",
-    }
-    files = [file for file in files_of(world.kept) if other not in file.parents and file.name not in alike]
+    other, report = world.kept / CELLS / world.tuned[1], world.kept / "report"
+    files = [
+        file
+        for file in files_of(world.kept)
+        if not {other, report}.intersection(file.parents) and MODEL not in file.parts and file.name != "choice.json"
+    ]
     for file in (file.relative_to(world.kept) for file in files):
         for damage in damaged(world.folder / file):
             for verb, do in READ_BY_ALL.items():
                 walk.call(world.folder / file, damage, verb, partial(do, world), right[verb])
             restore(world)
-    assert len(files) >= 11
-    assert walk.counted["right"] >= 50
-    assert walk.counted["told"] >= 60
+    assert len(files) >= 9
+    assert walk.counted["right"] >= 90
+    assert walk.counted["told"] >= 90
 
 
-def test_a_damaged_plan_is_not_resumed(world: World, walk: Walk) -> None:
-    right = tuned(world, resume=True)
-    for name in ("sweep.json", "config.yaml", "manifest.json", "choices.json"):
-        for damage in damaged(world.folder / name):
-            walk.call(world.folder / name, damage, "tune --resume", partial(tuned, world, resume=True), right)
-            restore(world)
-    assert walk.counted == {"right": 15, "told": 5}
+def test_every_file_of_the_model_of_a_fine_tuning(world: World, walk: Walk) -> None:
+    right, folder = evaluated(world), world.folder / CELLS / world.tuned[0] / MODEL
+    files = [file for file in files_of(folder) if file.name != "manifest.json"]
+    for file in files:
+        for damage in damaged(file):
+            walk.call(file, damage, "evaluate", partial(evaluated, world), right)
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {file.name for file in files}
+    assert walk.counted == {"told": 5 * len(files)}
 
 
 def test_every_file_of_a_run_that_is_replayed(world: World, walk: Walk, tmp_path: Path) -> None:
@@ -183,7 +181,7 @@ def test_a_report_given_again_writes_its_files_as_they_were(tmp_path: Path) -> N
     run = write_run(tmp_path / "one", scores={"tatoeba": [score()]})
     studies.report([str(run)])
     whole = hash_files(run / "report")
-    assert len(whole) == 6
+    assert len(whole) == 9
     for damage in ("deleted", "halved"):
         for file in files_of(run / "report"):
             content = file.read_bytes()

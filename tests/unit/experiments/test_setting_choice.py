@@ -1,0 +1,85 @@
+"""The choice of settings: by development scores of manifests alone, over as many seeds as there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from xalign_ray.experiments import choice
+from xalign_ray.experiments.cells import Cell, FineTune, Resources
+from xalign_ray.experiments.choice import Choice, write_choices
+from xalign_ray.finetune.settings import FineTuning
+
+LOW, HIGH = 1e-5, 1e-3
+
+
+def plan(*seeds: int, encoder: str = "a", pretrained: int | None = None) -> list[Cell]:
+    model = f"/{encoder}-{pretrained}"
+    return [
+        Cell(
+            "finetuning",
+            encoder,
+            pretrained,
+            encoder,
+            FineTune("pos", model, ("/pos",), FineTuning(learning_rate=rate, seed=seed)),
+            Resources(1),
+        )
+        for seed in seeds
+        for rate in (LOW, HIGH)
+    ]
+
+
+def key_of(cell: Cell) -> tuple[str, float, int]:
+    assert isinstance(cell.job, FineTune)
+    return cell.encoder, cell.job.settings.learning_rate, cell.job.settings.seed
+
+
+def choose(cells: list[Cell], scores: Mapping[tuple[str, float, int], float]) -> list[Choice]:
+    """Chooses where fine-tunings, by encoder, learning rate and seed, have these development scores; others none."""
+    return choice.choose(cells, {one.job.name: scores[key_of(one)] for one in cells if key_of(one) in scores})
+
+
+def rates(choices: list[Choice]) -> dict[str, float | None]:
+    return {one.encoder: one.kept.setting["learning_rate"] if one.kept else None for one in choices}
+
+
+def test_the_best_mean_over_seeds_is_kept():
+    scores = {("a", LOW, 0): 0.9, ("a", LOW, 1): 0.1, ("a", HIGH, 0): 0.6, ("a", HIGH, 1): 0.5}
+    (made,) = choose(plan(0, 1), scores)
+    assert rates([made]) == {"a": HIGH}
+    assert made.kept
+    assert sorted(made.kept.development.values()) == [0.5, 0.6]
+
+
+def test_seeds_of_pretraining_count_as_those_of_fine_tuning_do():
+    cells = [*plan(0, pretrained=1), *plan(0, pretrained=2)]
+    low, high = (0.9, 0.1), (0.6, 0.5)
+    found = dict(zip([one.job.name for one in cells], [low[0], high[0], low[1], high[1]], strict=True))
+    (made,) = choice.choose(cells, found)
+    assert rates([made]) == {"a": HIGH}
+
+
+def test_the_first_of_equals_is_kept():
+    assert rates(choose(plan(0), {("a", LOW, 0): 0.5, ("a", HIGH, 0): 0.5})) == {"a": LOW}
+
+
+def test_a_setting_that_lacks_a_seed_does_not_compete_with_one_that_has_all():
+    scores = {("a", LOW, 0): 0.9, ("a", HIGH, 0): 0.6, ("a", HIGH, 1): 0.5}
+    assert rates(choose(plan(0, 1), scores)) == {"a": HIGH}
+
+
+def test_each_encoder_has_its_own_choice_and_none_where_nothing_finished():
+    both = plan(0) + plan(0, encoder="b") + plan(0, encoder="c")
+    scores = {("a", LOW, 0): 0.9, ("a", HIGH, 0): 0.6, ("b", LOW, 0): 0.1, ("b", HIGH, 0): 0.2}
+    assert rates(choose(both, scores)) == {"a": LOW, "b": HIGH, "c": None}
+
+
+def test_choices_are_written_with_all_candidates(tmp_path: Path):
+    cells = plan(0)
+    write_choices(tmp_path, choose(cells, {("a", LOW, 0): 0.9, ("a", HIGH, 0): 0.6}))
+    (told,) = json.loads((tmp_path / "choices.json").read_text())
+    assert (told["encoder"], told["task"], told["training"], told["chosen"]) == ("a", "pos", "english", 0)
+    assert told["candidates"][0]["setting"]["learning_rate"] == LOW
+    names = [one.job.name for one in cells]
+    assert [candidate["development"] for candidate in told["candidates"]] == [{names[0]: 0.9}, {names[1]: 0.6}]

@@ -1,0 +1,267 @@
+"""Studies as they are declared: what YAML may say, and which cells it means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import ConfigError, DataError, TrainingError
+from xalign_ray.experiments.cells import Cell, Evaluate, FineTune, Resources
+from xalign_ray.experiments.declared import STUDIES, RandomSearch, SettingsConfig, StudyConfig, load_study
+from xalign_ray.experiments.plan import Plan, plan_study
+from xalign_ray.experiments.search import settings_to_try
+
+ENCODERS = {"a": "hub/a", "b": "hub/b"}
+POS = {"task": "pos", "data": "pos"}
+RANGE = "write a value, a list of values, or {log_uniform: [lowest, highest]}."
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    """A study of two encoders on tagging, with changes at the top level, and the files that it needs."""
+    (folder / "pos").mkdir(exist_ok=True)
+    for split in ("train", "dev"):
+        (folder / "pos" / f"en.{split}.conllu").touch()
+    tree = {
+        "root": str(folder),
+        "encoders": [{"model": path, "label": label} for label, path in ENCODERS.items()],
+        "finetunings": [POS],
+    }
+    (folder / "mine.yaml").write_text(yaml.safe_dump(tree | changes))
+    return folder / "mine.yaml"
+
+
+def planned(folder: Path, **changes: Any) -> Plan:
+    return plan_study(load_study(str(write(folder, **changes))), folder / "runs", str)
+
+
+def cells(plan: Plan) -> list[Cell]:
+    return [cell for one in plan.encoders for cell in plan.cells_of(one, one.model)]
+
+
+def tuned(folder: Path, **changes: Any) -> list[tuple[Cell, FineTune]]:
+    return [(cell, cell.job) for cell in cells(planned(folder, **changes)) if isinstance(cell.job, FineTune)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"serch": {}}, "unknown key 'serch'. Did you mean 'search'?"),
+        ({"search": {"kind": "gird"}}, "'search': kind 'gird' is not one of grid, random, asha. Did you mean 'grid'?"),
+        ({"search": {"kind": "random"}}, "'search.num_samples' is required and not given."),
+        (
+            {"finetunings": [POS | {"settings": {"learning_rate": [0]}}]},
+            "'finetunings.0.settings': learning_rate is 0.0; it must be above 0.",
+        ),
+        (
+            {"finetunings": [POS | {"settings": {"learning_rate": {"log": [0.1, 1]}}}]},
+            f"'finetunings.0.settings.learning_rate': {RANGE}",
+        ),
+        (
+            {"finetunings": [POS | {"settings": {"learning_rate": {"log_uniform": [1, 0.1]}}}]},
+            "'finetunings.0.settings.learning_rate': log_uniform is [lowest, highest].",
+        ),
+        (
+            {"finetunings": [POS | {"settings": {"learning_rate": {"log_uniform": [0.1, 1]}}}]},
+            "log_uniform is for search.kind random and asha; a grid takes lists.",
+        ),
+        (
+            {"finetunings": [POS | {"settings": {"num_train_epochs": [0]}}]},
+            "'finetunings.0.settings': num_train_epochs is 0; it must be at least 1.",
+        ),
+        (
+            {"finetunings": [POS | {"settings": {"num_train_epochs": "two"}}]},
+            "'finetunings.0.settings.num_train_epochs' is 'two': input should be a valid integer",
+        ),
+        (
+            {"finetunings": [POS | {"task": "poss"}]},
+            "'finetunings.0': task 'poss' is not known here. Did you mean 'pos'?",
+        ),
+        ({"finetunings": [POS, POS]}, "finetunings has pos (en) twice; remove one, or give it another name."),
+        (
+            {"finetunings": [POS | {"settings": {"num_train_epoch": 2}}]},
+            "unknown key 'finetunings.0.settings.num_train_epoch'. Did you mean "
+            "'finetunings.0.settings.num_train_epochs'?",
+        ),
+        (
+            {"finetunings": [POS | {"training": [{"kind": "word_switch"}]}]},
+            "'finetunings.0.training.0': training.dictionaries is for word_switch, which needs at least one",
+        ),
+        ({"encoders": [{"label": "a"}]}, "'encoders.0': an encoder is given either by recipe or by model."),
+        ({"encoders": []}, "'encoders' is []: "),
+        (
+            {"encoders": [{"model": "a", "seeds": [1]}]},
+            "'encoders.0': settings and seeds are for recipes; a model is taken as it is.",
+        ),
+        (
+            {"encoders": [{"recipe": "tiny/mlm"}, {"recipe": "tiny/mlm"}]},
+            "encoders has tiny/mlm twice; remove one, or give it another name.",
+        ),
+        ({"seeds": [1, 1]}, "seeds has 1 twice; remove one, or give it another name."),
+        ({"baseline": "c"}, "baseline 'c' is no label of an encoder. Labels are a, b."),
+        (
+            {"evaluations": [{"task": "pos", "data": "pos"}]},
+            "'evaluations.0': task 'pos' is not known here. Known: alignment",
+        ),
+        ({"resources": {"cpus": 0}}, "'resources.cpus' is 0: input should be greater than 0."),
+    ],
+)
+def test_what_a_study_cannot_mean_is_said_with_file_key_and_fix(tmp_path: Path, changes: dict[str, Any], said: str):
+    file = write(tmp_path, **changes)
+    with pytest.raises(ConfigError) as caught:
+        load_study(str(file))
+    assert str(caught.value).startswith(f"{file}: {said}")
+
+
+def test_an_unknown_study_is_named_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"no study 'reel', neither a file nor .* Did you mean 'real'\?"):
+        load_study("reel")
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_studies_of_the_package_are_valid_and_named_as_their_files(path: Path):
+    assert load_study(path.stem).name == path.stem
+
+
+def test_a_setting_is_the_studys_own_or_given_to_every_recipe(tmp_path: Path):
+    study = load_study(str(write(tmp_path)), ["seeds=[4]", "resources.cpus=0.5", "train.max_steps=7"])
+    assert (study.seeds, study.resources.cpus, study.settings) == ((4,), 0.5, ("train.max_steps=7",))
+    assert StudyConfig.model_fields.keys() & RunConfig.model_fields.keys() == {"notes"}
+
+
+def test_recipes_are_pretrained_seed_by_seed_with_the_settings_of_encoder_and_study(tmp_path: Path):
+    encoders = [
+        {"recipe": "tiny/mlm", "label": "mlm"},
+        {"recipe": "tiny/mlm", "label": "wide", "settings": ["model.hidden_size=64"], "seeds": [5]},
+        {"model": "hub/a"},
+    ]
+    plan = planned(tmp_path, encoders=encoders, seeds=[1, 2], settings=["train.max_steps=7"], mlflow="off")
+    told = [(str(one), one.recipe.config.model.hidden_size) for one in plan.pretrainings]
+    default = plan.pretrainings[0].recipe.config.model.hidden_size
+    assert told == [("mlm (seed 1)", default), ("wide (seed 5)", 64), ("mlm (seed 2)", default)]
+    configs = [one.recipe.config for one in plan.pretrainings]
+    assert {(one.train.max_steps, one.track.mlflow, one.output) for one in configs} == {
+        (7, "off", str(tmp_path / "runs"))
+    }
+    assert [one.label for one in plan.encoders] == ["mlm", "wide", "hub/a", "mlm"]
+    assert {one.resources for one in plan.pretrainings} == {Resources(2.0, 0.0)}  # a worker's, and the feed's
+
+
+def test_a_recipe_that_two_continue_is_one_cell_before_them(tmp_path: Path):
+    encoders = [{"recipe": "tiny/ppa"}, {"recipe": "tiny/ppa-no-tlm"}]
+    plan = planned(tmp_path, encoders=encoders, finetunings=[])
+    base, *others = plan.pretrainings
+    assert [one.recipe.name for one in plan.pretrainings] == [base.recipe.name, "tiny/ppa", "tiny/ppa-no-tlm"]
+    assert [one.needs for one in others] == [base, base]
+
+
+def test_two_labels_of_one_encoder_are_refused(tmp_path: Path):
+    encoders = [{"recipe": "tiny/mlm", "label": "one"}, {"recipe": "tiny/mlm", "label": "two"}]
+    with pytest.raises(ConfigError, match=r"encoders: 'one' and 'two' are the same encoder; remove one\."):
+        planned(tmp_path, encoders=encoders)
+
+
+def test_a_grid_has_every_combination_of_what_is_a_list(tmp_path: Path):
+    settings = {"learning_rate": [0.1, 0.2], "num_train_epochs": [1, 2], "warmup_steps": 0.5}
+    found = tuned(tmp_path, finetunings=[POS | {"settings": settings, "seeds": [0, 1]}])
+    told = [
+        (cell.encoder, job.settings.seed, job.settings.learning_rate, job.settings.num_train_epochs)
+        for cell, job in found
+    ]
+    grid = [(0.1, 1), (0.1, 2), (0.2, 1), (0.2, 2)]
+    assert told == [(encoder, seed, *setting) for encoder in ENCODERS for seed in (0, 1) for setting in grid]
+    assert {job.settings.warmup_steps for _, job in found} == {0.5}
+    assert {job.data for _, job in found} == {(str(tmp_path / "pos"),)}
+    assert len({job.name for _, job in found}) == len(found)
+
+
+def test_a_random_search_draws_the_same_for_every_encoder_and_another_seed_draws_otherwise(tmp_path: Path):
+    search = {"kind": "random", "num_samples": 5}
+    settings = {"learning_rate": {"log_uniform": [1e-5, 1e-3]}, "num_train_epochs": [1, 2, 3], "train_batch_size": 8}
+    found = tuned(tmp_path, search=search, finetunings=[POS | {"settings": settings}])
+    drawn = {label: [job.settings for cell, job in found if cell.encoder == label] for label in ENCODERS}
+    assert drawn["a"] == drawn["b"]
+    rates = [setting.learning_rate for setting in drawn["a"]]
+    assert len(set(rates)) == 5
+    assert all(1e-5 <= rate <= 1e-3 for rate in rates)
+    assert {setting.train_batch_size for setting in drawn["a"]} == {8}
+    other = settings_to_try(SettingsConfig.model_validate(settings), RandomSearch(num_samples=5, seed=1))
+    assert {setting["learning_rate"] for setting in other}.isdisjoint(rates)
+
+
+def test_halving_searches_under_the_first_seeds_and_the_others_wait_for_its_choice(tmp_path: Path):
+    encoders = [{"recipe": "tiny/mlm", "seeds": [3, 4]}, {"model": "hub/a"}]
+    found = tuned(
+        tmp_path,
+        encoders=encoders,
+        search={"kind": "asha", "num_samples": 2},
+        finetunings=[POS | {"settings": {"learning_rate": {"log_uniform": [1e-5, 1e-3]}}, "seeds": [7, 8]}],
+    )
+    searched = {(cell.encoder, cell.seed, job.settings.seed) for cell, job in found if not cell.repeats}
+    assert searched == {("tiny/mlm", 3, 7), ("hub/a", None, 7)}
+    assert len(found) == 3 * 2 * 2
+
+
+def test_kinds_of_training_are_columns_of_their_own_and_english_has_the_plain_name(tmp_path: Path):
+    one = POS | {"training": [{"kind": "english"}, {"kind": "translate_train", "languages": ["de"]}]}
+    plan = planned(tmp_path, finetunings=[one], baseline="b")
+    assert plan.study.labels == ["a", "a translate_train", "b", "b translate_train"]
+    assert [cell.label for cell in cells(plan)] == plan.study.labels
+    assert len({cell.search for cell in cells(plan)}) == 4
+
+
+def test_dictionaries_and_resources_of_a_fine_tuning_are_its_own(tmp_path: Path):
+    switched = {"kind": "word_switch", "dictionaries": ["en-de.txt"]}
+    ((cell, job), _) = tuned(
+        tmp_path, finetunings=[POS | {"training": [switched], "resources": {"gpus": 0.5}}], resources={"cpus": 2}
+    )
+    assert job.training.dictionaries == (str(tmp_path / "en-de.txt"),)
+    assert cell.resources == Resources(1.0, 0.5)
+
+
+def test_an_evaluation_needs_data_that_are_there(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"evaluations: tatoeba needs `data`, the files that it is scored on\."):
+        planned(tmp_path, evaluations=[{"task": "tatoeba"}])
+    with pytest.raises(ConfigError, match=r"evaluations: .*/none, data of tatoeba, is missing\."):
+        planned(tmp_path, evaluations=[{"task": "tatoeba", "data": "none"}])
+    found = [cell.job for cell in cells(planned(tmp_path, evaluations=[{"task": "alignment"}], finetunings=[]))]
+    assert found == [Evaluate("alignment", "hub/a", None), Evaluate("alignment", "hub/b", None)]
+
+
+def test_the_root_is_that_of_the_recipes_unless_it_is_given(tmp_path: Path):
+    settings = [f"data.root={tmp_path}"]
+    plan = planned(tmp_path, root=None, encoders=[{"recipe": "tiny/mlm", "settings": settings}])
+    assert plan.root == tmp_path
+    other = [{"recipe": "tiny/mlm", "settings": settings}, {"recipe": "tiny/xlm", "settings": ["data.root=/other"]}]
+    with pytest.raises(ConfigError, match=r"root: the recipes read /other and .*; say where the tasks' data are\."):
+        planned(tmp_path, root=None, encoders=other)
+
+
+def test_missing_files_are_found_before_anything_runs(tmp_path: Path):
+    file = write(tmp_path)
+    (tmp_path / "pos" / "en.dev.conllu").unlink()
+    with pytest.raises(DataError, match=r"/pos: no dev file in en, such as en\.dev\.conllu; pos needs it\."):
+        plan_study(load_study(str(file)), tmp_path / "runs", str)
+
+
+def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from xalign_ray import studies
+    from xalign_ray.train import driver
+
+    def connect(*_: object) -> None:
+        raise TrainingError("no cluster is wanted here")
+
+    monkeypatch.setattr(driver, "connect", connect)
+    file = write(tmp_path)
+    for name in ("de.test.conllu", "german.conllu"):
+        (tmp_path / "pos" / name).touch()
+    with pytest.raises(TrainingError, match="no cluster is wanted here"):
+        studies.run(str(file), tmp_path / "runs", ["mlflow=off"])
+    assert capsys.readouterr().err == (
+        f"pos: Not read, since no name of the task fits: 1 file, {tmp_path / 'pos' / 'german.conllu'}.\n"
+    )

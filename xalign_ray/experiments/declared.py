@@ -1,0 +1,288 @@
+"""A study as it is declared: encoders, fine-tunings, evaluations, what is searched; read from YAML and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_type_hints
+
+from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, ValidationError, create_model, model_validator
+
+from xalign_ray.config.declared import read_declared
+from xalign_ray.config.explain import explain_validation, suggest
+from xalign_ray.config.fields import Float, Frozen, Int, Positive, Uri
+from xalign_ray.config.load import RECIPES, apply_setting
+from xalign_ray.errors import ConfigError
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.training_set import Training
+from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
+
+STUDIES = RECIPES / "studies"
+
+
+@dataclass(frozen=True, slots=True)
+class LogUniform:
+    """Numbers between two ends, drawn evenly on a logarithmic scale."""
+
+    log_uniform: tuple[float, float]
+
+
+def _searched(value: Any) -> Sequence[Any] | LogUniform | None:
+    """A value, a list or a range; checked by hand, for pydantic would name all members of the union."""
+    if value is None or isinstance(value, LogUniform):
+        return value
+    if not isinstance(value, dict):
+        values = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if not values:
+            raise ValueError("the list is empty; write the values to search, or one value")
+        return values
+    ends = value.get("log_uniform")
+    if value.keys() != {"log_uniform"} or not isinstance(ends, list) or len(ends) != 2 or not all(map(_is_rate, ends)):
+        raise ValueError("write a value, a list of values, or {log_uniform: [lowest, highest]}")
+    if ends[0] >= ends[1]:
+        raise ValueError("log_uniform is [lowest, highest]")
+    return LogUniform((float(ends[0]), float(ends[1])))
+
+
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _typed(kind: Any) -> Any:
+    """A setting's values, each of its type in `FineTuning`."""
+    checked = TypeAdapter(kind, config={"strict": True})
+
+    def check(value: Any) -> Any:
+        searched = _searched(value)
+        return tuple(map(checked.validate_python, searched)) if isinstance(searched, tuple) else searched
+
+    return Annotated[Any, PlainValidator(check, json_schema_input_type=kind | list[kind])]
+
+
+class Settings(Frozen):
+    """Settings of fine-tuning, each a value or a list to search; what is not given is as `FineTuning` has it."""
+
+    @model_validator(mode="after")
+    def _means_something(self) -> Settings:
+        for name, values in self:
+            for value in (values or ()) if not isinstance(values, LogUniform) else values.log_uniform:
+                try:
+                    FineTuning(**dict[str, Any]({name: value}))
+                except ConfigError as error:
+                    raise ValueError(str(error).rstrip(".")) from None
+        return self
+
+
+_FIELDS: Any = {name: (_typed(kind), None) for name, kind in get_type_hints(FineTuning).items() if name != "seed"}
+SettingsConfig: type[Settings] = create_model("SettingsConfig", __base__=Settings, **_FIELDS)
+
+
+class TrainingConfig(Frozen):
+    """What is fine-tuned on; paths of dictionaries are below `root`."""
+
+    kind: str = "english"
+    languages: tuple[str, ...] = ()
+    dictionaries: tuple[str, ...] = ()
+    share: float = 0.5
+
+    @model_validator(mode="after")
+    def _means_something(self) -> TrainingConfig:
+        try:
+            Training(**self.model_dump())
+        except ConfigError as error:
+            raise ValueError(str(error).rstrip(".")) from None
+        return self
+
+
+class ResourcesConfig(Frozen):
+    """What a fine-tuning or an evaluation holds on the cluster; whole numbers or fractions."""
+
+    cpus: Annotated[Float, Field(gt=0)] = 1.0
+    gpus: Annotated[Float, Field(ge=0)] = 0.0
+
+
+class EncoderConfig(Frozen):
+    """Encoders that are compared: those of a recipe, which are pretrained where they are not there, or a model."""
+
+    recipe: Annotated[str, Field(description="pretrained with each seed")] = ""
+    model: Annotated[str, Field(description="a run, an exported folder or a hub id")] = ""
+    settings: Annotated[tuple[str, ...], Field(description="of the recipe, as given to --set")] = ()
+    seeds: Annotated[tuple[Int, ...], Field(description="of pretraining; the study's if none are given")] = ()
+    label: Annotated[str, Field(description="how tables call it; recipe and settings, or model, if empty")] = ""
+
+    @property
+    def shown(self) -> str:
+        """The label in tables."""
+        return self.label or " ".join((self.recipe or self.model, *self.settings))
+
+    @model_validator(mode="after")
+    def _is_one(self) -> EncoderConfig:
+        if bool(self.model) == bool(self.recipe):
+            raise ValueError("an encoder is given either by recipe or by model")
+        if self.model and (self.settings or self.seeds):
+            raise ValueError("settings and seeds are for recipes; a model is taken as it is")
+        return self
+
+
+class FineTuningConfig(Frozen):
+    """A task that every encoder is fine-tuned for, with every setting and seed."""
+
+    task: str
+    data: Annotated[
+        tuple[str, ...],
+        BeforeValidator(lambda given: (given,) if isinstance(given, str) else given),
+        Field(min_length=1, description="folder of its files, or several, below `root`"),
+    ]
+    languages: Annotated[tuple[str, ...], Field(description="those to test; all that are found if none")] = ()
+    train_language: Annotated[str, Field(description="another than English is scored on itself: supervised")] = "en"
+    training: Annotated[tuple[TrainingConfig, ...], Field(min_length=1)] = (TrainingConfig(),)
+    settings: SettingsConfig = SettingsConfig()  # pyright: ignore[reportInvalidTypeForm]
+    seeds: Annotated[tuple[Int, ...], Field(min_length=1, description="of fine-tuning")] = (0,)
+    resources: Annotated[ResourcesConfig | None, Field(description="the study's if null")] = None
+
+    @model_validator(mode="after")
+    def _is_known(self) -> FineTuningConfig:
+        _check_task(self.task, TUNED_TASKS)
+        _check_once("training", [training.kind for training in self.training])
+        _check_once("seeds", self.seeds)
+        return self
+
+
+class EvaluationConfig(Frozen):
+    """A task without training, once for every encoder."""
+
+    task: str
+    data: Annotated[str, Field(description="its files, below `root`; none where a run has its own")] = ""
+    languages: Annotated[tuple[str, ...], Field(description="those to score; all that are found if none")] = ()
+    resources: Annotated[ResourcesConfig | None, Field(description="the study's if null")] = None
+
+    @model_validator(mode="after")
+    def _is_known(self) -> EvaluationConfig:
+        _check_task(self.task, TASKS.keys() - TUNED_TASKS.keys())
+        return self
+
+
+class GridSearch(Frozen):
+    """Every combination of the settings that are lists."""
+
+    kind: Literal["grid"] = "grid"
+
+
+class RandomSearch(Frozen):
+    """Combinations drawn at random, the same ones for every encoder."""
+
+    kind: Literal["random"] = "random"
+    num_samples: Positive
+    seed: Annotated[Int, Field(ge=0, description="of the draw")] = 0
+
+
+class AshaSearch(RandomSearch):
+    """Random search whose poor trials are stopped early, under the first seeds; other seeds repeat what it chose."""
+
+    kind: Literal["asha"] = "asha"  # type: ignore[assignment]
+    grace_epochs: Annotated[Positive, Field(description="no trial is stopped before")] = 1
+    reduction_factor: Annotated[Float, Field(gt=1, description="one in so many goes on")] = 3.0
+
+
+Search = Annotated[GridSearch | RandomSearch | AshaSearch, Field(discriminator="kind")]
+
+
+class StudyConfig(Frozen):
+    """A study: every encoder, with every seed, fine-tuned and evaluated on everything."""
+
+    name: Annotated[str, Field(pattern=r"^[\w.-]+$", description="its folder; the file's name if not given")]
+    notes: str = ""
+    root: Annotated[
+        str | None,
+        Field(description="where paths of `data` start; `data.root` of the recipes if null, `demo` is the world"),
+    ] = None
+    encoders: Annotated[tuple[EncoderConfig, ...], Field(min_length=1)]
+    seeds: Annotated[tuple[Int, ...], Field(min_length=1, description="of pretraining")] = (0,)
+    settings: Annotated[tuple[str, ...], Field(description="of every recipe, as given to --set")] = ()
+    evaluations: tuple[EvaluationConfig, ...] = ()
+    finetunings: tuple[FineTuningConfig, ...] = ()
+    search: Search = GridSearch()
+    baseline: Annotated[str | None, Field(description="label that the others are compared with; the first if null")] = (
+        None
+    )
+    resources: ResourcesConfig = ResourcesConfig()
+    keep_models: Annotated[bool, Field(description="of the chosen fine-tunings; the others' are removed")] = False
+    mlflow: Annotated[Uri, Field(description="as `track.mlflow` of a recipe: sqlite, off or a URI")] = "sqlite"
+    experiment: Annotated[str, Field(description="of MLflow; the study's name if empty")] = ""
+
+    @model_validator(mode="after")
+    def _is_one_study(self) -> StudyConfig:
+        _check_once("encoders", [encoder.shown for encoder in self.encoders])
+        _check_once("seeds", self.seeds)
+        _check_once("finetunings", [f"{one.task} ({one.train_language})" for one in self.finetunings])
+        _check_once("evaluations", [f"{one.task} {one.data}".strip() for one in self.evaluations])
+        if self.baseline is not None and self.baseline not in self.labels:
+            raise ValueError(
+                f"baseline '{self.baseline}' is no label of an encoder.{suggest(self.baseline, self.labels)} "
+                f"Labels are {', '.join(self.labels)}"
+            )
+        ranges = [values for one in self.finetunings for _, values in one.settings if isinstance(values, LogUniform)]
+        if ranges and self.search.kind == "grid":
+            raise ValueError("log_uniform is for search.kind random and asha; a grid takes lists")
+        return self
+
+    @property
+    def labels(self) -> list[str]:
+        """The columns of the comparison, in their order."""
+        kinds = dict.fromkeys(self._kinds) or {"english": None}
+        return [self.label_of(encoder.shown, kind) for encoder in self.encoders for kind in kinds]
+
+    def label_of(self, encoder: str, kind: str) -> str:
+        """The column of an encoder that was fine-tuned in this way; English, or the only way, has no name."""
+        return encoder if kind == "english" or len(set(self._kinds)) <= 1 else f"{encoder} {kind}"
+
+    @property
+    def _kinds(self) -> list[str]:
+        return [training.kind for one in self.finetunings for training in one.training]
+
+
+def load_study(name: str, settings: Sequence[str] = ()) -> StudyConfig:
+    """A study by its name in `recipes/studies/` or by path.
+
+    Args:
+        name: of the package, or a YAML file.
+        settings: `key=value`: a key of the study is set in it, any other is given to every recipe.
+
+    Raises:
+        ConfigError: there is no such study, or it is not one; names file, key and nearest valid key.
+    """
+    path, tree = read_declared("study", name, STUDIES)
+    origins: dict[str, str] = {}
+    for setting in settings:
+        if setting.partition("=")[0].split(".")[0] in StudyConfig.model_fields:
+            apply_setting(tree, origins, setting)
+        else:
+            tree["settings"] = [*tree.get("settings", []), setting]
+    return parse_study({"name": path.stem} | tree, origins, str(path))
+
+
+def parse_study(tree: dict[str, Any], origins: dict[str, str], source: str) -> StudyConfig:
+    """The study that a tree of keys says.
+
+    Args:
+        tree: as YAML has it.
+        origins: where keys come from, if not from `source`.
+        source: a file or the like, for messages.
+
+    Raises:
+        ConfigError: as `load_study`.
+    """
+    try:
+        return StudyConfig.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(explain_validation(error, StudyConfig, origins, default_origin=source)) from None
+
+
+def _check_task(task: str, known: Iterable[str]) -> None:
+    if task not in (names := sorted(known)):
+        raise ValueError(f"task '{task}' is not known here.{suggest(task, names)} Known: {', '.join(names)}")
+
+
+def _check_once(what: str, values: Sequence[Any]) -> None:
+    if repeated := sorted({str(value) for value in values if list(values).count(value) > 1}):
+        raise ValueError(f"{what} has {', '.join(repeated)} twice; remove one, or give it another name")

@@ -1,0 +1,193 @@
+"""From a declared study to its cells: what is pretrained, and then fine-tuned and evaluated with each encoder."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.config.start import needed_recipes
+from xalign_ray.data.inputs import open_root
+from xalign_ray.errors import ConfigError
+from xalign_ray.experiments.cells import Cell, Evaluate, FineTune, Pretraining, Resources
+from xalign_ray.experiments.declared import (
+    AshaSearch,
+    EncoderConfig,
+    FineTuningConfig,
+    ResourcesConfig,
+    StudyConfig,
+    TrainingConfig,
+)
+from xalign_ray.experiments.search import settings_to_try
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.training_set import Training
+from xalign_ray.finetune.tune import check_files
+from xalign_ray.tasks.registry import TUNED_TASKS, WITHOUT_DATA
+
+FEED_CPUS = 1  # of a pretraining, beside its workers'
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """An encoder of a study: one that a cell pretrains, or a model that was given.
+
+    Attributes:
+        label: shared by the seeds of a recipe.
+        seed: of pretraining; None for a model.
+        pretraining: the cell that makes it.
+        model: folder or hub id of one that was given.
+    """
+
+    label: str
+    seed: int | None = None
+    pretraining: Pretraining | None = None
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells of a study.
+
+    Attributes:
+        study: as it was declared.
+        root: where its data are.
+        pretrainings: seed by seed, so that after the first seed all recipes can be compared; those that others
+            continue stand before them.
+        encoders: likewise.
+    """
+
+    study: StudyConfig
+    root: Path
+    pretrainings: tuple[Pretraining, ...]
+    encoders: tuple[Encoder, ...]
+
+    def cells_of(self, encoder: Encoder, model: str) -> list[Cell]:
+        """The evaluations and fine-tunings of an encoder that is there.
+
+        Args:
+            encoder: one of this plan.
+            model: its folder or hub id.
+        """
+        return list(dict.fromkeys([*self._evaluations(encoder, model), *self._finetunings(encoder, model)]))
+
+    def _evaluations(self, encoder: Encoder, model: str) -> Iterator[Cell]:
+        for one in self.study.evaluations:
+            data = str((self.root / one.data).resolve()) if one.data else None
+            job = Evaluate(one.task, model, data, one.languages or None)
+            yield Cell("evaluation", encoder.label, encoder.seed, encoder.label, job, self._resources(one.resources))
+
+    def _finetunings(self, encoder: Encoder, model: str) -> Iterator[Cell]:
+        asha = isinstance(self.study.search, AshaSearch)
+        for one in self.study.finetunings:
+            settings = settings_to_try(one.settings, self.study.search)
+            for seed, training, setting in itertools.product(one.seeds, one.training, settings):
+                job = FineTune(
+                    task=one.task,
+                    model=model,
+                    data=_whole(self.root, one.data),
+                    settings=FineTuning(**setting, seed=seed),
+                    training=_training_of(training, self.root),
+                    languages=one.languages or None,
+                    train_language=one.train_language,
+                )
+                yield Cell(
+                    "finetuning",
+                    encoder.label,
+                    encoder.seed,
+                    self.study.label_of(encoder.label, training.kind),
+                    job,
+                    self._resources(one.resources),
+                    repeats=asha and (seed != one.seeds[0] or self._is_later_seed(encoder)),
+                )
+
+    def _is_later_seed(self, encoder: Encoder) -> bool:
+        return encoder is not next(one for one in self.encoders if one.label == encoder.label)
+
+    def _resources(self, own: ResourcesConfig | None) -> Resources:
+        return Resources(**(own or self.study.resources).model_dump())
+
+
+def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str]) -> Plan:
+    """The plan of a study; starts nothing, and writes nothing but the embedded world where that is asked for.
+
+    Args:
+        study: as it was declared.
+        output: folder of runs.
+        open_model: folder or hub id of a model that was given.
+
+    Raises:
+        ConfigError: a recipe cannot be run, a model or data are not there.
+        DataError: a task's files are missing.
+    """
+    cells: dict[str, Pretraining] = {}
+    encoders = []
+    for place in range(max(len(one.seeds or study.seeds) for one in study.encoders)):
+        for one in study.encoders:
+            if one.model and not place:
+                encoders.append(Encoder(one.shown, model=open_model(one.model)))
+            seeds = one.seeds or study.seeds
+            if one.recipe and place < len(seeds):
+                made = _pretraining(one, _recipe_of(one, study, seeds[place], output), cells)
+                encoders.append(Encoder(one.shown, seeds[place], made))
+    _check_distinct(encoders)
+    root = _root_of(study, encoders, output)
+    for one in study.finetunings:
+        check_task_files(one, root)
+    for one in study.evaluations:
+        if not one.data and one.task not in WITHOUT_DATA:
+            raise ConfigError(f"evaluations: {one.task} needs `data`, the files that it is scored on.")
+        if one.data and not (root / one.data).exists():
+            raise ConfigError(f"evaluations: {root / one.data}, data of {one.task}, is missing.")
+    return Plan(study, root, tuple(cells.values()), tuple(encoders))
+
+
+def _check_distinct(encoders: Sequence[Encoder]) -> None:
+    labels: dict[Pretraining | str, str] = {}
+    for one in encoders:
+        other = labels.setdefault(one.pretraining or one.model, one.label)
+        if other != one.label:
+            raise ConfigError(f"encoders: '{other}' and '{one.label}' are the same encoder; remove one.")
+
+
+def _root_of(study: StudyConfig, encoders: Sequence[Encoder], output: Path) -> Path:
+    roots = {one.pretraining.recipe.config.data.root for one in encoders if one.pretraining}
+    if study.root is None and len(roots) > 1:
+        raise ConfigError(f"root: the recipes read {' and '.join(sorted(roots))}; say where the tasks' data are.")
+    return open_root(study.root or next(iter(roots), "data"), output).resolve()
+
+
+def check_task_files(one: FineTuningConfig, root: Path) -> str:
+    """Looks at names only, so that a wrong path costs moments; says which files are not read."""
+    folders = [root / path for path in one.data]
+    return check_files(TUNED_TASKS[one.task], folders, one.languages or None, one.train_language)
+
+
+def _recipe_of(encoder: EncoderConfig, study: StudyConfig, seed: int, output: Path) -> Recipe:
+    common = (f"output={output}", f"track.mlflow={study.mlflow}", *encoder.settings, *study.settings, f"seed={seed}")
+    return load_recipe(encoder.recipe, common)
+
+
+def _pretraining(encoder: EncoderConfig, recipe: Recipe, cells: dict[str, Pretraining]) -> Pretraining:
+    """The cell of a recipe, after those that it continues; `cells` holds each once, by what it computes."""
+    below: Pretraining | None = None
+    for needed in reversed(needed_recipes(recipe)):
+        own = needed is recipe
+        key = f"{needed.name} {needed.config.model_dump_json()}"
+        if key not in cells:
+            parallel = needed.config.parallel
+            cpus = parallel.workers * parallel.cpus_per_worker + FEED_CPUS
+            resources = Resources(cpus, parallel.workers * parallel.gpus_per_worker)
+            cells[key] = Pretraining(encoder.shown if own else needed.name, needed, resources, below)
+        below = cells[key]
+    assert below is not None
+    return below
+
+
+def _training_of(training: TrainingConfig, root: Path) -> Training:
+    return Training(training.kind, training.languages, _whole(root, training.dictionaries), training.share)
+
+
+def _whole(root: Path, paths: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str((root / path).resolve()) for path in paths)
