@@ -16,17 +16,12 @@ _SOURCES = ("corpora", "parallel", "dictionaries")
 
 def data_tables(columns: Sequence[Column]) -> list[Table]:
     """One table a prepared data set: tokens of each language or pair, and how many words the dictionaries know."""
-    users: dict[str, list[str]] = {}
-    manifests: dict[str, Mapping[str, Any]] = {}
-    for column in columns:
-        for run in column.runs:
-            if run.data is not None:
-                manifests[run.data["fingerprint"]] = run.data
-                users.setdefault(run.data["fingerprint"], []).append(column.label)
-    return [
-        _data_table(manifests[fingerprint], list(dict.fromkeys(labels)), alone=len(users) == 1)
-        for fingerprint, labels in users.items()
-    ]
+    used = [(column.label, run.data) for column in columns for run in column.runs if run.data is not None]
+    users: dict[str, dict[str, None]] = {}
+    for label, data in used:
+        users.setdefault(data["fingerprint"], {})[label] = None
+    manifests = {data["fingerprint"]: data for _, data in used}
+    return [_data_table(manifests[name], list(labels), alone=len(users) == 1) for name, labels in users.items()]
 
 
 def difference_table(columns: Sequence[Column]) -> Table | None:
@@ -36,11 +31,8 @@ def difference_table(columns: Sequence[Column]) -> Table | None:
     lists = [key for key in _SOURCES if len({len(_sources(column, key)) for column in columns}) > 1]
     rows = [(f"data.{key}", *(_describe(_sources(column, key)) for column in columns)) for key in lists]
     hidden = tuple(f"data.{key}" for key in lists)
-    rows += [
-        (key, *(_setting(value) for value in values))
-        for key, values in differing_settings(columns)
-        if not key.startswith(hidden)
-    ]
+    differing = [(key, values) for key, values in differing_settings(columns) if not key.startswith(hidden)]
+    rows += [(key, *(NONE if value is None else str(value) for value in values)) for key, values in differing]
     note = "" if rows else "The recipes are equal."
     header = ("setting", *(column.label for column in columns))
     shown = "Seeds, workers, ZeRO stage, paths of output and tracking are left out."
@@ -93,14 +85,13 @@ def _data_table(manifest: Mapping[str, Any], labels: Sequence[str], alone: bool)
     rows = [_pool_row(name, pool) for name, pool in sorted(manifest.get("pools", {}).items())]
     bad = sum(manifest.get("bad_rows", {}).values())
     dictionary = manifest.get("dictionary", {})
-    facts = [f"Vocabulary {manifest['vocabulary']['size']:,}.", f"Bad input lines: {bad:,}."]
+    note = f"Vocabulary {manifest['vocabulary']['size']:,}. Bad input lines: {bad:,}."
     if dictionary:
-        facts.append(
-            f"Dictionary pairs: {dictionary['pairs_trained']:,} trained, {dictionary['pairs_held_out']:,} held out."
-        )
+        trained, held_out = dictionary["pairs_trained"], dictionary["pairs_held_out"]
+        note += f" Dictionary pairs: {trained:,} trained, {held_out:,} held out."
     title = "Training data" if alone else f"Training data of {', '.join(labels)}"
     header = ("language", "documents or pairs", "examples", "tokens", "words in the dictionaries")
-    return Table(title, header, rows, " ".join(facts))
+    return Table(title, header, rows, note)
 
 
 def _pool_row(name: str, pool: Mapping[str, Any]) -> tuple[Entry | str, ...]:
@@ -125,10 +116,6 @@ def _describe(sources: Sequence[Mapping[str, Any]]) -> Entry | str:
     """Sources by language or pair: where recipes have more or fewer of them, their paths say little."""
     names = ["-".join(source["languages"]) if "languages" in source else source["language"] for source in sources]
     return Entry(f"{len(names)}", ", ".join(dict.fromkeys(names))) if names else NONE
-
-
-def _setting(value: Any) -> Entry | str:
-    return NONE if value is None else str(value)
 
 
 def _run_row(column: Column, run: Run) -> tuple[Entry | str, ...]:

@@ -48,10 +48,8 @@ def score_table(comparison: Comparison, by: str) -> Table:
         )
         last = title
     header = (by if grouped else "", *comparison.labels, "chance", "n", "seeds")
-    note = " ".join(
-        ["Percent; cosines as they are.", *_explain(records, comparison.baseline), *_NOTES.get(by, "").splitlines()]
-    )
-    return Table(_GROUPS[by], header, lines, note if lines else "", link="comparison.csv")
+    note = " ".join(["Percent; cosines as they are.", *_explain(records, comparison.baseline), _NOTES.get(by, "")])
+    return Table(_GROUPS[by], header, lines, note.strip() if lines else "", link="comparison.csv")
 
 
 def as_terminal_table(comparison: Comparison) -> rich.table.Table:
@@ -109,11 +107,8 @@ def points(gap: float) -> str:
 
 def interval(cell: Record) -> str:
     """The 95 % interval of a difference in points of percent, empty where there is none."""
-    return (
-        ""
-        if cell["low_95"] is None
-        else "[{}, {}]".format(*(points(cell[end]).lstrip("+") for end in ("low_95", "high_95")))
-    )
+    ends = [points(cell[end]).lstrip("+") for end in ("low_95", "high_95") if cell[end] is not None]
+    return f"[{', '.join(ends)}]" if ends else ""
 
 
 def _grouped(records: Iterable[Record], short: bool = False) -> list[tuple[str, str, list[Record]]]:

@@ -116,11 +116,6 @@ def _restore(name: str, tracking_uri: str) -> Iterator[Run]:
 
 def _of_training(run: Run, training: str) -> Run:
     """An encoder that was tuned on more than plain English is another column's."""
-    if not training:
-        return run
-    return replace(
-        run,
-        scores=tuple(
-            replace(score, run=f"{score.run or Path(score.encoder).name}, {training}") for score in run.scores
-        ),
-    )
+    suffix = f", {training}" if training else ""
+    own = (replace(score, run=f"{score.run or Path(score.encoder).name}{suffix}") for score in run.scores)
+    return replace(run, scores=tuple(own)) if suffix else run
