@@ -45,7 +45,7 @@ def process_start(pid: int) -> str:
 
 
 def unfinished(path: Path) -> Path:
-    """A temporary name beside a file or folder that no other writer uses; it says who writes."""
+    """A temporary name next to a file or folder that no other writer uses; it says who writes."""
     return path.with_name(f".{path.name}.{os.getpid()}@{HOST}@{MACHINE}.{uuid.uuid4().hex[:8]}.unfinished")
 
 

@@ -1,4 +1,4 @@
-"""Credentials inside a tracking URI: taken out before anything is written, kept by this process alone, told of once."""
+"""Credentials inside a tracking URI: taken out before anything is written, kept by this process, reported once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _kept: dict[str, str] = {}  # by the URI as it is written and shown, the one tha
 
 
 def without_credentials(uri: str) -> str:
-    """The URI as it may be written and shown; what was taken out stays in this process, and the user is told once."""
+    """The URI as it may be written and shown; what was taken out stays in this process, which says so once."""
     shown = strip_credentials(uri)
     if shown != uri:
         if shown not in _kept:

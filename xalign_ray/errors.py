@@ -49,7 +49,7 @@ class TrainingError(XalignError):
 
 
 class StoppedError(TrainingError):
-    """The process was told to stop by a signal and did so in order.
+    """The process was asked to stop by a signal and did so in order.
 
     Args:
         said: the sentence.

@@ -110,17 +110,17 @@ def hold(
     """
     path = folder / LOCK
     content = json.dumps(asdict(Holder(verb))).encode()
-    watch, told = _Watch(lease_s), False
+    watch, reported = _Watch(lease_s), False
     while isinstance(taken := _take(path, content, watch), bytes):
         holder = _holder_of(taken)
         if not waits and (watch.beats or (holder is not None and holder.is_alive_here)):
             raise LockError(f"{folder} is being written by {holder}. Wait for its end, or stop it.")
-        if not told:
+        if not reported:
             why = "it is waited for" if waits else "looking whether it still lives"
             sys.stderr.write(f"{folder} is being written by {holder or 'another process'}; {why}.\n")
-            told = True
+            reported = True
         time.sleep(LOOK_S)
-    lock = Lock(path, content, taken, beat_s, told)
+    lock = Lock(path, content, taken, beat_s, reported)
     _remove_marks(path, content)
     _remove_leftovers(path, lease_s)
     try:

@@ -266,7 +266,7 @@ def _write_config(recipe: Recipe, folder: Path, facts: Mapping[str, Any]) -> Non
 
 
 def default_folder(recipe: Recipe, fingerprint: str) -> Path:
-    """Where a run goes unless told otherwise: the same recipe on the same data finds its own run again."""
+    """Where a run goes unless `out` says otherwise: the same recipe on the same data finds its own run again."""
     return Path(recipe.config.output) / f"{recipe.name.replace('/', '-')}-{fingerprint[:8]}"
 
 

@@ -20,7 +20,7 @@ SAME_STOP_S = 1.0  # one stop often comes twice: a terminal signals torchrun and
 
 @dataclass
 class _Stop:
-    """What this process was told."""
+    """What this process was asked."""
 
     name: str = ""  # of the first signal
     at: float = 0.0
@@ -33,7 +33,7 @@ _stop = _Stop()
 
 
 def asked() -> str:
-    """Name of the signal that told this process to stop, empty if none did."""
+    """Name of the signal that asked this process to stop, empty if none did."""
     return _stop.name
 
 
@@ -109,7 +109,7 @@ def interrupt() -> None:
 
 
 def ending() -> None:
-    """What is left of a process that was told to stop, such as to shut a cluster down; one more stop ends that too."""
+    """What is left of a process that was asked to stop, such as to shut a cluster down; one more stop ends that too."""
     _stop.interrupted = True
     _install(ignored={one for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN})
 

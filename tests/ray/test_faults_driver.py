@@ -1,4 +1,4 @@
-"""The whole driver is told to stop, is started again, dies, and the run ends as if nothing had happened."""
+"""The whole driver is asked to stop, is started again, dies, and the run ends as if nothing had happened."""
 
 from __future__ import annotations
 

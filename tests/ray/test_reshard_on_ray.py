@@ -28,7 +28,7 @@ SIZES = batches(24, 12, STEPS, SAVED_EVERY)
 
 
 def stopped(workers: Workers, config: RunConfig, folder: Path, prepared_folder: Path) -> None:
-    """Trains without Ray until it is told to stop in the step `STOPPED_AT`."""
+    """Trains without Ray until it is asked to stop in the step `STOPPED_AT`."""
     prepared = Prepared.open(prepared_folder)
     words = chain([""] * (STOPPED_AT - 1), repeat("SIGTERM"))
     with pytest.raises(StoppedError):
@@ -44,7 +44,7 @@ def stopped(workers: Workers, config: RunConfig, folder: Path, prepared_folder: 
 
 
 def rescale(two: Pool, settings: list[str], folder: Path, expected: Curve) -> None:
-    """Two workers until they are told to stop, then one, on Ray: the same rows and losses as the calm run's."""
+    """Two workers until they are asked to stop, then one, on Ray: the same rows and losses as the calm run's."""
     config = recipe(settings, "parallel.workers=2")
     two.call(stopped, config, folder, prepare(config).folder)
     moved = on_ray(recipe(settings, "parallel.workers=1"), folder)

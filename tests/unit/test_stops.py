@@ -60,7 +60,7 @@ with stops.listened():
         print("interrupted by", stops.asked(), flush=True)
         sys.exit(stops.exit_code(stops.asked()))
 """
-# A study of two cells: the second is told to stop, in a step or elsewhere.
+# A study of two cells: the second is asked to stop, in a step or elsewhere.
 STUDY = """
 import sys, time
 from pathlib import Path

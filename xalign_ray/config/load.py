@@ -79,16 +79,16 @@ def recipe_name(path: Path) -> str:
     return path.stem
 
 
-def find_recipe(name: str, beside: Path | None = None) -> Path:
-    """The file of a recipe given by path or by name; `beside` is the file that extends it."""
+def find_recipe(name: str, extended_by: Path | None = None) -> Path:
+    """The file of a recipe given by path or by name; `extended_by` is the file that extends it."""
     written = Path(name)
     candidates = [written, RECIPES / f"{name}.yaml"]
-    if beside is not None:
-        candidates = [beside.parent / name, beside.parent / f"{name}.yaml", *candidates]
+    if extended_by is not None:
+        candidates = [extended_by.parent / name, extended_by.parent / f"{name}.yaml", *candidates]
     for candidate in candidates:
         if candidate.is_file():
             return candidate.resolve()
-    said_by = f"{beside} extends" if beside else "There is no recipe"
+    said_by = f"{extended_by} extends" if extended_by else "There is no recipe"
     known = [path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml")]
     raise ConfigError(
         f"{said_by} '{name}', neither a file nor a name in the package.{suggest_file(name, known)} "
@@ -114,7 +114,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
     tree: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for name in extends:
-        base, base_origins = _read(find_recipe(name, beside=path), (*seen, path))
+        base, base_origins = _read(find_recipe(name, extended_by=path), (*seen, path))
         tree = merge(tree, base)
         origins |= base_origins
     origins |= dict.fromkeys(_dotted(own), str(path))

@@ -196,7 +196,7 @@ class ModelConfig(Frozen):
     intermediate_size: Annotated[Positive, Field(description="width inside the feed-forward layers")] = 3072
     hidden_dropout_prob: Annotated[Float, Field(ge=0, lt=1, description="dropout of hidden states and attention")] = 0.1
     language_embeddings: Annotated[bool, Field(description="add a vector of the language at the input")] = False
-    conditioned_head: Annotated[bool, Field(description="tell the head the label's language")] = False
+    conditioned_head: Annotated[bool, Field(description="give the head the label's language")] = False
 
     @model_validator(mode="after")
     def _fits_together(self) -> ModelConfig:
@@ -291,8 +291,8 @@ class RunConfig(Frozen):
         if self.model.conditioned_head and any(getattr(one, "variant", "") == "input_swap" for one in self.streams):
             raise ValueError(
                 "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: it "
-                "shows a translation and asks for the word itself, so the head would be told another language than its "
-                "label's; use variant label_swap, or conditioned_head: false"
+                "shows a translation and asks for the word itself, so the head would be given another language than "
+                "its label's; use variant label_swap, or conditioned_head: false"
             )
         if len(set(asked)) < len(asked):
             raise ValueError(f"objectives name {', '.join(asked)}: each kind may stand once")

@@ -75,11 +75,11 @@ def check_bad_fraction(counts: Mapping[str, int], total: int, max_bad_fraction: 
     bad = sum(counts.values())
     if bad <= max_bad_fraction * total:
         return
-    told = ", ".join(
+    listed = ", ".join(
         f"{reason}: {count:,}" for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item))
     )
     raise DataError(
         f"{bad:,} of {total:,} rows ({bad / total:.2%}) cannot be used,"
-        f" more than data.max_bad_fraction {max_bad_fraction:.2%}: {told}."
+        f" more than data.max_bad_fraction {max_bad_fraction:.2%}: {listed}."
         f" They are listed in {kept_in}. Correct the sources, or raise the bound."
     )

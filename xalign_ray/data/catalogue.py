@@ -122,9 +122,9 @@ def describe() -> str:
     lines += ["or a recipe, for all that it reads:"]
     for recipe in (name for name in list_recipes() if name.startswith("papers/")):
         needs = needs_of(recipe)
-        told = [f"{name} ({len(downloads)} of {_count(name)})" for name, downloads in needs.downloads.items()]
-        told += [f"{path} (made here)" for path in needs.others]
-        lines.append(f"  {recipe:34} {', '.join(told)}")
+        listed = [f"{name} ({len(downloads)} of {_count(name)})" for name, downloads in needs.downloads.items()]
+        listed += [f"{path} (made here)" for path in needs.others]
+        lines.append(f"  {recipe:34} {', '.join(listed)}")
     return "\n".join(lines)
 
 

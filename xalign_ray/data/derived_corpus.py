@@ -1,4 +1,4 @@
-"""Writes a derived language beside its English: text, dictionaries and tagged files, the manifest last.
+"""Writes a derived language next to its English: text, dictionaries and tagged files, the manifest last.
 
 Formulas, and how the papers were read: docs/explanation/methods.md, Derived languages.
 """
@@ -93,7 +93,7 @@ def write_derived(
         write_atomic(out / "pos" / name, text)
     counts, sentences = _write_text(chain.from_iterable(opened), out / "text")
     types = sorted((word for word, count in counts.items() if count >= MIN_COUNT), key=lambda w: (-counts[w], w))
-    trained, held_out = _draw(types, dictionary_share, seed)
+    trained, held_out = _sample(types, dictionary_share, seed)
     for drawn, ending in ((trained, "txt"), (held_out, "held_out.txt")):
         lines = "".join(f"{word} {transliterate(word)}\n" for word in drawn)
         write_atomic(out / "dictionaries" / f"{ENGLISH}-{DERIVED_LANGUAGE}.{ending}", lines)
@@ -155,7 +155,7 @@ def _write_text(documents: Iterator[Document], folder: Path) -> tuple[Counter[st
     return counts, sentences
 
 
-def _draw(types: Sequence[str], share: float, seed: int) -> tuple[list[str], list[str]]:
+def _sample(types: Sequence[str], share: float, seed: int) -> tuple[list[str], list[str]]:
     """Types to train on and as many others to hold out, each in the order given."""
     number = int(share * len(types))
     if not number:

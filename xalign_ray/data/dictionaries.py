@@ -22,23 +22,25 @@ from xalign_ray.data.sources.formats import explain_empty, read_part
 from xalign_ray.data.sources.records import BadRow, Entry
 from xalign_ray.data.summary import SourceSummary, file_names
 from xalign_ray.errors import DataError
-from xalign_ray.text.dictionary import Key, Link, Links, add_entries, build_lexicon, pair_arrays, separate
+from xalign_ray.text.dictionary import Key, Translation, Translations, add_entries, build_lexicon, pair_arrays, separate
 from xalign_ray.text.tokenizer import LONGEST_WORD, look_up_form, tokenize_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
-def trained_translations(links: Links) -> dict[str, list[str]]:
+def trained_translations(translations: Translations) -> dict[str, list[str]]:
     """Each word form of the trained pairs and its translations; held-out pairs are no one's."""
-    translations: dict[str, list[str]] = {}
-    for left, right in links.trained:
-        translations.setdefault(left[1], []).append(right[1])
-        translations.setdefault(right[1], []).append(left[1])
-    return translations
+    by_word: dict[str, list[str]] = {}
+    for left, right in translations.trained:
+        by_word.setdefault(left[1], []).append(right[1])
+        by_word.setdefault(right[1], []).append(left[1])
+    return by_word
 
 
-def write_lexicon(config: RunConfig, links: Links, tokenizer: PreTrainedTokenizerFast, folder: Path) -> dict[str, int]:
+def write_lexicon(
+    config: RunConfig, translations: Translations, tokenizer: PreTrainedTokenizerFast, folder: Path
+) -> dict[str, int]:
     """Writes lexicon.npz, entries.json, pairs_*.npz and pair_words.json into the data folder.
 
     Returns:
@@ -47,30 +49,34 @@ def write_lexicon(config: RunConfig, links: Links, tokenizer: PreTrainedTokenize
     if not config.data.dictionaries:
         return {}
     pieces = tokenize_keys(
-        tokenizer, config.languages, [key for link in (*links.trained, *links.held_out) for key in link]
+        tokenizer,
+        config.languages,
+        [key for translation in (*translations.trained, *translations.held_out) for key in translation],
     )
-    entries, lexicon = build_lexicon(list(links.trained), pieces.get)
+    entries, lexicon = build_lexicon(list(translations.trained), pieces.get)
     write_arrays(folder / "lexicon.npz", partial(np.savez, **asdict(lexicon)))
     write_json(folder / "entries.json", list(entries))
     words: dict[str, list[list[str]]] = {}
-    for split, kept in (("trained", list(links.trained)), ("held_out", list(links.held_out))):
-        usable = [link for link in kept if all(pieces.get(key) is not None for key in link)]
+    for split, kept in (("trained", list(translations.trained)), ("held_out", list(translations.held_out))):
+        usable = [translation for translation in kept if all(pieces.get(key) is not None for key in translation)]
         arrays = asdict(pair_arrays(usable, pieces.get))
         write_arrays(folder / f"pairs_{split}.npz", partial(np.savez, **arrays))
         words[split] = [[config.languages[a[0]], a[1], config.languages[b[0]], b[1]] for a, b in usable]
-        links.counts[f"pairs_{split}"] = len(usable)
-        links.counts[f"pairs_{split}_without_pieces"] = len(kept) - len(usable)
-    links.counts["entries"] = len(entries)
-    used = {key for split in (links.trained, links.held_out) for link in split for key in link}
-    links.counts["words"] = len(used)
-    links.counts["words_of_one_piece"] = sum(len(pieces.get(key) or ()) == 1 for key in used)
+        translations.counts[f"pairs_{split}"] = len(usable)
+        translations.counts[f"pairs_{split}_without_pieces"] = len(kept) - len(usable)
+    translations.counts["entries"] = len(entries)
+    used = {
+        key for split in (translations.trained, translations.held_out) for translation in split for key in translation
+    }
+    translations.counts["words"] = len(used)
+    translations.counts["words_of_one_piece"] = sum(len(pieces.get(key) or ()) == 1 for key in used)
     write_json(folder / "pair_words.json", words)
-    return dict(links.counts)
+    return dict(translations.counts)
 
 
-def read_links(
+def read_translations(
     config: RunConfig, dictionaries: Sequence[Input], folder: Path, broken: list[BrokenFile]
-) -> tuple[Links, list[SourceSummary]]:
+) -> tuple[Translations, list[SourceSummary]]:
     """The translations of the recipe's dictionaries, and what became of the lines of each.
 
     Bad lines go to a file of bad rows in the data folder; what cannot be read of a file to `broken` if the recipe keeps
@@ -82,19 +88,19 @@ def read_links(
     Raises:
         DataError: a dictionary is empty, or worse than data.max_bad_fraction.
     """
-    links, sources = Links(), []
+    translations, sources = Translations(), []
     if not dictionaries:
-        return links, []
+        return translations, []
     languages = config.languages
     own_split = {frozenset(d.languages) for d in config.data.dictionaries if d.split == "held_out"}
     with BadRowsFile(folder / f"dictionary_{BAD_ROWS}") as bad_rows:
         for one, asked in zip(dictionaries, config.data.dictionaries, strict=True):
             ids = [languages.index(code) for code in one.languages]
             pivot = languages.index("en") if "en" in one.languages else None
-            found: list[Link] = []
+            found: list[Translation] = []
             skipped: Counter[str] = Counter()
-            bad, before = bad_rows.counts.copy(), links.counts.copy()
-            size = len(links.trained) + len(links.held_out)
+            bad, before = bad_rows.counts.copy(), translations.counts.copy()
+            size = len(translations.trained) + len(translations.held_out)
             kept_out = broken if config.data.on_broken_file == "keep_rest_out" else None
             for record in chain.from_iterable(read_part(p, one.languages, skipped, kept_out) for p in one.parts):
                 if isinstance(record, BadRow):
@@ -105,17 +111,17 @@ def read_links(
             if not found:
                 raise DataError(explain_empty(one.parts))
             share = 0.0 if frozenset(asked.languages) in own_split else config.data.dictionary_held_out_fraction
-            add_entries(links, found, pivot, share, held_out=asked.split == "held_out")
-            aside = skipped + (bad_rows.counts - bad) + (links.counts - before)
+            add_entries(translations, found, pivot, share, held_out=asked.split == "held_out")
+            aside = skipped + (bad_rows.counts - bad) + (translations.counts - before)
             rows = sum((skipped + (bad_rows.counts - bad)).values()) + aside.pop("lines")
-            kept = len(links.trained) + len(links.held_out) - size
+            kept = len(translations.trained) + len(translations.held_out) - size
             sources.append(
                 SourceSummary(f"dictionary {'-'.join(one.languages)}", file_names(one), rows, kept, dict(aside))
             )
-    total = links.counts["lines"] + sum(bad_rows.counts.values())
+    total = translations.counts["lines"] + sum(bad_rows.counts.values())
     check_bad_fraction(bad_rows.counts, total, config.data.max_bad_fraction, bad_rows.path)
-    separate(links)
-    return links, sources
+    separate(translations)
+    return translations, sources
 
 
 def tokenize_keys(

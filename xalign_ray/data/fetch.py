@@ -82,8 +82,8 @@ def _fetch_one(download: Download, out: Path, say: Say) -> None:
         target = out / download.files[0]
         load(download, target, say)
         return
-    owner = Path(download.files[0]).stem if download.files else download.folder
-    archive = out / ".fetched" / f"{owner}.{file}"  # two corpora may call their archives the same
+    stem = Path(download.files[0]).stem if download.files else download.folder
+    archive = out / ".fetched" / f"{stem}.{file}"  # two corpora may call their archives the same
     load(download, archive, say)
     say(f"unpacking {file}")
     with _readable(archive):
@@ -97,11 +97,11 @@ def _fetch_one(download: Download, out: Path, say: Say) -> None:
 def load(download: Download, target: Path, say: Say) -> None:
     """Loads one address into a file that appears when it is whole and checked.
 
-    A `.part` beside it holds what has come so far, from session to session; it is gone on with if the server still has
+    A `.part` next to it holds what has come so far, from session to session; it is gone on with if the server still has
     the same file (If-Range), and begun again if not.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    part, tag = _beside(target, ".part"), _beside(target, ".tag")
+    part, tag = _with_suffix(target, ".part"), _with_suffix(target, ".tag")
     say(f"fetching {download.url}")
     tries, pause = 0, PAUSE_S
     while True:
@@ -224,7 +224,7 @@ def unpack_members(archive: Path, targets: Sequence[Path]) -> None:
 
 def unpack_folder(archive: Path, folder: Path) -> None:
     """Takes all files out of an archive into a folder, which appears when all are there."""
-    whole = _beside(folder, ".unpacking")
+    whole = _with_suffix(folder, ".unpacking")
     shutil.rmtree(whole, ignore_errors=True)
     with _open_archive(archive) as (names, open_member):
         for name in names:
@@ -255,7 +255,7 @@ def _open_archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], IO[by
 
 
 def _extract(source: IO[bytes], target: Path) -> None:
-    unfinished = _beside(target, ".part")
+    unfinished = _with_suffix(target, ".part")
     with source, unfinished.open("wb") as file:
         shutil.copyfileobj(source, file, CHUNK_BYTES)
     os.replace(unfinished, target)
@@ -274,7 +274,7 @@ def _readable(archive: Path) -> Iterator[None]:
         raise DataError(f"{archive} cannot be unpacked ({said}) and was removed. Fetch it again.") from None
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(f".{path.name}{suffix}")
 
 

@@ -67,14 +67,14 @@ def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def list_files(folder: Path) -> dict[str, str]:
-    """The manifest's `files`: all that readers of a folder open, beside shards. Writes RECORDS for the others."""
+    """The manifest's `files`: all that readers of a folder open, besides shards. Writes RECORDS for the others."""
     others = [name for place in BY_PREPARE for name in _below(folder, place)]
     write_json(folder / RECORDS, hash_files(folder, [*NOT_OPENED, *others]))
     return hash_files(folder, [*OPENED, RECORDS, *_below(folder, TOKENIZER)])
 
 
 def check_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Checks what readers open: that it is as it was written, and that nothing stands beside the tokenizer's files.
+    """Checks what readers open: that it is as it was written, and that nothing else is next to the tokenizer's files.
 
     Raises:
         DataError: names the file that is missing, damaged or too much.

@@ -17,7 +17,7 @@ _NOT_CUSTOM = ("CPU", "GPU", "memory", "object_store_memory")
 
 
 def placement(parallel: ParallelConfig) -> dict[str, Any]:
-    """What Ray is told of a data task or actor beside its CPUs."""
+    """What Ray is asked for a data task or actor, besides its CPUs."""
     return {"resources": {parallel.data_resource: A_BIT}} if parallel.data_resource else {}
 
 

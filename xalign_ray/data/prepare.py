@@ -25,7 +25,7 @@ from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
 from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.data.bad_rows import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
-from xalign_ray.data.dictionaries import read_links, trained_translations, write_lexicon
+from xalign_ray.data.dictionaries import read_translations, trained_translations, write_lexicon
 from xalign_ray.data.duplicates import mark_duplicates
 from xalign_ray.data.examples import longest_word
 from xalign_ray.data.file_hashes import (
@@ -61,7 +61,7 @@ from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
 
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
-MAX_FAULTS = 10  # parts whose faults are told at once
+MAX_FAULTS = 10  # parts whose faults are reported at once
 
 
 def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None] = lambda: None) -> Prepared:
@@ -103,10 +103,10 @@ def _make(
     fingerprint: str,
 ) -> None:
     broken: list[BrokenFile] = []
-    links, dictionary_sources = read_links(config, dictionaries, folder, broken)
-    _write_tokenizer(config.data, texts, trained_translations(links), folder)
+    translations, dictionary_sources = read_translations(config, dictionaries, folder, broken)
+    _write_tokenizer(config.data, texts, trained_translations(translations), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
-    dictionary_counts = write_lexicon(config, links, tokenizer, folder)
+    dictionary_counts = write_lexicon(config, translations, tokenizer, folder)
     tasks = _tasks(config, texts, folder, _align(config, texts, folder, hashes))
     todo = [task for task in tasks if read_record(task) is None]
     if config.data.filters.drop_duplicates:

@@ -165,7 +165,7 @@ class Prepared:
         return take(concatenate(groups), first[which] + places.row)
 
     def context(self, config: RunConfig) -> StreamContext:
-        """What streams of this recipe need beside rows."""
+        """What streams of this recipe need besides rows."""
         rows = config.train.global_batch_size
         return StreamContext(
             config.seed, config.masking, self.vocabulary, self.lexicon, config.data.max_seq_length, global_rows=rows

@@ -20,7 +20,7 @@ from xalign_ray.text.rows import Rows, starts, sum_runs
 ROW_GROUP = 512  # rows that are read together
 CACHED_GROUPS = 256  # row groups kept in a process: small corpora are then read from disk once
 
-SIDE, SEGMENT = "side_", "segment_"  # how a column on disk is called, and its field of Rows
+ON_DISK, IN_ROWS = "side_", "segment_"  # how a column on disk is called, and its field of Rows
 _LISTS = pa.list_(pa.field("element", pa.int32(), nullable=False))
 
 
@@ -116,7 +116,7 @@ def _as_rows(table: pa.Table) -> Rows:
     for name in table.column_names:
         column = table[name].combine_chunks()
         column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-        flat[name.replace(SIDE, SEGMENT)] = column.flatten().to_numpy()
+        flat[name.replace(ON_DISK, IN_ROWS)] = column.flatten().to_numpy()
         if name == "side_words":
             flat["row_segments"] = column.value_lengths().to_numpy()
     return Rows(**flat)

@@ -47,7 +47,7 @@ class PoolStats:
 
 
 @dataclass(frozen=True)
-class DrawStats:
+class SamplingStats:
     """How often a stream of a run draws from a pool."""
 
     stream: str
@@ -70,14 +70,14 @@ class _Subject:
 
 @dataclass(frozen=True)
 class Stats:
-    """All of it; `draws` is empty where no recipe is known."""
+    """All of it; `sampling` is empty where no recipe is known."""
 
     shards: str  # their folder
     steps: int | None
     pools: list[PoolStats]
     all: PoolStats
     with_dictionary: PoolStats | None  # the texts of languages that have one, together: what DICT reports 34.15 % of
-    draws: list[DrawStats]
+    sampling: list[SamplingStats]
     dictionary: dict[str, int]
     bad_rows: dict[str, int]
     dropped: dict[str, int]
@@ -85,13 +85,13 @@ class Stats:
 
 
 def measure(name: str, settings: Sequence[str] = (), out: Path | None = None) -> tuple[Stats, list[Path]]:
-    """The numbers of a recipe's data, of a run, or of a prepared folder (then without draws), also written to files.
+    """The numbers of a recipe's data, of a run, or of a prepared folder (then without sampling), also written to files.
 
     Args:
         name: a recipe's name or file, a run folder, or a folder that prepare wrote.
         settings: for a recipe, `--set` of its keys.
-        out: where stats.json (all of it) and stats.csv (a line for each pool and stream) go: beside what was asked
-            about if not given, and called stats-RECIPE beside shards, which recipes share and draw from differently.
+        out: where stats.json (all of it) and stats.csv (a line for each pool and stream) go: next to what was asked
+            about if not given, and called stats-RECIPE next to shards, which recipes share and draw from differently.
 
     Raises:
         DataError: there are no finished shards.
@@ -114,7 +114,7 @@ def _measure(prepared: Prepared, config: RunConfig | None) -> Stats:
         pools=pools,
         all=_together("all", pools),
         with_dictionary=_together("dictionary", covered) if covered else None,
-        draws=_draws(prepared, config) if config else [],
+        sampling=_sampling(prepared, config) if config else [],
         dictionary=manifest["dictionary"],
         bad_rows=manifest["bad_rows"],
         dropped={key: value for key, value in manifest["counts"].items() if key.startswith("dropped")},
@@ -124,11 +124,11 @@ def _measure(prepared: Prepared, config: RunConfig | None) -> Stats:
 
 def _as_csv(stats: Stats) -> str:
     drawn: dict[str, list[dict[str, Any]]] = {}
-    for draw in stats.draws:
+    for draw in stats.sampling:
         drawn.setdefault(draw.pool, []).append(asdict(draw))
     lines = [asdict(pool) | draw for pool in stats.pools for draw in drawn.get(pool.pool, [{}])]
     out = io.StringIO()
-    names = [field.name for field in (*fields(PoolStats), *fields(DrawStats)[2:])]
+    names = [field.name for field in (*fields(PoolStats), *fields(SamplingStats)[2:])]
     writer = csv.DictWriter(out, [names[0], "stream", *names[1:]])
     writer.writeheader()
     writer.writerows(lines)
@@ -144,12 +144,12 @@ def as_tables(stats: Stats) -> list[Table]:
         shares = (pool.padding, pool.words_in_dictionary, pool.tokens_in_dictionary)
         held.add_row(pool.pool, *(_count(number) for number in numbers), *(_percent(share) for share in shares))
     tables = [held]
-    if stats.draws:
+    if stats.sampling:
         columns = ("pool", "stream", "share", "expected rows", "passes", "drawn")
         seen = _table(f"drawn in {stats.steps:,} steps", columns)
-        for draw in stats.draws:
-            told = (f"{draw.expected_rows:,.1f}", f"{draw.expected_passes:.2f}", f"{draw.drawn_rows:,}")
-            seen.add_row(draw.pool, draw.stream, f"{draw.probability:.4f}", *told)
+        for draw in stats.sampling:
+            shown = (f"{draw.expected_rows:,.1f}", f"{draw.expected_passes:.2f}", f"{draw.drawn_rows:,}")
+            seen.add_row(draw.pool, draw.stream, f"{draw.probability:.4f}", *shown)
         tables.append(seen)
     for title, counts in (("dictionary", stats.dictionary), ("bad rows", stats.bad_rows), ("dropped", stats.dropped)):
         if counts:
@@ -259,7 +259,7 @@ def _together(name: str, pools: Sequence[PoolStats]) -> PoolStats:
     )
 
 
-def _draws(prepared: Prepared, config: RunConfig) -> list[DrawStats]:
+def _sampling(prepared: Prepared, config: RunConfig) -> list[SamplingStats]:
     """Probabilities as the order has them (one draw of shares a chunk of steps), and the rows that it deals."""
     order = prepared.order(config)
     sources = prepared.sources(config)
@@ -268,13 +268,13 @@ def _draws(prepared: Prepared, config: RunConfig) -> list[DrawStats]:
     for first in range(0, steps, CHUNK_STEPS):
         expected += np.asarray(_shares(prepared, config, first)) * rows * min(CHUNK_STEPS, steps - first)
     chunks, left = divmod(steps, CHUNK_STEPS)
-    drawn = order.drawn_before(chunks).copy()
+    drawn = order.sampled_before(chunks).copy()
     if left:
         rest = order.places(Request(chunks, chunks * CHUNK_STEPS, steps, 0, rows))
         drawn += np.bincount(rest.source, minlength=len(sources))
     pool_rows = [prepared.manifest["pools"][pool]["rows"] for _, pool in sources]
     return [
-        DrawStats(
+        SamplingStats(
             stream=config.streams[stream].kind,
             pool=pool,
             probability=float(expected[number] / (steps * rows)),

@@ -38,11 +38,11 @@ class SourceSummary:
     def __str__(self) -> str:
         files = self.files[0] + (f" and {len(self.files) - 1} more" if len(self.files) > 1 else "")
         aside = sorted(self.set_aside.items(), key=lambda item: (-item[1], item[0]))
-        told = ", ".join(f"{reason} {count:,}" for reason, count in aside)
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in aside)
         noted = "".join(f"; {what}: {count:,}" for what, count in self.noted.items())
         left = f"; not read on after max_pairs: {self.files_not_read_on} files" if self.files_not_read_on else ""
-        told = told and f"; set aside: {told}"
-        return f"{self.name} ({files}): {self.rows:,} rows in, {self.kept:,} kept{told}{noted}{left}"
+        listed = listed and f"; set aside: {listed}"
+        return f"{self.name} ({files}): {self.rows:,} rows in, {self.kept:,} kept{listed}{noted}{left}"
 
 
 def summarize(one: Input, records: Sequence[Mapping[str, Any]]) -> SourceSummary:
@@ -97,8 +97,8 @@ def say_lines(manifest: Mapping[str, Any]) -> None:
 
 def explain_missing(missing: Mapping[str, int]) -> str:
     """The sentence for languages without held-out rows."""
-    told = ", ".join(f"{language} ({count:,} documents)" for language, count in missing.items())
-    return f"held-out loss: no rows of {told}: none of so few was drawn by data.held_out_fraction"
+    listed = ", ".join(f"{language} ({count:,} documents)" for language, count in missing.items())
+    return f"held-out loss: no rows of {listed}: none of so few was drawn by data.held_out_fraction"
 
 
 def as_fields(sources: Sequence[SourceSummary]) -> list[dict[str, Any]]:

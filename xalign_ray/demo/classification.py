@@ -39,14 +39,14 @@ def labelled_files(
         _lay_out_inference, _infer(facts, random.Random(f"xnli pairs/{seed}"), allowed, table), languages
     )
     facts = draw_facts(table, random.Random(f"pawsx/{seed}"), allowed)
-    told = _paraphrase(facts, random.Random(f"pawsx pairs/{seed}"), allowed, table)
-    yield from _pair_files(_lay_out_paraphrases, told, languages)
+    stated = _paraphrase(facts, random.Random(f"pawsx pairs/{seed}"), allowed, table)
+    yield from _pair_files(_lay_out_paraphrases, stated, languages)
     for language in languages:
         yield from _news_files(table, random.Random(f"mldoc/{language.code}/{seed}"), allowed, language)
 
 
 def _pair_files(
-    lay_out: Callable[[str, str, Iterator[Row]], tuple[str, Iterator[str]]],
+    format_rows: Callable[[str, str, Iterator[Row]], tuple[str, Iterator[str]]],
     pairs: Iterator[Pair],
     languages: Sequence[Language],
 ) -> Files:
@@ -57,7 +57,7 @@ def _pair_files(
                 (write_text(say(first, language)), write_text(say(second, language)), label)
                 for first, second, label in drawn
             )
-            yield lay_out(split, language.code, rows)
+            yield format_rows(split, language.code, rows)
 
 
 def _lay_out_inference(split: str, code: str, rows: Iterator[Row]) -> tuple[str, Iterator[str]]:
@@ -88,14 +88,14 @@ def _infer(
         if bare == fact:
             continue
         others = [thing for thing in things if thing not in {noun.word for noun in fact.objects}]
-        adjective = table.adjectives[fact.subject.word].draw(rng)
+        adjective = table.adjectives[fact.subject.word].sample(rng)
         hypothesis, label = (
             (bare, "entailment"),
             (replace(bare, objects=(Noun(rng.choice(others)),)), "contradiction"),
             (replace(bare, subject=Noun(fact.subject.word, adjective), year=rng.choice(YEARS)), "neutral"),
         )[turn % 3]
-        told_before = hypothesis.year is not None and hypothesis.year == fact.year
-        if allowed(hypothesis) and not told_before:
+        stated_before = hypothesis.year is not None and hypothesis.year == fact.year
+        if allowed(hypothesis) and not stated_before:
             turn += 1
             yield fact, hypothesis, label
 
@@ -108,7 +108,7 @@ def _paraphrase(
         if not fact.verb:
             continue
         first, *_ = fact.objects
-        second = Noun(table.objects[fact.verb].draw(rng))
+        second = Noun(table.objects[fact.verb].sample(rng))
         if len({first.word, second.word, fact.subject.word}) < 3:
             continue
         both = replace(fact, objects=(first, second))

@@ -18,7 +18,7 @@ class Concept:
         word: the only English form (nouns and verbs plural): the world has no inflection.
         topic: one of 15; facts stay mostly within a topic.
         role: agent, thing, place, verb or adjective: what the word can be in a fact.
-        cognate: every language writes the word as English does; beside digits, all that languages share.
+        cognate: every language writes the word as English does; besides digits, all that languages share.
     """
 
     word: str

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xalign_ray.demo.facts import Fact, FactTable
 
 DOCUMENT_SENTENCES = (5, 8)
-TOLD_SHARE = 0.7  # of the triples of the table, told by a language in its documents; each language has its own
+STATED_SHARE = 0.7  # of the triples of the table, told by a language in its documents; each language has its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ def draw_facts(
 ) -> Iterator[Fact]:
     """Endless facts that are allowed, of one topic or, each time anew, of any."""
     while True:
-        fact = table.draw(topic or table.topics.draw(rng), rng)
+        fact = table.sample(topic or table.topics.sample(rng), rng)
         if allowed(fact):
             yield fact
 
@@ -46,16 +46,16 @@ def draw_articles(
     """The documents of a language, with so many sentences together; the language leaves out some triples for good."""
     rng = random.Random(f"articles/{language}/{seed}")
 
-    def is_told(fact: Fact) -> bool:
-        told = random.Random(f"told/{language}/{seed}/{'/'.join(fact.triple)}").random() < TOLD_SHARE
-        return told and allowed(fact)
+    def is_stated(fact: Fact) -> bool:
+        stated = random.Random(f"told/{language}/{seed}/{'/'.join(fact.triple)}").random() < STATED_SHARE
+        return stated and allowed(fact)
 
     articles: list[Article] = []
     left = sentences
     while left > 0:
-        topic = table.topics.draw(rng)
+        topic = table.topics.sample(rng)
         length = min(left, rng.choice(range(DOCUMENT_SENTENCES[0], DOCUMENT_SENTENCES[1] + 1)))
-        facts = draw_facts(table, rng, is_told, topic)
+        facts = draw_facts(table, rng, is_stated, topic)
         articles.append(Article(topic, tuple(next(facts) for _ in range(length))))
         left -= length
     return articles

@@ -46,18 +46,18 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WeightedWords:
     """A few words with Zipf weights, the usual one first."""
 
     words: tuple[str, ...]
     cumulative: tuple[float, ...]
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Choice:
+    def of(cls, words: Sequence[str]) -> WeightedWords:
         """Weighs the words by rank ** -ZIPF_EXPONENT."""
         return cls(tuple(words), tuple(accumulate(rank**-ZIPF_EXPONENT for rank in range(1, len(words) + 1))))
 
-    def draw(self, rng: random.Random) -> str:
+    def sample(self, rng: random.Random) -> str:
         """One word."""
         return rng.choices(self.words, cum_weights=self.cumulative)[0]
 
@@ -74,34 +74,34 @@ class FactTable:
         adjectives: noun to its usual adjectives.
     """
 
-    topics: Choice
-    verbs: dict[str, Choice]
-    nouns: dict[str, Choice]
-    subjects: dict[str, Choice]
-    objects: dict[str, Choice]
-    places: dict[str, Choice]
-    adjectives: dict[str, Choice]
+    topics: WeightedWords
+    verbs: dict[str, WeightedWords]
+    nouns: dict[str, WeightedWords]
+    subjects: dict[str, WeightedWords]
+    objects: dict[str, WeightedWords]
+    places: dict[str, WeightedWords]
+    adjectives: dict[str, WeightedWords]
 
-    def draw(self, topic: str, rng: random.Random) -> Fact:
+    def sample(self, topic: str, rng: random.Random) -> Fact:
         """One fact of a topic."""
         year = rng.choice(YEARS) if rng.random() < SHARES["year"] else None
         if rng.random() < SHARES["quality"]:
-            noun = self.nouns[topic].draw(rng)
-            return Fact(Noun(noun), quality=self.adjectives[noun].draw(rng), year=year)
-        verb = self.verbs[topic].draw(rng)
-        subject = self._describe(self.subjects[verb].draw(rng), rng)
-        objects = [self._describe(self.objects[verb].draw(rng), rng)]
+            noun = self.nouns[topic].sample(rng)
+            return Fact(Noun(noun), quality=self.adjectives[noun].sample(rng), year=year)
+        verb = self.verbs[topic].sample(rng)
+        subject = self._describe(self.subjects[verb].sample(rng), rng)
+        objects = [self._describe(self.objects[verb].sample(rng), rng)]
         if rng.random() < SHARES["second_object"]:
-            second = self._describe(self.objects[verb].draw(rng), rng)
+            second = self._describe(self.objects[verb].sample(rng), rng)
             objects += [second] if second.word != objects[0].word else []
         if rng.random() >= SHARES["place"]:
             return Fact(subject, verb, tuple(objects), year=year)
-        place = self._describe(self.places[verb].draw(rng), rng)
+        place = self._describe(self.places[verb].sample(rng), rng)
         return Fact(subject, verb, tuple(objects), None, rng.choice(PREPOSITIONS), place, year)
 
     def _describe(self, noun: str, rng: random.Random) -> Noun:
         described = rng.random() < SHARES["adjective"]
-        return Noun(noun, self.adjectives[noun].draw(rng) if described else None)
+        return Noun(noun, self.adjectives[noun].sample(rng) if described else None)
 
 
 def build_facts(seed: int) -> FactTable:
@@ -113,13 +113,13 @@ def build_facts(seed: int) -> FactTable:
     rng = random.Random(f"facts/{seed}")
     concepts = list(load_concepts())
     rng.shuffle(concepts)  # ranks within topics
-    topics = Choice.of(list(dict.fromkeys(concept.topic for concept in concepts)))
+    topics = WeightedWords.of(list(dict.fromkeys(concept.topic for concept in concepts)))
     by_role = {role: [c.word for c in concepts if c.role == role] for role in ("agent", "thing", "place", "adjective")}
     in_topic: dict[tuple[str, str], list[str]] = {}
     for concept in concepts:
         in_topic.setdefault((concept.topic, concept.role), []).append(concept.word)
 
-    verbs = {topic: Choice.of(in_topic[topic, "verb"]) for topic in topics.words}
+    verbs = {topic: WeightedWords.of(in_topic[topic, "verb"]) for topic in topics.words}
     table = FactTable(topics, verbs, {}, {}, {}, {}, {})
     for topic in topics.words:
         for turn, verb in enumerate(verbs[topic].words):
@@ -128,15 +128,15 @@ def build_facts(seed: int) -> FactTable:
             table.places[verb] = _usual(in_topic[topic, "place"], [], turn, PLACES_PER_VERB, rng)
         nouns = [word for role in ("agent", "thing", "place") for word in in_topic[topic, role]]
         rng.shuffle(nouns)
-        table.nouns[topic] = Choice.of(nouns)
+        table.nouns[topic] = WeightedWords.of(nouns)
         for turn, noun in enumerate(nouns):
             own = ADJECTIVES_PER_NOUN - 1
             table.adjectives[noun] = _usual(in_topic[topic, "adjective"], by_role["adjective"], turn, own, rng)
     return table
 
 
-def _usual(own: list[str], anywhere: list[str], turn: int, count: int, rng: random.Random) -> Choice:
+def _usual(own: list[str], anywhere: list[str], turn: int, count: int, rng: random.Random) -> WeightedWords:
     """Takes `count` words of the topic, starting at another one each turn, and one more from anywhere."""
     chosen = [own[(turn + step) % len(own)] for step in range(count)]
     others = [word for word in anywhere if word not in own]
-    return Choice.of(chosen + ([rng.choice(others)] if others else []))
+    return WeightedWords.of(chosen + ([rng.choice(others)] if others else []))

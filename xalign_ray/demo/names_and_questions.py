@@ -83,17 +83,17 @@ def _list_questions(
     for split, count in ANSWER_ROWS.items():
         articles = _draw_articles(table, random.Random(f"questions/{split}/{seed}"), allowed, count)
         if split == "train":
-            yield "mlqa/train-v1.1.json", _tell(articles, split, english, english)
+            yield "mlqa/train-v1.1.json", _write_articles(articles, split, english, english)
             for language in others:
                 name = f"mlqa/squad.translate.train.{PIVOT}-{language.code}.json"
-                yield name, _tell(articles, split, language, language, LOST)
+                yield name, _write_articles(articles, split, language, language, LOST)
             continue
         pairs = [(language, language) for language in languages]
         if split == "test":
             pairs += [pair for language in others for pair in ((english, language), (language, english))]
         for context, question in pairs:
             name = f"mlqa/{split}-context-{context.code}-question-{question.code}.json"
-            yield name, _tell(articles, split, context, question)
+            yield name, _write_articles(articles, split, context, question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +108,18 @@ def _draw_articles(table: FactTable, rng: random.Random, allowed: Allowed, count
     """Articles in each of which one fact at least can be asked for: no other has its subject and verb."""
     articles = []
     while len(articles) < count:
-        facts = draw_facts(table, rng, allowed, table.topics.draw(rng))
-        told = tuple(next(facts) for _ in range(CONTEXT_FACTS))
-        news = Counter((fact.subject.word, fact.verb) for fact in told)
-        clear = [place for place, fact in enumerate(told) if fact.verb and news[fact.subject.word, fact.verb] == 1]
+        facts = draw_facts(table, rng, allowed, table.topics.sample(rng))
+        stated = tuple(next(facts) for _ in range(CONTEXT_FACTS))
+        news = Counter((fact.subject.word, fact.verb) for fact in stated)
+        clear = [place for place, fact in enumerate(stated) if fact.verb and news[fact.subject.word, fact.verb] == 1]
         if clear:
-            articles.append(_Article(told, rng.choice(clear)))
+            articles.append(_Article(stated, rng.choice(clear)))
     return articles
 
 
-def _tell(articles: Sequence[_Article], split: str, context: Language, question: Language, lost: int = 0) -> list[str]:
+def _write_articles(
+    articles: Sequence[_Article], split: str, context: Language, question: Language, lost: int = 0
+) -> list[str]:
     """The one line of a file: a title, a context and its question for each article."""
     paragraphs = []
     for number, article in enumerate(articles):

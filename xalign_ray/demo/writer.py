@@ -92,16 +92,16 @@ def _write_retrieval(world: _World, english: Language, language: Language, count
     facts = draw_distinct(world.table, world.rng(f"retrieval/{language.code}"), world.allowed, count)
     world.reserved.update(facts)
     stem = f"tatoeba/tatoeba.{language.code}-{PIVOT}"
-    for side in (language, english):
-        world.write(f"{stem}.{side.code}", (write_text(say(fact, side)) for fact in facts))
+    for own in (language, english):
+        world.write(f"{stem}.{own.code}", (write_text(say(fact, own)) for fact in facts))
 
 
 def _write_parallel(world: _World, english: Language, language: Language, count: int) -> None:
     facts = draw_distinct(world.table, world.rng(f"parallel/{language.code}"), world.allowed, count)
     pairs = [(say(fact, english), say(fact, language)) for fact in facts]
     stem = f"parallel/train.{PIVOT}-{language.code}"
-    for side, code in enumerate((PIVOT, language.code)):
-        world.write(f"{stem}.{code}", (" ".join(token.form for token in pair[side]) for pair in pairs))
+    for which, code in enumerate((PIVOT, language.code)):
+        world.write(f"{stem}.{code}", (" ".join(token.form for token in pair[which]) for pair in pairs))
     world.write(f"{stem}.align", (" ".join(f"{i}-{j}" for i, j in align(*pair)) for pair in pairs))
 
 

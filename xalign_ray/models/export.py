@@ -61,7 +61,7 @@ class Prepared(Protocol):
 
 
 def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, folder: Path, facts: Facts) -> None:
-    """Writes the folder under a temporary name beside it, then renames it; an older one of that name is replaced.
+    """Writes the folder under a temporary name next to it, then renames it; an older one of that name is replaced.
 
     Language embeddings are folded into the token-type table: `token_type_id` = segment + xalign_segments * language
     (DICT-MLM); a family without one then needs our class of it. A conditioned head, which no stock class holds, goes
@@ -90,7 +90,7 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
         write_manifest(temporary, {**facts, "files": hash_files(temporary)})
         temporary.chmod(0o755)
         _replace(temporary, folder)
-    except SafetensorError as error:  # what the system said, as its library tells it
+    except SafetensorError as error:  # what the system said, as its library passes it on
         shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(
             f"The export cannot be written to {folder}: {error}. Make room and give the same command again."

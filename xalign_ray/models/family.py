@@ -43,7 +43,7 @@ class Family(ABC):
     Attributes:
         model_type: its name in a config.json.
         defaults: what its config class means by keys that a config.json leaves out, where we read them.
-        from_scratch: what stands in the config.json of an encoder from scratch beside the recipe's sizes.
+        from_scratch: what stands in the config.json of an encoder from scratch besides the recipe's sizes.
         dropouts: the keys that `model.hidden_dropout_prob` sets.
         token_types: in a state dict, the table that token types choose from.
         transform: in a state dict, what the names of the head's layers before its decoder begin with.
@@ -77,7 +77,7 @@ class Family(ABC):
         return values["max_position_embeddings"]
 
     def segments(self, values: Values) -> int:
-        """How many segments it tells apart."""
+        """How many segments it distinguishes."""
         return values["type_vocab_size"]
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Family(ABC):
 
     @abstractmethod
     def arguments(self, config: Any, batch: Mapping[str, Tensor], same_example: Tensor) -> dict[str, Any]:
-        """What its model is called with beside the word vectors.
+        """What its model is called with besides the word vectors.
 
         Args:
             batch: `position_ids` and `segment_ids` [B, L], of which the first token of an example has 0.

@@ -1,4 +1,4 @@
-"""The language-conditioned prediction head: a family's head, told the language of the word that it must predict."""
+"""The language-conditioned prediction head: a family's head, given the language of the word that it must predict."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def check_files(name: str, config: Any) -> None:
         return
     if not any(path.stat().st_size for pattern in FILES for path in folder.glob(pattern)):
         raise DataError(f"{name} holds no tokenizer: none of {', '.join(FILES)} is there. Export the run again, or put "
-                        "the model's own tokenizer beside it.")  # fmt: skip
+                        "the model's own tokenizer next to it.")  # fmt: skip
     expected = getattr(config, TOKENIZER_KEY, None)
     if expected is None:
         return
@@ -70,7 +70,7 @@ def check_ids(name: str, tokenizer: Any, rows: int) -> None:
     last = max([*tokenizer.get_vocab().values(), *tokenizer.all_special_ids, len(tokenizer) - 1])
     if last >= rows:
         raise DataError(f"{name}: its tokenizer gives ids up to {last}, but the model has {rows} embeddings; they do "
-                        "not belong together. Put the model's own tokenizer beside it.")  # fmt: skip
+                        "not belong together. Put the model's own tokenizer next to it.")  # fmt: skip
 
 
 def _content(token: Any) -> Any:

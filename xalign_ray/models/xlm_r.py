@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class XlmR(Bert):
-    """XLM-R. With one token type it is not told the segments of a pair, whatever the recipe's streams ask for."""
+    """XLM-R. With one token type it cannot see the segments of a pair, whatever the recipe's streams ask for."""
 
     model_type: ClassVar[str] = "xlm-roberta"
     defaults: ClassVar[Values] = {**Bert.defaults, "model_type": "xlm-roberta", "pad_token_id": 1}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from xalign_ray.config.choices import ObjectiveChoice
 from xalign_ray.config.scheduled import Scheduled
-from xalign_ray.objectives.objective import Encoder, Gather, LossContext, MicroStep, Objective, SpecialIds
+from xalign_ray.objectives.objective import Gather, LossContext, MicroStep, Objective, SpecialIds, TrainableEncoder
 from xalign_ray.text.dictionary import DictionaryPairs
 
 
@@ -55,7 +55,7 @@ class Objectives(nn.Module):
             ConfigError: when an objective lacks what it needs.
         """
         super().__init__()
-        self.encoder = cast(Encoder, encoder)
+        self.encoder = cast(TrainableEncoder, encoder)
         context = LossContext(pairs, seed, self.encoder, special)
         losses = nn.ModuleDict({asked.kind: loss_class(type(asked))(asked, context) for asked in objectives})
         self.losses = cast("dict[str, Objective]", losses)

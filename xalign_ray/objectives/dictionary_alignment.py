@@ -11,7 +11,7 @@ from torch import Tensor
 
 from xalign_ray.config.choices import DictionaryAlignment
 from xalign_ray.errors import ConfigError
-from xalign_ray.objectives.objective import Encoder, LossContext, MicroStep, Objective, SpecialIds, check_layer
+from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, SpecialIds, TrainableEncoder, check_layer
 from xalign_ray.text.dictionary import DictionaryPairs
 
 EPSILON = 1e-8
@@ -73,7 +73,7 @@ class DictionaryAlignmentLoss(Objective):
         """The pairs in the rank's slices."""
         return float(sum(high - low for low, high in map(self._bounds, parts)))
 
-    def _rows(self, encoder: Encoder, pieces: Tensor, languages: Tensor) -> Tensor:
+    def _rows(self, encoder: TrainableEncoder, pieces: Tensor, languages: Tensor) -> Tensor:
         """A vector for each piece of the words [n, 2, k] of languages [n, 2]: [n, 2, k, d]."""
         if self.settings.layer is None:
             return encoder.embed(pieces.clamp(min=0))
@@ -123,8 +123,8 @@ def _single_pieces(pairs: DictionaryPairs) -> DictionaryPairs:
         ConfigError: if there is none.
     """
     kept = np.ones(len(pairs.left), dtype=bool)
-    for side in (pairs.left, pairs.right):
-        kept &= (side != NO_PIECE).sum(axis=1) == 1
+    for words in (pairs.left, pairs.right):
+        kept &= (words != NO_PIECE).sum(axis=1) == 1
     if not kept.any():
         raise ConfigError(
             "objective dictionary_alignment with pool: single_piece_only has no pair to train on: every entry has a "

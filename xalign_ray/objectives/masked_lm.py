@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from xalign_ray.objectives.objective import Encoder, MicroStep, Objective
+from xalign_ray.objectives.objective import MicroStep, Objective, TrainableEncoder
 
 NOT_PREDICTED = -100
 
@@ -50,5 +50,5 @@ class MaskedLmLoss(Objective):
         return float(np.count_nonzero(batch["labels"] != NOT_PREDICTED))
 
 
-def _cross_entropy(encoder: Encoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:
+def _cross_entropy(encoder: TrainableEncoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(encoder.predict(hidden, language).float(), labels, reduction="sum")

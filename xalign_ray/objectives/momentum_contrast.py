@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from xalign_ray.config.choices import MomentumContrast
 from xalign_ray.objectives.momentum import KeyQueue, RunningAverage
-from xalign_ray.objectives.objective import Encoder, Gather, LossContext, MicroStep, Objective
+from xalign_ray.objectives.objective import Gather, LossContext, MicroStep, Objective, TrainableEncoder
 from xalign_ray.objectives.sentences import COLUMNS, count_pairs, sentence_rows, sentence_vectors, starts
 
 
@@ -55,7 +55,7 @@ class MomentumContrastLoss(Objective):
         query = self._features(micro_step, "query", micro_step.encoder, self.project)
         with torch.no_grad():
             tower = self.average.tower
-            key = self._features(micro_step, "key", cast(Encoder, tower["encoder"]), tower["project"])
+            key = self._features(micro_step, "key", cast(TrainableEncoder, tower["encoder"]), tower["project"])
         sentences = sentence_rows(micro_step.batch, "key")
         hashes = sentences["pair_hash"][starts(sentences)]
         negatives = query @ self.queue.keys.T
@@ -75,14 +75,14 @@ class MomentumContrastLoss(Objective):
         return count_pairs(batch)
 
     @torch.no_grad()
-    def after_step(self, encoder: Encoder, gather: Gather) -> None:
+    def after_step(self, encoder: TrainableEncoder, gather: Gather) -> None:
         """Moves the average, then lets the step's keys into the queue in place of the oldest."""
         self.average.follow(nn.ModuleDict({"encoder": cast(nn.Module, encoder), "project": self.project}))
         keys, hashes = (gather(torch.cat(parts)) for parts in zip(*self._fresh, strict=True))
         self._fresh.clear()
         self.queue.push(keys, hashes)
 
-    def _features(self, micro_step: MicroStep, role: str, encoder: Encoder, project: nn.Module) -> Tensor:
+    def _features(self, micro_step: MicroStep, role: str, encoder: TrainableEncoder, project: nn.Module) -> Tensor:
         """What is compared of each sentence of a side: fp32 [n, projection]."""
         rows = sentence_rows(micro_step.batch, role)
         hidden = encoder.encode(rows)

@@ -17,7 +17,7 @@ from xalign_ray.text.dictionary import DictionaryPairs
 Gather = Callable[[Tensor], Tensor]  # every rank's rows one below the other, in order of rank; called by all ranks
 
 
-class Encoder(Protocol):
+class TrainableEncoder(Protocol):
     """What a loss may ask of an encoder, of whatever family; see models/encoder.py for shapes."""
 
     @property
@@ -45,7 +45,7 @@ class LossContext:
 
     pairs: DictionaryPairs | None
     seed: int
-    encoder: Encoder
+    encoder: TrainableEncoder
     special: SpecialIds | None
 
 
@@ -61,7 +61,7 @@ class MicroStep:
         metrics: what losses log besides themselves, by name: a sum and what it runs over.
     """
 
-    encoder: Encoder
+    encoder: TrainableEncoder
     batch: Mapping[str, Tensor]
     part: tuple[int, int]
     step: int
@@ -103,7 +103,7 @@ class Objective(nn.Module, ABC):
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:
         """How many things a rank's sums over one global step run over: its rows and all its slices."""
 
-    def after_step(self, encoder: Encoder, gather: Gather) -> None:
+    def after_step(self, encoder: TrainableEncoder, gather: Gather) -> None:
         """What it does once the weights have moved; called by all ranks once a global step, by default nothing.
 
         Args:
@@ -112,7 +112,7 @@ class Objective(nn.Module, ABC):
         """
 
 
-def check_layer(kind: str, layer: int | None, encoder: Encoder) -> None:
+def check_layer(kind: str, layer: int | None, encoder: TrainableEncoder) -> None:
     """Refuses a layer that the encoder lacks.
 
     Raises:

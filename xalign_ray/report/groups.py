@@ -12,7 +12,7 @@ import pandas as pd
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.language_codes import check_language
-from xalign_ray.text.language_families import INVENTED, OTHER, family_of, sides_of
+from xalign_ray.text.language_families import INVENTED, OTHER, family_of, languages_of
 
 EVERY = "all languages"
 UNKNOWN_SIZE = "size not known"
@@ -134,5 +134,5 @@ _MISSING: dict[str, Callable[[Background], str]] = {
 
 
 def _other_sides(language: str) -> tuple[str, ...]:
-    sides = sides_of(language)
+    sides = languages_of(language)
     return tuple(side for side in sides if side != _PIVOT) or sides

@@ -16,7 +16,7 @@ FINAL_MARKS = frozenset(".!?")
 _GEORGIAN, _LAO_ZERO, _MARKS = 0x10D0, 0x0ED0, 0x2E00  # small letters; digits; marks that are all punctuation (P*)
 _ESCAPE = chr(_GEORGIAN + 26)  # the first letter that none of a-z needs
 _HEXADECIMAL = [chr(_GEORGIAN + value) for value in range(16)]
-# What English text has beside ASCII: quotes, dashes, the ellipsis.
+# What English text has besides ASCII: quotes, dashes, the ellipsis.
 _TYPOGRAPHIC = "\u201c\u201d\u2018\u2019\u201a\u201e\u2013\u2014\u2026\u2022\u00b7\u00ab\u00bb\u00a7"
 _TABLE = {
     **{ord(letter): chr(_GEORGIAN + place) for place, letter in enumerate(string.ascii_lowercase)},

@@ -16,15 +16,15 @@ from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.rows import Ints
 
 Key = tuple[int, str]  # language id and word form
-Link = tuple[Key, Key]
+Translation = tuple[Key, Key]
 
 
 @dataclass
-class Links:
+class Translations:
     """Translations, each once, with the counts of what was dropped: the state while dictionaries are read."""
 
-    trained: dict[Link, None] = field(default_factory=dict)
-    held_out: dict[Link, None] = field(default_factory=dict)
+    trained: dict[Translation, None] = field(default_factory=dict)
+    held_out: dict[Translation, None] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -42,7 +42,11 @@ class DictionaryPairs:
 
 
 def add_entries(
-    links: Links, entries: Iterable[tuple[Key, Key]], pivot: int | None, held_out_fraction: float, held_out: bool
+    translations: Translations,
+    entries: Iterable[tuple[Key, Key]],
+    pivot: int | None,
+    held_out_fraction: float,
+    held_out: bool,
 ) -> None:
     """Adds the lines of one dictionary.
 
@@ -56,15 +60,15 @@ def add_entries(
         held_out_fraction: share of concepts to hold out; ignored if `held_out`, when all lines are.
     """
     for left, right in entries:
-        links.counts["lines"] += 1
+        translations.counts["lines"] += 1
         if left[1] == right[1]:
-            links.counts["identical"] += 1
+            translations.counts["identical"] += 1
             continue
         concept = right if right[0] == pivot else left
         out = held_out or _hash_share(concept[1]) < held_out_fraction
-        kept = links.held_out if out else links.trained
+        kept = translations.held_out if out else translations.trained
         if (left, right) in kept or (right, left) in kept:
-            links.counts["duplicates"] += 1
+            translations.counts["duplicates"] += 1
         else:
             kept[left, right] = None
 
@@ -74,17 +78,17 @@ def _hash_share(word: str) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-def separate(links: Links) -> None:
+def separate(translations: Translations) -> None:
     """Drops held-out pairs of which a word is also trained on: what is scored as held out was never pulled anywhere."""
-    seen = {key for link in links.trained for key in link}
-    leaked = [link for link in links.held_out if link[0] in seen or link[1] in seen]
-    links.counts["held_out_dropped_seen_in_training"] += len(leaked)
-    for link in leaked:
-        del links.held_out[link]
+    seen = {key for translation in translations.trained for key in translation}
+    leaked = [translation for translation in translations.held_out if translation[0] in seen or translation[1] in seen]
+    translations.counts["held_out_dropped_seen_in_training"] += len(leaked)
+    for translation in leaked:
+        del translations.held_out[translation]
 
 
 def build_lexicon(
-    trained: Sequence[Link], pieces_of: Callable[[Key], tuple[int, ...] | None]
+    trained: Sequence[Translation], pieces_of: Callable[[Key], tuple[int, ...] | None]
 ) -> tuple[dict[Key, int], Lexicon]:
     """Every word of the trained links to its synonyms in other languages, both ways.
 
@@ -116,10 +120,14 @@ def build_lexicon(
     return entries, Lexicon(*(np.asarray(array, np.int32) for array in arrays))
 
 
-def pair_arrays(links: Sequence[Link], pieces_of: Callable[[Key], tuple[int, ...] | None]) -> DictionaryPairs:
+def pair_arrays(
+    translations: Sequence[Translation], pieces_of: Callable[[Key], tuple[int, ...] | None]
+) -> DictionaryPairs:
     """The links both of whose words have pieces, as padded arrays for the alignment loss."""
     usable = [
-        (a[0], b[0], x, y) for a, b in links if (x := pieces_of(a)) is not None and (y := pieces_of(b)) is not None
+        (a[0], b[0], x, y)
+        for a, b in translations
+        if (x := pieces_of(a)) is not None and (y := pieces_of(b)) is not None
     ]
     widest = max((max(len(x), len(y)) for *_, x, y in usable), default=1)
 

@@ -38,18 +38,18 @@ def family_of(language: str) -> str:
     return INVENTED if "qaa" <= base <= "qtz" and len(base) == 3 else _FAMILY_OF.get(base, OTHER)
 
 
-def sides_of(language: str) -> tuple[str, ...]:
+def languages_of(language: str) -> tuple[str, ...]:
     """The languages that a score is about: both of a pair such as "en-de", else the code itself.
 
     In a code's one spelling only the language itself is in small letters (zh-Hans, pt-BR), what is private after an x
     apart, so that "en-de" is two languages and "en-DE" one.
     """
-    sides: list[list[str]] = []
+    halves: list[list[str]] = []
     private = False
     for part in language.split("-"):
-        if not sides or (part.isalpha() and part.islower() and len(part) in (2, 3) and not private):
-            sides.append([part])
+        if not halves or (part.isalpha() and part.islower() and len(part) in (2, 3) and not private):
+            halves.append([part])
         else:
             private = private or part == "x"
-            sides[-1].append(part)
-    return tuple("-".join(side) for side in sides)
+            halves[-1].append(part)
+    return tuple("-".join(half) for half in halves)

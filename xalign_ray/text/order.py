@@ -82,7 +82,7 @@ class Order:
             yield Request(chunk, first_step, last, low, high)
             first_step = last
 
-    def drawn_before(self, chunk: int) -> NDArray[np.int64]:
+    def sampled_before(self, chunk: int) -> NDArray[np.int64]:
         """Rows drawn from each source before a chunk."""
         while len(self._before) <= chunk:
             known = len(self._before)
@@ -95,7 +95,7 @@ class Order:
         width = self.global_rows // self.partitions  # its rows of a step
         steps = slice(request.first - request.chunk * self.chunk_steps, request.last - request.chunk * self.chunk_steps)
         counts = self._counts(request.chunk)
-        begins = self.drawn_before(request.chunk) + np.cumsum(counts, axis=0) - counts
+        begins = self.sampled_before(request.chunk) + np.cumsum(counts, axis=0) - counts
         shape = (request.last - request.first, request.high - request.low)
         source, index = np.empty(shape, np.int64), np.empty(shape, np.int64)
         for partition in range(request.low // width, -(-request.high // width)):

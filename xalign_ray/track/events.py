@@ -235,7 +235,7 @@ def last_attempt(path: Path) -> int:
 
 
 def last_step(path: Path) -> int:
-    """The newest step of which a log tells, 0 if there is none."""
+    """The newest step in a log, 0 if there is none."""
     return max((event["step"] for event in EventReader(path).read()), default=0)
 
 

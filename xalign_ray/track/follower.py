@@ -19,7 +19,7 @@ _RETRY_S = 1.0  # pause between attempts while a run is being closed
 _REASON_LENGTH = 200
 _QUIET = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # seconds; MLflow's default of 120 would hold the closing of a run
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the follower tries again itself, and can be told to stop
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the follower tries again itself, and can be asked to stop
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # where the verbs write what a script reads
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",  # a bar for every small file

@@ -1,4 +1,4 @@
-"""Who the workers of a job are, and the few numbers they tell each other; one plain process is a job of one."""
+"""Who the workers of a job are, and the few numbers they exchange; one plain process is a job of one."""
 
 from __future__ import annotations
 

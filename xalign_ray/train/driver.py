@@ -107,7 +107,7 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
             f"Ray did not start on this machine: {first_sentence(error)} Give the command again when it is less busy; "
             "Ray's own words are in the newest /tmp/ray/session_*/logs."
         ) from error
-    threading.Thread(target=_tell_of_deaths, args=(_node(),), name="ray-processes", daemon=True).start()
+    threading.Thread(target=_report_deaths, args=(_node(),), name="ray-processes", daemon=True).start()
 
 
 def _node() -> Any:
@@ -115,7 +115,7 @@ def _node() -> Any:
     return ray._private.worker.global_worker.node  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _tell_of_deaths(node: Any) -> None:
+def _report_deaths(node: Any) -> None:
     """Says it when Ray's own processes here have died: some ten seconds later Ray ends this one without a word."""
     while _node() is node:
         time.sleep(POLL_S)
@@ -189,7 +189,7 @@ def run_on_ray(
 
     Raises:
         ConfigError: the cluster is too small.
-        StoppedError: this process was told to stop; the step in progress is saved.
+        StoppedError: this process was asked to stop; the step in progress is saved.
         TrainingError: training cannot go on, or workers died more often than `parallel.max_failures`.
         CheckpointError: a checkpoint is another run's, or cannot be written.
     """
@@ -240,14 +240,14 @@ def _wait_for(trainer: DataParallelTrainer, stop: Any) -> None:
     """Fits in a thread, for in the main one Ray takes Ctrl-C for itself; meanwhile passes on the word to stop."""
     outcome: Future[XalignError | None] = Future()
     thread = threading.Thread(target=_set_result, args=(outcome, trainer), name="fit", daemon=True)
-    told = False
+    forwarded = False
     try:
         with stops.heeded():
             thread.start()
             while thread.is_alive():
                 thread.join(LOOK_S)
-                if stops.asked() and not told:
-                    told = True
+                if stops.asked() and not forwarded:
+                    forwarded = True
                     if not ray.get(stop.ask.remote(stops.asked())):  # no step is in progress
                         if threading.current_thread() is threading.main_thread():
                             stops.interrupt()

@@ -163,7 +163,7 @@ def check_overrides(config: RunConfig) -> None:
 
 
 def load_deepspeed(on_gpu: bool) -> Any:
-    """Imports DeepSpeed, told about the device, with its notices kept from the terminal."""
+    """Imports DeepSpeed for the device, with its notices kept from the terminal."""
     os.environ["DS_ACCELERATOR"] = "cuda" if on_gpu else "cpu"
     for module, names in UNUSED.items():
         sys.modules.setdefault(module, _empty(module, names))

@@ -77,12 +77,12 @@ def train(
         on_checkpoint: called on all ranks after each checkpoint with the step and its metrics.
         progress: where rank 0 shows what it does.
         trust: whether the files of a checkpoint may run code.
-        stop_asked: name of the signal that told the job to stop, empty if none did; one rank that hears it is enough.
+        stop_asked: name of the signal that asked the job to stop, empty if none did; one rank that hears it is enough.
         may_write: whether the run folder is still this job's.
 
     Raises:
         TrainingError: a loss is not finite, or the feed is wrong.
-        StoppedError: the job was told to stop; the step in progress is saved.
+        StoppedError: the job was asked to stop; the step in progress is saved.
         LockError: the run folder has become another job's; nothing was saved.
         CheckpointError: the newest checkpoint is not this run's, or one cannot be written.
     """
@@ -154,7 +154,7 @@ class Loop:
         self._tokens = self._found.manifest["tokens"] if self._found else 0
         workers, steps = self._workers, self._config.train.max_steps
         parallel = {"workers": workers.size, "zero_stage": self._config.parallel.zero_stage}
-        self._tell("start", first, **{**self._facts, **parallel}, steps=steps, notes=self._notes)
+        self._log_event("start", first, **{**self._facts, **parallel}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
         if first < steps:
             with closing(open_batches(first, workers.rank, workers.size)) as batches:
@@ -163,7 +163,7 @@ class Loop:
                 workers.barrier()  # a rank that stops reading stops all of them
         seconds, tokens = time.monotonic() - began, self._tokens
         speed = (tokens - before) / max(seconds, 1e-9)
-        self._tell("end", steps, {"run/seconds": seconds, "run/tokens": tokens, "run/tokens_per_s": speed})
+        self._log_event("end", steps, {"run/seconds": seconds, "run/tokens": tokens, "run/tokens_per_s": speed})
         raise_on_all_ranks(workers, self._problem)
 
     def _what_is_missing(self, log: Path) -> list[str]:
@@ -201,7 +201,7 @@ class Loop:
         done, steps = step + 1, self._config.train.max_steps
         metrics = _metrics(outcome, time.perf_counter() - began, waited, self._workers)
         if done % self._config.track.logging_steps == 0 or done == steps:
-            self._tell("step", done, metrics, batch_hash=outcome.totals.batch_hash)
+            self._log_event("step", done, metrics, batch_hash=outcome.totals.batch_hash)
         every = self._config.train.eval_steps
         if every and (done % every == 0 or done == steps):
             self._score(done)
@@ -223,18 +223,18 @@ class Loop:
         if losses:
             metrics = {"held_out/loss": sum(losses.values()) / len(losses)}
             missing = sorted(set(self._prepared.held_out_missing) - set(losses))
-            self._tell("held_out", step, metrics, languages=losses, missing=missing)
+            self._log_event("held_out", step, metrics, languages=losses, missing=missing)
 
     def _save(self, step: int, metrics: dict[str, float]) -> None:
         if not all(self._workers.gather(self._workers.rank != 0 or self._may_write())):
             raise LockError(lost_sentence(self._run_folder))
         saved = self._checkpoints.save(self._engine, step, {"tokens": self._tokens})
         cost = {"checkpoint/save_s": saved.seconds, "checkpoint/size_mb": saved.bytes / 1e6}
-        self._tell("checkpoint", step, cost, path=str(saved.folder))
+        self._log_event("checkpoint", step, cost, path=str(saved.folder))
         if self._on_checkpoint:
             self._on_checkpoint(step, metrics)
 
-    def _tell(self, event: str, step: int, metrics: Mapping[str, float] | None = None, **fields: Any) -> None:
+    def _log_event(self, event: str, step: int, metrics: Mapping[str, float] | None = None, **fields: Any) -> None:
         if self._log is None:
             return
         try:

@@ -22,7 +22,7 @@ PARTING_S = 30  # for leaving the group: a worker that has died keeps the others
 class ClosedTorchConfig(BackendConfig):
     """Ray Train's process group, whose store asks nobody who they are, out of other machines' reach where it can be.
 
-    Torch is imported by the workers and not by Ray's controller, which only tells them what to do.
+    Torch is imported by the workers and not by Ray's controller, which only starts them.
     """
 
     backend: str

@@ -22,7 +22,7 @@ def needs_resharding(found: Checkpoint | None, workers: Workers) -> bool:
 
 
 def load_resharded(engine: Engine, found: Checkpoint, run_folder: Path, workers: Workers) -> None:
-    """Converts a checkpoint beside the others, loads it on all ranks, and removes the copy.
+    """Converts a checkpoint next to the others, loads it on all ranks, and removes the copy.
 
     Args:
         engine: built with `universal=True`.

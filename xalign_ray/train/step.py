@@ -83,7 +83,7 @@ class Stepper:
         """Takes step number `step` (from 0) on this rank's rows of it.
 
         Args:
-            stop_asked: whether this process was told to stop; every rank learns of it.
+            stop_asked: whether this process was asked to stop; every rank learns of it.
             problem: why this rank cannot go on, if it cannot.
 
         Raises:

@@ -22,7 +22,7 @@ class StopRequest:
         self._waiting = 0
 
     async def ask(self, name: str) -> bool:
-        """Says that a signal told the job to stop; whether somebody heard it."""
+        """Says that a signal asked the job to stop; whether somebody heard it."""
         self._name = name
         self._asked.set()
         return self._waiting > 0

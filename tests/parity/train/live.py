@@ -11,13 +11,13 @@ from torch import Tensor
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.objectives.objective import Encoder
+from xalign_ray.objectives.objective import TrainableEncoder
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import Loop, build_objectives
 from xalign_ray.train.step import tensors
 
 
-def train_here(workers: Workers, config: RunConfig, prepared: Prepared, folder: Path, facts: Any) -> Encoder:
+def train_here(workers: Workers, config: RunConfig, prepared: Prepared, folder: Path, facts: Any) -> TrainableEncoder:
     """Trains to the last step; the encoder in evaluation mode."""
     objectives = build_objectives(config, prepared)
     Loop(objectives, config, folder, prepared, workers, facts, None, None, False, str, lambda: True).run(
@@ -32,7 +32,7 @@ def batch_of_step(workers: Workers, config: RunConfig, prepared: Prepared, step:
 
 
 @torch.no_grad()
-def compute(encoder: Encoder, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def compute(encoder: TrainableEncoder, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Hidden states [B, L, D] and logits [B, L, V]."""
     hidden = encoder.encode(batch)
     logits = encoder.predict(hidden.flatten(0, 1), batch["language_ids"].flatten()).view(*hidden.shape[:2], -1)

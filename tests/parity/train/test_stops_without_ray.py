@@ -87,7 +87,7 @@ def end(run: subprocess.Popen[str]) -> list[str]:
 
 
 def stop(run: subprocess.Popen[str]) -> tuple[int, list[str]]:
-    """Exit code of a run that is told to stop and what it said; sees that nothing of it is left."""
+    """Exit code of a run that is asked to stop and what it said; sees that nothing of it is left."""
     below = psutil.Process(run.pid).children(recursive=True)
     run.send_signal(signal.SIGTERM)
     said = end(run)

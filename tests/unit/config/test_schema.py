@@ -84,7 +84,7 @@ DICT = "[{languages: [en, de], paths: [x]}]"
         (["model.language_embeddings=true", "model.conditioned_head=true",
           "streams=[{kind: code_switched_labels, variant: input_swap}]"],
          "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: it shows a "
-         "translation and asks for the word itself, so the head would be told another language than its label's; use "
+         "translation and asks for the word itself, so the head would be given another language than its label's; use "
          "variant label_swap, or conditioned_head: false."),
         (["data.max_seq_length=16", "data.reserve_fraction=0.6"],
          "'data': reserve_fraction 0.6 of max_seq_length 16 leaves 6 tokens for text; leave at least 8."),

@@ -12,7 +12,7 @@ from xalign_ray.data.filters import Filters
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.data.word_alignment.sample import hash_pair
 from xalign_ray.text.cached_tokenizer import CachedTokenizer
-from xalign_ray.text.dictionary import Links, add_entries
+from xalign_ray.text.dictionary import Translations, add_entries
 from xalign_ray.text.rows import NO_ENTRY, Rows, starts
 
 HELD_OUT_DOCUMENTS = [0, 1, 6, 9, 12, 16, 27, 38]
@@ -33,10 +33,10 @@ def test_held_out_documents():
 
 
 def test_held_out_concepts():
-    links = Links()
+    translations = Translations()
     entries = [((0, f"word {number}"), (1, f"Wort {number}")) for number in range(40)]
-    add_entries(links, entries, 0, 0.2, held_out=False)
-    assert_pinned([int(left[1].split()[1]) for left, _ in links.held_out], HELD_OUT_CONCEPTS)
+    add_entries(translations, entries, 0, 0.2, held_out=False)
+    assert_pinned([int(left[1].split()[1]) for left, _ in translations.held_out], HELD_OUT_CONCEPTS)
 
 
 def test_rows_of_a_shard():

@@ -73,17 +73,17 @@ def test_draws_are_the_rows_that_the_order_deals(inputs: Path, config: RunConfig
     for request in order.requests(0, steps, 0, 12):
         assert isinstance(request, Request)
         dealt += np.bincount(order.places(request).source, minlength=len(sources))
-    assert [draw.drawn_rows for draw in stats.draws] == dealt.tolist()
-    assert sum(draw.expected_rows for draw in stats.draws) == pytest.approx(steps * 12)
-    assert sum(draw.probability for draw in stats.draws) == pytest.approx(1)
-    assert {draw.stream for draw in stats.draws} == {stream.kind for stream in config.streams}
+    assert [draw.drawn_rows for draw in stats.sampling] == dealt.tolist()
+    assert sum(draw.expected_rows for draw in stats.sampling) == pytest.approx(steps * 12)
+    assert sum(draw.probability for draw in stats.sampling) == pytest.approx(1)
+    assert {draw.stream for draw in stats.sampling} == {stream.kind for stream in config.streams}
 
 
 @pytest.mark.usefixtures("prepared")
 def test_draws_lie_where_their_probabilities_say(inputs: Path, tmp_path: Path) -> None:
     stats = stats_of(inputs, tmp_path, "train.max_steps=2000", "sampling={alpha: 0.3}")
     total = 2000 * 12
-    for draw in stats.draws:
+    for draw in stats.sampling:
         deviation = (total * draw.probability * (1 - draw.probability)) ** 0.5
         assert abs(draw.drawn_rows - draw.expected_rows) < 3.5 * deviation
         (pool,) = (pool for pool in stats.pools if pool.pool == draw.pool)
@@ -96,7 +96,7 @@ def test_files_and_tables_hold_the_same_numbers(inputs: Path, tmp_path: Path) ->
     assert [path.name for path in files] == ["stats-recipe.json", "stats-recipe.csv"]
     told = json.loads(files[0].read_text())
     assert told["all"]["rows"] == stats.all.rows
-    assert told["draws"][0]["drawn_rows"] == stats.draws[0].drawn_rows
+    assert told["sampling"][0]["drawn_rows"] == stats.sampling[0].drawn_rows
     lines = list(csv.DictReader(files[1].open()))
     assert [(line["pool"], line["stream"]) for line in lines] == [
         ("pairs/de-en", "masked_pairs"),
@@ -109,13 +109,13 @@ def test_files_and_tables_hold_the_same_numbers(inputs: Path, tmp_path: Path) ->
     console.print(*as_tables(stats))
     shown = console.export_text()
     assert f"{stats.all.rows:,}" in shown
-    assert f"{stats.draws[0].drawn_rows:,}" in shown
+    assert f"{stats.sampling[0].drawn_rows:,}" in shown
     assert "pairs_trained" in shown
 
 
 def test_a_folder_has_no_draws_and_a_run_has_its_own(prepared: Prepared, config: RunConfig, tmp_path: Path) -> None:
     stats, files = measure(str(prepared.folder), out=tmp_path)
-    assert stats.draws == []
+    assert stats.sampling == []
     assert [path.name for path in files] == ["stats.json", "stats.csv"]
     run = tmp_path / "run"
     run.mkdir()

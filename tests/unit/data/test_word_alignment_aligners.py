@@ -14,7 +14,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from xalign_ray.data.word_alignment.blocks import BLOCK_CELLS, PADDING, make_blocks
 from xalign_ray.data.word_alignment.chain_aligner import Chains, train_chains
-from xalign_ray.data.word_alignment.encoder_aligner import Encoder, link_pieces
+from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder, link_pieces
 from xalign_ray.data.word_alignment.fast_aligner import FastAlign
 from xalign_ray.data.word_alignment.hmm import LONGEST_JUMP, NULL, first_jumps, posteriors
 from xalign_ray.data.word_alignment.kinds import AlignerKind, check_method, choose_aligner
@@ -201,27 +201,27 @@ def encoder(tmp_path: Path) -> Path:
 
 
 def test_an_encoder_links_words_by_any_of_their_pieces_and_empty_sides_by_none(encoder: Path, tmp_path: Path) -> None:
-    aligner = Encoder(str(encoder), extraction="argmax").open(tmp_path)
+    aligner = PretrainedEncoder(str(encoder), extraction="argmax").open(tmp_path)
     pairs = [(["reddish", "house"], ["haus", "rot"]), ([], ["rot"]), (["house"], ["haus"])]
     assert aligner.align(pairs, "intersection") == [[(0, 1), (1, 0)], [], [(0, 0)]]
 
 
 def test_words_beyond_the_encoders_longest_input_are_not_linked(encoder: Path, tmp_path: Path) -> None:
-    aligner = Encoder(str(encoder)).open(tmp_path)
+    aligner = PretrainedEncoder(str(encoder)).open(tmp_path)
     [links] = aligner.align([(["house"] * 10, ["haus"])], "union")
     assert [i for i, _ in links] == [0, 1, 2, 3, 4, 5]  # 8 places, of which two are special
 
 
 def test_an_encoder_is_known_by_its_content_and_refused_when_it_is_none(encoder: Path, tmp_path: Path) -> None:
-    identity = Encoder(str(encoder)).identity()
+    identity = PretrainedEncoder(str(encoder)).identity()
     moved = encoder.rename(tmp_path / "moved")
-    assert Encoder(str(moved)).identity() == identity
+    assert PretrainedEncoder(str(moved)).identity() == identity
     with pytest.raises(ConfigError, match=r"is no encoder's folder: it has no config.json"):
-        Encoder(str(encoder)).identity()
+        PretrainedEncoder(str(encoder)).identity()
     with pytest.raises(ConfigError, match=r"unknown extraction 'itermax'\. Known: softmax, argmax"):
-        Encoder(str(moved), extraction="itermax").identity()
+        PretrainedEncoder(str(moved), extraction="itermax").identity()
     with pytest.raises(ConfigError, match=r"layer 2 is asked for, but .*moved has layers 1 to 1"):
-        Encoder(str(moved), layer=2).open(tmp_path)
+        PretrainedEncoder(str(moved), layer=2).open(tmp_path)
 
 
 def test_an_encoder_of_ours_is_told_the_languages_and_refuses_those_it_has_no_vector_for(encoder: Path) -> None:
@@ -229,5 +229,5 @@ def test_an_encoder_of_ours_is_told_the_languages_and_refuses_those_it_has_no_ve
     config.xalign_languages, config.xalign_segments = ["en", "de"], 2
     config.save_pretrained(encoder)
     with pytest.raises(ConfigError, match="has language embeddings for en, de, not for fr"):
-        Encoder(str(encoder), languages=("en", "fr")).open(encoder)
-    assert Encoder(str(encoder), languages=("en", "de")).open(encoder).types == [0, 2]
+        PretrainedEncoder(str(encoder), languages=("en", "fr")).open(encoder)
+    assert PretrainedEncoder(str(encoder), languages=("en", "de")).open(encoder).types == [0, 2]

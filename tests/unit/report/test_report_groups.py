@@ -9,7 +9,7 @@ import pytest
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.report.groups import Background, check_groupings, group_languages, known_groupings, read_sizes
 from xalign_ray.text.language_codes import check_language
-from xalign_ray.text.language_families import family_of, sides_of
+from xalign_ray.text.language_families import family_of, languages_of
 
 XTREME = (
     "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi "
@@ -53,7 +53,7 @@ def test_a_family_is_that_of_the_language_whatever_its_script_or_region(code: st
     ],
 )
 def test_a_pair_is_told_from_a_region(language: str, sides: tuple[str, ...]) -> None:
-    assert sides_of(language) == sides
+    assert languages_of(language) == sides
 
 
 def test_a_pair_with_english_belongs_to_its_other_language_and_known_families_come_first() -> None:

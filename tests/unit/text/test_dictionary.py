@@ -5,41 +5,41 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xalign_ray.text.dictionary import Key, Links, add_entries, build_lexicon, pair_arrays, separate
+from xalign_ray.text.dictionary import Key, Translations, add_entries, build_lexicon, pair_arrays, separate
 
 EN, DE, FR, IT = 0, 1, 2, 3
 
 
-def links_of(*dictionaries: list[tuple[Key, Key]], pivot: int | None = EN, share: float = 0.0) -> Links:
-    links = Links()
+def links_of(*dictionaries: list[tuple[Key, Key]], pivot: int | None = EN, share: float = 0.0) -> Translations:
+    translations = Translations()
     for entries in dictionaries:
-        add_entries(links, entries, pivot, share, held_out=False)
-    return links
+        add_entries(translations, entries, pivot, share, held_out=False)
+    return translations
 
 
 def test_identity_pairs_are_dropped_and_counted() -> None:
-    links = links_of([((EN, "2024"), (DE, "2024")), ((EN, "dog"), (DE, "hund"))])
-    assert list(links.trained) == [((EN, "dog"), (DE, "hund"))]
-    assert links.counts == {"lines": 2, "identical": 1}
+    translations = links_of([((EN, "2024"), (DE, "2024")), ((EN, "dog"), (DE, "hund"))])
+    assert list(translations.trained) == [((EN, "dog"), (DE, "hund"))]
+    assert translations.counts == {"lines": 2, "identical": 1}
 
 
 def test_a_pair_counts_once_whichever_way_round() -> None:
-    links = links_of([((EN, "dog"), (DE, "hund"))] * 2, [((DE, "hund"), (EN, "dog"))])
-    assert list(links.trained) == [((EN, "dog"), (DE, "hund"))]
-    assert links.counts["duplicates"] == 2
+    translations = links_of([((EN, "dog"), (DE, "hund"))] * 2, [((DE, "hund"), (EN, "dog"))])
+    assert list(translations.trained) == [((EN, "dog"), (DE, "hund"))]
+    assert translations.counts["duplicates"] == 2
 
 
 def test_a_concept_is_held_out_in_all_languages_at_once() -> None:
     words = [f"word{n}" for n in range(2000)]
     forward = [((EN, w), (DE, f"de-{w}")) for w in words]
     backward = [((FR, f"fr-{w}"), (EN, w)) for w in words]
-    links = links_of(forward, backward, share=0.25)
-    out = {link[0][1] for link in links.held_out if link[0][0] == EN}
-    assert out == {link[1][1] for link in links.held_out if link[1][0] == EN}
+    translations = links_of(forward, backward, share=0.25)
+    out = {translation[0][1] for translation in translations.held_out if translation[0][0] == EN}
+    assert out == {translation[1][1] for translation in translations.held_out if translation[1][0] == EN}
     assert abs(len(out) - 500) < 4.5 * np.sqrt(2000 * 0.25 * 0.75)
-    assert len(links.trained) + len(links.held_out) == 4000
-    separate(links)
-    assert links.counts["held_out_dropped_seen_in_training"] == 0
+    assert len(translations.trained) + len(translations.held_out) == 4000
+    separate(translations)
+    assert translations.counts["held_out_dropped_seen_in_training"] == 0
 
 
 def test_the_choice_depends_on_the_word_alone() -> None:
@@ -57,30 +57,30 @@ def test_without_a_pivot_the_left_word_is_the_concept() -> None:
     entries = [((DE, f"d{n}"), (FR, f"{n}-{m}")) for n in range(50) for m in range(3)]
     out = links_of(entries, pivot=None, share=0.4).held_out
     assert 0 < len(out) < 150
-    assert len(out) == 3 * len({link[0] for link in out})
+    assert len(out) == 3 * len({translation[0] for translation in out})
 
 
 def test_a_held_out_dictionary_is_held_out_whole() -> None:
-    links = Links()
-    add_entries(links, [((EN, "dog"), (DE, "hund"))], EN, 0.0, held_out=True)
-    assert (len(links.trained), len(links.held_out)) == (0, 1)
+    translations = Translations()
+    add_entries(translations, [((EN, "dog"), (DE, "hund"))], EN, 0.0, held_out=True)
+    assert (len(translations.trained), len(translations.held_out)) == (0, 1)
 
 
 def test_held_out_pairs_with_a_trained_word_are_dropped() -> None:
-    links = links_of([((EN, "dog"), (DE, "hund"))])
+    translations = links_of([((EN, "dog"), (DE, "hund"))])
     leaked = [((EN, "hound"), (DE, "hund")), ((EN, "dog"), (FR, "chien"))]
     clean = ((EN, "cat"), (DE, "katze"))
-    add_entries(links, [*leaked, clean], EN, 0.0, held_out=True)
-    separate(links)
-    assert list(links.held_out) == [clean]
-    assert links.counts["held_out_dropped_seen_in_training"] == 2
+    add_entries(translations, [*leaked, clean], EN, 0.0, held_out=True)
+    separate(translations)
+    assert list(translations.held_out) == [clean]
+    assert translations.counts["held_out_dropped_seen_in_training"] == 2
 
 
 def test_the_same_form_in_another_language_is_another_word() -> None:
-    links = links_of([((EN, "gift"), (FR, "cadeau"))])
-    add_entries(links, [((DE, "gift"), (IT, "veleno"))], None, 0.0, held_out=True)
-    separate(links)
-    assert len(links.held_out) == 1
+    translations = links_of([((EN, "gift"), (FR, "cadeau"))])
+    add_entries(translations, [((DE, "gift"), (IT, "veleno"))], None, 0.0, held_out=True)
+    separate(translations)
+    assert len(translations.held_out) == 1
 
 
 PIECES = {
@@ -133,5 +133,5 @@ def test_pairs_are_padded_and_keep_their_languages() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_none_and_all_are_possible_shares(share: float) -> None:
-    links = links_of([((EN, f"w{n}"), (DE, f"d{n}")) for n in range(50)], share=share)
-    assert len(links.held_out) == 50 * share
+    translations = links_of([((EN, f"w{n}"), (DE, f"d{n}")) for n in range(50)], share=share)
+    assert len(translations.held_out) == 50 * share

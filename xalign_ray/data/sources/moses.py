@@ -71,5 +71,5 @@ def _explain_lengths(names: Sequence[str], row: Sequence[Line | None], readers: 
     """Reads the longer files to their ends, for the message to give all counts."""
     before = next(line.number for line in row if line) - 1
     counts = [before + (line is not None) + sum(1 for _ in reader) for line, reader in zip(row, readers, strict=True)]
-    told = ", ".join(f"{name} has {count:,} lines" for name, count in zip(names, counts, strict=True))
-    return f"Moses files must have the same number of lines, but {told}. Fetch or extract these files together again."
+    listed = ", ".join(f"{name} has {count:,} lines" for name, count in zip(names, counts, strict=True))
+    return f"Moses files must have the same number of lines, but {listed}. Fetch or extract these files together again."

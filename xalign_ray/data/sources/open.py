@@ -1,4 +1,4 @@
-"""Opens raw files, packed or not, as chunks of bytes or as numbered lines whose faults are told instead of raised."""
+"""Opens raw files, packed or not, as chunks of bytes or as numbered lines; faults are reported, not raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the zip files of OPUS: Moses pairs that lie in an archive beside its licence and notes."""
+"""Reads the zip files of OPUS: Moses pairs that lie in an archive next to its licence and notes."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record]:
 
 def has_borders(path: str) -> bool:
     """Whether a blank line stands between two lines of text among the first 10,000 lines of a file."""
-    lines = held_back(read_lines(path), [])  # who reads them as text is told of the rest
+    lines = held_back(read_lines(path), [])  # the error is raised where they are read as text
     kinds = [bool(line.fault or line.text.strip()) for line in islice(lines, MAX_DOCUMENT_LINES)]
     words = "".join("t" if is_text else "_" for is_text in kinds)
     return "_" in words.strip("_")

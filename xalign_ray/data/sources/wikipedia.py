@@ -57,7 +57,7 @@ def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
             number += 1
             unknown = Templates()
             yield _read_page(element, site, language, path, number, unknown)
-            yield from (Noted(what, count) for what, count in _told(unknown) if count)
+            yield from (Noted(what, count) for what, count in _counts_of(unknown) if count)
     except BrokenFileError as broken:
         raise broken.after("page", number) from None
 
@@ -77,7 +77,7 @@ def _head(path: str) -> bytes:
     return head.partition(PAGE)[0]
 
 
-def _told(unknown: Templates) -> tuple[tuple[str, int], ...]:
+def _counts_of(unknown: Templates) -> tuple[tuple[str, int], ...]:
     return (
         ("templates that no list knows, shown by their first argument", unknown.shown),
         ("templates that no list knows, left out of a sentence", unknown.left_out),

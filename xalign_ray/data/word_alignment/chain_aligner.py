@@ -25,7 +25,7 @@ LONGEST_TRAINED = 80  # words of a side; longer pairs are left out of training
 LONGEST_ALIGNED = 512  # words of a side; what follows them is not aligned
 MIN_KEPT = 1e-4  # word pairs less probable than this in both directions are not saved
 UNSEEN = np.float32(1e-7)  # probability of two known words that were not saved together
-TALLY = 1 << 22  # cells counted together: bounds what counting takes beside the cells
+TALLY = 1 << 22  # cells counted together: bounds what counting takes besides the cells
 MODEL, WORDS = "model.npz", "words.json"
 
 
@@ -37,7 +37,7 @@ class Chains:
     methods: ClassVar[tuple[str, ...]] = tuple(SYMMETRISERS)
 
     def identity(self) -> dict[str, Any]:
-        """What its alignments depend on, beside the pairs it is trained on."""
+        """What its alignments depend on, besides the pairs it is trained on."""
         return {"kind": self.name, "version": VERSION}
 
     def train(self, pairs: Sequence[WordPair], folder: Path) -> None:

@@ -41,7 +41,7 @@ EXTRACTORS: Mapping[str, Callable[[Similarity], Linked]] = {"softmax": softmax_l
 
 
 @dataclass(frozen=True)
-class Encoder:
+class PretrainedEncoder:
     """The kind `encoder`: any Hugging Face folder; nothing is trained.
 
     `softmax` with the method `intersection` is awesome-align, `argmax` with it is simalign's argmax. A word is linked
@@ -88,7 +88,7 @@ class Encoder:
 class EncoderAligner:
     """An opened encoder. Runs where torch says, without gradients."""
 
-    def __init__(self, settings: Encoder) -> None:
+    def __init__(self, settings: PretrainedEncoder) -> None:
         from transformers import AutoModel, AutoTokenizer
 
         self.settings = settings
@@ -106,10 +106,10 @@ class EncoderAligner:
         full = [number for number, (a, b) in enumerate(pairs) if a and b]
         texts = [dict(self._encode([pairs[number][which] for number in full], self.types[which])) for which in (0, 1)]
         for place, number in enumerate(full):
-            (first, owners), (second, others) = texts[0][place], texts[1][place]
+            (first, words_of_first), (second, words_of_second) = texts[0][place], texts[1][place]
             if len(first) and len(second):
                 pieces = link_pieces(first @ second.T, self.settings.extraction, method)
-                links[number] = sorted({(int(owners[i]), int(others[j])) for i, j in pieces})
+                links[number] = sorted({(int(words_of_first[i]), int(words_of_second[j])) for i, j in pieces})
         return links
 
     def _token_type(self, which: int) -> int:

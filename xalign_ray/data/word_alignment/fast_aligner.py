@@ -25,7 +25,7 @@ class FastAlign:
     methods: ClassVar[tuple[str, ...]] = (GROW_DIAG_FINAL_AND,)
 
     def identity(self) -> dict[str, Any]:
-        """What its alignments depend on, beside the pairs it is trained on."""
+        """What its alignments depend on, besides the pairs it is trained on."""
         from importlib.metadata import version
 
         _library()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.data.word_alignment.chain_aligner import Chains
-from xalign_ray.data.word_alignment.encoder_aligner import Encoder
+from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder
 from xalign_ray.data.word_alignment.fast_aligner import FastAlign
 from xalign_ray.data.word_alignment.links import Link, WordPair
 from xalign_ray.errors import ConfigError
@@ -34,7 +34,7 @@ class AlignerKind(Protocol):
     methods: ClassVar[tuple[str, ...]]
 
     def identity(self) -> dict[str, Any]:
-        """What its alignments depend on, beside the pairs it is trained on: JSON."""
+        """What its alignments depend on, besides the pairs it is trained on: JSON."""
         ...
 
     def train(self, pairs: Sequence[WordPair], folder: Path) -> None:
@@ -49,7 +49,7 @@ class AlignerKind(Protocol):
 ALIGNERS: Mapping[str, Callable[..., AlignerKind]] = {
     Chains.name: Chains,
     FastAlign.name: FastAlign,
-    Encoder.name: Encoder,
+    PretrainedEncoder.name: PretrainedEncoder,
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 Link = tuple[int, int]  # word of the first side, word of the second side, both from 0
 WordPair = tuple[Sequence[str], Sequence[str]]
 
-# Koehn, Och and Marcu 2003: beside, then diagonal.
+# Koehn, Och and Marcu 2003: next to it, then diagonal.
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
