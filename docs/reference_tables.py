@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from itertools import takewhile
 from typing import Any
 
@@ -12,9 +14,11 @@ from recipe_keys import recipe_keys, write_table
 
 from xalign_ray.cli import app
 from xalign_ray.config.load import RECIPES
+from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.tasks import metrics
 from xalign_ray.track.names import EVENTS, METRICS
 
+_ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 _MARK = re.compile(r"^<!-- written: (\w+) -->$", re.MULTILINE)
 
 
@@ -72,10 +76,18 @@ def _named(meanings: Mapping[str, str]) -> Callable[[], Iterator[str]]:
     return lambda: write_table(["name", "meaning and unit"], [[f"`{name}`", said] for name, said in meanings.items()])
 
 
+def fine_tuning() -> Iterator[str]:
+    """The settings of a fine-tuning, with the meanings of its docstring."""
+    meanings = dict(_ATTRIBUTE.findall(inspect.getdoc(FineTuning) or ""))
+    rows = [[f"`{one.name}`", " ".join(meanings[one.name].split()), f"`{one.default}`"] for one in fields(FineTuning)]
+    yield from write_table(["setting", "meaning", "default"], rows)
+
+
 WRITERS: dict[str, Callable[[], Iterator[str]]] = {
     "recipe_keys": recipe_keys,
     "commands": commands,
     "recipes": recipes,
+    "fine_tuning": fine_tuning,
     "events": _named(EVENTS),
     "metrics": _named(METRICS),
     "evaluations": _named({name: f"{metric.meaning} ({metric.unit})" for name, metric in metrics.METRICS.items()}),
