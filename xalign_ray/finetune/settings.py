@@ -33,7 +33,8 @@ class FineTuning:
         seed: of the head's first weights, the order of examples, and dropout.
         warmup_steps: below 1 a share of all steps, else their number.
         weight_decay: of matrices.
-        lr_scheduler_type: how the learning rate falls after warm-up: linear, cosine, polynomial, constant or constant_with_warmup.
+        lr_scheduler_type: the learning rate after warm-up: linear, cosine, polynomial, constant, or
+            constant_with_warmup (without, constant has none).
         max_seq_length: longest input in pieces; the task's own length if None.
         early_stopping_patience: epochs without a better development score after which training stops; never if None.
         load_best_model_at_end: the best epoch by development score is kept; if False, the last.
