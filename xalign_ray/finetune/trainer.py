@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from xalign_ray.errors import TrainingError
-from xalign_ray.finetune.batches import LengthPools
 from xalign_ray.finetune.features import SwitchedWords
+from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import Choice, FineTuning
 from xalign_ray.models.export import name_accelerator
 from xalign_ray.tasks.hf_encoder import quiet_transformers

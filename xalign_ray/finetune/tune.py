@@ -18,7 +18,7 @@ from xalign_ray.artifacts import (
     write_json,
     write_manifest,
 )
-from xalign_ray.finetune.batches import LengthPools
+from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import Choice, FineTuning
 from xalign_ray.finetune.training_set import Training, load_training
 from xalign_ray.tasks.evaluate import ENGLISH, PREDICTIONS, Task, choose_tested, evaluate_task, score_languages

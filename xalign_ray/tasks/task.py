@@ -17,7 +17,6 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.task_files import choose_languages
 from xalign_ray.tasks.tokenized import Features, Inputs
 
-SPLITS = ("train", "dev", "test")
 SCORING_BATCH = 64
 Files = Mapping[str, Mapping[str, Path]]  # split, then language
 ReplaceWord = Callable[[str], str]
@@ -133,11 +132,6 @@ class TunedTask(ABC, Generic[E]):
     @abstractmethod
     def measure(self, examples: Sequence[E], predicted: Sequence[Any]) -> dict[str, Measure]:
         """All metrics of these predictions."""
-
-    def score(self, tuned: Tuned, examples: Sequence[E]) -> dict[str, Measure]:
-        """All metrics of the model on these examples."""
-        features = self.features(tuned.inputs, examples, tuned.classes)
-        return self.measure(examples, self.predict(tuned, features))
 
     def classes_of(self, examples: Iterable[E]) -> tuple[str, ...]:  # noqa: ARG002
         """The head's classes, for tasks whose training examples name them."""

@@ -97,7 +97,8 @@ def test_accuracy_and_the_largest_class_are_those_of_the_examples(make_bert: Cal
     examples = [
         pair(str(number), label, texts=text) for number, (label, text) in enumerate(zip(labels, texts, strict=True))
     ]
-    found = XNLI.score(Tuned(model, inputs, XNLI.classes, batch_size=4), examples)
+    tuned = Tuned(model, inputs, XNLI.classes, batch_size=4)
+    found = XNLI.measure(examples, XNLI.predict(tuned, XNLI.features(inputs, examples, XNLI.classes)))
     most = max(labels.count(label) for label in XNLI.classes)
     assert set(found) == {"xnli_accuracy"}
     measure = found["xnli_accuracy"]
