@@ -83,7 +83,7 @@ def plan(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> st
     output = (out or RUNS).absolute()
     study = load_study(name, settings)
     planned = _plan(study, output)
-    return describe_plan(_open(planned, output / STUDIES / study.name, _Told(planned, Path(), None).verbs))
+    return describe_plan(_open(planned, output / STUDIES / study.name, _Progress(planned, Path(), None).verbs))
 
 
 def run(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash: bool = False) -> Path:
@@ -115,9 +115,9 @@ def run(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash
             pipeline.say(f"{one.task}: {others}")
     folder = output / STUDIES / study.name
     uri = None if study.mlflow == "off" else resolve_uri(study.mlflow, output)
-    with hold(folder, f"study {study.name}"), _logged(planned, folder, uri) as told:
-        schedule = _open(planned, folder, told.verbs)
-        failures = _run(schedule, told)
+    with hold(folder, f"study {study.name}"), _logged(planned, folder, uri) as progress:
+        schedule = _open(planned, folder, progress.verbs)
+        failures = _run(schedule, progress)
         write_record(schedule)
         _collect(schedule, study.name)
         if failures:
@@ -173,10 +173,10 @@ def tune(
     if others := check_task_files(study.finetunings[0], planned.root):
         pipeline.say(others)
     parent = run_identity(own_run) if own_run else None
-    told = _Told(planned, target, None, parent, own_run.name if own_run else encoder)
+    progress = _Progress(planned, target, None, parent, own_run.name if own_run else encoder)
     with hold(target, f"tune {task}"):
-        schedule = _open(planned, target, told.verbs)
-        failures = _run(schedule, told)
+        schedule = _open(planned, target, progress.verbs)
+        failures = _run(schedule, progress)
         kept = _kept(schedule.cells, schedule.choices())
         scores = [score for cell in kept for score in read_scores(cell_folder(target, cell) / SCORES)]
         if failures and not scores:
@@ -211,11 +211,11 @@ def _whole(model: str) -> str:
     return str(Path(model).resolve()) if Path(model).is_dir() else model
 
 
-def _run(schedule: Schedule, told: _Told) -> Mapping[Job, str]:
+def _run(schedule: Schedule, progress: _Progress) -> Mapping[Job, str]:
     """Everything that has not ended, then the choice, before a test score is read; returns what failed."""
     ended = schedule.is_over
     if not ended:
-        told.begin(schedule)
+        progress.begin(schedule)
         for cell in schedule.plan.pretrainings:
             if not _is_prepared(cell.recipe):
                 pipeline.prepare(cell.recipe)  # one after the other: each takes all CPUs
@@ -276,22 +276,22 @@ def _made(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _logged(planned: Plan, folder: Path, uri: str | None) -> Iterator[_Told]:
+def _logged(planned: Plan, folder: Path, uri: str | None) -> Iterator[_Progress]:
     """Start and end of a study in a log of its own; MLflow has caught up when it is over, whatever happened."""
     (folder / MANIFEST).unlink(missing_ok=True)
     study, path = planned.study, folder / EVENT_LOG
     params = {"search": study.search.kind, "encoders": len(planned.encoders)}
     with EventLog(path, last_attempt(path) + 1) as log:
         log.write("start", 0, recipe=f"{STUDIES}/{study.name}", fingerprint=hash_value(study.name), params=params)
-        told = _Told(planned, folder, uri, run_identity(folder))
+        progress = _Progress(planned, folder, uri, run_identity(folder))
         try:
-            yield told
+            yield progress
             log.write("end", 0)
         finally:
-            told.close()
+            progress.close()
 
 
-class _Told:
+class _Progress:
     """Says a line for each cell that ends, and has it brought to MLflow by one thread, which no cell waits for."""
 
     def __init__(
@@ -308,7 +308,7 @@ class _Told:
         self._lock = threading.Lock()
         self._schedule: Schedule | None = None
         self._ended = self._all = 0
-        self.verbs = Verbs(self._find, self._pretrain, self._notes_of, self._tell)
+        self.verbs = Verbs(self._find, self._pretrain, self._notes_of, self._report_end)
 
     def begin(self, schedule: Schedule) -> None:
         """Counts what is to be done, and says what was done before."""
@@ -339,7 +339,7 @@ class _Told:
         title = f"{self._title} {cell.job.task}" if self._title else str(cell)
         return Notes(title, cell.encoder, self._parent, pretraining_of(cell.job.model))
 
-    def _tell(self, job: Job, state: str, reason: str) -> None:
+    def _report_end(self, job: Job, state: str, reason: str) -> None:
         self._ended += 1
         parts = [f"{state} {reason}".strip()]
         if isinstance(job, Cell):

@@ -95,9 +95,9 @@ def _params(job: FineTune | Evaluate) -> dict[str, Any]:
     """Of a fine-tuning, flat; what is at its default is written as well, so that fine-tunings can be compared."""
     if isinstance(job, Evaluate):
         return {}
-    told = asdict(job.settings) | {
+    values = asdict(job.settings) | {
         "training": job.training.kind,
         "train_language": job.train_language,
         "training_languages": ",".join(job.training.languages) or None,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}

@@ -118,7 +118,7 @@ class Cell:
         label: its column in the report.
         job: what is computed.
         resources: held while it runs.
-        repeats: it is run only if its setting was chosen, under other seeds than those of the search.
+        after_choice: it is run only if its setting was chosen, under other seeds than those of the search.
     """
 
     kind: str
@@ -127,7 +127,7 @@ class Cell:
     label: str
     job: FineTune | Evaluate
     resources: Resources
-    repeats: bool = False
+    after_choice: bool = False
 
     @property
     def search(self) -> tuple[str, str, str, str]:

@@ -284,5 +284,5 @@ def _check_task(task: str, known: Iterable[str]) -> None:
 
 
 def _check_once(what: str, values: Sequence[Any]) -> None:
-    if repeated := sorted({str(value) for value in values if list(values).count(value) > 1}):
-        raise ValueError(f"{what} has {', '.join(repeated)} twice; remove one, or give it another name")
+    if duplicates := sorted({str(value) for value in values if list(values).count(value) > 1}):
+        raise ValueError(f"{what} has {', '.join(duplicates)} twice; remove one, or give it another name")

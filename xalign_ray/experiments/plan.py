@@ -99,7 +99,7 @@ class Plan:
                     self.study.label_of(encoder.label, training.kind),
                     job,
                     self._resources(one.resources),
-                    repeats=asha and (seed != one.seeds[0] or self._is_later_seed(encoder)),
+                    after_choice=asha and (seed != one.seeds[0] or self._is_later_seed(encoder)),
                 )
 
     def _is_later_seed(self, encoder: Encoder) -> bool:

@@ -62,8 +62,8 @@ def describe_plan(schedule: Schedule) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     counts = Counter(cell["state"] for cell in cells)
-    told = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return "\n".join([*lines, f"{len(cells)} cells: {told}"])
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return "\n".join([*lines, f"{len(cells)} cells: {states}"])
 
 
 def _pretraining(schedule: Schedule, cell: Pretraining, model: str) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _cell(schedule: Schedule, cell: Cell) -> dict[str, Any]:
     known = bool(cell.job.model)
     folder, tuned = cell_folder(schedule.folder, cell), cell.job if isinstance(cell.job, FineTune) else None
     state = schedule.state(cell) if known else WAITING
-    if state == WAITING and cell.repeats and schedule.is_over:
+    if state == WAITING and cell.after_choice and schedule.is_over:
         state = NOT_CHOSEN
     return {
         "name": cell.job.name if known else None,

@@ -194,7 +194,7 @@ class Schedule:
             self.cells.append(cell)
             state = state_of(cell_folder(self.folder, cell))
             if state == WAITING:
-                (self._held if cell.repeats else self._ready).append((place, cell))
+                (self._held if cell.after_choice else self._ready).append((place, cell))
             else:
                 close_log(cell_folder(self.folder, cell), state)
         self._release()
@@ -207,7 +207,7 @@ class Schedule:
             searched = [
                 one
                 for one in self.cells
-                if isinstance(one.job, FineTune) and not one.repeats and one.search == cell.search
+                if isinstance(one.job, FineTune) and not one.after_choice and one.search == cell.search
             ]
             if not searched or any(one in open_ones for one in searched):
                 continue

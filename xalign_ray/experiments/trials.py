@@ -205,7 +205,7 @@ class HalvingByGroup(FIFOScheduler):
         """None for the repetition of a chosen setting, which nothing competes with."""
         cell: Cell = trial.config["cell"].cell
         assert isinstance(cell.job, FineTune)
-        if cell.repeats or self._halving is None:
+        if cell.after_choice or self._halving is None:
             return None
         if cell.job.search not in self._groups:
             self._groups[cell.job.search] = ASHAScheduler(

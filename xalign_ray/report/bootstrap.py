@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 FEWEST = 3  # languages or seeds: of two, a bootstrap sees little more than the two
-_DRAWS = 10_000
+_SAMPLES = 10_000
 _LANGUAGES, _SEEDS, _BASE_SEEDS = 0, 1, 2  # streams of random numbers
 
 
@@ -44,4 +44,4 @@ def _mean(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarr
 @lru_cache(maxsize=64)
 def _draw(count: int, stream: int) -> np.ndarray:
     """[draws, count] how much each of `count` things weighs in each draw, in all 1."""
-    return np.random.default_rng((count, stream)).multinomial(count, [1 / count] * count, size=_DRAWS) / count
+    return np.random.default_rng((count, stream)).multinomial(count, [1 / count] * count, size=_SAMPLES) / count

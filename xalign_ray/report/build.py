@@ -77,10 +77,10 @@ def report(runs: Sequence[Run], out: Path, chosen: Chosen = Chosen()) -> tuple[R
     """
     columns = open_columns(runs, chosen.labels)
     comparison = compare_columns(columns, chosen)
-    found, repeats = find(comparison), reproducibility_notes(columns)
+    found, repetitions = find(comparison), reproducibility_notes(columns)
     headline = score_chart(comparison, found.key) if found.key else None
-    charts = list(charts_of(columns, bool(repeats)))
-    page = write_page(columns, comparison, found, headline, charts, repeats)
+    charts = list(charts_of(columns, bool(repetitions)))
+    page = write_page(columns, comparison, found, headline, charts, repetitions)
     names = ("index.html", "scores.csv", "losses.csv", "layers.csv", "comparison.csv", "comparison.md")
     files = ReportFiles(*(out / name for name in names))
     scores = score_frame({column.label: scores_of(column) for column in columns})

@@ -27,9 +27,9 @@ _BAND = " Lines are means over seeds, bands reach from the lowest to the highest
 _NESTED = " Where curves lie on each other, the first is the widest and the others are drawn inside it."
 
 
-def charts_of(columns: Sequence[Column], repeated: bool) -> Iterator[Chart]:
-    """The charts of curves; `repeated` says that runs of one recipe and seed are among them."""
-    yield from filter(None, (training_chart(columns, repeated), held_out_chart(columns), layer_chart(columns)))
+def charts_of(columns: Sequence[Column], has_rings: bool) -> Iterator[Chart]:
+    """The charts of curves; `has_rings` says that runs of one recipe and seed are among them."""
+    yield from filter(None, (training_chart(columns, has_rings), held_out_chart(columns), layer_chart(columns)))
 
 
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
@@ -54,7 +54,7 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     return Chart("headline", alt, "", panels, comparison.labels, caption, "comparison.csv")
 
 
-def training_chart(columns: Sequence[Column], repeated: bool = False) -> Chart | None:
+def training_chart(columns: Sequence[Column], has_rings: bool = False) -> Chart | None:
     """Masked-LM loss, every other loss on its own axis, and the total where it is more than the masked-LM loss."""
     curves = loss_curves(columns)
     others = sorted(name for name in LOSSES if name not in (TOTAL, MASKED_LM) and (name, "") in curves)
@@ -62,7 +62,7 @@ def training_chart(columns: Sequence[Column], repeated: bool = False) -> Chart |
     panels = [Panel(_name_loss(name), curves[name, ""]) for name in shown if (name, "") in curves]
     caption = (
         "Training losses before their weights (in nats; the alignment loss is minus a mean cosine), each on its own "
-        f"axis. losses.csv has every logged step, of a long run means over equal numbers of steps.{_NESTED * repeated}"
+        f"axis. losses.csv has every logged step, of a long run means over equal numbers of steps.{_NESTED * has_rings}"
     )
     return _chart(columns, "losses", "Training losses over steps", panels, caption, shared=False)
 

@@ -85,9 +85,9 @@ def _label(groups: Sequence[Sequence[Run]]) -> list[str]:
         run.label or (_own_label(run) if names[run.recipe] > 1 and run.config else run.recipe)
         for run in (group[0] for group in groups)
     ]
-    repeated = {label for label, count in Counter(labels).items() if count > 1}
+    not_unique = {label for label, count in Counter(labels).items() if count > 1}
     return [
-        f"{group[0].recipe} ({group[0].name})" if label in repeated else label
+        f"{group[0].recipe} ({group[0].name})" if label in not_unique else label
         for label, group in zip(labels, groups, strict=True)
     ]
 

@@ -91,8 +91,8 @@ def measure(scores: pd.DataFrame, seeds: Mapping[str, int]) -> pd.DataFrame:
     frame = frame.assign(single=tuned == 1, unknown=frame.replicate.map(lambda one: isinstance(one, str)))
     by_cell = frame.groupby(cell, sort=False)
     single, encoders = by_cell.single.transform("all"), by_cell.replicate.transform("nunique")
-    told_apart = by_cell.unknown.transform("all") & single & (by_cell.tuned.transform("nunique") == encoders)
-    by_tuning = (~single & (encoders == 1)) | told_apart
+    distinct = by_cell.unknown.transform("all") & single & (by_cell.tuned.transform("nunique") == encoders)
+    by_tuning = (~single & (encoders == 1)) | distinct
     frame = frame.assign(
         seed=frame.tuned.where(by_tuning, frame.replicate),
         chance=by_cell.chance.transform("mean"),

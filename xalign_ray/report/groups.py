@@ -94,33 +94,33 @@ def _size(path: Path, line: int, language: str, megabytes: str) -> tuple[str, fl
 Place = tuple[float, str]  # where a group stands in a table, and its name
 
 
-def _family(sides: Sequence[str]) -> Place:
-    families = sorted({family_of(side) for side in sides})
+def _family(languages: Sequence[str]) -> Place:
+    families = sorted({family_of(language) for language in languages})
     return float(bool({INVENTED, OTHER} & set(families))), " and ".join(families)
 
 
-def _size_group(sides: Sequence[str], sizes: Mapping[str, float]) -> Place:
+def _size_group(languages: Sequence[str], sizes: Mapping[str, float]) -> Place:
     """Wu and Dredze 2020, Table 1: round(log2(size in MB)); of two languages the smaller one decides."""
-    known = [sizes.get(side) or sizes.get(side.split("-")[0]) for side in sides]
+    known = [sizes.get(language) or sizes.get(language.split("-")[0]) for language in languages]
     if None in known:
         return math.inf, UNKNOWN_SIZE
     power = round(math.log2(min(size for size in known if size is not None)))
     return power, f"{power} ({2 ** (power - 0.5):,.3g} to {2 ** (power + 0.5):,.3g} MB)"
 
 
-def _coverage(sides: Sequence[str], dictionaries: Iterable[frozenset[str]]) -> Place:
-    if sides == (_PIVOT,):
-        return 3, PIVOT  # the side that dictionaries have in common says nothing about what they are worth
-    covered = [set(sides) <= known for known in dictionaries if known]
+def _coverage(languages: Sequence[str], dictionaries: Iterable[frozenset[str]]) -> Place:
+    if languages == (_PIVOT,):
+        return 3, PIVOT  # the language that dictionaries have in common says nothing about what they are worth
+    covered = [set(languages) <= known for known in dictionaries if known]
     return (0, WITH) if all(covered) else (1, SOME) if any(covered) else (2, WITHOUT)
 
 
 _PLACES: dict[str, Callable[[str, Background], Place]] = {
     "task": lambda *_: (0, EVERY),
     "language": lambda language, _: (0, language),
-    "family": lambda language, _: _family(_other_sides(language)),
-    "size": lambda language, known: _size_group(_other_sides(language), known.sizes),
-    "dictionary": lambda language, known: _coverage(_other_sides(language), known.dictionaries.values()),
+    "family": lambda language, _: _family(_other_languages(language)),
+    "size": lambda language, known: _size_group(_other_languages(language), known.sizes),
+    "dictionary": lambda language, known: _coverage(_other_languages(language), known.dictionaries.values()),
 }
 
 # What a grouping lacks, in words; empty where it lacks nothing.
@@ -133,6 +133,6 @@ _MISSING: dict[str, Callable[[Background], str]] = {
 }
 
 
-def _other_sides(language: str) -> tuple[str, ...]:
-    sides = languages_of(language)
-    return tuple(side for side in sides if side != _PIVOT) or sides
+def _other_languages(language: str) -> tuple[str, ...]:
+    languages = languages_of(language)
+    return tuple(one for one in languages if one != _PIVOT) or languages

@@ -60,7 +60,7 @@ def write_page(
     finding: Finding,
     headline: Chart | None,
     charts: Sequence[Chart],
-    repeats: Sequence[str],
+    repetitions: Sequence[str],
 ) -> str:
     """The whole page.
 
@@ -70,9 +70,9 @@ def write_page(
         finding: what it opens with.
         headline: the chart of that.
         charts: of losses and layers.
-        repeats: what is to be said of runs that repeat another's seed.
+        repetitions: what is to be said of runs that repeat another's seed.
     """
-    sections = list(_sections(columns, comparison, charts, repeats))
+    sections = list(_sections(columns, comparison, charts, repetitions))
     guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []
     return ENVIRONMENT.get_template("page.html").render(
         title=title_of(columns),
@@ -99,14 +99,14 @@ def title_of(columns: Sequence[Column]) -> str:
 
 
 def _sections(
-    columns: Sequence[Column], comparison: Comparison, charts: Sequence[Chart], repeats: Sequence[str]
+    columns: Sequence[Column], comparison: Comparison, charts: Sequence[Chart], repetitions: Sequence[str]
 ) -> Iterator[Section]:
     several = any(len(column.runs) > 1 for column in columns)
     for by in comparison.by:
         folded = gap_table(comparison) if by == "task" and several else None
         yield Section(*_GROUPINGS[by], [score_table(comparison, by)], folded=folded)
     losses = [chart for chart in charts if chart.axis == "step"]
-    yield Section("losses", "Losses", charts=losses, notes=repeats)
+    yield Section("losses", "Losses", charts=losses, notes=repetitions)
     yield Section("layers", "Layers", charts=[chart for chart in charts if chart not in losses])
     yield Section("data", "Data", data_tables(columns))
     recipes = [

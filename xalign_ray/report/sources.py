@@ -45,7 +45,7 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
         else:
             is_study = any((Path(name) / file).is_file() for file in (STUDY, CHOICES))
             runs += _from_study(Path(name)) if is_study else [read_run(Path(name))]
-    return _tell_apart(runs)
+    return _with_distinct_labels(runs)
 
 
 def _from_study(folder: Path) -> list[Run]:
@@ -63,7 +63,7 @@ def _from_study(folder: Path) -> list[Run]:
     return sorted(join_trials(found), key=lambda run: order.get(run.label or "", len(order)))
 
 
-def _tell_apart(runs: Sequence[Run]) -> list[Run]:
+def _with_distinct_labels(runs: Sequence[Run]) -> list[Run]:
     """Columns of two studies that have one label and are not of the same runs get the study's name."""
     found: dict[str, dict[str, set[Path]]] = defaultdict(lambda: defaultdict(set))
     for run in runs:

@@ -46,12 +46,12 @@ def read_study(folder: Path) -> Study:
     Raises:
         DataError: study.json or choices.json is missing or damaged.
     """
-    told = read_json(folder / STUDY, HINT, "name", "baseline", "labels", "cells")
-    cells = tuple(told["cells"])
+    record = read_json(folder / STUDY, HINT, "name", "baseline", "labels", "cells")
+    cells = tuple(record["cells"])
     if not all(isinstance(cell, dict) and cell.keys() >= _CELL for cell in cells):
         raise DataError(f"{folder / STUDY} is damaged: a cell lacks one of {', '.join(sorted(_CELL))}. {HINT}")
-    name, notes, baseline = told["name"], told.get("notes") or "", told["baseline"]
-    return Study(name, notes, baseline, tuple(told["labels"]), cells, read_choices(folder))
+    name, notes, baseline = record["name"], record.get("notes") or "", record["baseline"]
+    return Study(name, notes, baseline, tuple(record["labels"]), cells, read_choices(folder))
 
 
 def read_choices(folder: Path) -> tuple[Mapping[str, Any], ...]:

@@ -68,8 +68,8 @@ def as_rich(table: Table) -> rich.table.Table:
     """For the terminal."""
     drawn = rich.table.Table(title=table.title, box=rich.box.SIMPLE_HEAD, title_justify="left")
     for number, heading in enumerate(table.header):
-        side = "left" if number < table.names else "right"
-        drawn.add_column(Text(heading), justify=side, overflow="fold", no_wrap=number >= table.names)
+        justify = "left" if number < table.names else "right"
+        drawn.add_column(Text(heading), justify=justify, overflow="fold", no_wrap=number >= table.names)
     for row in table.rows:
         drawn.add_row(*(Text(cell.line, style="dim" if cell.quiet else "") for cell in row))
     return drawn

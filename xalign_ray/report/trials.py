@@ -54,14 +54,14 @@ def _as_run(
     source: Source, scores: Sequence[Score], recipes: Mapping[str, Mapping[str, Any]], study: Study | None
 ) -> Run:
     label, name, step = source
-    config = (recipes.get(name, {}) if label else {}) or _recipe_beside(scores[0])
+    config = (recipes.get(name, {}) if label else {}) or _recipe_of(scores[0])
     folder = Path(name).parent if Path(name).name == EXPORT else Path(name)
     if scores[0].run and not config:
         folder = Path(f"{name} at step {step}")
     return _with(Run(folder, config, Log(), (), label=label, study=study), scores)
 
 
-def _recipe_beside(score: Score) -> Mapping[str, Any]:
+def _recipe_of(score: Score) -> Mapping[str, Any]:
     """The recipe of the run folder whose own export was scored."""
     config = read_saved(Path(score.encoder).parent) if Path(score.encoder).name == EXPORT else {}
     return config if score.run and "recipe" in config else {}

@@ -163,14 +163,14 @@ def read_squad(path: Path, context_language: str, question_language: str) -> lis
             where the answer says (named by file and id).
     """
     rows = list(_read_rows(path))
-    repeated = Counter(str(row["id"]) for row, _ in rows)
+    counts = Counter(str(row["id"]) for row, _ in rows)
     seen: Counter[str] = Counter()
     questions = []
     for row, context in rows:
         key = str(row["id"])
         seen[key] += 1
         answers = tuple(_check_answer(path, key, context, answer) for answer in row["answers"] if answer["text"])
-        name = f"{key}#{seen[key]}" if repeated[key] > 1 else key
+        name = f"{key}#{seen[key]}" if counts[key] > 1 else key
         questions.append(Question(name, row["question"], context, answers, question_language, context_language))
     if not questions:
         raise DataError(f"{path} holds no question.")

@@ -193,8 +193,8 @@ def _words(rows: Sequence[int | None], nearest: Indices, target: Lexicon) -> lis
 
 
 def _lexicon(encoder: Encoder, pairs: Iterable[WordPair], language: str) -> Lexicon:
-    sides = [side for pair in pairs for side in _sides(pair)]
-    words = sorted({word for code, word in sides if code == language})
+    both = [word for pair in pairs for word in _words_of(pair)]
+    words = sorted({word for code, word in both if code == language})
     vectors = encoder.word_vectors(words)
     known = np.flatnonzero(vectors.any(axis=1))
     kept = tuple(words[index] for index in known)
@@ -202,5 +202,5 @@ def _lexicon(encoder: Encoder, pairs: Iterable[WordPair], language: str) -> Lexi
     return Lexicon(kept, shifted, {word: row for row, word in enumerate(kept)})
 
 
-def _sides(pair: WordPair) -> tuple[tuple[str, str], tuple[str, str]]:
+def _words_of(pair: WordPair) -> tuple[tuple[str, str], tuple[str, str]]:
     return (pair.source_language, pair.source), (pair.target_language, pair.target)

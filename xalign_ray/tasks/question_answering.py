@@ -174,8 +174,8 @@ def _own_pieces(windows: Sequence[Window]) -> list[NDArray[np.bool_]]:
         left = np.arange(window.size)
         inside = slice(window.begin, window.begin + window.size)
         around[place, inside] = np.minimum(left, left[::-1]) + 0.01 * window.size
-    owner = around.argmax(axis=0) if around.size else np.zeros(0, dtype=np.int64)
-    return [owner[window.begin : window.begin + window.size] == place for place, window in enumerate(windows)]
+    best_window = around.argmax(axis=0) if around.size else np.zeros(0, dtype=np.int64)
+    return [best_window[window.begin : window.begin + window.size] == place for place, window in enumerate(windows)]
 
 
 def _slide(inputs: Inputs, question: Question, asked: Sequence[int], context: Context, free: int) -> list[Features]:

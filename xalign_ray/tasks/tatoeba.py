@@ -21,11 +21,11 @@ from xalign_ray.tasks.task_files import choose_languages, name_language, read_li
 
 TASK = "tatoeba"
 LAST_LAYERS = 4
-_NAME = re.compile(r"tatoeba\.(?P<other>.+)-(?P<english>eng|en)\.(?P<side>.+)")
+_NAME = re.compile(r"tatoeba\.(?P<other>.+)-(?P<english>eng|en)\.(?P<end>.+)")
 
 
 @dataclass(frozen=True, slots=True)
-class SidePaths:
+class PairPaths:
     """The two files of a language: line i of one translates line i of the other."""
 
     language: str
@@ -81,7 +81,7 @@ def evaluate_tatoeba(
     return scores + average_languages(scores)
 
 
-def find_pairs(data: Path) -> dict[str, SidePaths]:
+def find_pairs(data: Path) -> dict[str, PairPaths]:
     """The pairs of files in a folder, by the language that is not English.
 
     Raises:
@@ -97,11 +97,11 @@ def find_pairs(data: Path) -> dict[str, SidePaths]:
         language = name_language(other, stem)
         if language in pairs:
             raise DataError(f"{data} holds {language} twice, also as {stem.name}; keep one.")
-        pairs[language] = SidePaths(language, Path(f"{stem}.{other}"), Path(f"{stem}.{english}"))
+        pairs[language] = PairPaths(language, Path(f"{stem}.{other}"), Path(f"{stem}.{english}"))
     return pairs
 
 
-def read_pair(paths: SidePaths) -> tuple[list[str], list[str]]:
+def read_pair(paths: PairPaths) -> tuple[list[str], list[str]]:
     """The sentences of a language and their English translations, equally many.
 
     Raises:
@@ -155,10 +155,10 @@ def layer_cosines(queries: NDArray[np.float32], candidates: NDArray[np.float32],
     return (left * np.roll(right, -shift, axis=1)).sum(axis=-1).mean(axis=1).tolist()
 
 
-def _score_pair(encoder: Encoder, paths: SidePaths, batch_size: int) -> Iterator[tuple[str, int | str, float, int]]:
+def _score_pair(encoder: Encoder, paths: PairPaths, batch_size: int) -> Iterator[tuple[str, int | str, float, int]]:
     other, english = read_pair(paths)
-    sides = ((other, paths.language), (english, "en"))
-    left, right = (encoder.pool(*side, ("mean", "cls"), batch_size) for side in sides)
+    texts = ((other, paths.language), (english, "en"))
+    left, right = (encoder.pool(*text, ("mean", "cls"), batch_size) for text in texts)
     queries, candidates = left["mean"], right["mean"]
     n, last = len(other), f"last{LAST_LAYERS}"
     for metric, csls in (("tatoeba_accuracy", False), ("tatoeba_accuracy_csls", True)):

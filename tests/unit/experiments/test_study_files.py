@@ -200,7 +200,7 @@ def test_halving_searches_under_the_first_seeds_and_the_others_wait_for_its_choi
         search={"kind": "asha", "num_samples": 2},
         finetunings=[POS | {"settings": {"learning_rate": {"log_uniform": [1e-5, 1e-3]}}, "seeds": [7, 8]}],
     )
-    searched = {(cell.encoder, cell.seed, job.settings.seed) for cell, job in found if not cell.repeats}
+    searched = {(cell.encoder, cell.seed, job.settings.seed) for cell, job in found if not cell.after_choice}
     assert searched == {("tiny/mlm", 3, 7), ("hub/a", None, 7)}
     assert len(found) == 3 * 2 * 2
 

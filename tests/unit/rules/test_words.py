@@ -30,6 +30,7 @@ GONE = {
     r"\bresize[ds]?\b": "reshard",
     r"row_tokens|slack_share|feed_forward:": "max_seq_length, reserve_fraction, intermediate_size",
     r"tolerance:": "max_bad_fraction",
+    r"\bsweeps?\b": "study",
 }
 # Not as a name, or part of one, of a module, class, function, parameter, field or variable; English text may have them.
 NO_NAMES = {
@@ -51,8 +52,7 @@ NO_NAMES = {
     "dice": "rng",
 }
 FILES = [path for path in python_files(PACKAGE) if path.name != "renamed.py"] + markdown_pages()
-OTHER_ROOMS = ("tasks", "finetune", "report", "experiments", "studies.py", "sweeps.py", "evaluation.py")
-MODULES = [path for path in python_files(PACKAGE) if path.relative_to(PACKAGE).parts[0] not in OTHER_ROOMS]
+MODULES = list(python_files(PACKAGE))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
