@@ -1,9 +1,11 @@
-"""The blocks of a tutorial do what the page says, in a copy of the package."""
+"""The blocks of the tutorials do what the pages say, in a copy of the package or in an empty folder."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ray.tagging_world import write_encoder
 from tests.unit.rules.tree import ROOT
 
 PAGES = ROOT / "docs" / "tutorials"
@@ -19,56 +22,122 @@ BLOCK = re.compile(r"^```(python|yaml|bash)\n(?:# (?P<place>[\w./-]+(?:, [^\n]*)
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository with the files of the page in it."""
-    folder = tmp_path_factory.mktemp("clone")
+    """The repository with the files of the page on losses in it."""
+    return clone_with("add_a_loss.md", tmp_path_factory.mktemp("clone"))
+
+
+def clone_with(page: str, folder: Path) -> Path:
+    """A copy of the repository with the files of a page in it."""
     for name in ("xalign_ray", "tests", "pyproject.toml"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, folder / name)
-    for block in BLOCK.finditer((PAGES / "add_a_loss.md").read_text(encoding="utf-8")):
+    write_files(page, folder)
+    return folder
+
+
+def write_files(page: str, folder: Path) -> None:
+    """Writes the blocks of a page that say which file they are."""
+    for block in BLOCK.finditer((PAGES / page).read_text(encoding="utf-8")):
         path, _, where = (block["place"] or "").partition(", ")
         if path:
             _apply(folder / path, where, block["text"])
-    return folder
+
+
+def commands(page: str) -> list[str]:
+    """The command lines of a page, in order, without their comments."""
+    blocks = [block for block in BLOCK.finditer((PAGES / page).read_text(encoding="utf-8")) if block[1] == "bash"]
+    return [line.partition("  #")[0].strip() for block in blocks for line in block["text"].splitlines() if line.strip()]
 
 
 def _apply(file: Path, where: str, text: str) -> None:
     old = file.read_text(encoding="utf-8") if file.exists() else ""
-    verb, _, name = where.rpartition(" ")
-    statement = re.search(rf"^{name} = .*?^[\])]\n", old, re.M | re.S) if name else None
+    verb, name = where.rsplit(" ", 1) if where else ("", "")
+    statement = re.search(rf"^{name}\b[^\n=]*= (?:[^\n]*[\])}}]\n|.*?^[\])}}]\n)", old, re.M | re.S)
     if not where:
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     elif statement and verb == "above":
         file.write_text(old[: statement.start()] + text + "\n\n" + old[statement.start() :], encoding="utf-8")
     elif statement and verb == "in place of":
         file.write_text(old[: statement.start()] + text + old[statement.end() :], encoding="utf-8")
+    elif statement and verb == "at the end of":
+        file.write_text(old[: statement.end() - 2] + text + old[statement.end() - 2 :], encoding="utf-8")
     else:
         raise AssertionError(f"the page says '{where}' of {file.name}")
 
 
-def run(clone: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(clone)}
+def run(folder: Path, *command: str, code: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(code or folder)}
     return subprocess.run(
-        [sys.executable, "-m", *command], cwd=clone, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
 
 
 def test_the_new_losss_own_test_passes(clone: Path) -> None:
     test = "tests/unit/objectives/test_sentence_pull.py"
-    done = run(clone, "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", test, "tests/unit/config/test_choices.py")
+    done = run(
+        clone, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", test, "tests/unit/config/test_choices.py"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_its_recipe_is_valid_and_listed(clone: Path) -> None:
-    checked = run(clone, "xalign_ray", "plan", "tiny/sentence-pull")
+    checked = run(clone, "-m", "xalign_ray", "plan", "tiny/sentence-pull")
     assert checked.returncode == 0, checked.stderr
     assert "1 masked_lm, 1 sentence_pull" in checked.stdout
-    assert "tiny/sentence-pull" in run(clone, "xalign_ray", "config", "list").stdout
+    assert "tiny/sentence-pull" in run(clone, "-m", "xalign_ray", "config", "list").stdout
 
 
 def test_a_recipe_without_its_stream_is_refused_in_the_words_of_the_page(clone: Path) -> None:
     refused = run(
-        clone, "xalign_ray", "config", "check", "tiny/sentence-pull", "--set", "streams=[{kind: masked_text}]"
+        clone, "-m", "xalign_ray", "config", "check", "tiny/sentence-pull", "--set", "streams=[{kind: masked_text}]"
     )
     said = "objective sentence_pull needs a stream contrasted_pairs; the recipe names none"
     assert said in refused.stderr
     assert said in (PAGES / "add_a_loss.md").read_text(encoding="utf-8")
+
+
+HERE = "import sys, pytest; from tests.parity.cells_here import run_cells_here; from xalign_ray.cli import main; \
+run_cells_here(pytest.MonkeyPatch(), [], []); main()"  # xalign without Ray: cells one after the other
+
+
+@pytest.fixture(scope="module")
+def with_a_task(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository with the files of the page on tasks in it, its data, and an encoder."""
+    folder = clone_with("add_a_task.md", tmp_path_factory.mktemp("task"))
+    write_encoder(folder / "runs" / "tiny-mlm-1a2b3c4d")
+    assert "python make_moods.py" in commands("add_a_task.md")
+    assert run(folder, "make_moods.py").returncode == 0
+    return folder
+
+
+def test_the_new_tasks_own_test_passes(with_a_task: Path) -> None:
+    test = "tests/unit/tasks/test_mood.py"
+    assert f"python -m pytest {test}" in commands("add_a_task.md")
+    done = run(with_a_task, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", test)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_new_task_is_tuned_scored_and_planned(with_a_task: Path) -> None:
+    tune, study = (shlex.split(line)[1:] for line in commands("add_a_task.md") if line.startswith("xalign"))
+    done = run(with_a_task, "-c", HERE, *tune)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((with_a_task / "runs" / "mood" / "scores.json").read_text(encoding="utf-8"))["scores"]
+    scores = {(score["language"], score["metric"]) for score in found}
+    assert {("en", "mood_accuracy"), ("de", "mood_accuracy")} <= scores
+    planned = run(with_a_task, "-m", "xalign_ray", *study)
+    assert planned.returncode == 0, planned.stderr
+    assert planned.stdout.count("mood, lr") == 4
+
+
+def test_a_label_that_the_new_task_lacks_is_refused_in_the_words_of_the_page(with_a_task: Path) -> None:
+    (tune, _) = (shlex.split(line)[1:] for line in commands("add_a_task.md") if line.startswith("xalign"))
+    shutil.copytree(with_a_task / "mood", with_a_task / "bad" / "mood")
+    file = with_a_task / "bad" / "mood" / "en.train.tsv"
+    header, row, *others = file.read_text(encoding="utf-8").split("\n")
+    file.write_text("\n".join([header, row.replace("statement", "wish"), *others]), encoding="utf-8")
+    tune[1] = str(with_a_task / tune[1])
+    refused = run(with_a_task / "bad", "-c", HERE, *tune, code=with_a_task)
+    said = "mood/en.train.tsv, line 2: the label 'wish' is none of statement, question, order."
+    assert said in refused.stderr
+    assert said in (PAGES / "add_a_task.md").read_text(encoding="utf-8")

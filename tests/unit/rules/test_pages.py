@@ -43,7 +43,12 @@ def commands(
 
 
 VERBS = commands()
-WRITTEN = {name for text in PAGES.values() for name in re.findall(r"^# xalign_ray/recipes/(\S+)\.yaml$", text, re.M)}
+WRITTEN = {
+    name
+    for text in PAGES.values()
+    for name in re.findall(r"^# (?:xalign_ray/recipes/(?=\S+/\S))?(\S+\.yaml)$", text, re.M)
+}
+WRITTEN |= {name.removesuffix(".yaml") for name in WRITTEN}
 
 
 def words_of(line: str) -> list[str]:
