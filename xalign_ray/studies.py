@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,9 +18,10 @@ from xalign_ray import pipeline
 from xalign_ray.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value, whole_manifest, write_manifest
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.data.inputs import check_inputs
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.experiments.cell_log import Notes, pretraining_of, seconds_of
-from xalign_ray.experiments.cells import FINISHED, Cell, FineTune, cell_folder
+from xalign_ray.experiments.cells import FINISHED, TOKENIZED, Cell, FineTune, cell_folder
 from xalign_ray.experiments.choice import CHOICES, Choice, write_choices
 from xalign_ray.experiments.declared import StudyConfig, load_study, parse_study
 from xalign_ray.experiments.plan import Plan, check_task_files, plan_study
@@ -213,13 +213,14 @@ def _whole(model: str) -> str:
 
 def _run(schedule: Schedule, progress: _Progress) -> Mapping[Job, str]:
     """Everything that has not ended, then the choice, before a test score is read; returns what failed."""
-    ended = schedule.is_over
-    if not ended:
+    if not schedule.is_over:
         progress.begin(schedule)
-        for cell in schedule.plan.pretrainings:
-            if not _is_prepared(cell.recipe):
-                pipeline.prepare(cell.recipe)  # one after the other: each takes all CPUs
+        unprepared = [cell.recipe for cell in schedule.plan.pretrainings if not _is_prepared(cell.recipe)]
+        for recipe in unprepared:
+            check_inputs(recipe.config)
         _connect(schedule.plan)
+        for recipe in unprepared:
+            pipeline.prepare(recipe)  # one after the other: each takes all CPUs
         schedule.run()
     choices = schedule.choices()
     write_choices(schedule.folder, choices)
@@ -227,6 +228,8 @@ def _run(schedule: Schedule, progress: _Progress) -> Mapping[Job, str]:
     for cell in schedule.cells:
         if cell not in kept:
             shutil.rmtree(cell_folder(schedule.folder, cell) / MODEL, ignore_errors=True)
+    if not schedule.failures:
+        shutil.rmtree(schedule.folder / TOKENIZED, ignore_errors=True)
     return schedule.failures
 
 
@@ -305,7 +308,6 @@ class _Progress:
         self._study, self._folder, self._uri = planned.study, folder, uri
         self._parent, self._title = parent, title
         self._publisher = ThreadPoolExecutor(1)  # MLflow has one writer
-        self._lock = threading.Lock()
         self._schedule: Schedule | None = None
         self._ended = self._all = 0
         self.verbs = Verbs(self._find, self._pretrain, self._notes_of, self._report_end)

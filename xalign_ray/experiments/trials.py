@@ -19,12 +19,11 @@ from ray.tune.search import Searcher
 
 from xalign_ray.artifacts import read_manifest, write_json
 from xalign_ray.experiments.cell_log import Notes, cell_logged, close_log, log_epoch
-from xalign_ray.experiments.cells import FAILED, STOP_MARK, STOPPED, Cell, FineTune, cell_folder, state_of
+from xalign_ray.experiments.cells import FAILED, STOP_MARK, STOPPED, TOKENIZED, Cell, FineTune, cell_folder, state_of
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.registry import TUNED_TASKS
 
 RETRIES = 1  # of a fine-tuning that died or failed, before it is reported; the others go on
-TOKENIZED = "tokenized"  # data sets that all fine-tunings of a study share
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from xalign_ray.track.events import check_tuned, check_whole, run_identity
 _log = logging.getLogger(__name__)
 _RETRY_S = 1.0  # pause between attempts while a run is being closed
 _REASON_LENGTH = 200
+_CONNECTING = threading.Lock()  # MLflow makes the tables of a new database, and two threads would make them twice
 _QUIET = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # seconds; MLflow's default of 120 would hold the closing of a run
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the follower tries again itself, and can be asked to stop
@@ -192,7 +193,8 @@ def _connect(folder: Path, tracking_uri: str, experiment: str):
 
     if tracking_uri.startswith("sqlite:///"):
         Path(tracking_uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    return MlflowRun(folder, tracking_uri, experiment)
+    with _CONNECTING:
+        return MlflowRun(folder, tracking_uri, experiment)
 
 
 def _catch_up(run, finish: bool) -> None:
