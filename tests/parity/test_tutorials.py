@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.ray.tagging_world import write_encoder
+from tests.unit.data.conftest import prepare_here
 from tests.unit.rules.tree import ROOT
+from xalign_ray.config.load import load_recipe
 
 PAGES = ROOT / "docs" / "tutorials"
 BLOCK = re.compile(r"^```(python|yaml|bash)\n(?:# (?P<place>[\w./-]+(?:, [^\n]*)?)\n)?(?P<text>.*?)^```", re.M | re.S)
@@ -141,3 +143,23 @@ def test_a_label_that_the_new_task_lacks_is_refused_in_the_words_of_the_page(wit
     said = "mood/en.train.tsv, line 2: the label 'wish' is none of statement, question, order."
     assert said in refused.stderr
     assert said in (PAGES / "add_a_task.md").read_text(encoding="utf-8")
+
+
+def test_own_languages_are_prepared_and_their_study_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files("your_languages.md", tmp_path)
+    assert run(tmp_path, "make_files.py").returncode == 0
+    monkeypatch.chdir(tmp_path)
+    prepare_here(load_recipe("mlm.yaml").config)
+    said = ""
+    for line in commands("your_languages.md"):
+        if (
+            line.startswith("xalign")
+            and line.split()[1] not in ("prepare", "report")
+            and line != "xalign study study.yaml"
+        ):
+            done = run(tmp_path, "-m", "xalign_ray", *shlex.split(line)[1:], code=ROOT)
+            assert done.returncode == 0, done.stderr
+            said += done.stdout + done.stderr
+    assert "mlm.yaml is valid." in said
+    assert "words_of_one_piece" in said
+    assert "8 cells: 8 waiting" in said
