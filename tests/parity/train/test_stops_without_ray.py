@@ -167,7 +167,8 @@ def test_a_stopped_torchrun_goes_on_and_takes_the_steps_of_one_process(world: Wo
         assert all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(values, two[name], strict=True)), name
     assert (out / "export" / "model.safetensors").is_file()
     study = tmp_path / "one.yaml"
-    study.write_text(yaml.safe_dump({"cells": [{"recipe": "tiny/align-mlm", "settings": world.settings}]}))
+    encoder = {"recipe": "tiny/align-mlm", "settings": world.settings}
+    study.write_text(yaml.safe_dump({"encoders": [encoder], "mlflow": "off"}))
     assert studies.run(str(study), out.parent).is_file()  # as the quickstart given again
     assert not ray.is_initialized()
 
