@@ -23,10 +23,10 @@ from xalign_ray.credentials import hint_for, strip_credentials
 from xalign_ray.errors import ConfigError, XalignError
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED = {"xalign_ray": (".py", ".typed", ".yaml", ".tsv", ".html", ".css"), "jobs": (".py",)}  # by folder
+SHIPPED = {"xalign_ray": (".py", ".typed", ".yaml", ".tsv", ".html", ".css", ".md"), "jobs": (".py",)}  # by folder
 GIVEN = "given"  # where a file of the user lies in the upload
 GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}  # seconds that `ray job stop` leaves a step and its checkpoint; Ray's 3
-VERBS = ("prepare", "pretrain", "evaluate", "tune")
+VERBS = ("prepare", "pretrain", "evaluate", "tune", "study")
 MAX_BYTES = 50_000_000  # the dashboard takes at most 100 MiB a request, and says little about why it refused
 SHOWN = 5
 _URI = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"]+")

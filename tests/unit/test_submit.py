@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -131,3 +132,9 @@ def test_this_repository_can_be_submitted_and_every_verb_has_its_script(submit: 
     assert submit.check_size(ROOT, files) < 5_000_000
     assert {Path("jobs", f"{verb}.py") for verb in submit.VERBS} <= set(files)
     assert {Path("xalign_ray/recipes/tiny/mlm.yaml"), Path("xalign_ray/py.typed")} <= set(files)
+
+
+def test_every_kind_of_file_that_the_package_has_is_shipped(submit: ModuleType) -> None:
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["xalign_ray"]
+    kinds = {Path("x" + pattern).suffix for pattern in patterns}
+    assert kinds <= set(submit.SHIPPED["xalign_ray"])
