@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
@@ -31,7 +32,9 @@ def write_encoder(folder: Path, **facts: str) -> str:
     )
     for name, value in facts.items():
         setattr(config, name, value)
-    BertForMaskedLM(config).save_pretrained(folder)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        BertForMaskedLM(config).save_pretrained(folder)
     return str(folder)
 
 

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
 POS = {"task": "pos", "data": "pos"}
 RATES = [1e-2, 1e-9]
-SHORT = {"num_train_epochs": 3, "train_batch_size": 8}
+SHORT = {"num_train_epochs": 5, "train_batch_size": 8}
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def test_a_study_given_again_says_what_was_done_and_numbers_what_is_left(killed:
     assert f"{done} of 4 cells had ended before." in killed.said
     lines = [line for line in killed.said.splitlines() if line.startswith("[")]
     assert [line.partition("]")[0] for line in lines] == [f"[{number}/4" for number in range(done + 1, 5)]
-    assert lines[-1].startswith("[4/4] align-mlm: pos, lr 1e-09, 3 epochs, batch 8, seed 0: development 0.")
+    assert lines[-1].startswith("[4/4] align-mlm: pos, lr 1e-09, 5 epochs, batch 8, seed 0: development 0.")
     assert lines[-1].endswith(" s")
 
 
@@ -193,7 +193,7 @@ def test_the_search_of_mlflow_finds_fine_tunings_by_score_and_parameter(killed: 
     assert [(run.data.params["learning_rate"], run.data.params["task"]) for run in found] == [("0.01", "pos")]
     (run,) = found
     shown = ("encoder", "recipe", "num_train_epochs", "seed", "training")
-    assert [run.data.params[name] for name in shown] == ["align-mlm", "tiny/align-mlm", "3", "0", "english"]
+    assert [run.data.params[name] for name in shown] == ["align-mlm", "tiny/align-mlm", "5", "0", "english"]
     assert run.data.metrics["fine_tune/dev_score"] == 1.0
     assert run.info.status == "FINISHED"
 

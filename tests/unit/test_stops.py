@@ -60,23 +60,27 @@ with stops.listened():
         print("interrupted by", stops.asked(), flush=True)
         sys.exit(stops.exit_code(stops.asked()))
 """
-# A study of two cells: the second is asked to stop, in a step or elsewhere.
+# A study of three cells, one at a time: the second is told to stop.
 STUDY = """
 import sys, time
 from pathlib import Path
-from xalign_ray import cli, pipeline
+from xalign_ray import cli, pipeline, stops
 from xalign_ray.errors import StoppedError
+from xalign_ray.experiments import schedule
+from xalign_ray.train import driver
 begun = []
-def pretrain(recipe):
-    begun.append(recipe.config.seed)
-    if len(begun) == 2:
-        if STOPPED:
-            raise StoppedError("Told to stop (SIGTERM): step 3 of 6 is saved.", 143)
-        print("at work", flush=True)
-        time.sleep(60)
+def pretrain(recipe, title):
+    begun.append(title)
     assert len(begun) < 3
+    if len(begun) == 2:
+        print("at work", flush=True)
+        while not stops.asked():
+            time.sleep(0.01)
+        raise StoppedError("Told to stop (SIGTERM): step 3 of 6 is saved.", 143)
     return Path(recipe.config.output)
-pipeline.pretrain, pipeline.find_run = pretrain, lambda recipe: None
+pipeline.pretrain, pipeline.prepare, pipeline.find_run = pretrain, lambda recipe: None, lambda recipe: None
+driver.connect = lambda *_: None
+schedule.ray.cluster_resources = lambda: {"CPU": 2.0}
 sys.argv = ["xalign", "study", FILE, "--out", OUT]
 cli.main()
 """
@@ -149,25 +153,19 @@ def test_a_librarys_handler_gives_way_to_ours() -> None:
     assert (process.returncode, errors) == (143, "")
 
 
-@pytest.mark.parametrize("in_a_step", [True, False])
-def test_a_study_ends_with_the_cell_that_was_told_to_stop(tmp_path: Path, in_a_step: bool) -> None:
+def test_a_study_that_is_told_to_stop_waits_for_the_step_that_is_saved_and_starts_nothing_more(tmp_path: Path) -> None:
     study = tmp_path / "two.yaml"
-    study.write_text("cells: [{recipe: tiny/mlm, label: mlm}]\nseeds: [0, 1, 2]\n")
+    study.write_text("encoders: [{recipe: tiny/mlm, label: mlm}]\nseeds: [0, 1, 2]\nmlflow: off\n")
     out = tmp_path / "runs"
-    script = STUDY.replace("STOPPED", str(in_a_step)).replace("FILE", repr(str(study))).replace("OUT", repr(str(out)))
-    if in_a_step:
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
-        code, errors = done.returncode, done.stderr
-        last = "xalign: Told to stop (SIGTERM): step 3 of 6 is saved."
-    else:
-        process = start(script)
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=PATIENCE_S)
-        code = process.returncode
-        last = "xalign: Interrupted (SIGTERM). Give the same command again to go on."
-    assert errors.splitlines() == ["[1/3] mlm, seed 0", "[2/3] mlm, seed 1", last]
-    assert code == 143
-    assert list((out / "reports" / "two").iterdir()) == []  # the lock is free
+    process = start(STUDY.replace("FILE", repr(str(study))).replace("OUT", repr(str(out))))
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert errors.splitlines() == [
+        "[1/3] mlm (seed 0): finished",
+        "xalign: mlm (seed 1): Told to stop (SIGTERM): step 3 of 6 is saved.",
+    ]
+    assert process.returncode == 143
+    assert not (out / "studies" / "two" / ".lock").exists()
 
 
 def test_who_was_started_with_nohup_outlives_its_terminal() -> None:

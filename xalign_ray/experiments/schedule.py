@@ -15,7 +15,7 @@ from ray.exceptions import RayError
 
 from xalign_ray import stops
 from xalign_ray.artifacts import whole_manifest
-from xalign_ray.errors import ConfigError, XalignError
+from xalign_ray.errors import ConfigError, StoppedError, XalignError
 from xalign_ray.experiments.cell_log import Notes, close_log
 from xalign_ray.experiments.cells import (
     FAILED,
@@ -61,6 +61,7 @@ class Schedule:
     def __post_init__(self) -> None:
         self._done: set[Pretraining] = set()
         self._queued: set[Pretraining] = set()
+        self._saved: list[str] = []  # what pretrainings said that were told to stop
         self._ready: list[tuple[int, Job]] = []
         self._held: list[tuple[int, Cell]] = []  # repetitions of what is not chosen yet
         self._running: dict[Job, Future[Any] | None] = {}  # Tune tells of the ends of fine-tunings
@@ -98,6 +99,7 @@ class Schedule:
 
         Raises:
             ConfigError: the cluster cannot hold one of the jobs even if nothing else ran.
+        StoppedError: it was told to stop, and steps were saved.
         """
         self._check_resources()
         search, halving = self.plan.study.search, None
@@ -130,6 +132,8 @@ class Schedule:
                 self._look_at(job, running)
         if stops.asked():
             if not any(isinstance(job, Pretraining) for job in self._running):
+                if self._saved:
+                    raise StoppedError("\n".join(self._saved), stops.exit_code(stops.asked()))
                 stops.interrupt()
             return
         while self._fits_next(Pretraining) or self._fits_next(Evaluate):
@@ -149,7 +153,7 @@ class Schedule:
                 self._finish(job, running.result())
             self._end(job, FINISHED, "")
         elif stops.asked():
-            return
+            self._saved += [f"{job}: {error}"] if isinstance(error, StoppedError) else []
         elif isinstance(error, XalignError):
             self._end(job, FAILED, str(error))
         elif isinstance(error, RayError):

@@ -161,7 +161,9 @@ def check_tuned(folder: Path) -> None:
 
 def last_event(path: Path) -> Event:
     """The last whole event of a log, read from its end; empty where there is none."""
-    size = _whole_size(path) if path.is_file() else 0
+    if not path.is_file():
+        return {}
+    size = _whole_size(path)
     try:
         last = json.loads(_last_bytes(path, size).splitlines()[-1])
     except (ValueError, IndexError):

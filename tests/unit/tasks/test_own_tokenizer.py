@@ -40,7 +40,7 @@ def test_a_folder_without_its_tokenizer_is_not_scored(make_bert: Callable[..., P
         evaluate(str(folder), "tatoeba", data, tmp_path / "scores")
     assert str(told.value) == (
         f"{folder} holds no tokenizer: none of tokenizer.json, vocab.txt, vocab.json, *.model is there. "
-        "Export the run again, or put the model's own tokenizer beside it."
+        "Export the run again, or put the model's own tokenizer next to it."
     )
 
 
