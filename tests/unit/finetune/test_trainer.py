@@ -143,7 +143,7 @@ def test_nothing_is_printed_or_written_and_a_launcher_s_variables_are_not_follow
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    before = torch.distributed.is_initialized()  # by another test of this process
+    joined = torch.distributed.is_initialized()  # by another test of this process
     launched = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     for name, value in launched.items():
         monkeypatch.setenv(name, value)
@@ -151,7 +151,7 @@ def test_nothing_is_printed_or_written_and_a_launcher_s_variables_are_not_follow
     before = dict(os.environ)
     assert run(SETTINGS)[0].epoch == 1  # with these it would wait for another process
     assert dict(os.environ) == before
-    assert torch.distributed.is_initialized() == before
+    assert torch.distributed.is_initialized() == joined
     assert (capfd.readouterr(), list(tmp_path.iterdir())) == (("", ""), [])
 
 
