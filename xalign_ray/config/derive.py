@@ -17,6 +17,7 @@ WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 # What a continued encoder takes of a recipe.
 NOT_OF_THE_START = ("hidden_dropout_prob", "language_embeddings", "conditioned_head")
 MAX_PARTITIONS = 64  # a chunk has partitions, so that a worker's rows of it are one contiguous read
+FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.start import needed_recipes
 from xalign_ray.data.inputs import open_root
@@ -25,8 +26,6 @@ from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
 from xalign_ray.finetune.tune import check_files
 from xalign_ray.tasks.registry import TUNED_TASKS, WITHOUT_DATA
-
-FEED_CPUS = 1  # of a pretraining, beside its workers'
 
 
 @dataclass(frozen=True)

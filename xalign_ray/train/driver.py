@@ -27,6 +27,7 @@ from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 
 from xalign_ray import stops
 from xalign_ray.config import schema
+from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.data.feed import open_feed
 from xalign_ray.data.placement import check_placement
 from xalign_ray.data.prepared import Prepared
@@ -50,7 +51,6 @@ from xalign_ray.train.progress import Progress
 from xalign_ray.train.rendezvous import ClosedTorchConfig
 from xalign_ray.train.stop_request import hear_stop, open_stop_request
 
-FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl
 SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
 VITAL = ("raylet", "gcs_server")  # processes of Ray's without which a driver ends
 LOOK_S = 0.05  # how soon a signal is passed on
