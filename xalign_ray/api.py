@@ -198,12 +198,12 @@ def tune(
         DataError: model or data are missing or damaged.
         TrainingError: fine-tuning failed.
     """
-    from xalign_ray import studies
+    from xalign_ray.experiments.tune import tune
 
     folders = [Path(data)] if isinstance(data, str | os.PathLike) else [Path(one) for one in data]
     own, into = dict(options or {}), _path(out)
     with _stoppable():
-        return as_frame(studies.tune(os.fspath(model), task, folders, into, own, languages, train_language))
+        return as_frame(tune(os.fspath(model), task, folders, into, own, languages, train_language))
 
 
 def study(name: PathLike, *settings: str, out: PathLike | None = None, rehash: bool = False) -> Path:
@@ -224,10 +224,10 @@ def study(name: PathLike, *settings: str, out: PathLike | None = None, rehash: b
         TrainingError: cells failed; everything else has been done and is on disk.
         LockError: another process writes a folder of it, or has taken it over.
     """
-    from xalign_ray import studies
+    from xalign_ray.experiments.study import run_study
 
     with _stoppable():
-        return studies.run(os.fspath(name), _path(out), settings, rehash)
+        return run_study(os.fspath(name), _path(out), settings, rehash)
 
 
 def report(
@@ -255,10 +255,10 @@ def report(
         ConfigError: an argument cannot mean anything.
         DataError: a folder is not a run, or is damaged.
     """
-    from xalign_ray import studies
+    from xalign_ray.report.verb import report
 
     with _stoppable():
-        return studies.report([os.fspath(run) for run in runs], _path(out), by, _path(sizes), baseline, tracking)
+        return report([os.fspath(run) for run in runs], _path(out), by, _path(sizes), baseline, tracking)
 
 
 @contextmanager

@@ -137,9 +137,9 @@ def tune(
     train_language: TrainLanguage = "en",
 ) -> None:
     """Fine-tune a model on English, then score every language: a study of one cell. A list of values is searched."""
-    from xalign_ray import studies
+    from xalign_ray.experiments.tune import tune
 
-    _show_scores(studies.tune(model, task, data, out, dict(_pairs(settings)), codes(languages), train_language))
+    _show_scores(tune(model, task, data, out, dict(_pairs(settings)), codes(languages), train_language))
 
 
 @app.command()
@@ -153,9 +153,9 @@ def study(
     rehash: Rehash = False,
 ) -> None:
     """Run the cells of a study that have not ended, side by side, and report on all."""
-    from xalign_ray import studies
+    from xalign_ray.experiments.study import run_study, show_plan
 
-    typer.echo(studies.plan(name, out, settings) if plan else str(studies.run(name, out, settings, rehash)))
+    typer.echo(show_plan(name, out, settings) if plan else str(run_study(name, out, settings, rehash)))
 
 
 @app.command()
@@ -175,17 +175,17 @@ def report(
     tracking: Annotated[str, typer.Option(metavar="URI", help="where MLflow is; sqlite: runs/mlflow.db")] = "sqlite",
 ) -> None:
     """One page on a run, or on several compared."""
-    from xalign_ray import studies
+    from xalign_ray.report.verb import report
 
-    typer.echo(str(studies.report(runs, out, codes(by), sizes, baseline, tracking)))
+    typer.echo(str(report(runs, out, codes(by), sizes, baseline, tracking)))
 
 
 @app.command()
 def quickstart(out: Out = None) -> None:
     """The whole way on the embedded world: MLM against ALIGN-MLM, in a few minutes on two cores."""
-    from xalign_ray import studies
+    from xalign_ray.experiments.study import quickstart
 
-    studies.quickstart(out)
+    quickstart(out)
 
 
 @config_app.command("list")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from xalign_ray.experiments import evaluations, schedule, trials
-from xalign_ray.experiments.cell_log import Notes
-from xalign_ray.experiments.cells import FINISHED, Cell
-from xalign_ray.experiments.trials import TrialQueue
+from xalign_ray.experiments.cells import FINISHED, Evaluation
+from xalign_ray.experiments.trials import Ended, Take
 from xalign_ray.train import driver
 
 
@@ -24,18 +22,16 @@ def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[st
         connected: gets a word each time that a cluster is asked for.
     """
 
-    def run_trials(queue: TrialQueue, study: Path, keep_models: bool, *_: object) -> None:
-        while taken := queue.take():
-            cell, notes = taken
-            ran.append(cell.job.name)
-            config = {"study": str(study), "keep_models": keep_models, "cell": trials._Boxed(cell)}
-            trials.run_trial(config | {"notes": asdict(notes)})
-            queue.ended(cell, FINISHED, "")
+    def run_trials(take: Take, ended: Ended, study: Path, keep_models: bool, _: object) -> None:
+        while trial := take():
+            ran.append(trial.name)
+            trials.run_trial({trials.TRIAL: trial}, study, keep_models)
+            ended(trial, FINISHED, "")
 
-    def start_evaluation(cell: Cell, notes: Notes, study: Path) -> Future[None]:
+    def start_evaluation(cell: Evaluation, study: Path) -> Future[None]:
         future: Future[None] = Future()
-        ran.append(cell.job.name)
-        evaluations.evaluate_cell(cell, notes, str(study))
+        ran.append(cell.name)
+        evaluations.evaluate_cell(cell, study)
         future.set_result(None)
         return future
 

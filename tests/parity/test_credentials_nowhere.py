@@ -16,7 +16,8 @@ from mlflow import MlflowClient
 
 from tests.parity.mlflow_server import Server
 from tests.ray.small import batches, write_world
-from xalign_ray import credentials, evaluation, studies
+from xalign_ray import credentials, evaluation
+from xalign_ray.report.verb import report
 from xalign_ray.track.follower import replay, resolve_uri
 
 USER, PASSWORD = "ann", "s3cret-pass"
@@ -114,7 +115,7 @@ def test_a_password_is_used_and_written_nowhere(
     assert tracked.data.metrics["train/loss"] > 0
     assert [name for name in tracked.data.metrics if "tatoeba" in name]
     assert Door.turned_away == turned_away
-    studies.report([str(run)], tmp_path / "report", [], None, None, "sqlite")
+    report([str(run)], tmp_path / "report", [], None, None, "sqlite")
 
     # Nor does what only `--to` says, in a message.
     monkeypatch.setattr(credentials, "_kept", {})  # as in a process of its own

@@ -20,12 +20,14 @@ import yaml
 
 from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, files_of
-from xalign_ray import cli, evaluation, pipeline, studies
+from xalign_ray import cli, evaluation, pipeline
 from xalign_ray.artifacts import hash_file, hash_files
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data import prepare as preparation
 from xalign_ray.data.stats import measure
 from xalign_ray.demo.writer import write_demo
+from xalign_ray.experiments.study import run_study
+from xalign_ray.report.verb import report
 
 SETTINGS = (
     "data.corpora=[{format: jsonl, language: en, paths: [wiki/en.jsonl]},"
@@ -73,7 +75,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def report_of(world: World) -> dict[str, str]:
     """The numbers of the run's report, by file."""
     out = world.folder / "report"
-    studies.report([str(world.run)], out)
+    report([str(world.run)], out)
     return {name: (out / name).read_text() for name in ("scores.csv", "losses.csv", "comparison.csv")}
 
 
@@ -178,7 +180,7 @@ def test_a_study_given_again_mends_what_is_its_own(world: World, walk: Walk, mon
     folder = output / "studies" / "study"
 
     def studied() -> dict[str, str]:
-        studies.run(str(file), output)
+        run_study(str(file), output)
         made = {name: digest for name, digest in hash_files(folder).items() if name.endswith(".csv")}
         kept = {name: hash_file(world.run / name) for name in ("manifest.json", "config.yaml")}
         weights = {name: digest for name, digest in hash_files(world.run / "export").items() if name != "README.md"}

@@ -23,10 +23,12 @@ from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, files_of
 from tests.ray.tagging_world import write_encoder, write_tags
 from tests.unit.report.run_folders import score, write_run
-from xalign_ray import evaluation, studies
+from xalign_ray import evaluation
 from xalign_ray.artifacts import hash_files
 from xalign_ray.experiments.cells import CELLS
+from xalign_ray.experiments.study import run_study
 from xalign_ray.finetune.tune import MODEL
+from xalign_ray.report.verb import report
 from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import replay
 
@@ -88,7 +90,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     one = World(folder / "small.yaml", folder / "runs", folder / "data" / "pos", [], [])
     with pytest.MonkeyPatch.context() as patch:
         run_cells_here(patch, one.ran, one.connected)
-        studies.run(str(one.file), one.output)
+        run_study(str(one.file), one.output)
         shutil.copytree(one.folder, one.kept)
         yield one
     assert not ray.is_initialized()
@@ -101,7 +103,7 @@ def restore(world: World) -> None:
 
 def reported(world: World) -> dict[str, str]:
     out = world.output / "report"
-    studies.report([str(world.folder)], out)
+    report([str(world.folder)], out)
     return {name: (out / name).read_text() for name in ("scores.csv", "comparison.csv")}
 
 
@@ -115,7 +117,7 @@ def replayed(world: World, folder: Path | None = None) -> Any:
 
 def studied(world: World) -> dict[str, Any]:
     """Everything that a reader of the study goes by; two runs of a cell differ in their times only."""
-    studies.run(str(world.file), world.output)
+    run_study(str(world.file), world.output)
     files = hash_files(world.folder)
     cells = [cell | {"seconds": 0} for cell in json.loads((world.folder / "study.json").read_text())["cells"]]
     shown = {name: files[name] for name in files if name == "choices.json" or name.endswith(("scores.json", ".csv"))}
@@ -179,7 +181,7 @@ def test_every_file_of_a_run_that_is_replayed(world: World, walk: Walk, tmp_path
 
 def test_a_report_given_again_writes_its_files_as_they_were(tmp_path: Path) -> None:
     run = write_run(tmp_path / "one", scores={"tatoeba": [score()]})
-    studies.report([str(run)])
+    report([str(run)])
     whole = hash_files(run / "report")
     assert len(whole) == 9
     for damage in ("deleted", "halved"):
@@ -188,5 +190,5 @@ def test_a_report_given_again_writes_its_files_as_they_were(tmp_path: Path) -> N
             file.unlink()
             if (left := DAMAGES[damage](content)) is not None:
                 file.write_bytes(left)
-        studies.report([str(run)])
+        report([str(run)])
         assert hash_files(run / "report") == whole, damage

@@ -10,8 +10,9 @@ import yaml
 from tests.parity.cells_here import run_cells_here
 from tests.ray.small import recipe, write_world
 from tests.unit.data.conftest import prepare_here
-from xalign_ray import pipeline, studies
+from xalign_ray import pipeline
 from xalign_ray.errors import TrainingError
+from xalign_ray.experiments.study import run_study
 
 
 def test_a_cell_whose_data_are_there_and_whose_run_is_not_is_pretrained(
@@ -27,4 +28,4 @@ def test_a_cell_whose_data_are_there_and_whose_run_is_not_is_pretrained(
     run_cells_here(monkeypatch, [], [])
     monkeypatch.setattr(pipeline, "pretrain", pretrain)
     with pytest.raises(TrainingError, match=r"1 cells? of one failed.*\n  tiny/mlm .*: asked to pretrain tiny/mlm"):
-        studies.run(str(study), tmp_path / "runs")
+        run_study(str(study), tmp_path / "runs")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from xalign_ray.artifacts import hash_value, whole_manifest
+from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.load import Recipe
+from xalign_ray.experiments.declared import Resources
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
 from xalign_ray.tasks.scores import SCORES, are_whole
@@ -17,14 +19,7 @@ TOKENIZED = "tokenized"  # data sets that all fine-tunings of a study share, rem
 STOP_MARK = "stopped.json"  # of a fine-tuning that was stopped for others: it has no manifest, and is not run again
 FINISHED, STOPPED, WAITING, FAILED, NOT_CHOSEN = "finished", "stopped", "waiting", "failed", "not chosen"
 EVALUATION_KIND = "evaluation"  # what the manifest of an evaluation's cell says of itself
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What a cell holds on the cluster while it runs."""
-
-    cpus: float
-    gpus: float = 0.0
+NOT_CONTENT = ("encoder", "pretraining_seed", "label", "resources", "after_choice")  # of a cell: they change no score
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,113 +44,147 @@ class Pretraining:
         """Of pretraining."""
         return self.recipe.config.seed
 
+    @property
+    def work(self) -> str:
+        """How much there is to do."""
+        config = self.recipe.config
+        return f"{config.train.max_steps:,} steps of {derive_batch(config).global_rows:,} rows"
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What it is, for study.json."""
+        return {"label": self.encoder, "setting": {"recipe": self.recipe.name}}
+
     def __str__(self) -> str:
         return f"{self.encoder} (seed {self.seed})"
 
 
-@dataclass(frozen=True, slots=True)
-class FineTune:
-    """One fine-tuning: the arguments of `tune_task`, as plain values.
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What evaluations and fine-tunings have in common: both end with scores, in a folder of the study.
 
     Attributes:
-        task: name in `TUNED_TASKS`.
-        model: folder or hub id.
-        data: folders of the task's files.
-        settings: learning rate, epochs, batch size, seed.
-        training: what is made of the training files.
-        languages: those to test; all that are found if None.
-        train_language: see `tune_task`.
-    """
-
-    task: str
-    model: str
-    data: tuple[str, ...]
-    settings: FineTuning = field(default_factory=FineTuning)
-    training: Training = field(default_factory=Training)
-    languages: tuple[str, ...] | None = None
-    train_language: str = "en"
-
-    @property
-    def name(self) -> str:
-        """Of the cell's folder: equal fine-tunings have equal names."""
-        return f"{self.task}-{hash_value(asdict(self))[:12]}"
-
-    @property
-    def search(self) -> str:
-        """Equal among the fine-tunings that compete, those that differ in settings only."""
-        return replace(self, settings=FineTuning()).name
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluate:
-    """One evaluation without training, as plain values.
-
-    Attributes:
-        task: name in `TASKS`.
-        model: folder or hub id.
-        data: its files, None where a run has its own.
+        encoder: label of the encoder.
+        pretraining_seed: of the encoder; None for a model that was given.
+        label: its column in the report.
+        resources: held while it runs.
+        task: name in the registry of tasks.
+        model: folder or hub id; empty as long as the encoder is not there.
+        data: the task's files or folders, none where a run has its own.
         languages: those to score; all that are found if None.
     """
 
+    kind: ClassVar[str]
+    work: ClassVar[str] = "scoring"
+    encoder: str
+    pretraining_seed: int | None
+    label: str
+    resources: Resources
     task: str
     model: str
-    data: str | None
+    data: tuple[str, ...] = ()
     languages: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
-        """Of the cell's folder."""
-        return f"{self.task}-{hash_value(asdict(self))[:12]}"
+        """Of its folder: cells that compute the same have equal names."""
+        content = {key: value for key, value in asdict(self).items() if key not in NOT_CONTENT}
+        return f"{self.task}-{hash_value(content)[:12]}"
+
+    @property
+    def seed(self) -> int | None:
+        """Of what was trained last."""
+        return self.pretraining_seed
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What it is, for study.json."""
+        return {"label": self.label, "task": self.task}
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What MLflow is told of it beside its encoder."""
+        return {"task": self.task}
+
+    def folder(self, study: Path) -> Path:
+        """Where it is in the folder of a study."""
+        return study / CELLS / self.name
+
+    def __str__(self) -> str:
+        return f"{self._who}: {self.task}"
+
+    @property
+    def _who(self) -> str:
+        return self.label if self.pretraining_seed is None else f"{self.label} (seed {self.pretraining_seed})"
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A fine-tuning or an evaluation, and what it stands for in the study.
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(Cell):
+    """An encoder scored on a task without training."""
+
+    kind: ClassVar[str] = "evaluation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Cell):
+    """An encoder fine-tuned for a task with one setting, then scored.
 
     Attributes:
-        kind: "finetuning" or "evaluation".
-        encoder: label of the encoder.
-        seed: of its pretraining; None for a model that was given.
-        label: its column in the report.
-        job: what is computed.
-        resources: held while it runs.
+        settings: learning rate, epochs, batch size, seed.
+        training: what is made of the training files.
+        train_language: see `tune_task`.
         after_choice: it is run only if its setting was chosen, under other seeds than those of the search.
     """
 
-    kind: str
-    encoder: str
-    seed: int | None
-    label: str
-    job: FineTune | Evaluate
-    resources: Resources
+    kind: ClassVar[str] = "finetuning"
+    settings: FineTuning = field(default_factory=FineTuning)
+    training: Training = field(default_factory=Training)
+    train_language: str = "en"
     after_choice: bool = False
 
     @property
     def search(self) -> tuple[str, str, str, str]:
-        """Encoder, task, language and kind of training: among fine-tunings of the same, one setting is chosen."""
-        assert isinstance(self.job, FineTune)
-        return self.encoder, self.job.task, self.job.train_language, self.job.training.kind
+        """Encoder, task, language and kind of training: among trials of the same, one setting is chosen."""
+        return self.encoder, self.task, self.train_language, self.training.kind
 
     @property
     def setting(self) -> dict[str, Any]:
         """What is chosen: everything of the settings but the seed."""
-        assert isinstance(self.job, FineTune)
-        return {name: value for name, value in asdict(self.job.settings).items() if name != "seed"}
+        return {name: value for name, value in asdict(self.settings).items() if name != "seed"}
+
+    @property
+    def seed(self) -> int:
+        """Of fine-tuning."""
+        return self.settings.seed
+
+    @property
+    def work(self) -> str:  # type: ignore[override]
+        """How much there is to do."""
+        return f"{self.settings.num_train_epochs} epochs"
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What it is, for study.json."""
+        how = {"train_language": self.train_language, "training": self.training.kind, "setting": self.setting}
+        return super().described | how
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What MLflow is told of it beside its encoder: defaults too, so that trials can be compared."""
+        how = {"training": self.training.kind, "train_language": self.train_language}
+        how["training_languages"] = ",".join(self.training.languages)
+        settings = {name: value for name, value in asdict(self.settings).items() if value is not None}
+        return super().params | settings | {name: value for name, value in how.items() if value}
 
     def __str__(self) -> str:
-        who = self.label if self.seed is None else f"{self.label} (seed {self.seed})"
-        if isinstance(self.job, Evaluate):
-            return f"{who}: {self.job.task}"
-        settings, language = self.job.settings, self.job.train_language
+        settings, language = self.settings, "" if self.train_language == "en" else f" ({self.train_language})"
         return (
-            f"{who}: {self.job.task}{'' if language == 'en' else f' ({language})'}, lr {settings.learning_rate:g}, "
-            f"{settings.num_train_epochs} epochs, batch {settings.train_batch_size}, seed {settings.seed}"
+            f"{self._who}: {self.task}{language}, lr {settings.learning_rate:g}, {self.work}, "
+            f"batch {settings.train_batch_size}, seed {settings.seed}"
         )
 
 
-def cell_folder(study: Path, cell: Cell) -> Path:
-    """Where a fine-tuning or an evaluation is in the folder of a study."""
-    return study / CELLS / cell.job.name
+Job = Pretraining | Cell
 
 
 def state_of(folder: Path) -> str:

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from xalign_ray.artifacts import hash_value, write_json
-from xalign_ray.experiments.cells import Cell
+from xalign_ray.experiments.cells import Trial
 
 CHOICES = "choices.json"
 
@@ -50,7 +50,7 @@ class Choice:
         return None if self.chosen is None else self.candidates[self.chosen]
 
 
-def choose(cells: Sequence[Cell], development: Mapping[str, float]) -> list[Choice]:
+def choose(cells: Sequence[Trial], development: Mapping[str, float]) -> list[Choice]:
     """The best setting by mean development score over seeds, those of pretraining too; the first of equals.
 
     Only settings with the most finished seeds compete: a mean over fewer says less.
@@ -68,14 +68,12 @@ def write_choices(folder: Path, choices: Sequence[Choice]) -> None:
     write_json(folder / CHOICES, [asdict(choice) for choice in choices])
 
 
-def _choose(cells: Sequence[Cell], development: Mapping[str, float]) -> Choice:
-    by_setting: dict[str, list[Cell]] = {}
+def _choose(cells: Sequence[Trial], development: Mapping[str, float]) -> Choice:
+    by_setting: dict[str, list[Trial]] = {}
     for cell in cells:
         by_setting.setdefault(hash_value(cell.setting), []).append(cell)
     candidates = [
-        Candidate(
-            same[0].setting, {one.job.name: development[one.job.name] for one in same if one.job.name in development}
-        )
+        Candidate(same[0].setting, {one.name: development[one.name] for one in same if one.name in development})
         for same in by_setting.values()
     ]
     most = max(len(candidate.development) for candidate in candidates)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_type_hints
@@ -94,11 +97,14 @@ class TrainingConfig(Frozen):
         return self
 
 
-class ResourcesConfig(Frozen):
-    """What a fine-tuning or an evaluation holds on the cluster; whole numbers or fractions."""
+class Resources(Frozen):
+    """What a cell holds on the cluster while it runs; whole numbers or fractions."""
 
     cpus: Annotated[Float, Field(gt=0)] = 1.0
     gpus: Annotated[Float, Field(ge=0)] = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.cpus:g} CPU" + (f", {self.gpus:g} GPU" if self.gpus else "")
 
 
 class EncoderConfig(Frozen):
@@ -138,7 +144,7 @@ class FineTuningConfig(Frozen):
     training: Annotated[tuple[TrainingConfig, ...], Field(min_length=1)] = (TrainingConfig(),)
     settings: SettingsConfig = SettingsConfig()  # pyright: ignore[reportInvalidTypeForm]
     seeds: Annotated[tuple[Int, ...], Field(min_length=1, description="of fine-tuning")] = (0,)
-    resources: Annotated[ResourcesConfig | None, Field(description="the study's if null")] = None
+    resources: Annotated[Resources | None, Field(description="the study's if null")] = None
 
     @model_validator(mode="after")
     def _is_known(self) -> FineTuningConfig:
@@ -154,7 +160,7 @@ class EvaluationConfig(Frozen):
     task: str
     data: Annotated[str, Field(description="its files, below `root`; none where a run has its own")] = ""
     languages: Annotated[tuple[str, ...], Field(description="those to score; all that are found if none")] = ()
-    resources: Annotated[ResourcesConfig | None, Field(description="the study's if null")] = None
+    resources: Annotated[Resources | None, Field(description="the study's if null")] = None
 
     @model_validator(mode="after")
     def _is_known(self) -> EvaluationConfig:
@@ -167,6 +173,11 @@ class GridSearch(Frozen):
 
     kind: Literal["grid"] = "grid"
 
+    def settings_to_try(self, settings: Settings) -> list[dict[str, Any]]:
+        """Values for fields of `FineTuning`, a dict a combination, each once."""
+        among = {name: values for name, values in settings if values is not None}
+        return [dict(zip(among, values, strict=True)) for values in itertools.product(*among.values())]
+
 
 class RandomSearch(Frozen):
     """Combinations drawn at random, the same ones for every encoder."""
@@ -174,6 +185,20 @@ class RandomSearch(Frozen):
     kind: Literal["random"] = "random"
     num_samples: Positive
     seed: Annotated[Int, Field(ge=0, description="of the draw")] = 0
+
+    def settings_to_try(self, settings: Settings) -> list[dict[str, Any]]:
+        """As that of a grid; one value alone is never searched."""
+        among = {name: values for name, values in settings if values is not None}
+        rng = random.Random(f"study/{self.seed}")
+        drawn = [{name: _draw(rng, values) for name, values in among.items()} for _ in range(self.num_samples)]
+        return [setting for place, setting in enumerate(drawn) if setting not in drawn[:place]]
+
+
+def _draw(rng: random.Random, among: Sequence[Any] | LogUniform) -> Any:
+    if isinstance(among, LogUniform):
+        low, high = map(math.log, among.log_uniform)
+        return float(f"{math.exp(rng.uniform(low, high)):.3g}")
+    return among[0] if len(among) == 1 else rng.choice(among)
 
 
 class AshaSearch(RandomSearch):
@@ -205,7 +230,7 @@ class StudyConfig(Frozen):
     baseline: Annotated[str | None, Field(description="label that the others are compared with; the first if null")] = (
         None
     )
-    resources: ResourcesConfig = ResourcesConfig()
+    resources: Resources = Resources()
     keep_models: Annotated[bool, Field(description="of the chosen fine-tunings; the others' are removed")] = False
     mlflow: Annotated[Uri, Field(description="as `track.mlflow` of a recipe: sqlite, off or a URI")] = "sqlite"
     experiment: Annotated[str, Field(description="of MLflow; the study's name if empty")] = ""

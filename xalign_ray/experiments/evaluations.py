@@ -8,25 +8,23 @@ from pathlib import Path
 import ray
 
 from xalign_ray.artifacts import hash_file, write_manifest
-from xalign_ray.experiments.cell_log import Notes, cell_logged
-from xalign_ray.experiments.cells import EVALUATION_KIND, Cell, Evaluate, cell_folder
+from xalign_ray.experiments.cell_log import cell_logged
+from xalign_ray.experiments.cells import EVALUATION_KIND, Evaluation
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.scores import SCORES, write_scores
 
 
-def start_evaluation(cell: Cell, notes: Notes, study: Path) -> Future[None]:
+def start_evaluation(cell: Evaluation, study: Path) -> Future[None]:
     """Starts an evaluation; its future has the error that it ended with."""
     resources = {"num_cpus": cell.resources.cpus, "num_gpus": cell.resources.gpus}
-    return ray.remote(evaluate_cell).options(**resources).remote(cell, notes, str(study.resolve())).future()
+    return ray.remote(evaluate_cell).options(**resources).remote(cell, study.resolve()).future()
 
 
-def evaluate_cell(cell: Cell, notes: Notes, study: str) -> None:
+def evaluate_cell(cell: Evaluation, study: Path) -> None:
     """Scores one encoder on one task, and writes the manifest of the cell last."""
-    job, folder = cell.job, cell_folder(Path(study), cell)
-    assert isinstance(job, Evaluate)
-    with cell_logged(folder, job, notes):
-        data = Path(job.data) if job.data else None
-        scores = TASKS[job.task](job.model, data, list(job.languages or ()) or None)
+    folder = cell.folder(study)
+    with cell_logged(study, cell):
+        scores = TASKS[cell.task](cell.model, Path(cell.data[0]) if cell.data else None, cell.languages)
         write_scores(folder / SCORES, scores)
     files = {SCORES: hash_file(folder / SCORES)}
-    write_manifest(folder, {"kind": EVALUATION_KIND, "task": job.task, "encoder": job.model, "files": files})
+    write_manifest(folder, {"kind": EVALUATION_KIND, "task": cell.task, "encoder": cell.model, "files": files})

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.start import needed_recipes
 from xalign_ray.data.inputs import open_root
 from xalign_ray.errors import ConfigError
-from xalign_ray.experiments.cells import Cell, Evaluate, FineTune, Pretraining, Resources
+from xalign_ray.experiments.cells import Cell, Evaluation, Job, Pretraining, Trial
 from xalign_ray.experiments.declared import (
     AshaSearch,
     EncoderConfig,
+    EvaluationConfig,
     FineTuningConfig,
-    ResourcesConfig,
+    Resources,
     StudyConfig,
     TrainingConfig,
 )
-from xalign_ray.experiments.search import settings_to_try
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
 from xalign_ray.finetune.tune import check_files
@@ -52,60 +53,67 @@ class Plan:
     Attributes:
         study: as it was declared.
         root: where its data are.
-        pretrainings: seed by seed, so that after the first seed all recipes can be compared; those that others
-            continue stand before them.
-        encoders: likewise.
+        encoders: seed by seed, so that after the first seed all recipes can be compared.
     """
 
     study: StudyConfig
     root: Path
-    pretrainings: tuple[Pretraining, ...]
     encoders: tuple[Encoder, ...]
 
-    def cells_of(self, encoder: Encoder, model: str) -> list[Cell]:
-        """The evaluations and fine-tunings of an encoder that is there.
+    def jobs(self, models: Mapping[Encoder, str]) -> list[Job]:
+        """Every cell once, in the order in which they start.
 
         Args:
-            encoder: one of this plan.
-            model: its folder or hub id.
+            models: folder or hub id of the encoders that are there; cells of the others lack their model.
         """
-        return list(dict.fromkeys([*self._evaluations(encoder, model), *self._finetunings(encoder, model)]))
+        jobs: dict[Job, None] = {}
+        for encoder in self.encoders:
+            jobs |= dict.fromkeys(reversed([*_chain(encoder.pretraining)]))
+            jobs |= dict.fromkeys(self._cells(encoder, models.get(encoder, encoder.model)))
+        return list(jobs)
 
-    def _evaluations(self, encoder: Encoder, model: str) -> Iterator[Cell]:
+    @property
+    def pretrainings(self) -> list[Pretraining]:
+        """Each once, after the one that it continues."""
+        return [job for job in self.jobs({}) if isinstance(job, Pretraining)]
+
+    def _cells(self, encoder: Encoder, model: str) -> Iterator[Cell]:
         for one in self.study.evaluations:
-            data = str((self.root / one.data).resolve()) if one.data else None
-            job = Evaluate(one.task, model, data, one.languages or None)
-            yield Cell("evaluation", encoder.label, encoder.seed, encoder.label, job, self._resources(one.resources))
-
-    def _finetunings(self, encoder: Encoder, model: str) -> Iterator[Cell]:
+            common = self._common(encoder, model, one, encoder.label)
+            yield Evaluation(**common, data=_whole(self.root, (one.data,) if one.data else ()))
         asha = isinstance(self.study.search, AshaSearch)
+        is_later = encoder is not next(one for one in self.encoders if one.label == encoder.label)
         for one in self.study.finetunings:
-            settings = settings_to_try(one.settings, self.study.search)
+            settings = self.study.search.settings_to_try(one.settings)
             for seed, training, setting in itertools.product(one.seeds, one.training, settings):
-                job = FineTune(
-                    task=one.task,
-                    model=model,
+                yield Trial(
+                    **self._common(encoder, model, one, self.study.label_of(encoder.label, training.kind)),
                     data=_whole(self.root, one.data),
                     settings=FineTuning(**setting, seed=seed),
                     training=_training_of(training, self.root),
-                    languages=one.languages or None,
                     train_language=one.train_language,
-                )
-                yield Cell(
-                    "finetuning",
-                    encoder.label,
-                    encoder.seed,
-                    self.study.label_of(encoder.label, training.kind),
-                    job,
-                    self._resources(one.resources),
-                    after_choice=asha and (seed != one.seeds[0] or self._is_later_seed(encoder)),
+                    after_choice=asha and (is_later or seed != one.seeds[0]),
                 )
 
-    def _is_later_seed(self, encoder: Encoder) -> bool:
-        return encoder is not next(one for one in self.encoders if one.label == encoder.label)
+    def _common(
+        self, encoder: Encoder, model: str, one: EvaluationConfig | FineTuningConfig, label: str
+    ) -> dict[str, Any]:
+        return {
+            "encoder": encoder.label,
+            "pretraining_seed": encoder.seed,
+            "label": label,
+            "resources": one.resources or self.study.resources,
+            "task": one.task,
+            "model": model,
+            "languages": one.languages or None,
+        }
 
-    def _resources(self, own: ResourcesConfig | None) -> Resources:
-        return Resources(**(own or self.study.resources).model_dump())
+
+def _chain(cell: Pretraining | None) -> Iterator[Pretraining]:
+    """A pretraining and those that it continues."""
+    while cell is not None:
+        yield cell
+        cell = cell.needs
 
 
 def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str]) -> Plan:
@@ -139,7 +147,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
             raise ConfigError(f"evaluations: {one.task} needs `data`, the files that it is scored on.")
         if one.data and not (root / one.data).exists():
             raise ConfigError(f"evaluations: {root / one.data}, data of {one.task}, is missing.")
-    return Plan(study, root, tuple(cells.values()), tuple(encoders))
+    return Plan(study, root, tuple(encoders))
 
 
 def _check_distinct(encoders: Sequence[Encoder]) -> None:
@@ -177,7 +185,7 @@ def _pretraining(encoder: EncoderConfig, recipe: Recipe, cells: dict[str, Pretra
         if key not in cells:
             parallel = needed.config.parallel
             cpus = parallel.workers * parallel.cpus_per_worker + FEED_CPUS
-            resources = Resources(cpus, parallel.workers * parallel.gpus_per_worker)
+            resources = Resources(cpus=cpus, gpus=parallel.workers * parallel.gpus_per_worker)
             cells[key] = Pretraining(encoder.shown if own else needed.name, needed, resources, below)
         below = cells[key]
     assert below is not None

@@ -4,155 +4,138 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
-from xalign_ray import stops
+from xalign_ray import pipeline, stops
 from xalign_ray.artifacts import whole_manifest
-from xalign_ray.errors import ConfigError, StoppedError, XalignError
-from xalign_ray.experiments.cell_log import Notes, close_log
+from xalign_ray.config.load import Recipe
+from xalign_ray.errors import ConfigError, DataError, StoppedError, XalignError
+from xalign_ray.experiments.cell_log import close_log
 from xalign_ray.experiments.cells import (
     FAILED,
     FINISHED,
+    NOT_CHOSEN,
     WAITING,
     Cell,
-    Evaluate,
-    FineTune,
+    Evaluation,
+    Job,
     Pretraining,
-    cell_folder,
+    Trial,
     state_of,
 )
 from xalign_ray.experiments.choice import Choice, choose
-from xalign_ray.experiments.declared import AshaSearch
 from xalign_ray.experiments.evaluations import start_evaluation
-from xalign_ray.experiments.plan import Encoder, Plan
-from xalign_ray.experiments.trials import Halving, HalvingByGroup, TrialQueue, last_line, run_trials
-from xalign_ray.experiments.verbs import Job, Verbs
+from xalign_ray.experiments.plan import Plan
+from xalign_ray.experiments.trials import last_line, run_trials, scheduler_of
+from xalign_ray.run_folder import RunFolder
 
 LOOK_S = 0.1
 
 
-@dataclass
 class Schedule:
-    """A study at work. Jobs start in the order of the encoders, and one that does not fit holds back those behind it.
+    """A study at work. Jobs start in the order of the plan, and one that does not fit holds back those behind it.
 
     Attributes:
         plan: the study's.
         folder: of the study.
-        verbs: see there.
-        models: folder or hub id of each encoder that is there, by its place in the plan.
-        cells: the fine-tunings and evaluations of those encoders.
+        models: folder or hub id of each encoder that is there.
+        jobs: every cell, in the order of the plan.
+        states: of each job; one at work is still waiting for its end.
         failures: of jobs that failed, why.
     """
 
-    plan: Plan
-    folder: Path
-    verbs: Verbs
-    models: dict[int, str] = field(default_factory=dict)
-    cells: list[Cell] = field(default_factory=list)
-    failures: dict[Job, str] = field(default_factory=dict)
+    _ended: Callable[[Job], None]
 
-    def __post_init__(self) -> None:
-        self._done: set[Pretraining] = set()
-        self._queued: set[Pretraining] = set()
-        self._saved: list[str] = []  # what pretrainings said that were told to stop
-        self._ready: list[tuple[int, Job]] = []
-        self._held: list[tuple[int, Cell]] = []  # repetitions of what is not chosen yet
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan, self.folder = plan, folder
+        self.models = {encoder: encoder.model for encoder in plan.encoders if encoder.model}
+        self.jobs: list[Job] = []
+        self.states: dict[Job, str] = {}
+        self.failures: dict[Job, str] = {}
         self._running: dict[Job, Future[Any] | None] = {}  # Tune tells of the ends of fine-tunings
-        found = {cell: self.verbs.find(cell.recipe) for cell in self.plan.pretrainings}
-        self._done |= {cell for cell, model in found.items() if model is not None}
-        for cell, model in found.items():
-            if model is not None:
-                self._finish(cell, model)
-        for place, encoder in enumerate(self.plan.encoders):
-            if encoder.model:
-                self._open(place, encoder, encoder.model)
-        self._queue_pretrainings()
+        self._released: set[Trial] = set()  # of a setting that was chosen, under other seeds
+        self._saved: list[str] = []  # what pretrainings said that were told to stop
+        for cell in plan.pretrainings:
+            if model := _find_export(cell.recipe):
+                self._add_model(cell, model)
+        self._refresh()
 
     @property
     def is_over(self) -> bool:
         """Whether nothing runs and nothing is left that could."""
-        return not self._ready and not self._running
-
-    @property
-    def size(self) -> int:
-        """How many cells there are."""
-        return len(self.plan.pretrainings) + len(list(self._planned()))
+        return not self._running and self._next() is None
 
     @property
     def left(self) -> int:
         """How many cells have not ended."""
-        unknown = [cell for cell in self._planned() if not cell.job.model]
-        waiting = [cell for cell in self.cells if self.state(cell) == WAITING]
-        return len(self.plan.pretrainings) - len(self._done) + len(unknown) + len(waiting)
+        return sum(self.states[job] == WAITING for job in self.jobs)
 
-    def run(self) -> None:
+    @property
+    def trials(self) -> list[Trial]:
+        """The fine-tunings of encoders that are there."""
+        return [job for job in self.jobs if isinstance(job, Trial) and job.model]
+
+    def run(self, ended: Callable[[Job], None]) -> None:
         """Runs everything that has not ended. Ray must be connected.
 
         A stop signal lets pretrainings save their steps, and then interrupts; nothing more is started.
 
+        Args:
+            ended: told of each job that ends; how is in `states` and `failures`.
+
         Raises:
             ConfigError: the cluster cannot hold one of the jobs even if nothing else ran.
-        StoppedError: it was told to stop, and steps were saved.
+            StoppedError: it was told to stop, and steps were saved.
         """
         self._check_resources()
-        search, halving = self.plan.study.search, None
-        if isinstance(search, AshaSearch):
-            epochs = [cell.job.settings.num_train_epochs for cell in self._planned() if isinstance(cell.job, FineTune)]
-            halving = Halving(search.grace_epochs, search.reduction_factor, max(epochs, default=1))
-        scheduler, queue = HalvingByGroup(halving), TrialQueue(self._take_trial, self._end)
+        self._ended, study = ended, self.plan.study
+        epochs = [job.settings.num_train_epochs for job in self.jobs if isinstance(job, Trial)]
+        scheduler = scheduler_of(study.search, max(epochs, default=1))
         with stops.heeded():
             while not self.is_over:
                 self._advance()
-                if self._fits_next(FineTune):
-                    run_trials(queue, self.folder, self.plan.study.keep_models, scheduler)
+                if isinstance(self._next_that_fits(), Trial):
+                    run_trials(self._take_trial, self._end, self.folder, study.keep_models, scheduler)
                 elif not self.is_over:
                     time.sleep(LOOK_S)
 
-    def state(self, cell: Cell) -> str:
-        """Of a fine-tuning or an evaluation of an encoder that is there."""
-        return FAILED if cell in self.failures else state_of(cell_folder(self.folder, cell))
-
     def choices(self) -> list[Choice]:
         """What is chosen among the fine-tunings that have finished so far."""
-        tuned = [cell for cell in self.cells if isinstance(cell.job, FineTune)]
-        manifests = {cell.job.name: whole_manifest(cell_folder(self.folder, cell), "development") for cell in tuned}
-        return choose(tuned, {name: one["development"] for name, one in manifests.items() if one is not None})
+        manifests = {cell.name: whole_manifest(cell.folder(self.folder), "development") for cell in self.trials}
+        return choose(self.trials, {name: one["development"] for name, one in manifests.items() if one is not None})
 
     def _advance(self) -> None:
         """Takes notice of what has ended, and starts what can start now, but fine-tunings, which Tune takes."""
         for job, running in list(self._running.items()):
-            if running is not None:
-                self._look_at(job, running)
+            if running is not None and running.done():
+                self._notice_end(job, running)
         if stops.asked():
             if not any(isinstance(job, Pretraining) for job in self._running):
                 if self._saved:
                     raise StoppedError("\n".join(self._saved), stops.exit_code(stops.asked()))
                 stops.interrupt()
             return
-        while self._fits_next(Pretraining) or self._fits_next(Evaluate):
-            job = self._ready.pop(0)[1]
+        while (job := self._next_that_fits()) is not None and not isinstance(job, Trial):
             if isinstance(job, Pretraining):
-                self._running[job] = _in_thread(lambda job=job: self.verbs.pretrain(job.recipe, str(job)))
-            else:
-                self._running[job] = start_evaluation(job, self.verbs.notes_of(job), self.folder)
+                self._running[job] = _in_thread(job)
+            elif isinstance(job, Evaluation):
+                self._running[job] = start_evaluation(job, self.folder)
 
-    def _look_at(self, job: Job, running: Future[Any]) -> None:
-        if not running.done():
-            return
-        del self._running[job]
+    def _notice_end(self, job: Job, running: Future[Any]) -> None:
         error = running.exception()
         if error is None:
             if isinstance(job, Pretraining):
-                self._finish(job, running.result())
-            self._end(job, FINISHED, "")
+                self._add_model(job, RunFolder(running.result()).export)
+            self._end(job, FINISHED)
         elif stops.asked():
+            del self._running[job]
             self._saved += [f"{job}: {error}"] if isinstance(error, StoppedError) else []
         elif isinstance(error, XalignError):
             self._end(job, FAILED, str(error))
@@ -161,80 +144,68 @@ class Schedule:
         else:
             raise error
 
-    def _take_trial(self) -> tuple[Cell, Notes] | None:
+    def _take_trial(self) -> Trial | None:
         self._advance()
-        if not self._fits_next(FineTune):
+        if not isinstance(job := self._next_that_fits(), Trial):
             return None
-        cell = self._ready.pop(0)[1]
-        assert isinstance(cell, Cell)
-        self._running[cell] = None
-        return cell, self.verbs.notes_of(cell)
+        self._running[job] = None
+        return job
 
-    def _end(self, job: Job, state: str, reason: str) -> None:
-        self._running.pop(job, None)
+    def _end(self, job: Job, state: str, reason: str = "") -> None:
+        self._running.pop(job)
+        self.states[job] = state
         if state == FAILED:
             self.failures[job] = reason
-        self._release()
-        self.verbs.ended(job, state, reason)
+        self._refresh()
+        self._ended(job)
 
-    def _finish(self, cell: Pretraining, model: Path) -> None:
+    def _add_model(self, cell: Pretraining, model: Path) -> None:
         """A pretraining is done: what continues it, and what its encoder is for, can start."""
-        self._done.add(cell)
-        for place, encoder in enumerate(self.plan.encoders):
-            if encoder.pretraining is cell:
-                self._open(place, encoder, str(model.resolve()))
-        self._queue_pretrainings()
+        self.states[cell] = FINISHED
+        self.models |= {one: str(model.resolve()) for one in self.plan.encoders if one.pretraining is cell}
 
-    def _queue_pretrainings(self) -> None:
-        for cell in self.plan.pretrainings:
-            if cell not in self._queued | self._done and (cell.needs is None or cell.needs in self._done):
-                self._queued.add(cell)
-                self._ready.append((self._place_of(cell), cell))
-        self._ready.sort(key=lambda ready: ready[0])
+    def _refresh(self) -> None:
+        """Gives cells the models that have been made, and lets the repetitions run of settings that were chosen."""
+        self.jobs = self.plan.jobs(self.models)
+        for job in self.jobs:
+            if job not in self.states:
+                self.states[job] = WAITING
+                if isinstance(job, Cell) and job.model and (state := state_of(job.folder(self.folder))) != WAITING:
+                    close_log(job.folder(self.folder), state)
+                    self.states[job] = state
+        held = [job for job in self.trials if job.after_choice and self.states[job] == WAITING]
+        chosen = {one.search: one.kept for one in self.choices()} if held else {}
+        searches = {one.search for one in self.jobs if isinstance(one, Trial) and self._is_searched(one)}
+        for job in held:
+            if job.search not in searches:
+                kept = chosen[job.search]
+                self._released |= {job} if kept and kept.setting == job.setting else set()
+                self.states[job] = WAITING if job in self._released else NOT_CHOSEN
 
-    def _open(self, place: int, encoder: Encoder, model: str) -> None:
-        self.models[place] = model
-        for cell in self.plan.cells_of(encoder, model):
-            self.cells.append(cell)
-            state = state_of(cell_folder(self.folder, cell))
-            if state == WAITING:
-                (self._held if cell.after_choice else self._ready).append((place, cell))
-            else:
-                close_log(cell_folder(self.folder, cell), state)
-        self._release()
+    def _is_searched(self, job: Trial) -> bool:
+        return not job.after_choice and self.states[job] == WAITING
 
-    def _release(self) -> None:
-        """Lets the repetitions of a setting run that was chosen when its search was over."""
-        chosen = {one.search: one.kept for one in self.choices()} if self._held else {}
-        for place, cell in list(self._held):
-            open_ones = [job for job in (*(job for _, job in self._ready), *self._running) if isinstance(job, Cell)]
-            searched = [
-                one
-                for one in self.cells
-                if isinstance(one.job, FineTune) and not one.after_choice and one.search == cell.search
-            ]
-            if not searched or any(one in open_ones for one in searched):
-                continue
-            self._held.remove((place, cell))
-            if (kept := chosen.get(cell.search)) and kept.setting == cell.setting:
-                self._ready.append((place, cell))
-        self._ready.sort(key=lambda ready: ready[0])
-
-    def _fits_next(self, kind: type) -> bool:
-        """Whether the next job is of this kind and fits beside those that run."""
-        if not self._ready or stops.asked():
+    def _can_start(self, job: Job) -> bool:
+        if self.states[job] != WAITING or job in self._running:
             return False
-        job = self._ready[0][1]
-        if not isinstance(job, kind) and not (isinstance(job, Cell) and isinstance(job.job, kind)):
-            return False
-        there, held = ray.cluster_resources(), [one.resources for one in self._running]
-        cpus = job.resources.cpus + sum(one.cpus for one in held)
-        gpus = job.resources.gpus + sum(one.gpus for one in held)
-        return cpus <= there.get("CPU", 0) + 1e-9 and gpus <= there.get("GPU", 0) + 1e-9
+        if isinstance(job, Pretraining):
+            return job.needs is None or self.states[job.needs] == FINISHED
+        return bool(job.model) and (not isinstance(job, Trial) or not job.after_choice or job in self._released)
+
+    def _next(self) -> Job | None:
+        return next((job for job in self.jobs if self._can_start(job)), None)
+
+    def _next_that_fits(self) -> Job | None:
+        """The next job if it fits beside those that run; none once a stop was asked for."""
+        if stops.asked() or (job := self._next()) is None:
+            return None
+        there, held = ray.cluster_resources(), [job.resources, *(one.resources for one in self._running)]
+        fits_cpus = sum(one.cpus for one in held) <= there.get("CPU", 0) + 1e-9
+        return job if fits_cpus and sum(one.gpus for one in held) <= there.get("GPU", 0) + 1e-9 else None
 
     def _check_resources(self) -> None:
         there = ray.cluster_resources()
-        for job in (*self.plan.pretrainings, *self._planned()):
+        for job in self.jobs:
             for name, asked in (("CPU", job.resources.cpus), ("GPU", job.resources.gpus)):
                 if asked > there.get(name, 0):
                     raise ConfigError(
@@ -242,29 +213,23 @@ class Schedule:
                         f"{'parallel' if isinstance(job, Pretraining) else 'resources'}, or start larger nodes."
                     )
 
-    def _planned(self) -> Iterator[Cell]:
-        """All fine-tunings and evaluations; those of encoders that are not there yet have no name of their own."""
-        for place, encoder in enumerate(self.plan.encoders):
-            yield from self.plan.cells_of(encoder, self.models.get(place, ""))
 
-    def _place_of(self, cell: Pretraining) -> int:
-        """Of the first encoder that needs it."""
-        return min(place for place, one in enumerate(self.plan.encoders) if cell in _chain(one.pretraining))
-
-
-def _chain(cell: Pretraining | None) -> Iterator[Pretraining]:
-    while cell is not None:
-        yield cell
-        cell = cell.needs
+def _find_export(recipe: Recipe) -> Path | None:
+    """The export of a recipe's finished run; None where `pretrain` has to make or repair something."""
+    with suppress(DataError):
+        if (folder := pipeline.find_run(recipe)) is not None and folder.is_dir() and whole_manifest(folder):
+            pipeline.check_run(folder)
+            return RunFolder(folder).export
+    return None
 
 
-def _in_thread(work: Callable[[], Any]) -> Future[Any]:
+def _in_thread(cell: Pretraining) -> Future[Path]:
     """A daemon, so that a second stop signal ends the process without waiting for it."""
-    future: Future[Any] = Future()
+    future: Future[Path] = Future()
 
     def run() -> None:
         try:
-            future.set_result(work())
+            future.set_result(pipeline.pretrain(cell.recipe, title=str(cell)))
         except BaseException as error:
             future.set_exception(error)
 

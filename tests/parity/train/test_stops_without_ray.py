@@ -22,10 +22,11 @@ import yaml
 from tests.ray.runs import PATIENCE_S, check_batches, reached, starts
 from tests.ray.small import batches, write_world
 from tests.unit.data.conftest import prepare_here
-from xalign_ray import cli, pipeline, studies
+from xalign_ray import cli, pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.local import open_local
 from xalign_ray.errors import ConfigError, LockError
+from xalign_ray.experiments.study import run_study
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -169,7 +170,7 @@ def test_a_stopped_torchrun_goes_on_and_takes_the_steps_of_one_process(world: Wo
     study = tmp_path / "one.yaml"
     encoder = {"recipe": "tiny/align-mlm", "settings": world.settings}
     study.write_text(yaml.safe_dump({"encoders": [encoder], "mlflow": "off"}))
-    assert studies.run(str(study), out.parent).is_file()  # as the quickstart given again
+    assert run_study(str(study), out.parent).is_file()  # as the quickstart given again
     assert not ray.is_initialized()
 
 

@@ -7,37 +7,38 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from xalign_ray.experiments import choice
-from xalign_ray.experiments.cells import Cell, FineTune, Resources
+from xalign_ray.experiments.cells import Trial
 from xalign_ray.experiments.choice import Choice, write_choices
+from xalign_ray.experiments.declared import Resources
 from xalign_ray.finetune.settings import FineTuning
 
 LOW, HIGH = 1e-5, 1e-3
 
 
-def plan(*seeds: int, encoder: str = "a", pretrained: int | None = None) -> list[Cell]:
-    model = f"/{encoder}-{pretrained}"
+def plan(*seeds: int, encoder: str = "a", pretrained: int | None = None) -> list[Trial]:
     return [
-        Cell(
-            "finetuning",
-            encoder,
-            pretrained,
-            encoder,
-            FineTune("pos", model, ("/pos",), FineTuning(learning_rate=rate, seed=seed)),
-            Resources(1),
+        Trial(
+            encoder=encoder,
+            pretraining_seed=pretrained,
+            label=encoder,
+            resources=Resources(),
+            task="pos",
+            model=f"/{encoder}-{pretrained}",
+            data=("/pos",),
+            settings=FineTuning(learning_rate=rate, seed=seed),
         )
         for seed in seeds
         for rate in (LOW, HIGH)
     ]
 
 
-def key_of(cell: Cell) -> tuple[str, float, int]:
-    assert isinstance(cell.job, FineTune)
-    return cell.encoder, cell.job.settings.learning_rate, cell.job.settings.seed
+def key_of(cell: Trial) -> tuple[str, float, int]:
+    return cell.encoder, cell.settings.learning_rate, cell.seed
 
 
-def choose(cells: list[Cell], scores: Mapping[tuple[str, float, int], float]) -> list[Choice]:
+def choose(cells: list[Trial], scores: Mapping[tuple[str, float, int], float]) -> list[Choice]:
     """Chooses where fine-tunings, by encoder, learning rate and seed, have these development scores; others none."""
-    return choice.choose(cells, {one.job.name: scores[key_of(one)] for one in cells if key_of(one) in scores})
+    return choice.choose(cells, {one.name: scores[key_of(one)] for one in cells if key_of(one) in scores})
 
 
 def rates(choices: list[Choice]) -> dict[str, float | None]:
@@ -55,7 +56,7 @@ def test_the_best_mean_over_seeds_is_kept():
 def test_seeds_of_pretraining_count_as_those_of_fine_tuning_do():
     cells = [*plan(0, pretrained=1), *plan(0, pretrained=2)]
     low, high = (0.9, 0.1), (0.6, 0.5)
-    found = dict(zip([one.job.name for one in cells], [low[0], high[0], low[1], high[1]], strict=True))
+    found = dict(zip([one.name for one in cells], [low[0], high[0], low[1], high[1]], strict=True))
     (made,) = choice.choose(cells, found)
     assert rates([made]) == {"a": HIGH}
 
@@ -81,5 +82,5 @@ def test_choices_are_written_with_all_candidates(tmp_path: Path):
     (told,) = json.loads((tmp_path / "choices.json").read_text())
     assert (told["encoder"], told["task"], told["training"], told["chosen"]) == ("a", "pos", "english", 0)
     assert told["candidates"][0]["setting"]["learning_rate"] == LOW
-    names = [one.job.name for one in cells]
+    names = [one.name for one in cells]
     assert [candidate["development"] for candidate in told["candidates"]] == [{names[0]: 0.9}, {names[1]: 0.6}]

@@ -10,10 +10,9 @@ import yaml
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError, TrainingError
-from xalign_ray.experiments.cells import Cell, Evaluate, FineTune, Resources
-from xalign_ray.experiments.declared import STUDIES, RandomSearch, SettingsConfig, StudyConfig, load_study
+from xalign_ray.experiments.cells import Cell, Evaluation, Trial
+from xalign_ray.experiments.declared import STUDIES, RandomSearch, Resources, SettingsConfig, StudyConfig, load_study
 from xalign_ray.experiments.plan import Plan, plan_study
-from xalign_ray.experiments.search import settings_to_try
 
 ENCODERS = {"a": "hub/a", "b": "hub/b"}
 POS = {"task": "pos", "data": "pos"}
@@ -39,11 +38,11 @@ def planned(folder: Path, **changes: Any) -> Plan:
 
 
 def cells(plan: Plan) -> list[Cell]:
-    return [cell for one in plan.encoders for cell in plan.cells_of(one, one.model)]
+    return [job for job in plan.jobs({}) if isinstance(job, Cell)]
 
 
-def tuned(folder: Path, **changes: Any) -> list[tuple[Cell, FineTune]]:
-    return [(cell, cell.job) for cell in cells(planned(folder, **changes)) if isinstance(cell.job, FineTune)]
+def tuned(folder: Path, **changes: Any) -> list[Trial]:
+    return [cell for cell in cells(planned(folder, **changes)) if isinstance(cell, Trial)]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +146,7 @@ def test_recipes_are_pretrained_seed_by_seed_with_the_settings_of_encoder_and_st
         (7, "off", str(tmp_path / "runs"))
     }
     assert [one.label for one in plan.encoders] == ["mlm", "wide", "hub/a", "mlm"]
-    assert {one.resources for one in plan.pretrainings} == {Resources(2.0, 0.0)}  # a worker's, and the feed's
+    assert [one.resources for one in plan.pretrainings] == [Resources(cpus=2.0)] * 3  # a worker's, and the feed's
 
 
 def test_a_recipe_that_two_continue_is_one_cell_before_them(tmp_path: Path):
@@ -167,28 +166,25 @@ def test_two_labels_of_one_encoder_are_refused(tmp_path: Path):
 def test_a_grid_has_every_combination_of_what_is_a_list(tmp_path: Path):
     settings = {"learning_rate": [0.1, 0.2], "num_train_epochs": [1, 2], "warmup_steps": 0.5}
     found = tuned(tmp_path, finetunings=[POS | {"settings": settings, "seeds": [0, 1]}])
-    told = [
-        (cell.encoder, job.settings.seed, job.settings.learning_rate, job.settings.num_train_epochs)
-        for cell, job in found
-    ]
+    told = [(cell.encoder, cell.seed, cell.settings.learning_rate, cell.settings.num_train_epochs) for cell in found]
     grid = [(0.1, 1), (0.1, 2), (0.2, 1), (0.2, 2)]
     assert told == [(encoder, seed, *setting) for encoder in ENCODERS for seed in (0, 1) for setting in grid]
-    assert {job.settings.warmup_steps for _, job in found} == {0.5}
-    assert {job.data for _, job in found} == {(str(tmp_path / "pos"),)}
-    assert len({job.name for _, job in found}) == len(found)
+    assert {cell.settings.warmup_steps for cell in found} == {0.5}
+    assert {cell.data for cell in found} == {(str(tmp_path / "pos"),)}
+    assert len({cell.name for cell in found}) == len(found)
 
 
 def test_a_random_search_draws_the_same_for_every_encoder_and_another_seed_draws_otherwise(tmp_path: Path):
     search = {"kind": "random", "num_samples": 5}
     settings = {"learning_rate": {"log_uniform": [1e-5, 1e-3]}, "num_train_epochs": [1, 2, 3], "train_batch_size": 8}
     found = tuned(tmp_path, search=search, finetunings=[POS | {"settings": settings}])
-    drawn = {label: [job.settings for cell, job in found if cell.encoder == label] for label in ENCODERS}
+    drawn = {label: [cell.settings for cell in found if cell.encoder == label] for label in ENCODERS}
     assert drawn["a"] == drawn["b"]
     rates = [setting.learning_rate for setting in drawn["a"]]
     assert len(set(rates)) == 5
     assert all(1e-5 <= rate <= 1e-3 for rate in rates)
     assert {setting.train_batch_size for setting in drawn["a"]} == {8}
-    other = settings_to_try(SettingsConfig.model_validate(settings), RandomSearch(num_samples=5, seed=1))
+    other = RandomSearch(num_samples=5, seed=1).settings_to_try(SettingsConfig.model_validate(settings))
     assert {setting["learning_rate"] for setting in other}.isdisjoint(rates)
 
 
@@ -200,7 +196,7 @@ def test_halving_searches_under_the_first_seeds_and_the_others_wait_for_its_choi
         search={"kind": "asha", "num_samples": 2},
         finetunings=[POS | {"settings": {"learning_rate": {"log_uniform": [1e-5, 1e-3]}}, "seeds": [7, 8]}],
     )
-    searched = {(cell.encoder, cell.seed, job.settings.seed) for cell, job in found if not cell.after_choice}
+    searched = {(cell.encoder, cell.pretraining_seed, cell.seed) for cell in found if not cell.after_choice}
     assert searched == {("tiny/mlm", 3, 7), ("hub/a", None, 7)}
     assert len(found) == 3 * 2 * 2
 
@@ -210,16 +206,16 @@ def test_kinds_of_training_are_columns_of_their_own_and_english_has_the_plain_na
     plan = planned(tmp_path, finetunings=[one], baseline="b")
     assert plan.study.labels == ["a", "a translate_train", "b", "b translate_train"]
     assert [cell.label for cell in cells(plan)] == plan.study.labels
-    assert len({cell.search for cell in cells(plan)}) == 4
+    assert len({cell.search for cell in cells(plan) if isinstance(cell, Trial)}) == 4
 
 
 def test_dictionaries_and_resources_of_a_fine_tuning_are_its_own(tmp_path: Path):
     switched = {"kind": "word_switch", "dictionaries": ["en-de.txt"]}
-    ((cell, job), _) = tuned(
+    cell, _ = tuned(
         tmp_path, finetunings=[POS | {"training": [switched], "resources": {"gpus": 0.5}}], resources={"cpus": 2}
     )
-    assert job.training.dictionaries == (str(tmp_path / "en-de.txt"),)
-    assert cell.resources == Resources(1.0, 0.5)
+    assert cell.training.dictionaries == (str(tmp_path / "en-de.txt"),)
+    assert cell.resources == Resources(gpus=0.5)
 
 
 def test_an_evaluation_needs_data_that_are_there(tmp_path: Path):
@@ -227,8 +223,11 @@ def test_an_evaluation_needs_data_that_are_there(tmp_path: Path):
         planned(tmp_path, evaluations=[{"task": "tatoeba"}])
     with pytest.raises(ConfigError, match=r"evaluations: .*/none, data of tatoeba, is missing\."):
         planned(tmp_path, evaluations=[{"task": "tatoeba", "data": "none"}])
-    found = [cell.job for cell in cells(planned(tmp_path, evaluations=[{"task": "alignment"}], finetunings=[]))]
-    assert found == [Evaluate("alignment", "hub/a", None), Evaluate("alignment", "hub/b", None)]
+    found = cells(planned(tmp_path, evaluations=[{"task": "alignment"}], finetunings=[]))
+    assert [(type(cell), cell.task, cell.model, cell.data) for cell in found] == [
+        (Evaluation, "alignment", "hub/a", ()),
+        (Evaluation, "alignment", "hub/b", ()),
+    ]
 
 
 def test_the_root_is_that_of_the_recipes_unless_it_is_given(tmp_path: Path):
@@ -250,7 +249,7 @@ def test_missing_files_are_found_before_anything_runs(tmp_path: Path):
 def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from xalign_ray import studies
+    from xalign_ray.experiments.study import run_study
     from xalign_ray.train import driver
 
     def connect(*_: object) -> None:
@@ -261,7 +260,7 @@ def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
     for name in ("de.test.conllu", "german.conllu"):
         (tmp_path / "pos" / name).touch()
     with pytest.raises(TrainingError, match="no cluster is wanted here"):
-        studies.run(str(file), tmp_path / "runs", ["mlflow=off"])
+        run_study(str(file), tmp_path / "runs", ["mlflow=off"])
     assert capsys.readouterr().err == (
         f"pos: Not read, since no name of the task fits: 1 file, {tmp_path / 'pos' / 'german.conllu'}.\n"
     )

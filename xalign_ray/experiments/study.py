@@ -1,0 +1,197 @@
+"""The verb `study`: a declared grid is planned, run side by side, chosen from by development scores, and reported."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xalign_ray import evaluation, pipeline
+from xalign_ray.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value, write_manifest
+from xalign_ray.config.load import Recipe
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.data.inputs import check_inputs
+from xalign_ray.errors import DataError, TrainingError
+from xalign_ray.experiments.cells import FINISHED, TOKENIZED, Cell, Evaluation, Trial
+from xalign_ray.experiments.choice import CHOICES, write_choices
+from xalign_ray.experiments.declared import StudyConfig, load_study
+from xalign_ray.experiments.plan import Plan, check_task_files, plan_study
+from xalign_ray.experiments.progress import Progress
+from xalign_ray.experiments.record import STUDY, describe_plan, write_record
+from xalign_ray.finetune.tune import MODEL
+from xalign_ray.locks import hold
+from xalign_ray.report.verb import report
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
+from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
+from xalign_ray.track.follower import open_command, publish, resolve_uri
+
+if TYPE_CHECKING:
+    from xalign_ray.experiments.schedule import Schedule
+
+QUICKSTART = "quickstart"
+RUNS = Path("runs")
+STUDIES = "studies"
+SPARE_CPUS = 1  # of a cluster started here, for what else Ray runs
+
+
+def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> str:
+    """The cells of a study as text: which there are, what is done, what each needs. Starts nothing."""
+    output = (out or RUNS).absolute()
+    study = load_study(name, settings)
+    return describe_plan(open_schedule(_plan(study, output), output / STUDIES / study.name))
+
+
+def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash: bool = False) -> Path:
+    """Runs the cells of a study that have not ended, side by side; chooses settings; reports.
+
+    A study that was interrupted goes on when it is given again; what has ended is not repeated.
+
+    Args:
+        name: a study of the package or a file.
+        out: the folder of runs, data and studies, `runs` if not given; the study's own is `studies/<name>` in it.
+        settings: `key=value`, of the study or for each of its recipes.
+        rehash: read all input files again, whatever is remembered of them.
+
+    Returns:
+        The report's page.
+
+    Raises:
+        ConfigError: it cannot mean anything, or the cluster is too small for it.
+        TrainingError: cells failed; everything else has been done and is on disk.
+    """
+    pipeline.check_lasting("--out", out or RUNS)
+    output = (out or RUNS).absolute()
+    study = load_study(name, settings)
+    plan, folder = _plan(study, output), output / STUDIES / study.name
+    if rehash:
+        pipeline.forget_inputs(output)
+    for one in study.finetunings:
+        if others := check_task_files(one, plan.root):
+            pipeline.say(f"{one.task}: {others}")
+    uri = None if study.mlflow == "off" else resolve_uri(study.mlflow, output)
+    with hold(folder, f"study {study.name}"), _logged(plan, folder, uri):
+        schedule = open_schedule(plan, folder)
+        chosen = run_cells(schedule, uri)
+        write_record(schedule)
+        _give_scores_to_runs(schedule, chosen)
+        if schedule.failures:
+            reasons = "\n".join(f"  {job}: {why}" for job, why in schedule.failures.items())
+            raise TrainingError(
+                f"{len(schedule.failures)} cells of {study.name} failed; the same command tries them again.\n{reasons}"
+            )
+        page = report([str(folder)])
+        inner = sorted(path for name in (EVENT_LOG, SCORES, MANIFEST) for path in folder.glob(f"*/*/{name}"))
+        files = {
+            path.relative_to(folder).as_posix(): hash_file(path) for path in (folder / STUDY, folder / CHOICES, *inner)
+        }
+        write_manifest(folder, {"kind": STUDY_KIND, "name": study.name, "files": files})
+    return page
+
+
+def quickstart(out: Path | None = None) -> None:
+    """MLM against ALIGN-MLM on the embedded world: prepare, pretrain, export, evaluate, track, report."""
+    output = out or RUNS
+    page = run_study(QUICKSTART, output)
+    pipeline.say(f"Report:  {page}")
+    pipeline.say(f"MLflow:  {open_command(resolve_uri('sqlite', output.absolute()))}")
+
+
+def open_schedule(plan: Plan, folder: Path) -> Schedule:
+    """The cells of a plan as a study's folder has them."""
+    from xalign_ray.experiments.schedule import Schedule  # Ray is not imported before names are right
+
+    return Schedule(plan, folder)
+
+
+def run_cells(schedule: Schedule, uri: str | None) -> list[Trial]:
+    """Runs what has not ended, then chooses, before a test score is read.
+
+    Args:
+        schedule: of the study; has what failed when this returns.
+        uri: MLflow's, None if it is not to be told.
+
+    Returns:
+        The fine-tunings of chosen settings.
+    """
+    if not schedule.is_over:
+        with Progress(schedule, uri) as progress:
+            unprepared = [cell.recipe for cell in schedule.plan.pretrainings if not _is_prepared(cell.recipe)]
+            for recipe in unprepared:
+                check_inputs(recipe.config)
+            _connect(schedule)
+            for recipe in unprepared:
+                pipeline.prepare(recipe)  # one after the other: each takes all CPUs
+            schedule.run(progress.report_end)
+    choices = schedule.choices()
+    write_choices(schedule.folder, choices)
+    names = {name for choice in choices if choice.kept for name in choice.kept.development}
+    for cell in schedule.trials:
+        if cell.name not in names:
+            shutil.rmtree(cell.folder(schedule.folder) / MODEL, ignore_errors=True)
+    if not schedule.failures:
+        shutil.rmtree(schedule.folder / TOKENIZED, ignore_errors=True)
+    return [cell for cell in schedule.trials if cell.name in names]
+
+
+def scores_of(schedule: Schedule, cells: Sequence[Cell]) -> list[Score]:
+    """All scores of cells that have finished."""
+    return [score for cell in cells for score in read_scores(cell.folder(schedule.folder) / SCORES)]
+
+
+def _plan(study: StudyConfig, output: Path) -> Plan:
+    plan = plan_study(study, output, _open_model)
+    for cell in plan.pretrainings:
+        pipeline.check(cell.recipe)
+    return plan
+
+
+def _open_model(model: str) -> str:
+    found, _ = evaluation.find_encoder(model)
+    return str(Path(found).resolve()) if Path(found).is_dir() else found
+
+
+def _is_prepared(recipe: Recipe) -> bool:
+    with suppress(DataError):
+        return pipeline.find_run(recipe) is not None
+    return False
+
+
+def _connect(schedule: Schedule) -> None:
+    """Joins the cluster, or starts one of this machine's cores, or of more where a cell needs them."""
+    from xalign_ray.train.driver import connect
+
+    pretrainings, most = schedule.plan.pretrainings, max(job.resources.cpus for job in schedule.jobs)
+    parallel = pretrainings[0].recipe.config.parallel if pretrainings else ParallelConfig()
+    connect(parallel, max(os.cpu_count() or 1, math.ceil(most) + SPARE_CPUS))
+
+
+def _give_scores_to_runs(schedule: Schedule, chosen: Sequence[Trial]) -> None:
+    """Each run of ours gets the scores of its evaluations and chosen fine-tunings on English: its card shows them."""
+    shown: list[Cell] = [cell for cell in chosen if cell.training.kind == "english"]
+    shown += [job for job in schedule.jobs if isinstance(job, Evaluation) and schedule.states[job] == FINISHED]
+    for encoder, model in schedule.models.items():
+        if encoder.pretraining and (own := [cell for cell in shown if cell.model == model]):
+            run = RunFolder(Path(model).parent)
+            write_scores(run.evaluation(schedule.plan.study.name) / SCORES, scores_of(schedule, own))
+            evaluation.publish_scores(run.path)
+
+
+@contextmanager
+def _logged(plan: Plan, folder: Path, uri: str | None) -> Iterator[None]:
+    """Start and end of a study in a log of its own; MLflow has caught up when it is over, whatever happened."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    study, path = plan.study, folder / EVENT_LOG
+    params = {"search": study.search.kind, "encoders": len(plan.encoders)}
+    with EventLog(path, last_attempt(path) + 1) as log:
+        log.write("start", 0, recipe=f"{STUDIES}/{study.name}", fingerprint=hash_value(study.name), params=params)
+        try:
+            yield
+            log.write("end", 0)
+        finally:
+            if uri and (said := publish(folder, uri, study.experiment or study.name)):
+                pipeline.say(said)

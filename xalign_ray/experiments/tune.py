@@ -1,0 +1,65 @@
+"""The verb `tune`: one encoder fine-tuned for one task, as a study of one cell, or of a list's cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xalign_ray import evaluation, pipeline
+from xalign_ray.errors import ConfigError, TrainingError
+from xalign_ray.experiments.declared import parse_study
+from xalign_ray.experiments.plan import check_task_files, plan_study
+from xalign_ray.experiments.study import open_schedule, run_cells, scores_of
+from xalign_ray.locks import hold
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.scores import SCORES, Score, write_scores
+
+
+def tune(
+    model: str,
+    task: str,
+    data: Sequence[Path],
+    out: Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    languages: Sequence[str] | None = None,
+    train_language: str = "en",
+) -> list[Score]:
+    """Fine-tunes an encoder on English and scores it in every language.
+
+    Another `train_language` is fine-tuned on and scored itself: the supervised score beside the zero-shot one. The
+    fine-tuned model that development scores choose stays in the cell's folder.
+    """
+    if not data:
+        raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
+    encoder, own_run = evaluation.find_encoder(model)
+    target = evaluation.target_folder(out, own_run, evaluation.known_task(task, TUNED_TASKS)).absolute()
+    settings = dict(options or {})
+    one = {
+        "task": task,
+        "data": [str(folder.absolute()) for folder in data],
+        "languages": list(languages or ()),
+        "train_language": train_language,
+        "seeds": [settings.pop("seed", 0)],
+        "settings": settings,
+    }
+    tree = {
+        "name": task,
+        "root": "/",
+        "encoders": [{"model": encoder, "label": own_run.name if own_run else encoder}],
+        "finetunings": [one],
+        "keep_models": True,
+        "mlflow": "off",
+    }
+    study = parse_study(tree, {}, "--set")
+    plan = plan_study(study, target, str)
+    if others := check_task_files(study.finetunings[0], plan.root):
+        pipeline.say(others)
+    with hold(target, f"tune {task}"):
+        schedule = open_schedule(plan, target)
+        scores = scores_of(schedule, run_cells(schedule, None))
+        if schedule.failures and not scores:
+            raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {next(iter(schedule.failures.values()))}")
+        write_scores(target / SCORES, scores)
+    evaluation.publish_scores(own_run)
+    return scores
