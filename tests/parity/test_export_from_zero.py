@@ -73,20 +73,18 @@ def train_and_show(workers: Workers, config: RunConfig, prepared_folder: Path, f
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folders(two: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every recipe trained by two workers at every stage, exported, and opened by a stranger."""
     base = tmp_path_factory.mktemp("zero")
     write_inputs(base)
-    workers = Pool(2)
     for recipe, settings in RECIPES.items():
         for stage in STAGES:
             config = make_config(base, *settings, *SHAPE, *TRAIN, f"parallel.zero_stage={stage}")
             prepared = prepare_here(config)
             folder = base / f"{recipe}-{stage}"
             folder.mkdir()
-            workers.call(train_and_show, config, prepared.folder, folder)
+            two.call(train_and_show, config, prepared.folder, folder)
             pipeline.export_run(Recipe("test", config, {}), prepared, folder, dict(FACTS))
-    workers.close()
     names = [f"{recipe}-{stage}" for recipe in RECIPES for stage in STAGES]
     subprocess.run([sys.executable, "-c", STRANGER, *names], cwd=base, check=True, timeout=300)
     return base

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -13,13 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.pages import ROOT, commands, text_of, write_files
 from tests.ray.tagging_world import write_encoder
 from tests.unit.data.conftest import prepare_here
-from tests.unit.rules.tree import ROOT
 from xalign_ray.config.load import load_recipe
-
-PAGES = ROOT / "docs" / "tutorials"
-BLOCK = re.compile(r"^```(python|yaml|bash)\n(?:# (?P<place>[\w./-]+(?:, [^\n]*)?)\n)?(?P<text>.*?)^```", re.M | re.S)
 
 
 @pytest.fixture(scope="module")
@@ -35,37 +31,6 @@ def clone_with(page: str, folder: Path) -> Path:
         copy(ROOT / name, folder / name)
     write_files(page, folder)
     return folder
-
-
-def write_files(page: str, folder: Path) -> None:
-    """Writes the blocks of a page that say which file they are."""
-    for block in BLOCK.finditer((PAGES / page).read_text(encoding="utf-8")):
-        path, _, where = (block["place"] or "").partition(", ")
-        if path:
-            _apply(folder / path, where, block["text"])
-
-
-def commands(page: str) -> list[str]:
-    """The command lines of a page, in order, without their comments."""
-    blocks = [block for block in BLOCK.finditer((PAGES / page).read_text(encoding="utf-8")) if block[1] == "bash"]
-    return [line.partition("  #")[0].strip() for block in blocks for line in block["text"].splitlines() if line.strip()]
-
-
-def _apply(file: Path, where: str, text: str) -> None:
-    old = file.read_text(encoding="utf-8") if file.exists() else ""
-    verb, name = where.rsplit(" ", 1) if where else ("", "")
-    statement = re.search(rf"^{name}\b[^\n=]*= (?:[^\n]*[\])}}]\n|.*?^[\])}}]\n)", old, re.M | re.S)
-    if not where:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    elif statement and verb == "above":
-        file.write_text(old[: statement.start()] + text + "\n\n" + old[statement.start() :], encoding="utf-8")
-    elif statement and verb == "in place of":
-        file.write_text(old[: statement.start()] + text + old[statement.end() :], encoding="utf-8")
-    elif statement and verb == "at the end of":
-        file.write_text(old[: statement.end() - 2] + text + old[statement.end() - 2 :], encoding="utf-8")
-    else:
-        raise AssertionError(f"the page says '{where}' of {file.name}")
 
 
 def run(folder: Path, *command: str, code: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -96,7 +61,7 @@ def test_a_recipe_without_its_stream_is_refused_in_the_words_of_the_page(clone: 
     )
     said = "objective sentence_pull needs a stream contrasted_pairs; the recipe names none"
     assert said in refused.stderr
-    assert said in (PAGES / "add_a_loss.md").read_text(encoding="utf-8")
+    assert said in text_of("add_a_loss.md")
 
 
 HERE = "import sys, pytest; from tests.parity.cells_here import run_cells_here; from xalign_ray.cli import main; \
@@ -142,7 +107,7 @@ def test_a_label_that_the_new_task_lacks_is_refused_in_the_words_of_the_page(wit
     refused = run(with_a_task / "bad", "-c", HERE, *tune, code=with_a_task)
     said = "mood/en.train.tsv, line 2: the label 'wish' is none of statement, question, order."
     assert said in refused.stderr
-    assert said in (PAGES / "add_a_task.md").read_text(encoding="utf-8")
+    assert said in text_of("add_a_task.md")
 
 
 def test_own_languages_are_prepared_and_their_study_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from tests.ray.small import batches, recipe
 from xalign_ray.data.prepare import prepare
 
 pytestmark = pytest.mark.ray
-STEPS, SAVED_EVERY, STOPPED_AT, KILLED_AT = 150, 10, 12, 35
+STEPS, SAVED_EVERY, STOPPED_AT, KILLED_AT = 90, 10, 6, 20
 
 
 def command(settings: list[str], out: Path) -> list[str]:

@@ -17,13 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from tests.ray.small import batches
+from tests.pages import command, write_files
+from tests.ray.small import batches, recipe
 from tests.ray.tagging_world import write_encoder, write_tags
+from tests.unit.data.conftest import prepare_here
+from xalign_ray import cli
 from xalign_ray.artifacts import read_manifest
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.experiments.cells import CELLS, STOP_MARK
@@ -69,7 +73,7 @@ def write_study(folder: Path, **changes: object) -> Path:
         "root": str(folder / "data"),
         "encoders": [{"model": plain, "label": "mlm"}, {"model": aligned, "label": "align-mlm"}],
         "finetunings": [POS | {"settings": {"learning_rate": RATES, **SHORT}}],
-        "resources": {"cpus": os.cpu_count()},
+        "resources": {"cpus": 2},  # of the three that the cluster has: a cell at a time
     }
     path = folder / "small.yaml"
     path.write_text(yaml.safe_dump(tree | changes))
@@ -77,9 +81,9 @@ def write_study(folder: Path, **changes: object) -> Path:
 
 
 def one_encoder(folder: Path, settings: dict[str, Any], **changes: object) -> Path:
-    """A study of one encoder that tries these settings, a cell at a time."""
+    """A study of one encoder that tries these settings, a cell at a time: one process of Tune's does them all."""
     encoders = [{"model": str(folder / "plain"), "label": "mlm"}]
-    changes = {"encoders": encoders, "mlflow": "off", "resources": {"cpus": 1}} | changes
+    changes = {"encoders": encoders, "mlflow": "off"} | changes
     return write_study(folder, finetunings=[POS | {"settings": SHORT | settings}], **changes)
 
 
@@ -306,41 +310,55 @@ def test_halving_stops_a_poor_trial_for_good_and_repeats_the_chosen_setting_unde
         assert events[-1]["state"] == "stopped"
 
 
-def test_cells_run_side_by_side_and_each_run_shows_the_scores_of_its_encoder(
-    world: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.fixture(scope="module")
+def own_languages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the page on one's own languages, with its data, prepared without Ray."""
+    folder = tmp_path_factory.mktemp("languages")
+    write_files("your_languages.md", folder)
+    subprocess.run([sys.executable, "make_files.py"], cwd=folder, check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        prepare_here(recipe([], name="mlm.yaml"))
+    return folder
+
+
+def xalign(*words: str) -> None:
+    """A command line in this process, and so on its cluster."""
+    with pytest.raises(SystemExit) as ended:
+        cli.app([*words], prog_name="xalign")
+    assert not ended.value.code
+
+
+def test_cells_of_the_page_run_side_by_side_are_not_repeated_and_are_reported(
+    own_languages: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     """The cluster has three CPUs: for two workers with half of one, and their feeds; or for fine-tunings with half."""
-    settings = [*world, *batches(rows=8, micro=4, steps=12, saved_every=12), "parallel.workers=1"]
-    settings += ["parallel.cpus_per_worker=0.5"]
-    tree = {
-        "name": "side",
-        "encoders": [{"recipe": "tiny/mlm", "label": "mlm"}, {"recipe": "tiny/align-mlm", "label": "align-mlm"}],
-        "settings": [one for one in settings if not one.startswith("output=")],
-        "evaluations": [{"task": "alignment"}],
-        "finetunings": [POS | {"settings": {"max_train_samples": 16, "num_train_epochs": [1, 2]}, "seeds": [0, 1]}],
-        "resources": {"cpus": 0.5},
-        "mlflow": "off",
-    }
-    file, output = tmp_path / "side.yaml", tmp_path / "runs"
-    file.write_text(yaml.safe_dump(tree))
-    run_study(str(file), output)
-    cells = cells_of(output / "studies" / "side")
-    assert [cell["kind"] for cell in cells].count("finetuning") == 8
+    monkeypatch.chdir(own_languages)
+    settings = [*batches(rows=8, micro=4, steps=12, saved_every=12), "parallel.workers=1", "track.mlflow=off"]
+    settings += ["resources.cpus=0.5"]
+    words = command("your_languages.md", "xalign study study.yaml")[1:]
+    words += [word for one in settings for word in ("--set", one)]
+    xalign(*words)
+    folder = Path("runs", "studies", "study")
+    cells = cells_of(folder)
+    kinds = [cell["kind"] for cell in cells]
+    assert [kinds.count(kind) for kind in ("pretraining", "evaluation", "finetuning")] == [2, 2, 4]
     assert {cell["state"] for cell in cells} == {"finished"}
-    spans = {cell["name"]: span_of(Path(output / "studies/side" / cell["folder"]) / EVENT_LOG) for cell in cells}
+    spans = {cell["name"]: span_of(folder / cell["folder"] / EVENT_LOG) for cell in cells}
     pretrained = [spans[cell["name"]] for cell in cells if cell["kind"] == "pretraining"]
     tuned = [spans[cell["name"]] for cell in cells if cell["kind"] == "finetuning"]
     assert overlap(*pretrained)
     assert any(overlap(one, other) for place, one in enumerate(tuned) for other in tuned[:place])
     for cell in (cell for cell in cells if cell["kind"] == "pretraining"):
-        shown = read_scores(Path(cell["folder"]) / "evaluation" / "side" / SCORES)
-        assert {"alignment_trained", "pos_accuracy"} <= {score.metric for score in shown}
-    said = capfd.readouterr().err
-    assert "mlm (seed 0): step 12/12" in said
-    before = {path: path.stat().st_mtime_ns for path in output.rglob("manifest.json") if path.parent.name != "side"}
-    run_study(str(file), output)
-    after = {path: path.stat().st_mtime_ns for path in before}
-    assert after == before
+        shown = read_scores(folder / cell["folder"] / "evaluation" / "study" / SCORES)
+        assert {"tatoeba_accuracy", "pos_accuracy"} <= {score.metric for score in shown}
+    assert "mlm (seed 0): step 12/12" in capfd.readouterr().err
+    own = [path for path in Path("runs").rglob("manifest.json") if path.parent != folder]
+    before = {path: path.stat().st_mtime_ns for path in own}
+    xalign(*words)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    xalign(*command("your_languages.md", "xalign report")[1:])
+    assert {"de", "en", "es"} <= set(pd.read_csv("report/scores.csv")["language"])
 
 
 def span_of(log: Path) -> tuple[float, float]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-from contextlib import redirect_stderr, redirect_stdout
-
 import torch
 
 from xalign_ray.train.checkpoint import Checkpoint
@@ -24,10 +21,11 @@ def consolidate(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
             state = torch.load(file, map_location="cpu", weights_only=not checkpoint.trusted)["module"]
     else:
         load_deepspeed(on_gpu=False)
-        from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+        from deepspeed.utils import zero_to_fp32
 
-        # It prints its progress.
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), only_data(checkpoint.trusted):
-            state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.folder), tag=STATE)
+        # It shows its progress. The process's stdout stays as it is: other threads write to it.
+        zero_to_fp32.__dict__.update(print=lambda *_, **__: None, tqdm=lambda files, **_: files)
+        with only_data(checkpoint.trusted):
+            state = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.folder), tag=STATE)
         assert state is not None
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}

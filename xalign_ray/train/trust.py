@@ -6,6 +6,7 @@ import importlib
 import os
 import pickle
 import re
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ ALLOWED = (  # beyond what torch allows by itself
     "deepspeed.runtime.zero.config.ZeroStageEnum",
     "deepspeed.utils.tensor_fragment.fragment_address",
 )
+_ONE_AT_A_TIME = threading.Lock()  # what torch goes by is the whole process's: its environment, its list of types
 FORCED, NEVER = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 HINT = (
     "The files of a checkpoint are pickles, which can run any code: this one was not written by xalign-ray, or by "
@@ -46,7 +48,8 @@ def check_pickles(files: Iterable[Path]) -> None:
 def only_data(trusted: bool = False, allowed: Sequence[str] = ALLOWED) -> Iterator[None]:
     """Inside, torch.load gives nothing but tensors, plain values and `allowed`, whatever its caller asks for.
 
-    DeepSpeed's loaders ask for everything; this holds for them and for processes that they start.
+    DeepSpeed's loaders ask for everything; this holds for them and for processes that they start. Threads wait for each
+    other.
 
     Args:
         trusted: everything is read as it is.
@@ -55,20 +58,21 @@ def only_data(trusted: bool = False, allowed: Sequence[str] = ALLOWED) -> Iterat
     Raises:
         CheckpointError: a file holds something else.
     """
-    if trusted:
-        yield
-        return
-    known = [getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in allowed]
-    before = {name: os.environ.pop(name, None) for name in (FORCED, NEVER)}
-    os.environ[FORCED] = "1"
-    try:
-        with safe_globals(known):
+    with _ONE_AT_A_TIME:
+        if trusted:
             yield
-    except pickle.UnpicklingError as error:
-        raise CheckpointError(f"A file of the checkpoint is refused: it names {_named(error)}. {HINT}") from None
-    finally:
-        del os.environ[FORCED]
-        os.environ |= {name: value for name, value in before.items() if value is not None}
+            return
+        known = [getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in allowed]
+        before = {name: os.environ.pop(name, None) for name in (FORCED, NEVER)}
+        os.environ[FORCED] = "1"
+        try:
+            with safe_globals(known):
+                yield
+        except pickle.UnpicklingError as error:
+            raise CheckpointError(f"A file of the checkpoint is refused: it names {_named(error)}. {HINT}") from None
+        finally:
+            del os.environ[FORCED]
+            os.environ |= {name: value for name, value in before.items() if value is not None}
 
 
 def _named(error: Exception) -> str:

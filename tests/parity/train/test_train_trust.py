@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from xalign_ray.train.checkpoint import Checkpoint, newest
 from xalign_ray.train.consolidate import consolidate
 from xalign_ray.train.engine import STATE
 from xalign_ray.train.loop import train
+from xalign_ray.train.trust import FORCED, only_data
 
 KINDS = {0: ["model"], 1: ["model", "optim"], 2: ["model", "optim"], 3: ["model", "optim"]}
 CASES = [(stage, kind) for stage, kinds in KINDS.items() for kind in kinds]
@@ -107,6 +109,43 @@ def test_trust_by_name_reads_it_all_the_same(one: Pool, tmp_path: Path) -> None:
     assert found
     consolidate(found)
     assert (tmp_path / "attacked").exists()
+
+
+def test_two_threads_read_one_after_the_other_and_nothing_stays_forced() -> None:
+    """Pretrainings of a study that end at the same moment are exported in threads of one process."""
+    inside, leave, order = threading.Event(), threading.Event(), list[str]()
+
+    def read(name: str) -> None:
+        with only_data(trusted=name == "trusting", allowed=()):
+            inside.set()
+            leave.wait()
+            order.append(name)
+
+    first, second = (threading.Thread(target=read, args=(name,), daemon=True) for name in ("first", "trusting"))
+    first.start()
+    inside.wait()
+    inside.clear()
+    second.start()
+    assert not inside.wait(0.2)
+    leave.set()
+    first.join()
+    second.join()
+    assert order == ["first", "trusting"]
+    assert FORCED not in os.environ
+
+
+def test_weights_are_gathered_without_a_word_on_the_screen_of_the_process(
+    one: Pool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one.call(start, tmp_path, 2, 2)
+    (folder,) = (tmp_path / "checkpoints").glob("step_000002")
+    screen = sys.stdout
+    reading = threading.Thread(target=lambda: consolidate(Checkpoint(folder, {"zero_stage": 2})))
+    reading.start()
+    seen = {id(screen)}
+    while reading.is_alive():
+        seen.add(id(sys.stdout))  # which other threads write to
+    assert (seen, capsys.readouterr()) == ({id(screen)}, ("", ""))
 
 
 def test_a_file_that_torch_did_not_write_is_refused(one: Pool, tmp_path: Path) -> None:
