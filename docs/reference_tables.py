@@ -15,7 +15,7 @@ from recipe_keys import recipe_keys, write_table
 from xalign_ray.cli import app
 from xalign_ray.config.load import RECIPES
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.tasks import metrics
+from xalign_ray.tasks import registry
 from xalign_ray.track.names import EVENTS, METRICS
 
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
@@ -90,5 +90,5 @@ WRITERS: dict[str, Callable[[], Iterator[str]]] = {
     "fine_tuning": fine_tuning,
     "events": _named(EVENTS),
     "metrics": _named(METRICS),
-    "evaluations": _named({name: f"{metric.meaning} ({metric.unit})" for name, metric in metrics.METRICS.items()}),
+    "evaluations": _named({name: f"{metric.meaning} ({metric.unit})" for name, metric in registry.METRICS.items()}),
 }

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xalign_ray.config.explain import check_folder, suggest
-from xalign_ray.config.saved import CONFIG, read_saved
+from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError
 from xalign_ray.pipeline import check_export, check_lasting, say
-from xalign_ray.run_folder import EXPORT, RunFolder
+from xalign_ray.run_folder import SCORES, RunFolder
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score
@@ -25,13 +25,13 @@ def evaluate(
     of the data if none are named.
     """
     from xalign_ray.tasks.registry import TASKS, WITHOUT_DATA
-    from xalign_ray.tasks.scores import SCORES, write_scores
+    from xalign_ray.tasks.scores import write_scores
 
     encoder, run = find_encoder(model)
     target = target_folder(out, run, task)
     if known_task(task, TASKS) not in WITHOUT_DATA and data is None:
         raise ConfigError(f"--data is needed: the files of {task}.")
-    scores = TASKS[task](encoder, data, languages)
+    scores = TASKS[task].evaluate(encoder, data, languages)
     write_scores(target / SCORES, scores)
     publish_scores(run)
     return scores
@@ -44,26 +44,21 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
         ConfigError: it is a path, no hub id, and there is no such folder.
         DataError: a file of our export is missing or not as it was written.
     """
-    folder = Path(model)
-    if not _can_be_on_the_hub(model):
+    folder, organisation = Path(model), model.rpartition("/")[0]
+    is_path = model.startswith((".", "/")) or "/" in organisation
+    if is_path or (organisation and Path(organisation).is_dir()):  # what is left can be the id of a hub model
         check_folder(folder)
-    if (folder / EXPORT).is_dir():
-        check_export(folder / EXPORT)
-        return str(folder / EXPORT), folder
+    if (export := RunFolder(folder).export).is_dir():
+        check_export(export)
+        return str(export), folder
     if folder.is_dir():
         check_export(folder)
-    run = folder.parent
-    return model, run if folder.name == EXPORT and (run / CONFIG).is_file() else None
-
-
-def _can_be_on_the_hub(model: str) -> bool:
-    """Whether it has the form of a hub id, and does not begin with a folder that is here."""
-    organisation, _, _ = model.rpartition("/")
-    is_path = model.startswith((".", "/")) or "/" in organisation
-    return not is_path and not (organisation and Path(organisation).is_dir())
+    run = RunFolder.of_export(folder)
+    return model, run.path if run and run.config.is_file() else None
 
 
 def target_folder(out: Path | None, run: Path | None, task: str) -> Path:
+    """Where scores are written: `out`, or beside the run's export."""
     if out is None and run is None:
         raise ConfigError("--out is needed: the model is not a run of ours, so there is no folder to write beside it.")
     target = out or RunFolder(run).evaluation(task)  # type: ignore[arg-type]
@@ -87,7 +82,8 @@ def publish_scores(run: Path | None) -> None:
     from xalign_ray.track.follower import publish, resolve_uri
 
     write_model_card(run)
-    if saved["track"]["mlflow"] == "off":
-        return
-    if said := publish(run, resolve_uri(saved["track"]["mlflow"], Path(saved["output"])), saved["track"]["experiment"]):
+    track = saved["track"]
+    if track["mlflow"] != "off" and (
+        said := publish(run, resolve_uri(track["mlflow"], Path(saved["output"])), track["experiment"])
+    ):
         say(said)

@@ -90,7 +90,7 @@ def test_tasks_open_it_and_read_the_language_vectors(live):
     assert opened.inputs.languages == tuple(LANGUAGES)
     expected = live.encoder.languages.weight[2].detach()
     torch.testing.assert_close(torch.from_numpy(opened.language_vector("hi")), expected)
-    german, english = (opened.pooled(["the cat sees"], language) for language in ("de", "en"))
+    german, english = (opened.pool(["the cat sees"], language, ["mean"])["mean"] for language in ("de", "en"))
     assert abs(german - english).max() > 1e-3
     question = Question(english=[6, 7], other=[8, 9, 10], begin=1, end=2, language="de")
     predictor = Predictor.open(str(live.folder), "cpu")

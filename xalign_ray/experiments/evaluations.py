@@ -24,7 +24,7 @@ def evaluate_cell(cell: Evaluation, study: Path) -> None:
     """Scores one encoder on one task, and writes the manifest of the cell last."""
     folder = cell.folder(study)
     with cell_logged(study, cell):
-        scores = TASKS[cell.task](cell.model, Path(cell.data[0]) if cell.data else None, cell.languages)
+        scores = TASKS[cell.task].evaluate(cell.model, Path(cell.data[0]) if cell.data else None, cell.languages)
         write_scores(folder / SCORES, scores)
     files = {SCORES: hash_file(folder / SCORES)}
     write_manifest(folder, {"kind": EVALUATION_KIND, "task": cell.task, "encoder": cell.model, "files": files})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,47 +18,45 @@ from numpy.typing import NDArray
 
 from xalign_ray.artifacts import hash_file, hash_value, unfinished
 from xalign_ray.errors import DataError
-from xalign_ray.finetune.training_set import TrainingSet, Unit
+from xalign_ray.finetune.training_set import TrainingSet
 from xalign_ray.locks import hold
-from xalign_ray.tasks.task import TunedTask
 from xalign_ray.tasks.tokenized import ARGUMENTS, Features, Inputs
 
 FORMAT = 1  # of the file; another one is another name
 AT_A_TIME = 1000  # units in memory
 
 
-def tokenize_once(
-    task: TunedTask[Any], inputs: Inputs, classes: Sequence[str], training_set: TrainingSet, cache: Path, **what: Any
-) -> Dataset:
+def tokenize_once(training_set: TrainingSet, inputs: Inputs, classes: Sequence[str], cache: Path) -> Dataset:
     """A row for each input that is trained on, with its `unit` and `length` beside the arguments of a model.
 
     Rows of one unit share a batch. Those of a lone example may part, unless its words will be switched.
 
     Args:
-        task: makes the features.
+        training_set: read only if nobody has tokenised it yet.
         inputs: tokenizer and conventions of the model.
         classes: of its head.
-        training_set: read only if nobody has tokenised it yet.
         cache: folder that other trials use too, at the same time or later.
-        what: further values that decide what the units are.
 
     Raises:
         DataError: a file is malformed, or no example fits.
     """
+    task = training_set.task
     name = {
         "format": FORMAT,
         "files": [hash_file(path) for path in training_set.files],
         "classes": list(classes),
         "tokenizer": inputs.tokenizer.backend_tokenizer.to_str(),
         "inputs": asdict(replace(inputs, tokenizer=None, encoder="")),
-        **what,
+        "training": asdict(training_set.training),
+        "train_language": training_set.english,
+        "most": training_set.most,
     }
     folder = cache / f"{task.name}-{hash_value(name)[:16]}"
     path = folder / "features.arrow"
     if not path.is_file():
         with hold(folder, "tokenising", waits=True):
             if not path.is_file():
-                _write(path, _rows(task, inputs, classes, training_set))
+                _write(path, _rows(training_set, inputs, classes))
     dataset = Dataset.from_file(str(path))
     if not len(dataset):
         raise DataError(f"{task.name}: no training example fits into {inputs.max_length} pieces.")
@@ -70,52 +68,45 @@ def column(rows: Dataset, name: str) -> NDArray[np.int64]:
     return np.asarray(rows.with_format("numpy")[name][:], dtype=np.int64)
 
 
+@dataclass
 class SwitchedWords(torch.utils.data.Dataset):
     """The same rows, whose features are made anew in every epoch, with words switched."""
 
-    def __init__(
-        self, task: TunedTask[Any], inputs: Inputs, classes: Sequence[str], training_set: TrainingSet, rows: Dataset
-    ) -> None:
-        self.epoch = 1
-        self._task, self._inputs, self._classes = task, inputs, classes
-        self._units, self._switcher = list(training_set.units()), training_set.switcher
-        self._unit_of_row = column(rows, "unit").tolist()
+    training_set: TrainingSet
+    inputs: Inputs
+    classes: Sequence[str]
+    rows: Dataset
+    epoch: int = 1
+
+    def __post_init__(self) -> None:
+        self._units, self._unit_of_row = list(self.training_set.units()), column(self.rows, "unit").tolist()
 
     def __len__(self) -> int:
         return len(self._unit_of_row)
 
     def __getitems__(self, rows: Sequence[int]) -> list[Features]:
-        assert self._switcher is not None
+        task = self.training_set.task
         switched = [
-            self._task.replace_words(example, self._switcher(self.epoch, unit))
+            task.replace_words(example, self.training_set.switcher(self.epoch, unit))
             for unit in dict.fromkeys(self._unit_of_row[row] for row in rows)
             for example in self._units[unit]
         ]
-        made = self._task.features(self._inputs, switched, self._classes)
-        return [features for part in made for features in part]
+        return [features for part in task.features(self.inputs, switched, self.classes) for features in part]
 
 
-def _rows(
-    task: TunedTask[Any], inputs: Inputs, classes: Sequence[str], training_set: TrainingSet
-) -> Iterator[dict[str, Any]]:
-    number = 0
-    for units in _chunks(training_set.units()):
-        kept = [[example for example in unit if example.gold] for unit in units]  # a translation may lose its answer
-        made = iter(task.features(inputs, [example for unit in kept for example in unit], classes))
+def _rows(training_set: TrainingSet, inputs: Inputs, classes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    number, units = 0, iter(training_set.units())
+    while chunk := list(islice(units, AT_A_TIME)):
+        kept = [[example for example in unit if example.gold] for unit in chunk]  # a translation may lose its answer
+        made = iter(training_set.task.features(inputs, [example for unit in kept for example in unit], classes))
         for unit in kept:
             rows = [features for _ in unit for features in next(made)]
-            parts = [[row] for row in rows] if len(unit) == 1 and training_set.switcher is None else [rows]
-            for part in parts:
+            may_part = len(unit) == 1 and not training_set.lexicon
+            for part in [[row] for row in rows] if may_part else [rows]:
                 for row in part:
                     values = {key: row[key] for key in ARGUMENTS if key in row}
                     yield values | {"unit": number, "length": len(row["input_ids"])}
                 number += 1
-
-
-def _chunks(units: Iterable[Unit]) -> Iterator[list[Unit]]:
-    iterator = iter(units)
-    while chunk := list(islice(iterator, AT_A_TIME)):
-        yield chunk
 
 
 def _write(path: Path, rows: Iterator[dict[str, Any]]) -> None:

@@ -77,12 +77,7 @@ class FineTuning:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which epoch was kept, and why.
+    """Which epoch was kept, and why."""
 
-    Attributes:
-        epoch: from 1; the first of equals.
-        development: score after each epoch.
-    """
-
-    epoch: int
-    development: tuple[float, ...]
+    epoch: int  # from 1; the first of equals
+    development: tuple[float, ...]  # score after each epoch

@@ -8,6 +8,7 @@ import random
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,12 @@ def train(
         development: score of the model as it is now, higher is better; called after every epoch.
         settings: of the optimizer and the schedule.
         device: "cpu" or "cuda".
-        on_epoch: told the epoch (from 1) and its development score; it may end everything by raising.
+        on_epoch: as for `tune_task`.
 
     Raises:
         TrainingError: the loss is not finite.
     """
-    epochs = _Epochs(model, rows, development, settings, on_epoch)
+    epochs = _Epochs(development, settings, on_epoch)
     with _alone(), quiet_transformers(), tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
@@ -93,30 +94,27 @@ def train(
             log_level="error",
         )
         arguments._n_gpu = min(arguments.n_gpu, 1)  # on a machine of several, DataParallel would take them all
-        trainer = _Trainer(batches, model=model, args=arguments, train_dataset=rows, data_collator=collate)
+        trainer = _Trainer(model, arguments, collate, rows, callbacks=[epochs])
+        trainer.batches = batches
         trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(epochs)
         trainer.train()
     model.eval()
     if settings.load_best_model_at_end:
         model.load_state_dict(epochs.best)
-        return Choice(epochs.best_epoch, tuple(epochs.scores))
-    return Choice(len(epochs.scores), tuple(epochs.scores))
+    kept = epochs.best_epoch if settings.load_best_model_at_end else len(epochs.scores)
+    return Choice(kept, tuple(epochs.scores))
 
 
 class _Trainer(Trainer):
     """With batches of ours, and the mean loss over all labels of a step however many passes it takes."""
 
     loss_is_scaled_for_ga = True
-
-    def __init__(self, batches: LengthPools, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._batches = batches
+    batches: LengthPools
 
     def get_train_dataloader(self) -> DataLoader:
         return DataLoader(
             self.train_dataset,  # type: ignore[arg-type]
-            batch_sampler=self._batches,
+            batch_sampler=self.batches,
             collate_fn=self.data_collator,
             pin_memory=self.args.dataloader_pin_memory,
         )
@@ -135,39 +133,33 @@ class _Trainer(Trainer):
         return (loss, outputs) if return_outputs else loss
 
 
+@dataclass
 class _Epochs(TrainerCallback):
     """Scores each epoch, keeps the best one's weights, and stops when none has been better for long."""
 
-    def __init__(
-        self,
-        model: Any,
-        rows: Any,
-        development: Callable[[], float],
-        settings: FineTuning,
-        on_epoch: Callable[[int, float], None],
-    ) -> None:
-        self.scores: list[float] = []
-        self.best: dict[str, torch.Tensor] = {}
-        self._model, self._rows, self._settings = model, rows, settings
-        self._development, self._on_epoch = development, on_epoch
+    development: Callable[[], float]
+    settings: FineTuning
+    on_epoch: Callable[[int, float], None]
+    scores: list[float] = field(default_factory=list)
+    best: dict[str, torch.Tensor] = field(default_factory=dict)
 
     @property
     def best_epoch(self) -> int:
         """The first of equals."""
         return self.scores.index(max(self.scores)) + 1
 
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        if isinstance(self._rows, SwitchedWords):
-            self._rows.epoch = len(self.scores) + 1
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any, **_: Any) -> None:  # noqa: ARG002
+        if isinstance(train_dataloader.dataset, SwitchedWords):
+            train_dataloader.dataset.epoch = len(self.scores) + 1
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        self._model.eval()
-        self.scores.append(self._development())
-        epoch, settings = len(self.scores), self._settings
+    def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:  # noqa: ARG002
+        model.eval()
+        self.scores.append(self.development())
+        epoch, settings = len(self.scores), self.settings
         log.info("epoch %d of %d: development score %.4f", epoch, settings.num_train_epochs, self.scores[-1])
-        self._on_epoch(epoch, self.scores[-1])
+        self.on_epoch(epoch, self.scores[-1])
         if settings.load_best_model_at_end and self.best_epoch == epoch:
-            self.best = {name: value.detach().cpu().clone() for name, value in self._model.state_dict().items()}
+            self.best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
         patience = settings.early_stopping_patience
         if patience is not None and epoch - self.best_epoch >= patience:
             log.info("no better score for %d epochs: stopped", patience)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,50 +46,81 @@ class Training:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TrainingSet:
     """What is trained on; files are read where `units` is called, a translation at a time.
 
     Attributes:
-        units: of examples, from the first.
-        files: whose content decides what the units are.
-        unit_size: examples of a unit: so many times fewer units make a batch (PPA: 16 pairs, 32 rows).
-        switcher: what becomes of a word in an epoch and a unit, both by number; None if words stay.
+        task: whose files they are.
+        found: files of the `train` split, by language.
+        english: the language that is fine-tuned on; not English where another one is.
+        training: what is made of it.
+        most: examples of its file that are used, from the first; all if None.
+        seed: of what is random.
+
+    Raises:
+        DataError: a file is missing.
     """
 
-    units: Callable[[], Iterable[Unit]]
-    files: Sequence[Path]
-    unit_size: int = 1
-    switcher: Callable[[int, int], ReplaceWord] | None = None
+    task: TunedTask[Any]
+    found: Mapping[str, Path]
+    english: str
+    training: Training
+    most: int | None
+    seed: int
+    files: list[Path] = field(init=False)  # that are read: English and its translations
+    lexicon: Mapping[str, Sequence[Sequence[str]]] = field(init=False)  # of words to switch; empty if words stay
+
+    def __post_init__(self) -> None:
+        read = [self.english] if KINDS[self.training.kind] is _english else [self.english, *self._translations()]
+        object.__setattr__(self, "files", [self.found[language] for language in read])
+        object.__setattr__(self, "lexicon", _read_dictionaries(self.training.dictionaries, self.english))
+
+    def units(self) -> Iterator[Unit]:
+        """From the first.
+
+        Raises:
+            DataError: a file is malformed, or a translation of nothing in English.
+        """
+        return KINDS[self.training.kind](self)
 
     def examples(self) -> Iterator[Any]:
         """Those of all units."""
-        for unit in self.units():
-            yield from unit
+        return (example for unit in self.units() for example in unit)
 
+    @property
+    def unit_size(self) -> int:
+        """Examples of a unit: so many times fewer units make a batch (PPA: 16 pairs, 32 rows)."""
+        return 2 if self.training.kind == "sentence_switch" else 1
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """What all kinds begin with: the files of the `train` split, and which of them is the one in English."""
+    def switcher(self, epoch: int, unit: int) -> ReplaceWord:
+        """What becomes of a word in an epoch and a unit, both by number."""
+        rng = random.Random(f"word_switch/{self.seed}/{epoch}/{unit}")
 
-    task: TunedTask[Any]
-    files: Mapping[str, Path]
-    english: str
-    most: int | None
-    training: Training
-    seed: int
+        def replace_word(word: str) -> str:
+            by_language = self.lexicon.get(word) or self.lexicon.get(word.lower())
+            if by_language is None or rng.random() >= self.training.share:
+                return word
+            return rng.choice(rng.choice(by_language))  # a language first, then one of its synonyms (DICT, 2.2)
+
+        return replace_word
 
     def read(self) -> Sequence[Any]:
-        """The examples of the one in English."""
-        return self.task.read(self.files[self.english], self.english)[: self.most]
+        """The examples in English."""
+        return self.task.read(self.found[self.english], self.english)[: self.most]
 
-    def translations(self) -> list[str]:
-        """The languages of translations.
+    def join(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        """(original, translation) pairs, language by language; an original without a translation is left out there."""
+        for language in self._translations():
+            path = self.found[language]
+            translations = {example.key: example for example in self.task.read(path, language)}
+            pairs = [(one, translations[one.key]) for one in examples if one.key in translations]
+            if not pairs:
+                raise DataError(f"{path} shares no example with {self.found[self.english]}; is it its translation?")
+            yield from pairs
 
-        Raises:
-            DataError: a file is missing.
-        """
-        name, found = self.task.name, sorted(self.files)
+    def _translations(self) -> list[str]:
+        name, found = self.task.name, sorted(self.found)
         wanted = self.training.languages or tuple(code for code in found if code != self.english)
         if missing := sorted(set(wanted) - set(found)):
             raise DataError(f"{name}: no training file in {', '.join(missing)}; there are files in {', '.join(found)}.")
@@ -97,86 +128,26 @@ class _Source:
             raise DataError(f"{name}: {self.training.kind} needs training files in languages beside {self.english}.")
         return list(wanted)
 
-    def join(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-        """(original, translation) pairs, language by language; an original without a translation is left out there.
 
-        Raises:
-            DataError: a file shares no example with the one in English.
-        """
-        for language in self.translations():
-            path = self.files[language]
-            translations = {example.key: example for example in self.task.read(path, language)}
-            pairs = [(one, translations[one.key]) for one in examples if one.key in translations]
-            if not pairs:
-                raise DataError(f"{path} shares no example with {self.files[self.english]}; is it its translation?")
-            yield from pairs
-
-    def all_files(self) -> list[Path]:
-        """English and its translations."""
-        return [self.files[language] for language in (self.english, *self.translations())]
+def _english(source: TrainingSet) -> Iterator[Unit]:
+    return ((example,) for example in source.read())
 
 
-def load_training(
-    task: TunedTask[Any], files: Mapping[str, Path], english: str, training: Training, most: int | None, seed: int
-) -> TrainingSet:
-    """Finds what is trained on.
-
-    Args:
-        task: whose files they are.
-        files: of the `train` split, by language.
-        english: the language that is fine-tuned on; not English where another one is.
-        training: what is made of it.
-        most: examples of its file that are used, from the first; all if None.
-        seed: of what is random.
-
-    Raises:
-        DataError: a file is missing; where units are read: malformed, or a translation of nothing in English.
-    """
-    return KINDS[training.kind](_Source(task, files, english, most, training, seed))
+def _translated(source: TrainingSet) -> Iterator[Unit]:
+    english = source.read()
+    yield from ((example,) for example in english)
+    yield from ((translation,) for _, translation in source.join(english))
 
 
-def _plain(source: _Source) -> TrainingSet:
-    return TrainingSet(lambda: ((example,) for example in source.read()), [source.files[source.english]])
+def _switched_sentences(source: TrainingSet) -> Iterator[Unit]:
+    return (source.task.switch(*pair) for pair in source.join(source.read()))
 
 
-def _translated(source: _Source) -> TrainingSet:
-    def units() -> Iterator[Unit]:
-        english = source.read()
-        yield from ((example,) for example in english)
-        yield from ((translation,) for _, translation in source.join(english))
-
-    return TrainingSet(units, source.all_files())
-
-
-def _switched_sentences(source: _Source) -> TrainingSet:
-    def units() -> Iterator[Unit]:
-        return (source.task.switch(*pair) for pair in source.join(source.read()))
-
-    return TrainingSet(units, source.all_files(), unit_size=2)
-
-
-def _switched_words(source: _Source) -> TrainingSet:
-    lexicon = _read_dictionaries(source.training.dictionaries, source.english)
-
-    def switcher(epoch: int, number: int) -> ReplaceWord:
-        rng = random.Random(f"word_switch/{source.seed}/{epoch}/{number}")
-
-        def replace_word(word: str) -> str:
-            by_language = lexicon.get(word) or lexicon.get(word.lower())
-            if by_language is None or rng.random() >= source.training.share:
-                return word
-            return rng.choice(rng.choice(by_language))  # a language first, then one of its synonyms (DICT, 2.2)
-
-        return replace_word
-
-    return replace(_plain(source), switcher=switcher)
-
-
-KINDS: dict[str, Callable[[_Source], TrainingSet]] = {
-    "english": _plain,
+KINDS: dict[str, Callable[[TrainingSet], Iterator[Unit]]] = {
+    "english": _english,
     "translate_train": _translated,
     "sentence_switch": _switched_sentences,
-    "word_switch": _switched_words,
+    "word_switch": _english,  # whose words `switcher` replaces
 }
 
 

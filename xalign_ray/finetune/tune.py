@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,23 +20,21 @@ from xalign_ray.artifacts import (
 )
 from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import Choice, FineTuning
-from xalign_ray.finetune.training_set import Training, load_training
-from xalign_ray.tasks.evaluate import ENGLISH, PREDICTIONS, Task, choose_tested, evaluate_task, score_languages
-from xalign_ray.tasks.hf_encoder import AUTO, open_model, pick_device, quiet_transformers
+from xalign_ray.finetune.training_set import Training, TrainingSet
+from xalign_ray.run_folder import EVENT_LOG
+from xalign_ray.tasks.hf_encoder import Encoder, open_model, pick_device, quiet_transformers
 from xalign_ray.tasks.scores import SCORES, Score, write_scores
-from xalign_ray.tasks.task import Tuned
-from xalign_ray.tasks.task_files import check_training_files, name_others
+from xalign_ray.tasks.task import ENGLISH, TunedTask
+from xalign_ray.tasks.task_files import name_others
 from xalign_ray.tasks.tokenized import Inputs
-from xalign_ray.track.events import EVENT_LOG
-
-__all__ = ["CHOICE", "MODEL", "check_files", "evaluate_task", "fit_task", "tune_task"]
 
 MODEL = "model"
 CHOICE = "choice.json"
+PREDICTIONS = "predictions"
 
 
 def tune_task(
-    task: Task,
+    task: TunedTask[Any],
     encoder_folder: str,
     data_folders: Sequence[Path],
     out_folder: Path,
@@ -44,7 +42,7 @@ def tune_task(
     settings: FineTuning | None = None,
     training: Training | None = None,
     train_language: str = ENGLISH,
-    device: str = AUTO,
+    device: str = "auto",
     on_epoch: Callable[[int, float], None] = lambda _epoch, _score: None,
     cache: Path | None = None,
     keep_model: bool = False,
@@ -72,18 +70,27 @@ def tune_task(
         DataError: files missing or malformed, or a language that the encoder has no embedding for.
         TrainingError: the loss is not finite.
     """
-    folders = tuple(data_folders)
-    found = task.find(folders)
-    split, chosen = choose_tested(task, found, languages, train_language, folders)
+    from xalign_ray.finetune.trainer import (
+        repeatable,  # it costs its importer two seconds; Tune's driver trains nothing
+    )
+
+    found, split, chosen = task.find_all(data_folders, languages, train_language)
     settings, training = settings or FineTuning(), training or Training()
+    training_set = TrainingSet(
+        task, found["train"], train_language, training, settings.max_train_samples, settings.seed
+    )
     (out_folder / MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(out_folder / PREDICTIONS, ignore_errors=True)
-    tuned, choice = fit_task(
-        task, encoder_folder, folders, out_folder, settings, training, train_language, device, chosen, on_epoch, cache,
-        keep_model,
-    )  # fmt: skip
+    with repeatable(settings.seed), tempfile.TemporaryDirectory() as alone:
+        tuned = _open(training_set, encoder_folder, settings, device)
+        spoken = {name for language in chosen for name in task.speaks(language)}
+        tuned.inputs.check_languages({train_language, *training.languages, *spoken})
+        choice = _train(training_set, tuned, found["dev"][train_language], settings, on_epoch, cache or Path(alone))
+    if keep_model:
+        _save(tuned, out_folder / MODEL)
+    write_json(out_folder / CHOICE, asdict(choice) | {"split": "dev", "language": train_language})
     files = {language: found[split][language] for language in chosen}
-    scores = score_languages(task, tuned, split, files, out_folder / PREDICTIONS)
+    scores = task.score(tuned, split, files, out_folder / PREDICTIONS)
     write_scores(out_folder / SCORES, scores)
     used = [found[split][train_language] for split in ("train", "dev")]
     write_manifest(
@@ -109,7 +116,7 @@ def tune_task(
 
 
 def check_files(
-    task: Task, folders: Sequence[Path], languages: Sequence[str] | None, train_language: str = ENGLISH
+    task: TunedTask[Any], folders: Sequence[Path], languages: Sequence[str] | None, train_language: str = ENGLISH
 ) -> str:
     """Whether `tune_task` will find its files, by their names alone: in moments, and before anything is started.
 
@@ -119,116 +126,70 @@ def check_files(
     Raises:
         DataError: training, development or test files are missing.
     """
-    found = task.find(folders)
-    check_training_files(found, folders, train_language, task.example, f"{task.name} needs it")
-    choose_tested(task, found, languages, train_language, tuple(folders))
+    found, _, _ = task.find_all(folders, languages, train_language)
     return name_others(found, folders).lstrip()
 
 
-def fit_task(
-    task: Task,
-    encoder_folder: str,
-    data_folders: tuple[Path, ...],
-    out_folder: Path,
-    settings: FineTuning,
-    training: Training | None = None,
-    train_language: str = ENGLISH,
-    device: str = AUTO,
-    test_languages: Collection[str] = (),
-    on_epoch: Callable[[int, float], None] = lambda _epoch, _score: None,
-    cache: Path | None = None,
-    keep_model: bool = False,
-) -> tuple[Tuned, Choice]:
-    """The part of `tune_task` before the test: trains, and chooses the epoch by one language's dev file.
-
-    Args:
-        task: as for `tune_task`, like the other arguments.
-        encoder_folder: folder or hub id.
-        data_folders: test files need not be there.
-        out_folder: gets `choice.json`, and `model/` before it if asked to.
-        settings: of the fine-tuning.
-        training: what is made of the training files; English as it is if None.
-        train_language: whose dev file decides.
-        device: a torch device, or "auto".
-        test_languages: checked against the encoder's before anything long begins.
-        on_epoch: told each epoch and its development score.
-        cache: of tokenised training sets.
-        keep_model: whether the model is written.
-    """
-    from xalign_ray.finetune.features import (  # here, because they cost their importer
-        SwitchedWords,
-        column,
-        tokenize_once,
+def _open(training_set: TrainingSet, folder: str, settings: FineTuning, device: str) -> Encoder:
+    """The encoder with a new head, which is drawn now."""
+    task = training_set.task
+    names = dict(enumerate(task.classes_of(training_set.examples())))
+    head = {"id2label": names, "label2id": {name: index for index, name in names.items()}, "num_labels": len(names)}
+    model, tokenizer = open_model(folder, task.model_class, **(head if names else {}))
+    model.config.update(
+        {
+            "xalign_task": task.name,
+            "xalign_encoder": str(folder),
+            "xalign_tune_seed": settings.seed,
+            "xalign_tune_language": training_set.english,
+            "xalign_max_seq_length": settings.max_seq_length,
+        }
     )
-    from xalign_ray.finetune.trainer import repeatable, train  # two seconds, and Ray Tune's driver trains nothing
-
-    found = task.find(data_folders)
-    check_training_files(found, data_folders, train_language, task.example, "fine-tuning needs one")
-    training = training or Training()
-    place = pick_device(device)
-    with repeatable(settings.seed), tempfile.TemporaryDirectory() as alone:
-        most = settings.max_train_samples
-        training_set = load_training(task, found["train"], train_language, training, most, settings.seed)
-        classes = task.classes_of(training_set.examples())
-        model, tokenizer = open_model(encoder_folder, task.model_class, **_head(classes))
-        model.config.update(
-            {
-                "xalign_task": task.name,
-                "xalign_encoder": str(encoder_folder),
-                "xalign_tune_seed": settings.seed,
-                "xalign_tune_language": train_language,
-                "xalign_max_seq_length": settings.max_seq_length,
-            }
-        )
-        inputs = Inputs.of_model(tokenizer, model, str(encoder_folder))
-        spoken = {name for language in test_languages for name in task.speaks(language)}
-        inputs.check_languages({train_language, *training.languages, *spoken})
-        tuned = Tuned(model.to(place), inputs, classes)
-        dev = task.read(found["dev"][train_language], train_language)
-        dev_features = task.features(inputs, dev, classes)
-        what = {"training": asdict(training), "train_language": train_language, "most": most}
-        rows = tokenize_once(task, inputs, classes, training_set, cache or Path(alone), **what)
-        unit_size = training_set.unit_size
-        batches = LengthPools(
-            column(rows, "unit"),
-            column(rows, "length"),
-            max(1, settings.train_batch_size // unit_size),
-            max(1, (settings.per_device_train_batch_size or settings.train_batch_size) // unit_size),
-            settings.seed,
-        )
-        choice = train(
-            model,
-            rows if training_set.switcher is None else SwitchedWords(task, inputs, classes, training_set, rows),
-            inputs.collate,
-            batches,
-            lambda: task.measure(dev, task.predict(tuned, dev_features))[task.metric].value,
-            settings,
-            place,
-            on_epoch,
-        )
-    if keep_model:
-        _save(model, tokenizer, out_folder / MODEL)
-    write_json(out_folder / CHOICE, asdict(choice) | {"split": "dev", "language": train_language})
-    return tuned, choice
+    return Encoder(model.to(pick_device(device)), Inputs.of_model(tokenizer, model, str(folder)))
 
 
-def _head(classes: Sequence[str]) -> dict[str, Any]:
-    """What the config of a model with classes says about them."""
-    if not classes:
-        return {}
-    return {
-        "id2label": dict(enumerate(classes)),
-        "label2id": {name: index for index, name in enumerate(classes)},
-        "num_labels": len(classes),
-    }
+def _train(
+    training_set: TrainingSet,
+    tuned: Encoder,
+    dev_file: Path,
+    settings: FineTuning,
+    on_epoch: Callable[[int, float], None],
+    cache: Path,
+) -> Choice:
+    """Trains the model, and chooses the epoch by one language's dev file."""
+    from xalign_ray.finetune.features import SwitchedWords, column, tokenize_once
+    from xalign_ray.finetune.trainer import train
+
+    task, inputs, classes = training_set.task, tuned.inputs, tuned.classes
+    dev = task.read(dev_file, training_set.english)
+    dev_features = task.features(inputs, dev, classes)
+    rows = tokenize_once(training_set, inputs, classes, cache)
+    unit_size = training_set.unit_size
+    batches = LengthPools(
+        column(rows, "unit"),
+        column(rows, "length"),
+        max(1, settings.train_batch_size // unit_size),
+        max(1, (settings.per_device_train_batch_size or settings.train_batch_size) // unit_size),
+        settings.seed,
+    )
+    return train(
+        tuned.model,
+        SwitchedWords(training_set, inputs, classes, rows) if training_set.lexicon else rows,
+        inputs.collate,
+        batches,
+        lambda: task.measure(dev, task.predict(tuned, dev_features))[task.metric].value,
+        settings,
+        tuned.model.device,
+        on_epoch,
+    )
 
 
-def _save(model: Any, tokenizer: Any, folder: Path) -> None:
+def _save(tuned: Encoder, folder: Path) -> None:
     """A Hugging Face folder with a manifest of its own, so that it can go without the trial's becoming untrue."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
     with quiet_transformers():
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        tuned.model.save_pretrained(folder)
+        tuned.inputs.tokenizer.save_pretrained(folder)
     share(folder, "*.safetensors")
     write_manifest(folder, {"kind": TRIAL_KIND, "files": hash_files(folder)})

@@ -14,7 +14,7 @@ from xalign_ray.report.curves import layer_curves, loss_curves
 from xalign_ray.report.figures import COLOURS, INK, LINE, MARKERS, Chart, Panel, Styles
 from xalign_ray.report.frames import KEY
 from xalign_ray.report.log import HELD_OUT, LOSSES, MASKED_LM, TOTAL
-from xalign_ray.tasks.metrics import METRICS
+from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 _MAX_PANELS = 12

@@ -15,8 +15,9 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.report.bootstrap import difference_interval
 from xalign_ray.report.frames import KEY, is_at_chance, keep, measure, score_frame
 from xalign_ray.report.groups import EVERY, Background, check_groupings, group_languages
-from xalign_ray.tasks.metrics import METRICS, SHARE
+from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
+from xalign_ray.tasks.task import SHARE
 
 COLUMNS = [
     *("by", "group", "languages", "metric", "split", "layer", "pooling", "label", "mean", "standard_deviation"),

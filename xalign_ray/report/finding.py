@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xalign_ray.report.compare import Comparison, Record
 from xalign_ray.report.frames import KEY
 from xalign_ray.report.score_tables import percent, points
-from xalign_ray.tasks.metrics import METRICS
+from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 _SEEN = "alignment_trained"  # what such metrics ask is what a loss trained: no finding where there is another

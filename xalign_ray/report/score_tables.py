@@ -10,7 +10,7 @@ import rich.table
 from xalign_ray.report.compare import Comparison, Record, is_share
 from xalign_ray.report.frames import KEY
 from xalign_ray.report.table import NONE, Entry, Table, as_rich
-from xalign_ray.tasks.metrics import METRICS
+from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 AT_CHANCE = "at chance"

@@ -1,4 +1,20 @@
-"""Evaluations of an exported folder: one file a task. Their names stand here, where help finds them without torch."""
+"""Evaluations of an encoder, a file each. One is registered by its line here, which help reads without torch."""
 
-TUNED_TASK_NAMES = ("pos", "ner", "xnli", "pawsx", "mldoc", "mldoc_h", "sib", "mlqa")
-TASK_NAMES = ("alignment", "cloze", "tatoeba", *TUNED_TASK_NAMES)
+PROBES = {
+    "tatoeba": "tatoeba:TATOEBA",
+    "alignment": "probes:ALIGNMENT",
+    "cloze": "cloze:CLOZE",
+}
+TUNED = {
+    "pos": "pos:POS",
+    "ner": "ner:NER",
+    "xnli": "xnli:XNLI",
+    "pawsx": "pawsx:PAWSX",
+    "mldoc": "mldoc:MLDOC",
+    "mldoc_h": "mldoc:MLDOC_H",
+    "sib": "sib:SIB",
+    "mlqa": "mlqa:MLQA",
+}
+TUNED_TASK_NAMES = tuple(TUNED)
+TASK_NAMES = (*PROBES, *TUNED)
+"""The tasks by name: what `xalign evaluate --task` and `xalign tune` may be given."""

@@ -6,24 +6,72 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
-from transformers import AutoModel, AutoModelForMaskedLM
+from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.export import HEAD_FILE, load_conditioned_head
-from xalign_ray.tasks.hf_encoder import AUTO, open_model, origin_of, pick_device
-from xalign_ray.tasks.scores import Score, average_languages, score_by
+from xalign_ray.tasks.scores import Score, average_languages
+from xalign_ray.tasks.task import ENGLISH, Metric, Task
 from xalign_ray.tasks.task_files import choose_languages
 from xalign_ray.tasks.tatoeba import find_pairs, read_pair
-from xalign_ray.tasks.tokenized import Inputs, first_position
+from xalign_ray.tasks.tokenized import Features, Inputs, first_position
 
-TASK = "cloze"
-METRICS = {True: "cloze_accuracy", False: "cloze_accuracy_alone"}  # with the translation in sight, and without
+if TYPE_CHECKING:
+    from xalign_ray.tasks.hf_encoder import Encoder
+
 LONGEST_ANSWER = 4  # pieces of a word that is asked for
+
+
+class ClozeTask(Task):
+    """Share of masked words whose pieces are all predicted, beside their English translation and alone, per language.
+
+    One word of each sentence is masked, drawn by a hash of the sentence, so that all encoders with one tokenizer are
+    asked the same. Chance is the share of the commonest answer. Its data is Tatoeba's, its encoders are masked language
+    models.
+    """
+
+    name = "cloze"
+    metrics = (
+        Metric(
+            "cloze_accuracy",
+            "Masked words beside their translation",
+            "masked words predicted beside their English translation",
+        ),
+        Metric("cloze_accuracy_alone", "Masked words without it", "the same words predicted without it"),
+    )
+
+    def evaluate(
+        self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
+    ) -> list[Score]:
+        assert data is not None
+        pairs = find_pairs(data)
+        chosen = choose_languages(pairs, languages, data)
+        predictor = Predictor.open(encoder, device)
+        predictor.encoder.inputs.check_languages([ENGLISH, *chosen])
+        scores = []
+        for language in chosen:
+            questions = list(ask(predictor.encoder.inputs, *read_pair(pairs[language]), language))
+            if not questions:
+                raise DataError(f"{pairs[language][0]} has no sentence of which a word can be masked.")
+            answers = [question.answer for question in questions]
+            commonest = Counter(answers).most_common(1)[0][1]
+            for metric, with_translation in zip(self.metrics, (True, False), strict=True):
+                found = predictor.answers(questions, with_translation)
+                right = sum(one == other for one, other in zip(found, answers, strict=True))
+                scores.append(
+                    Score(
+                        **predictor.encoder.origin,
+                        task=self.name,
+                        split="test",
+                        language=language,
+                        metric=metric.name,
+                        value=right / len(questions),
+                        chance=commonest / len(questions),
+                        n=len(questions),
+                    )
+                )
+        return scores + average_languages(scores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,122 +92,71 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """A masked language model with the input conventions that it was trained on.
+    """A masked language model with the input conventions that it was trained on."""
 
-    Attributes:
-        reset: positions of the second sentence start again at 1, as if it stood alone.
-        segments: the second sentence has segment 1.
-        head: the conditioned head of a folder that has one; the model is then a bare encoder.
-    """
-
-    model: Any
-    inputs: Inputs
-    reset: bool
-    segments: bool
-    head: Any
+    encoder: Encoder
+    reset: bool  # positions of the second sentence start again at 1, as if it stood alone
+    segments: bool  # the second sentence has segment 1
+    head: Any  # the conditioned head of a folder that has one; the model is then a bare encoder
 
     @classmethod
-    def open(cls, folder: str, device: str) -> Predictor:
+    def open(cls, folder: str, device: str = "auto") -> Predictor:
         """Opens an exported folder, any other local masked language model, or a hub id.
 
         Raises:
             DataError: transformers cannot open it with a prediction head, or its tokenizer has no mask.
         """
-        conditioned = (Path(folder) / HEAD_FILE).is_file()
-        model, tokenizer = open_model(folder, AutoModel if conditioned else AutoModelForMaskedLM)
-        if tokenizer.mask_token_id is None:
-            raise DataError(f"{folder} has no mask token; a cloze can be asked of masked language models only.")
-        head = load_conditioned_head(Path(folder), model).to(pick_device(device)) if conditioned else None
-        pairs = getattr(model.config, "xalign_pairs", None) or {"positions": "running", "segments": True}
-        inputs = Inputs.of_model(tokenizer, model, folder)
-        return cls(model.to(pick_device(device)).eval(), inputs, pairs["positions"] == "reset", pairs["segments"], head)
+        from transformers import AutoModel, AutoModelForMaskedLM
 
-    @torch.inference_mode()
+        from xalign_ray.models.export import HEAD_FILE, load_conditioned_head
+        from xalign_ray.tasks.hf_encoder import Encoder
+
+        conditioned = (Path(folder) / HEAD_FILE).is_file()
+        encoder = Encoder.open(folder, device, AutoModel if conditioned else AutoModelForMaskedLM)
+        model = encoder.model
+        if encoder.inputs.tokenizer.mask_token_id is None:
+            raise DataError(f"{folder} has no mask token; a cloze can be asked of masked language models only.")
+        head = load_conditioned_head(Path(folder), model).to(model.device) if conditioned else None
+        pairs = getattr(model.config, "xalign_pairs", None) or {"positions": "running", "segments": True}
+        return cls(encoder, pairs["positions"] == "reset", pairs["segments"], head)
+
     def answers(self, questions: Sequence[Question], with_translation: bool) -> list[tuple[int, ...]]:
         """The likeliest pieces at the masked places of each question, each place on its own."""
-        rows = [self._row(question, with_translation) for question in questions]
-        device = next(self.model.parameters()).device
-        batch = {key: _pad([row[key] for row in rows]).to(device) for key in rows[0] if key != "at"}
-        output = self.model(**batch)
-        found = []
-        for number, (row, question) in enumerate(zip(rows, questions, strict=True)):
-            at = slice(row["at"], row["at"] + len(question.answer))
-            if self.head is None:
-                logits = output.logits[number, at]
-            else:
-                language = torch.full((len(question.answer),), self.inputs.languages.index(question.language))
-                logits = self.head(output.last_hidden_state[number, at], language.to(device))
-            found.append(tuple(logits.argmax(dim=-1).tolist()))
-        return found
+        import torch
 
-    def _row(self, question: Question, with_translation: bool) -> dict[str, Any]:
-        inputs = self.inputs
-        first = inputs.wrap(question.english) if with_translation else list(inputs.prefix)
+        inputs, found = self.encoder.inputs, {}
+        rows = [self._row(question, with_translation) for question in questions]
+        with torch.inference_mode():
+            for places, output, _ in self.encoder.run(rows):
+                for number, place in enumerate(places):
+                    question, begin = questions[place], rows[place]["at"]
+                    at = slice(begin, begin + len(question.answer))
+                    if self.head is None:
+                        logits = output.logits[number, at]
+                    else:
+                        states = output.last_hidden_state[number, at]
+                        language = torch.full((len(states),), inputs.languages.index(question.language))
+                        logits = self.head(states, language.to(states.device))
+                    found[place] = tuple(logits.argmax(dim=-1).tolist())
+        return [found[place] for place in range(len(questions))]
+
+    def _row(self, question: Question, with_translation: bool) -> Features:
+        """The input, and `at`, the place of its first mask."""
+        inputs, model = self.encoder.inputs, self.encoder.model
+        first = [*inputs.prefix, *question.english, *inputs.suffix] if with_translation else [*inputs.prefix]
         masked = [inputs.tokenizer.mask_token_id] * len(question.answer)
         second = [*question.other[: question.begin], *masked, *question.other[question.end :], *inputs.suffix]
-        begin, length = len(first), len(first) + len(second)
-        segment = int(self.segments and with_translation and inputs.segments > 1)
-        row: dict[str, Any] = {"input_ids": [*first, *second], "attention_mask": [1] * length}
-        restart = 1 if self.reset and with_translation else begin
-        row["at"] = begin + question.begin
+        begin = len(first)
+        row: Features = {"input_ids": [*first, *second], "at": begin + question.begin}
         if self.reset:
+            restart = 1 if with_translation else begin
             positions = [*range(begin), *range(restart, restart + len(second))]
-            row["position_ids"] = [first_position(self.model) + position for position in positions]
-        if getattr(self.model.config, "type_vocab_size", 0) > 1:
-            english, other = (inputs.token_type(language) for language in ("en", question.language))
+            row["position_ids"] = [first_position(model) + position for position in positions]
+        if getattr(model.config, "type_vocab_size", 0) > 1:
+            english, other = inputs.token_type(ENGLISH), inputs.token_type(question.language)
+            segment = int(self.segments and with_translation and inputs.segments > 1)
             row["token_type_ids"] = [english if with_translation else other] * begin + [other + segment] * len(second)
         return row
-
-
-def evaluate_cloze(
-    encoder_folder: str,
-    data: Path,
-    languages: Sequence[str] | None = None,
-    batch_size: int = 64,
-    device: str = AUTO,
-) -> list[Score]:
-    """Share of masked words whose pieces are all predicted, beside their English translation and alone, per language.
-
-    One word of each sentence is masked, drawn by a hash of the sentence, so that all encoders with one tokenizer are
-    asked the same. Chance is the share of the commonest answer.
-
-    Args:
-        encoder_folder: folder or hub id of a masked language model.
-        data: folder of Tatoeba's pairs of files.
-        languages: those to score; all that are found if None.
-        batch_size: sentences at a time.
-        device: a torch device; "auto" is the GPU where there is one.
-
-    Raises:
-        DataError: files are missing or of unequal length; the folder has no prediction head.
-    """
-    pairs = find_pairs(data)
-    chosen = choose_languages(pairs, languages, data)
-    predictor = Predictor.open(encoder_folder, device)
-    predictor.inputs.check_languages(["en", *chosen])
-    origin = origin_of(predictor.model.config, encoder_folder)
-    scores = []
-    for language in chosen:
-        questions = list(ask(predictor.inputs, *read_pair(pairs[language]), language))
-        if not questions:
-            raise DataError(f"{pairs[language].other} has no sentence of which a word can be masked.")
-        commonest = Counter(question.answer for question in questions).most_common(1)[0][1]
-        for with_translation, metric in METRICS.items():
-            scores.append(
-                score_by(
-                    origin,
-                    task=TASK,
-                    split="test",
-                    language=language,
-                    layer=None,
-                    pooling=None,
-                    metric=metric,
-                    value=_accuracy(predictor, questions, with_translation, batch_size),
-                    chance=commonest / len(questions),
-                    n=len(questions),
-                )
-            )
-    return scores + average_languages(scores)
 
 
 def ask(inputs: Inputs, other: Sequence[str], english: Sequence[str], language: str) -> Iterator[Question]:
@@ -170,9 +167,10 @@ def ask(inputs: Inputs, other: Sequence[str], english: Sequence[str], language: 
     for number, text in enumerate(other):
         ids, translation = ours["input_ids"][number], theirs["input_ids"][number]
         offsets = ours.encodings[number].offsets
+        groups = (list(pieces) for _, pieces in groupby(range(len(ids)), ours.word_ids(number).__getitem__))
         words = [
             (begin, end)
-            for begin, end in _words(ours.word_ids(number))
+            for begin, end in ((pieces[0], pieces[-1] + 1) for pieces in groups)
             if end - begin <= LONGEST_ANSWER
             and inputs.tokenizer.unk_token_id not in ids[begin:end]
             and any(map(str.isalpha, text[offsets[begin][0] : offsets[end - 1][1]]))
@@ -182,23 +180,4 @@ def ask(inputs: Inputs, other: Sequence[str], english: Sequence[str], language: 
             yield Question(translation, ids, *words[drawn % len(words)], language)
 
 
-def _words(numbers: Sequence[int | None]) -> Iterator[tuple[int, int]]:
-    begin = 0
-    for at in range(1, len(numbers) + 1):
-        if at == len(numbers) or numbers[at] != numbers[begin]:
-            yield begin, at
-            begin = at
-
-
-def _accuracy(predictor: Predictor, questions: Sequence[Question], with_translation: bool, batch_size: int) -> float:
-    right = 0
-    for begin in range(0, len(questions), batch_size):
-        part = questions[begin : begin + batch_size]
-        found = predictor.answers(part, with_translation)
-        right += sum(answer == question.answer for answer, question in zip(found, part, strict=True))
-    return right / len(questions)
-
-
-def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
-    length = max(map(len, rows))
-    return torch.tensor([[*row, *[0] * (length - len(row))] for row in rows])
+CLOZE = ClozeTask()

@@ -1,8 +1,8 @@
-"""Opens any Hugging Face encoder, ours or any other, and gives vectors of sentences and words."""
+"""Opens any Hugging Face encoder, ours or any other, with or without a head, and runs it over features."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,92 +18,107 @@ from transformers.utils import logging
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.own_tokenizer import check_files, check_ids
-from xalign_ray.tasks.scores import Origin
-from xalign_ray.tasks.tokenized import Inputs
+from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs
 
-NEW_PARTS = frozenset(
-    {"pooler", "classifier", "qa_outputs"}
-)  # what a pretrained folder may lack: unused here, or yet to be tuned
-AUTO = "auto"
+NEW_PARTS = {"pooler", "classifier", "qa_outputs"}  # what a folder may lack: unused here, or yet to be tuned
+BATCH_SIZE = 64
 POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean": lambda states, mask: (states * mask[:, :, None]).sum(dim=2) / mask.sum(dim=1)[:, None],
     "cls": lambda states, _: states[:, :, 0],
 }
+Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """An opened encoder in evaluation mode, fp32.
+    """An opened model in evaluation mode, fp32, beside its tokenizer and input conventions."""
 
-    Attributes:
-        inputs: its tokenizer and input conventions.
-        model: as `AutoModel` opened it.
-        origin: what its `config.json` says about where it comes from.
-    """
-
-    inputs: Inputs
     model: Any
-    origin: Origin
+    inputs: Inputs
 
     @classmethod
-    def open(cls, folder: str | Path, device: str = AUTO) -> Encoder:
-        """Opens an exported folder, any other local Hugging Face folder, or a hub id.
+    def open(cls, folder: str | Path, device: str = "auto", model_class: Any = AutoModel, **settings: Any) -> Encoder:
+        """Opens an exported or fine-tuned folder, any other local Hugging Face folder, or a hub id, as `open_model`.
 
         Raises:
-            DataError: there is no such folder, or it holds no encoder and tokenizer that transformers can open.
+            DataError: as `open_model` does.
         """
-        model, tokenizer = open_model(folder, AutoModel)
-        model.to(pick_device(device)).eval()
-        return cls(Inputs.of_model(tokenizer, model, str(folder)), model, origin_of(model.config, str(folder)))
+        model, tokenizer = open_model(folder, model_class, **settings)
+        inputs = Inputs.of_model(tokenizer, model, str(folder))
+        return cls(model.to(pick_device(device)).eval(), inputs)
 
-    def hidden_states(
-        self, sentences: Sequence[str], language: str, batch_size: int = 64
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Hidden states of every layer, a batch at a time, in the order of the sentences.
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Of the head, in the order of their ids."""
+        return tuple(self.model.config.id2label[index] for index in range(len(self.model.config.id2label)))
+
+    @property
+    def tuned_on(self) -> str:
+        """The language that a head was fine-tuned on; English for a folder that does not say it."""
+        return getattr(self.model.config, "xalign_tune_language", "en")
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Run, encoder, objective, seed and step of a `Score`, as our exports and fine-tuned folders say in config."""
+        known = vars(self.model.config)
+        recipe, fingerprint = known.get("xalign_recipe"), known.get("xalign_fingerprint")
+        return {
+            "run": f"{recipe.replace('/', '-')}-{fingerprint[:8]}" if recipe and fingerprint else None,
+            "encoder": known.get("xalign_encoder") or self.inputs.encoder,
+            "objective": known.get("xalign_objective"),
+            "seed": known.get("xalign_tune_seed", known.get("xalign_seed")),
+            "step": known.get("xalign_step"),
+        }
+
+    @torch.inference_mode()
+    def run(self, features: Sequence[Features], **options: Any) -> Iterator[tuple[list[int], Any, Tensor]]:
+        """The model's outputs, a batch at a time; inputs of like length go together.
 
         Yields:
-            States `[layers + 1, B, L, D]`, the embedding layer's output first, and the mask `[B, L]` of real tokens,
-            special ones included.
+            The places of B inputs in `features`, the output `[B, L, ...]`, and the mask `[B, L]` of real tokens.
         """
-        yield from self._forward(self.inputs.piece_sentences(sentences), language, batch_size)
+        order = sorted(range(len(features)), key=lambda index: len(features[index]["input_ids"]))
+        for start in range(0, len(order), BATCH_SIZE):
+            places = order[start : start + BATCH_SIZE]
+            batch = self.inputs.collate([features[place] for place in places])
+            given = {name: batch[name].to(self.model.device) for name in ("attention_mask", *ENCODED) if name in batch}
+            yield places, self.model(**given, **options), given["attention_mask"]
 
-    def pooled(
-        self, sentences: Sequence[str], language: str, pooling: str = "mean", batch_size: int = 64
-    ) -> NDArray[np.float32]:
-        """One vector for a sentence and layer, `[layers + 1, N, D]`; as `pool`, in one way."""
-        return self.pool(sentences, language, (pooling,), batch_size)[pooling]
+    def forward(self, features: Sequence[Features], take: Callable[[Any], Tensor]) -> list[NDArray[Any]]:
+        """What `take` makes of the model's output `[B, ...]` for each input, in the order given."""
+        found: dict[int, NDArray[Any]] = {}
+        for places, output, _ in self.run(features):
+            found |= zip(places, take(output).cpu().numpy(), strict=True)
+        return [found[place] for place in range(len(features))]
 
-    def pool(
-        self, sentences: Sequence[str], language: str, poolings: Sequence[str], batch_size: int = 64
-    ) -> dict[str, NDArray[np.float32]]:
+    def pool(self, sentences: Sequence[str], language: str, poolings: Sequence[str]) -> dict[str, Vectors]:
         """One vector for a sentence and layer in each of several ways, from one pass over the sentences.
 
         Args:
-            sentences: `N` texts.
+            sentences: `N` texts; of long ones the end is cut off.
             language: of all of them.
             poolings: "mean" over real tokens, special ones included (XTREME's default), or "cls", the first token.
-            batch_size: sentences at a time; those of like length go together.
 
         Returns:
-            `[layers + 1, N, D]` by pooling.
+            `[layers + 1, N, D]` by pooling; layer 0 is the embedding layer's output.
 
         Raises:
             DataError: the model yields values that are not finite.
         """
-        rows = self.inputs.piece_sentences(sentences)
-        order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
-        blocks: dict[str, list[NDArray[np.float32]]] = {pooling: [] for pooling in poolings}
-        for states, mask in self._forward([rows[index] for index in order], language, batch_size):
+        room = self.inputs.max_length - len(self.inputs.prefix) - len(self.inputs.suffix)
+        features = [self.inputs.single(ids[:room], language) for ids in self.inputs.piece_texts(sentences)]
+        found: dict[str, Vectors] = {}
+        for places, output, mask in self.run(features, output_hidden_states=True):
+            states = torch.stack(output.hidden_states)
             for pooling in poolings:
-                blocks[pooling].append(POOLINGS[pooling](states, mask).float().cpu().numpy())
-        found = {}
-        for pooling, parts in blocks.items():
-            found[pooling] = np.empty((parts[0].shape[0], len(rows), parts[0].shape[2]), dtype=np.float32)
-            found[pooling][:, order] = np.concatenate(parts, axis=1)
-            self._check_finite(found[pooling])
+                if pooling not in found:
+                    found[pooling] = np.empty((len(states), len(features), states.shape[-1]), dtype=np.float32)
+                found[pooling][:, places] = POOLINGS[pooling](states, mask).float().cpu().numpy()
+        for vectors in found.values():
+            self._check_finite(vectors)
         return found
 
-    def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
+    def word_vectors(self, words: Sequence[str]) -> Vectors:
         """Mean of the input-embedding rows of each word's pieces, as they stand in the table: without position,
         LayerNorm or language: the rows that ALIGN-MLM aligns.
 
@@ -115,14 +130,13 @@ class Encoder:
         """
         table = self.embedding_table()
         unknown = self.inputs.tokenizer.unk_token_id
-        pieces = [[piece for piece in ids if piece != unknown] for ids in self.inputs.piece_words(words)]
         vectors = np.zeros((len(words), table.shape[1]), dtype=np.float32)
-        for row, ids in enumerate(pieces):
-            if ids:
-                vectors[row] = table[ids].mean(axis=0)
+        for row, pieces in enumerate(self.inputs.piece_words(words)):
+            if known := [piece for piece in pieces if piece != unknown]:
+                vectors[row] = table[known].mean(axis=0)
         return vectors
 
-    def embedding_table(self) -> NDArray[np.float32]:
+    def embedding_table(self) -> Vectors:
         """The input embeddings, `[V, D]`.
 
         Raises:
@@ -132,7 +146,7 @@ class Encoder:
         self._check_finite(table)
         return table
 
-    def language_vector(self, language: str) -> NDArray[np.float32]:
+    def language_vector(self, language: str) -> Vectors:
         """What the model adds to every token of a text in this language, `[D]`: the token-type row that holds it.
 
         The row is segment 0 plus language, folded by the export. Zero for a model without language embeddings.
@@ -143,18 +157,7 @@ class Encoder:
         table = self.model.base_model.embeddings.token_type_embeddings
         return table.weight[row].detach().float().cpu().numpy()
 
-    @torch.inference_mode()
-    def _forward(
-        self, rows: Sequence[Sequence[int]], language: str, batch_size: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        device = next(self.model.parameters()).device
-        for start in range(0, len(rows), batch_size):
-            part = [self.inputs.single(ids, language) for ids in rows[start : start + batch_size]]
-            batch = {key: value.to(device) for key, value in self.inputs.collate(part).items()}
-            output = self.model(**batch, output_hidden_states=True)
-            yield torch.stack(output.hidden_states), batch["attention_mask"]
-
-    def _check_finite(self, values: NDArray[np.float32]) -> None:
+    def _check_finite(self, values: Vectors) -> None:
         if not np.isfinite(values).all():
             raise DataError(
                 f"{self.inputs.encoder} yields values that are not finite; its training diverged or its weights are "
@@ -162,9 +165,9 @@ class Encoder:
             )
 
 
-def pick_device(device: str = AUTO) -> torch.device:
+def pick_device(device: str = "auto") -> torch.device:
     """The torch device of this name; of "auto" the GPU where there is one."""
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == AUTO else device)
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
 
 
 def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[Any, Any]:
@@ -201,7 +204,11 @@ def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[A
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer: {reason}") from error
-    _check_weights(name, found["missing_keys"])
+    if lacking := sorted(key for key in found["missing_keys"] if not NEW_PARTS & set(key.split("."))):
+        raise DataError(
+            f"{name} lacks {len(lacking)} weights of its encoder, such as {lacking[0]}; its config.json and its "
+            "weights do not belong together: export it again."
+        )
     check_ids(name, tokenizer, model.get_input_embeddings().num_embeddings)
     return model, tokenizer
 
@@ -218,24 +225,3 @@ def quiet_transformers() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def _check_weights(name: str, missing: Collection[str]) -> None:
-    if lacking := sorted(key for key in missing if not NEW_PARTS & set(key.split("."))):
-        raise DataError(
-            f"{name} lacks {len(lacking)} weights of its encoder, such as {lacking[0]}; its config.json and its "
-            "weights do not belong together: export it again."
-        )
-
-
-def origin_of(config: PretrainedConfig, opened: str) -> Origin:
-    """The origin of scores, from the extra keys that our exports and fine-tuned folders carry in `config.json`."""
-    recipe, fingerprint = getattr(config, "xalign_recipe", None), getattr(config, "xalign_fingerprint", None)
-    tuned_seed = getattr(config, "xalign_tune_seed", None)
-    return Origin(
-        run=f"{recipe.replace('/', '-')}-{fingerprint[:8]}" if recipe and fingerprint else None,
-        encoder=getattr(config, "xalign_encoder", None) or opened,
-        objective=getattr(config, "xalign_objective", None),
-        seed=getattr(config, "xalign_seed", None) if tuned_seed is None else tuned_seed,
-        step=getattr(config, "xalign_step", None),
-    )

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.task import Files
-from xalign_ray.tasks.task_files import find_split_files, name_language, read_lines
-from xalign_ray.tasks.text_classification import (
-    ClassificationTask,
-    LabelledText,
-    check_examples,
-    check_label,
-    make_example,
-)
+from xalign_ray.tasks.task import Metric
+from xalign_ray.tasks.task_files import SPLIT, read_lines
+from xalign_ray.tasks.text_classification import ClassificationTask, Row
 
 LANGUAGES = {
     "chinese": "zh", "english": "en", "french": "fr", "german": "de", "italian": "it", "japanese": "ja",
     "russian": "ru", "spanish": "es", "spanish-latam": "es-419",
 }  # fmt: skip
-_NAMES = (
-    re.compile(r"(?P<language>[a-z]{2,}(?:-[A-Za-z0-9]+)*)\.(?P<split>train|dev|test)(?:\.1000)?"),  # MLDoc's script
-    re.compile(r"mldoc\.(?P<split>train|dev|test)(?:1000)?\.(?P<language>[a-z]{2,3})"),  # LASER's
-)
-_INDEX = re.compile(r"\w+-\w+")
-_BYTES = re.compile(r"b(['\"]).*\1", re.DOTALL)
 # May end a sentence: a mark behind a word of two letters or more (not "U.S. "), or one of Chinese and Japanese.
 _MARK = re.compile(r"\w\w[.!?][\"')\]]*\s+|[\u3002\uff01\uff1f]")
 
@@ -39,25 +26,33 @@ class MldocTask(ClassificationTask):
     redistributed.
     """
 
-    def find(self, folders: Sequence[Path]) -> Files:
-        return find_split_files(folders, _NAMES, "MLDoc", ("english.train.1000", "german.dev"), _languages_of)
+    name = "mldoc"
+    title = "topics of news"
+    metrics = (Metric("mldoc_accuracy", "Topics of news (MLDoc)", "news texts whose topic was predicted right"),)
+    classes = ("CCAT", "ECAT", "GCAT", "MCAT")
+    files = "MLDoc"
+    file_names = ("{language}.{split}", "english.train.1000", "german.dev")
+    patterns = (
+        re.compile(rf"(?P<language>[a-z]{{2,}}(?:-[A-Za-z0-9]+)*)\.{SPLIT}(?:\.1000)?"),  # MLDoc's script
+        re.compile(rf"mldoc\.{SPLIT}(?:1000)?\.(?P<language>[a-z]{{2,3}})"),  # LASER's
+    )
 
-    def read(self, path: Path, language: str) -> list[LabelledText]:
-        examples = []
+    def languages_of(self, code: str, path: Path) -> Collection[str]:
+        return super().languages_of(LANGUAGES.get(code, code), path)
+
+    def rows(self, path: Path, language: str) -> Iterator[Row]:
+        """A label, a tab and a text. Documents of two languages do not translate each other: no key is of both."""
         for number, line in enumerate(read_lines(path), 1):
             label, tab, text = line.partition("\t")
-            if not tab and _INDEX.fullmatch(line.strip()):
+            if not tab and re.fullmatch(r"\w+-\w+", line.strip()):
                 raise DataError(
                     f"{path}, line {number}: a document's id without its text; the texts are Reuters' (RCV1, RCV2), "
                     "so write this file with MLDoc's generate_documents.py from your own copy."
                 )
             if not tab:
                 raise DataError(f"{path}, line {number}: not a label, a tab and a text: {line[:40]!r}.")
-            label = check_label(label.strip(), path, number, self.classes)
-            text = " ".join(_decode(text, path, number).split())
-            # Documents of two languages do not translate each other, so that no key is of both.
-            examples.append(make_example(path, number, f"{language}/{number}", (text,), language, label))
-        return check_examples(path, examples, self.classes)
+            words = _decode(text, path, number).split()
+            yield number, f"{language}/{number}", (" ".join(words),), label.strip()
 
 
 class HeadlineTask(MldocTask):
@@ -65,12 +60,13 @@ class HeadlineTask(MldocTask):
     headlines as texts, the headline (DICT's MLDOC-H).
     """
 
-    def read(self, path: Path, language: str) -> list[LabelledText]:
-        return [replace(one, texts=(_first_sentence(one.texts[0]),)) for one in super().read(path, language)]
+    name = "mldoc_h"
+    title = "topics of headlines"
+    metrics = (Metric("mldoc_h_accuracy", "Topics of headlines (MLDoc)", "headlines whose topic was predicted right"),)
 
-
-def _languages_of(name: str, path: Path) -> Sequence[str]:
-    return (LANGUAGES.get(name) or name_language(name, path),)
+    def rows(self, path: Path, language: str) -> Iterator[Row]:
+        for number, key, (text,), label in super().rows(path, language):
+            yield number, key, (_first_sentence(text),), label
 
 
 def _first_sentence(text: str) -> str:
@@ -84,7 +80,7 @@ def _first_sentence(text: str) -> str:
 
 def _decode(text: str, path: Path, number: int) -> str:
     r"""The text of a row: under Python 3 MLDoc's script writes it as that language spells bytes, `b'na\xc3\xafve'`."""
-    if not _BYTES.fullmatch(text.strip()):
+    if not re.fullmatch(r"b(['\"]).*\1", text.strip(), re.DOTALL):
         return text
     try:
         return ast.literal_eval(text.strip()).decode("utf-8")
@@ -92,18 +88,4 @@ def _decode(text: str, path: Path, number: int) -> str:
         raise DataError(f"{path}, line {number}: the text's escapes cannot be read ({error}).") from None
 
 
-_CLASSES = ("CCAT", "ECAT", "GCAT", "MCAT")
-MLDOC = MldocTask(
-    name="mldoc",
-    title="topics of news",
-    example="{language}.{split}",
-    metric="mldoc_accuracy",
-    classes=_CLASSES,
-)
-MLDOC_H = HeadlineTask(
-    name="mldoc_h",
-    title="topics of headlines",
-    example="{language}.{split}",
-    metric="mldoc_h_accuracy",
-    classes=_CLASSES,
-)
+MLDOC, MLDOC_H = MldocTask(), HeadlineTask()

@@ -17,23 +17,12 @@ from typing import Any
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.question_answering import Answer, Question, QuestionAnsweringTask
-from xalign_ray.tasks.task import Files, Measure, ReplaceWord
-from xalign_ray.tasks.task_files import find_split_files, name_language
+from xalign_ray.tasks.task import Measure, Metric, ReplaceWord
+from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, name_language
 from xalign_ray.tasks.text_classification import replace_running_words
 from xalign_ray.text.language_codes import check_language, is_language
 
-_LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"
 _CROSSED = "-question-"
-_NAMES = (
-    re.compile(rf"(?P<split>dev|test)-context-(?P<language>[A-Za-z0-9-]+{_CROSSED}[A-Za-z0-9-]+)\.json"),  # MLQA
-    re.compile(rf"(?P<split>train|dev|test)-{_LANGUAGE}\.json"),  # XTREME's labels
-    re.compile(rf"(?P<split>)xquad\.{_LANGUAGE}\.json"),  # XQuAD, which is for testing
-    re.compile(rf"tydiqa\.goldp\.{_LANGUAGE}\.(?P<split>train|dev)\.json"),
-    re.compile(r"(?P<language>)(?P<split>train|dev)-v1\.1\.json"),  # SQuAD, which is English
-    re.compile(rf"squad\.translate\.(?P<split>train)\.en-{_LANGUAGE}\.json"),  # XTREME's translations of SQuAD
-    re.compile(rf"{_LANGUAGE}_squad-translate-train-(?P<split>train)-v1\.1\.json"),  # MLQA's
-)
-_EXAMPLES = ("train-v1.1.json", "dev-context-de-question-en.json", "xquad.de.json", "tydiqa.goldp.sw.dev.json")
 _ARTICLES: Mapping[str, re.Pattern[str]] = {
     "en": re.compile(r"\b(?:a|an|the)\b"),
     "es": re.compile(r"\b(?:un|una|unos|unas|el|la|los|las)\b"),
@@ -41,9 +30,9 @@ _ARTICLES: Mapping[str, re.Pattern[str]] = {
     "vi": re.compile(r"\b(?:c\u1ee7a|l\u00e0|c\u00e1i|chi\u1ebfc|nh\u1eefng)\b"),
     "ar": re.compile("\u0627\u0644"),  # wherever it stands: the official script's pattern, and so the published scores
 }
-_PART = re.compile(r"\S+|\s+")
 _BY_SPACE = re.compile(r"\S+")
 _BY_CHARACTER: Mapping[str, re.Pattern[str]] = {"zh": re.compile(r"[\u4e00-\u9fa5]|[^\s\u4e00-\u9fa5]+")}
+_TOKENS, _EXACT = "F1 over the tokens of answers", "answers that match exactly"
 Compare = Callable[[Sequence[str], Sequence[str]], float]
 
 
@@ -55,8 +44,32 @@ class MlqaTask(QuestionAnsweringTask):
     Answers are normalised by the language of the context.
     """
 
-    def find(self, folders: Sequence[Path]) -> Files:
-        return find_split_files(folders, _NAMES, "question", _EXAMPLES, _languages_of)
+    name = "mlqa"
+    title = "questions about a text"
+    metrics = tuple(
+        Metric(f"mlqa_{metric}{suffix}", f"{title}, {short}", f"{meaning}, question and context in {languages}")
+        for suffix, title, languages in (
+            ("", "Questions (MLQA)", "one language"),
+            ("_gxlt", "Questions in another language (MLQA)", "two languages"),
+        )
+        for metric, short, meaning in (("f1", "F1", _TOKENS), ("em", "exact match", _EXACT))
+    )
+    files = "question"
+    file_names = ("{split}-v1.1.json", "dev-context-de-question-en.json", "xquad.de.json", "tydiqa.goldp.sw.dev.json")
+    patterns = (
+        re.compile(rf"(?P<split>dev|test)-context-(?P<language>[A-Za-z0-9-]+{_CROSSED}[A-Za-z0-9-]+)\.json"),  # MLQA
+        re.compile(rf"{SPLIT}-{LANGUAGE}\.json"),  # XTREME's labels
+        re.compile(rf"(?P<split>)xquad\.{LANGUAGE}\.json"),  # XQuAD, which is for testing
+        re.compile(rf"tydiqa\.goldp\.{LANGUAGE}\.(?P<split>train|dev)\.json"),
+        re.compile(r"(?P<language>)(?P<split>train|dev)-v1\.1\.json"),  # SQuAD, which is English
+        re.compile(rf"squad\.translate\.(?P<split>train)\.en-{LANGUAGE}\.json"),  # XTREME's translations of SQuAD
+        re.compile(rf"{LANGUAGE}_squad-translate-train-(?P<split>train)-v1\.1\.json"),  # MLQA's
+    )
+
+    def languages_of(self, code: str, path: Path) -> Sequence[str]:
+        context, _, question = code.partition(_CROSSED)
+        known = name_language(context or "en", path)
+        return (pair_name(known, name_language(question, path) if question else known),)
 
     def read(self, path: Path, language: str) -> list[Question]:
         return read_squad(path, *pair_languages(language))
@@ -89,7 +102,7 @@ class MlqaTask(QuestionAnsweringTask):
         spans = [(answer.start, answer.start + len(answer.text)) for answer in example.answers]
         moved: dict[int, int] = {}
         context = ""
-        for match in _PART.finditer(example.context):
+        for match in re.finditer(r"\S+|\s+", example.context):
             begin, end = match.span()
             inside = [start for start, stop in spans if start < end and stop > begin]
             moved |= {start: len(context) + start - begin for start in inside if start >= begin}
@@ -214,12 +227,6 @@ def _check_answer(path: Path, key: str, context: str, answer: dict[str, Any]) ->
     return Answer(text, start)
 
 
-def _languages_of(name: str, path: Path) -> tuple[str]:
-    context, _, question = name.partition(_CROSSED)
-    known = name_language(context or "en", path)
-    return (pair_name(known, name_language(question, path) if question else known),)
-
-
 def normalise(text: str, language: str) -> list[str]:
     """The tokens of an answer, as MLQA's official script makes them (Lewis et al. 2020), in its order.
 
@@ -243,14 +250,7 @@ def token_f1(said: Sequence[str], right: Sequence[str]) -> float:
 
 
 def best_match(said: str, right: Sequence[str], language: str, compare: Compare) -> float:
-    """The comparison with the right answer that fits best.
-
-    Args:
-        said: the answer that is scored.
-        right: one or more.
-        language: of the context, which answers are parts of.
-        compare: `exact_match` or `token_f1`.
-    """
+    """The comparison (`exact_match`, `token_f1`) with the right answer that fits best, in the context's language."""
     tokens = normalise(said, language)
     return max(compare(tokens, normalise(answer, language)) for answer in right)
 
@@ -282,4 +282,4 @@ def _punctuation() -> dict[int, None]:
     return dict.fromkeys(marks | set(map(ord, string.punctuation)))
 
 
-MLQA = MlqaTask(name="mlqa", title="questions about a text", example="{split}-{language}.json", metric="mlqa_f1")
+MLQA = MlqaTask()

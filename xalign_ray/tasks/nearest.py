@@ -21,21 +21,16 @@ def unit_rows(vectors: Vectors) -> Vectors:
 
 
 def nearest_cosine(queries: Vectors, candidates: Vectors) -> Indices:
-    """Index of the candidate with the highest cosine, for each query; the first of equals.
+    """Index `[N]` of the candidate (`[C, D]`, C >= 1) with the highest cosine, for each query (`[N, D]`).
 
-    Args:
-        queries: `[N, D]`.
-        candidates: `[C, D]`, C >= 1.
-
-    Returns:
-        `[N]`.
+    It is the first of equals.
     """
     left, right = unit_rows(queries), unit_rows(candidates)
     return _by_block(left, lambda block: (block @ right.T).argmax(axis=1)).astype(np.int64)
 
 
 def nearest_csls(queries: Vectors, candidates: Vectors, sources: Vectors, neighbours: int = NEIGHBOURS) -> Indices:
-    """Index of the candidate with the highest CSLS, which takes from the cosine what hubs have with everything.
+    """Index `[N]` of the candidate with the highest CSLS, which takes from the cosine what hubs have with everything.
 
     CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y): r_T(x) is the mean cosine of x with its k nearest candidates, r_S(y)
     that of y with its k nearest sources (Conneau et al. 2018, section 2.3). r_T(x) moves no rank and is left out.
@@ -45,22 +40,11 @@ def nearest_csls(queries: Vectors, candidates: Vectors, sources: Vectors, neighb
         candidates: `[C, D]`, C >= 1.
         sources: `[S, D]`, S >= 1: all words of the queries' language, also those that are not asked.
         neighbours: k, at most S of them are used.
-
-    Returns:
-        `[N]`.
     """
     left, right = unit_rows(queries), unit_rows(candidates)
-    density = _by_block(right, _mean_of_nearest(unit_rows(sources), neighbours))
+    others, k = unit_rows(sources), min(neighbours, len(sources))
+    density = _by_block(right, lambda block: np.partition(block @ others.T, -k, axis=1)[:, -k:].mean(axis=1))
     return _by_block(left, lambda block: (2 * (block @ right.T) - density).argmax(axis=1)).astype(np.int64)
-
-
-def _mean_of_nearest(others: Vectors, neighbours: int) -> Callable[[Vectors], NDArray[np.float32]]:
-    k = min(neighbours, len(others))
-
-    def mean(block: Vectors) -> NDArray[np.float32]:
-        return np.partition(block @ others.T, -k, axis=1)[:, -k:].mean(axis=1)
-
-    return mean
 
 
 def _by_block(rows: Vectors, function: Callable[[Vectors], NDArray]) -> NDArray:

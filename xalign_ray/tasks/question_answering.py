@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from transformers import AutoModelForQuestionAnswering
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.task import Tuned, TunedTask
-from xalign_ray.tasks.tokenized import Features, Inputs
+from xalign_ray.tasks.task import TunedTask
+
+if TYPE_CHECKING:
+    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.tasks.tokenized import Features, Inputs
 
 LONGEST_WINDOW = 384  # this and the next four: XTREME's
 STRIDE = 128
@@ -34,23 +36,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, and the text that answers it.
+    """A question, and the text that answers it."""
 
-    Attributes:
-        key: its id in the file, which its translations share; ids that a file repeats are numbered.
-        question: in words.
-        context: holds the answers.
-        answers: any of them is right, the first is trained on; none where a translation lost it.
-        question_language: of the question.
-        context_language: of the context, and so of the answers.
-    """
-
-    key: str
+    key: str  # its id in the file, which its translations share; ids that a file repeats are numbered
     question: str
     context: str
-    answers: tuple[Answer, ...]
+    answers: tuple[Answer, ...]  # any is right, the first is trained on; none where a translation lost it
     question_language: str
-    context_language: str
+    context_language: str  # and so of the answers
 
     @property
     def gold(self) -> list[str]:
@@ -60,42 +53,28 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A context in pieces.
+    """A context in pieces."""
 
-    Attributes:
-        text: as it is written.
-        ids: of the pieces.
-        starts: the place in the text of each piece's first character that is no white space.
-        ends: the place behind its last one.
-    """
-
-    text: str
+    text: str  # as it is written
     ids: tuple[int, ...]
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
+    starts: tuple[int, ...]  # the place in the text of each piece's first character that is no white space
+    ends: tuple[int, ...]  # the place behind its last one
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of a context that one input holds.
-
-    Attributes:
-        context: all of it.
-        shift: where the context begins in the input.
-        begin: the first piece of the context that is in the input.
-        size: how many are.
-    """
+    """The part of a context that one input holds."""
 
     context: Context
-    shift: int
-    begin: int
-    size: int
+    shift: int  # where the context begins in the input
+    begin: int  # the first piece of the context that is in the input
+    size: int  # how many are
 
 
 class QuestionAnsweringTask(TunedTask[Question]):
     """A task whose answers are cut out of contexts; how its files are found, read and scored is the rest."""
 
-    model_class = AutoModelForQuestionAnswering
+    head = "AutoModelForQuestionAnswering"
 
     def features(
         self,
@@ -116,8 +95,10 @@ class QuestionAnsweringTask(TunedTask[Question]):
             for question, ids in zip(examples, pieces, strict=True)
         ]
 
-    def predict(self, tuned: Tuned, features: Sequence[Sequence[Features]]) -> list[str]:
+    def predict(self, tuned: Encoder, features: Sequence[Sequence[Features]]) -> list[str]:
         """The answer to each question, a part of its context as it is written."""
+        import torch
+
         flat = [one for part in features for one in part]
         logits = iter(tuned.forward(flat, lambda out: torch.stack([out.start_logits, out.end_logits], 1).float()))
         return [_cut_out([one["window"] for one in part], [next(logits) for _ in part]) for part in features]
@@ -148,11 +129,8 @@ def best_span(windows: Sequence[Window], logits: Sequence[Logits]) -> tuple[int,
     """The first and last context piece of the answer with the highest sum of logits, or None if there is none.
 
     Of each window the 20 best first and 20 best last pieces are paired, at most 30 pieces apart. An answer is taken
-    from the window that holds most context around its first piece (Devlin et al.'s run_squad).
-
-    Args:
-        windows: of one question.
-        logits: of each window's context pieces, for first and last.
+    from the window that holds most context around its first piece (Devlin et al.'s run_squad). The windows are those of
+    one question.
     """
     best, score = None, -np.inf
     for window, own, (firsts, lasts) in zip(windows, _own_pieces(windows), logits, strict=True):
@@ -197,16 +175,12 @@ def _slide(inputs: Inputs, question: Question, asked: Sequence[int], context: Co
 
 def _find_answer(question: Question, context: Context) -> tuple[int, int] | None:
     """The first and the last piece that share a character with the first answer."""
-    if not question.answers:
-        return None
-    answer = question.answers[0]
-    begin, end = answer.start, answer.start + len(answer.text)
-    inside = [
-        piece
-        for piece, (start, stop) in enumerate(zip(context.starts, context.ends, strict=True))
-        if start < end and stop > begin
-    ]
-    return (inside[0], inside[-1]) if inside else None
+    for answer in question.answers[:1]:
+        spans = enumerate(zip(context.starts, context.ends, strict=True))
+        end = answer.start + len(answer.text)
+        inside = [piece for piece, (start, stop) in spans if start < end and stop > answer.start]
+        return (inside[0], inside[-1]) if inside else None
+    return None
 
 
 def _cut_out(windows: Sequence[Window], logits: Sequence[Logits]) -> str:

@@ -1,29 +1,36 @@
-"""The tasks by name: what `xalign evaluate --task` and `xalign tune` may be given."""
+"""The tasks by name, and the metrics of them all: what scores, reports and documents read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
+from pkgutil import resolve_name
+from typing import Any
 
-from xalign_ray.tasks.cloze import evaluate_cloze
-from xalign_ray.tasks.evaluate import Task, as_evaluation
-from xalign_ray.tasks.mldoc import MLDOC, MLDOC_H
-from xalign_ray.tasks.mlqa import MLQA
-from xalign_ray.tasks.ner import NER
-from xalign_ray.tasks.pawsx import PAWSX
-from xalign_ray.tasks.pos import POS
-from xalign_ray.tasks.probes import evaluate_alignment
-from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.sib import SIB
-from xalign_ray.tasks.tatoeba import evaluate_tatoeba
-from xalign_ray.tasks.xnli import XNLI
+from xalign_ray.tasks import PROBES, TUNED
+from xalign_ray.tasks.task import Metric, Task, TunedTask
 
-TUNED_TASKS: Mapping[str, Task] = {task.name: task for task in (POS, NER, XNLI, PAWSX, MLDOC, MLDOC_H, SIB, MLQA)}
+TUNED_TASKS: Mapping[str, TunedTask[Any]] = {
+    name: resolve_name(f"{__package__}.{place}") for name, place in TUNED.items()
+}
+TASKS: Mapping[str, Task] = {
+    name: resolve_name(f"{__package__}.{place}") for name, place in PROBES.items()
+} | TUNED_TASKS
+WITHOUT_DATA = frozenset(name for name, task in TASKS.items() if not task.needs_data)
 
-WITHOUT_DATA = frozenset({"alignment"})  # an encoder of ours brings its own
 
-# (encoder_folder, data, languages=None, batch_size=64, device="cpu"); data is None for those WITHOUT_DATA alone.
-TASKS: Mapping[str, Callable[..., list[Score]]] = {
-    "alignment": evaluate_alignment,
-    "cloze": evaluate_cloze,
-    "tatoeba": evaluate_tatoeba,
-} | {name: as_evaluation(task) for name, task in TUNED_TASKS.items()}
+def _supervised(metric: Metric) -> Metric:
+    title, meaning = f"{metric.title}, fine-tuned on the language itself", "the same, fine-tuned on the tested language"
+    return replace(metric, name=f"{metric.name}_supervised", title=title, meaning=meaning)
+
+
+_PROBED = [metric for name in PROBES for metric in TASKS[name].metrics]
+_TUNED = [replace(metric, of_tuned_head=True) for task in TUNED_TASKS.values() for metric in task.metrics]
+METRICS: Mapping[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        *sorted(_PROBED, key=lambda metric: not metric.higher_is_better),
+        *(either for metric in _TUNED for either in (metric, _supervised(metric))),
+    )
+}
+"""In the order of reports: first what needs no training, shares before cosines."""

@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from xalign_ray.artifacts import write_json
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.metrics import METRICS
+from xalign_ray.run_folder import SCORES
 
-SCORES = "scores.json"
+__all__ = ["ALL_LANGUAGES", "SCORES", "Score", "are_whole", "average_languages", "read_scores", "write_scores"]
+
 ALL_LANGUAGES = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Whose scores they are: read from the encoder's folder, null for one made elsewhere.
+class Score:
+    """One number, and everything needed to read it. What an encoder's folder does not say of its origin is None.
 
     Attributes:
         run: name of the pretraining run, as its folder is called.
         encoder: the folder or hub id that was opened; for a fine-tuned folder, what it was tuned from.
         objective: the pretraining recipe's objectives, such as "mlm".
-        seed: of fine-tuning where there was one, else of pretraining.
-        step: the pretraining step that was exported.
-    """
-
-    run: str | None
-    encoder: str
-    objective: str | None
-    seed: int | None
-    step: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """One number, and everything needed to read it.
-
-    Attributes:
         task: name in the registry.
         split: what was scored: a split of the data, or a file's name.
         language: the tested language, a pair such as "en-de", or "all" for the mean over languages.
@@ -48,6 +33,8 @@ class Score:
         value: in [0, 1] for accuracies, [-1, 1] for cosines.
         chance: what guessing without the encoder would reach, None where there is no such thing.
         n: number of things scored: pairs, words, tokens.
+        seed: of fine-tuning where there was one, else of pretraining.
+        step: the pretraining step that was exported.
     """
 
     run: str | None
@@ -56,8 +43,8 @@ class Score:
     task: str
     split: str
     language: str
-    layer: int | str | None
-    pooling: str | None
+    layer: int | str | None = None
+    pooling: str | None = None
     metric: str
     value: float
     chance: float | None
@@ -66,12 +53,9 @@ class Score:
     step: int | None
 
     def __post_init__(self) -> None:
+        from xalign_ray.tasks.registry import METRICS  # here, because tasks are built on scores
+
         assert self.metric in METRICS, f"{self.metric} is not a known metric"
-
-
-def score_by(origin: Origin, **what: object) -> Score:
-    """A score of this origin; `what` are the fields of `Score` that `Origin` lacks."""
-    return Score(**{field.name: getattr(origin, field.name) for field in fields(origin)}, **what)  # type: ignore[arg-type]
 
 
 def average_languages(scores: Iterable[Score]) -> list[Score]:

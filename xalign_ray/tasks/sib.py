@@ -8,37 +8,30 @@ from pathlib import Path
 
 import langcodes
 
-from xalign_ray.tasks.task import Files
-from xalign_ray.tasks.task_files import find_split_files, name_language
-from xalign_ray.tasks.text_classification import ClassificationTask, Columns, LabelledText, read_table
-
-# aka_Latn is left out: BCP-47 has one code for it and twi_Latn.
-_NAMES = (re.compile(r"(?!aka_)(?P<language>[a-z]{3}_[A-Z][a-z]{3})/(?P<split>train|dev|test)\.tsv"),)
-_LAYOUTS = (Columns(texts=("text",), label="category", key="index_id"),)
+from xalign_ray.tasks.task import Metric
+from xalign_ray.tasks.task_files import SPLIT, name_language
+from xalign_ray.tasks.text_classification import ClassificationTask, Columns
 
 
 class SibTask(ClassificationTask):
     """Files are `eng_Latn/train.tsv` and so on; rows of all languages are joined by `index_id`."""
 
-    def find(self, folders: Sequence[Path]) -> Files:
-        return find_split_files(folders, _NAMES, "SIB-200", ("eng_Latn/train.tsv",), _languages_of)
+    name = "sib"
+    title = "topics of sentences"
+    metrics = (Metric("sib_accuracy", "Topics of sentences (SIB-200)", "sentences whose topic was predicted right"),)
+    classes = ("entertainment", "geography", "health", "politics", "science/technology", "sports", "travel")
+    files = "SIB-200"
+    file_names = ("eng_Latn/{split}.tsv",)
+    # aka_Latn is left out: BCP-47 has one code for it and twi_Latn.
+    patterns = (re.compile(rf"(?!aka_)(?P<language>[a-z]{{3}}_[A-Z][a-z]{{3}})/{SPLIT}\.tsv"),)
+    layouts = (Columns(texts=("text",), label="category", key="index_id"),)
 
-    def read(self, path: Path, language: str) -> list[LabelledText]:
-        return read_table(path, language, _LAYOUTS, self.classes, {})
+    def languages_of(self, code: str, path: Path) -> Sequence[str]:
+        """The language of a Flores code; its script is said only where it is not the language's usual one."""
+        name = name_language(code.replace("_", "-"), path)
+        language = langcodes.Language.get(name)
+        usual = langcodes.Language.get(language.language or name).maximize().script
+        return (name.replace(f"-{language.script}", "") if language.script == usual else name,)
 
 
-def _languages_of(name: str, path: Path) -> Sequence[str]:
-    """The language of a Flores code; its script is said only where it is not the language's usual one."""
-    code = name_language(name.replace("_", "-"), path)
-    language = langcodes.Language.get(code)
-    usual = langcodes.Language.get(language.language or code).maximize().script
-    return (code.replace(f"-{language.script}", "") if language.script == usual else code,)
-
-
-SIB = SibTask(
-    name="sib",
-    title="topics of sentences",
-    example="eng_Latn/{split}.tsv",
-    metric="sib_accuracy",
-    classes=("entertainment", "geography", "health", "politics", "science/technology", "sports", "travel"),
-)
+SIB = SibTask()

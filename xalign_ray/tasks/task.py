@@ -1,26 +1,66 @@
-"""What a fine-tuned task is: how its files are found and read, its features, its predictions and their metrics."""
+"""What an evaluation is, and what one is that a head is fine-tuned for: files, features, predictions, metrics."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
+from xalign_ray.artifacts import write_atomic
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.task_files import choose_languages
-from xalign_ray.tasks.tokenized import Features, Inputs
+from xalign_ray.tasks.scores import Score, average_languages
+from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, name_others
 
-SCORING_BATCH = 64
+if TYPE_CHECKING:  # of what imports torch, which names, files and metrics do without
+    import re
+
+    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.tasks.tokenized import Features, Inputs
+
+ENGLISH = "en"
+SHARE, COSINE = "0 to 1", "-1 to 1"
 Files = Mapping[str, Mapping[str, Path]]  # split, then language
 ReplaceWord = Callable[[str], str]
-_ENCODED = ("input_ids", "attention_mask", "token_type_ids")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a reader of a score must know."""
+
+    name: str
+    title: str  # for tables
+    meaning: str  # in a sentence, without the unit
+    unit: str = SHARE  # of things that came out right, or COSINE
+    higher_is_better: bool | None = True  # None for a cosine, which describes an encoder: neither end is better
+    of_tuned_head: bool = False  # `<name>_supervised` where the head was tuned on the tested language
+
+
+class Task(ABC):
+    """An evaluation; one object a task, listed in the registry. Its metrics have names of their own."""
+
+    name: ClassVar[str]  # as users say it
+    metrics: ClassVar[tuple[Metric, ...]]
+    needs_data: ClassVar[bool] = True
+
+    @abstractmethod
+    def evaluate(
+        self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
+    ) -> list[Score]:
+        """The scores of an encoder, or of a fine-tuned folder, in each language and as a mean over them.
+
+        Args:
+            encoder: folder or hub id.
+            data: file or folder; None only for a task that does not need it.
+            languages: those to score; all that are found if None.
+            device: a torch device; "auto" is the GPU where there is one.
+
+        Raises:
+            DataError: files are missing or malformed, or the encoder is not one for this task or for a language.
+        """
 
 
 class Example(Protocol):
@@ -38,17 +78,11 @@ E = TypeVar("E", bound=Example)
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One metric of one file.
+    """One metric of one file."""
 
-    Attributes:
-        value: in [0, 1].
-        chance: what a majority or random baseline reaches on this very file.
-        n: number of things scored.
-    """
-
-    value: float
-    chance: float
-    n: int
+    value: float  # in [0, 1]
+    chance: float  # what a majority or random baseline reaches on this very file
+    n: int  # number of things scored
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> Measure:
@@ -57,61 +91,27 @@ def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> Measure:
     return Measure(right / len(gold), Counter(gold).most_common(1)[0][1] / len(gold), len(gold))
 
 
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """A model with a task's head, in evaluation mode on its device, fp32.
+class TunedTask(Task, Generic[E]):
+    """A task that a head is fine-tuned for. The first of its metrics decides between epochs and settings."""
 
-    Attributes:
-        model: as an Auto class opened it.
-        inputs: its tokenizer and input conventions.
-        classes: of the head in the order of their ids.
-        batch_size: inputs at a time; those of like length go together.
-    """
+    title: ClassVar[str]  # what the head is for, in messages
+    head: ClassVar[str]  # name of an Auto class of transformers
+    classes: ClassVar[tuple[str, ...]] = ()  # of the head; none if the training file names them, or there are none
+    files: ClassVar[str]  # what its files are called in messages, such as "XNLI"
+    file_names: ClassVar[tuple[str, ...]]  # examples for messages, with `{split}` and `{language}` in the first
+    patterns: ClassVar[tuple[re.Pattern[str], ...]]  # of names, as `find_split_files` takes them
 
-    model: Any
-    inputs: Inputs
-    classes: Sequence[str]
-    batch_size: int = SCORING_BATCH
+    @property
+    def metric(self) -> str:
+        """The one that decides."""
+        return self.metrics[0].name
 
-    @torch.inference_mode()
-    def forward(self, features: Sequence[Features], take: Callable[[Any], Tensor]) -> list[NDArray[Any]]:
-        """What `take` makes of the model's output `[B, ...]` for each input, in the order given."""
-        order = sorted(range(len(features)), key=lambda index: len(features[index]["input_ids"]))
-        found: dict[int, NDArray[Any]] = {}
-        for start in range(0, len(order), self.batch_size):
-            part = order[start : start + self.batch_size]
-            batch = self.inputs.collate([features[index] for index in part])
-            arguments = {name: batch[name].to(self.model.device) for name in batch if name in _ENCODED}
-            found |= zip(part, take(self.model(**arguments)).cpu().numpy(), strict=True)
-        return [found[index] for index in range(len(features))]
+    @property
+    def model_class(self) -> Any:
+        """The Auto class that opens an encoder with the task's head."""
+        import transformers
 
-
-@dataclass(frozen=True)
-class TunedTask(ABC, Generic[E]):
-    """A task that a head is fine-tuned for; one object a task, listed in the registry.
-
-    Attributes:
-        name: as users say it.
-        title: what the head is for, in messages.
-        example: a file name as users know it, with `{split}` and `{language}` in it, for messages.
-        metric: the one that decides between epochs, a key of what `measure` gives.
-        classes: of the head in the order of their ids; empty if the training file names them, or there are none.
-    """
-
-    name: str
-    title: str
-    example: str
-    metric: str
-    classes: tuple[str, ...] = field(default=())
-    model_class: ClassVar[Any]
-
-    @abstractmethod
-    def find(self, folders: Sequence[Path]) -> Files:
-        """The task's files in these folders, which count as one. Looks at names, opens none.
-
-        Raises:
-            DataError: a folder is missing, nothing is found, or two files are the same split of one language.
-        """
+        return getattr(transformers, self.head)
 
     @abstractmethod
     def read(self, path: Path, language: str) -> list[E]:
@@ -126,24 +126,16 @@ class TunedTask(ABC, Generic[E]):
         """The inputs that each example is trained and scored on, with labels; one that is too long becomes several."""
 
     @abstractmethod
-    def predict(self, tuned: Tuned, features: Sequence[Sequence[Features]]) -> list[Any]:
+    def predict(self, tuned: Encoder, features: Sequence[Sequence[Features]]) -> list[Any]:
         """What the model says of each example, whose features these are, as its `gold` is said."""
 
     @abstractmethod
     def measure(self, examples: Sequence[E], predicted: Sequence[Any]) -> dict[str, Measure]:
         """All metrics of these predictions."""
 
-    def classes_of(self, examples: Iterable[E]) -> tuple[str, ...]:  # noqa: ARG002
-        """The head's classes, for tasks whose training examples name them."""
-        return self.classes
-
-    def choose(self, found: Collection[str], asked: Collection[str] | None, where: object) -> list[str]:
-        """The languages that are scored: those asked for, or all that were found."""
-        return choose_languages(found, asked, where)
-
-    def speaks(self, language: str) -> Sequence[str]:
-        """The languages that occur in a file of this language, as `find` names it."""
-        return (language,)
+    @abstractmethod
+    def replace_words(self, example: E, replace_word: ReplaceWord) -> E:
+        """The example with each of its words replaced by what `replace_word` makes of it; labels stay."""
 
     def switch(self, english: E, other: E) -> list[E]:  # noqa: ARG002
         """Both code-switched examples made of an example and its translation (PPA, section 2.3).
@@ -156,6 +148,105 @@ class TunedTask(ABC, Generic[E]):
             "or word_switch instead."
         )
 
-    @abstractmethod
-    def replace_words(self, example: E, replace: ReplaceWord) -> E:
-        """The example with each of its words replaced by what `replace` makes of it; labels stay."""
+    def classes_of(self, examples: Iterable[E]) -> tuple[str, ...]:  # noqa: ARG002
+        """The head's classes, for tasks whose training examples name them."""
+        return self.classes
+
+    def languages_of(self, code: str, path: Path) -> Collection[str]:
+        """The languages of a file that has this code in its name."""
+        return (name_language(code, path),)
+
+    def speaks(self, language: str) -> Sequence[str]:
+        """The languages that occur in a file of this language, as `find` names it."""
+        return (language,)
+
+    def choose(self, found: Collection[str], asked: Collection[str] | None, where: object) -> list[str]:
+        """The languages that are scored: those asked for, or all that were found."""
+        return choose_languages(found, asked, where)
+
+    def find(self, folders: Sequence[Path]) -> Files:
+        """The task's files in these folders, which count as one. Looks at names, opens none.
+
+        Raises:
+            DataError: a folder is missing, nothing is found, or two files are the same split of one language.
+        """
+        first, *others = self.file_names
+        examples = (first.format(split="train", language=ENGLISH), *others)
+        return find_split_files(folders, self.patterns, self.files, examples, self.languages_of)
+
+    def find_all(
+        self, folders: Sequence[Path], languages: Sequence[str] | None, train_language: str
+    ) -> tuple[Files, str, list[str]]:
+        """What a fine-tuning reads: the files, and the split and languages that it is scored on.
+
+        Raises:
+            DataError: there is no training, development or test file; what there is instead is named.
+        """
+        found = self.find(folders)
+        for split in ("train", "dev"):
+            if train_language not in found[split]:
+                name = self.file_names[0].format(split=split, language=train_language)
+                raise DataError(
+                    f"{', '.join(map(str, folders))}: no {split} file in {train_language}, such as {name}; {self.name} "
+                    f"needs it.{name_others(found, folders)}"
+                )
+        return found, *self.choose_tested(found, languages, train_language, folders)
+
+    def choose_tested(
+        self, found: Files, asked: Sequence[str] | None, tuned_on: str, folders: Sequence[Path]
+    ) -> tuple[str, list[str]]:
+        """The split and the languages that are scored: all from English, else only the language tuned on itself.
+
+        Dev files are scored only where the data has no test file at all, as `split` in the score says.
+        """
+        split, where = "test" if found["test"] else "dev", ", ".join(map(str, folders))
+        if tuned_on == ENGLISH:
+            return split, self.choose(found[split], asked, where)
+        if others := sorted(set(asked or ()) - {tuned_on}):
+            raise DataError(
+                f"A model fine-tuned on {tuned_on} is scored on {tuned_on} only, not on {', '.join(others)}; zero-shot "
+                "scores are those of a model fine-tuned on English."
+            )
+        return split, self.choose(found[split], [tuned_on], where)
+
+    def evaluate(
+        self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
+    ) -> list[Score]:
+        """The metrics of a fine-tuned folder; one made elsewhere will do where its head has exactly these classes."""
+        from xalign_ray.tasks.hf_encoder import Encoder
+
+        assert data is not None
+        tuned = Encoder.open(encoder, device, self.model_class)
+        is_ours = getattr(tuned.model.config, "xalign_task", None) == self.name
+        if not is_ours and (not self.classes or set(tuned.classes) != set(self.classes)):
+            raise DataError(f"{encoder} has no head for {self.title}; fine-tune it first (xalign tune).")
+        found = self.find([data])
+        split, chosen = self.choose_tested(found, languages, tuned.tuned_on, [data])
+        tuned.inputs.check_languages({name for language in chosen for name in self.speaks(language)})
+        return self.score(tuned, split, {language: found[split][language] for language in chosen})
+
+    def score(
+        self, tuned: Encoder, split: str, files: Mapping[str, Path], predictions: Path | None = None
+    ) -> list[Score]:
+        """The metrics of a fine-tuned model on a file a language, and their mean over languages.
+
+        Args:
+            tuned: whose config says what it comes from.
+            split: of the files.
+            files: by language.
+            predictions: a folder for `<language>.jsonl`: a line an example, its key, the prediction and what is right.
+        """
+        suffix = "" if tuned.tuned_on == ENGLISH else "_supervised"
+        scores = []
+        for language, path in files.items():
+            examples = self.read(path, language)
+            predicted = self.predict(tuned, self.features(tuned.inputs, examples, tuned.classes))
+            of_file = {"task": self.name, "split": split, "language": language, **tuned.origin}
+            for metric, measure in self.measure(examples, predicted).items():
+                scores.append(Score(**of_file, metric=metric + suffix, **asdict(measure)))
+            if predictions:
+                pairs = zip(examples, predicted, strict=True)
+                rows = ({"key": one.key, "prediction": said, "gold": one.gold} for one, said in pairs)
+                lines = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+                write_atomic(predictions / f"{language}.jsonl", lines)
+        return scores + average_languages(scores)

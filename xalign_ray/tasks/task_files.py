@@ -10,6 +10,8 @@ from xalign_ray.data.sources.open import MAX_LINE_BYTES
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.language_codes import check_language
 
+LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"  # a part of the patterns of many tasks
+SPLIT = r"(?P<split>train|dev|test)"
 MAX_NAMED = 5  # files that a message names
 _SPLITS = {"train": "train", "dev": "dev", "val": "dev", "test": "test", "": "test"}
 
@@ -22,9 +24,18 @@ def read_lines(path: Path) -> list[str]:
     """
     if not path.is_file():
         raise DataError(f"{path} is missing; give the folder or file that holds the task's data.")
+    lines = []
     with path.open("rb") as file:
-        rows = iter(lambda: file.readline(MAX_LINE_BYTES + 2), b"")
-        lines = [_decode(row, path, number) for number, row in enumerate(rows, 1)]
+        for number, row in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 2), b""), 1):
+            row = row.removesuffix(b"\n").removesuffix(b"\r")
+            if len(row) > MAX_LINE_BYTES:
+                raise DataError(f"{path}, line {number}: longer than 1 MB; this is no file of a task's lines.")
+            try:
+                lines.append(row.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file to UTF-8."
+                ) from None
     return [lines[0].removeprefix("\ufeff"), *lines[1:]] if lines else []
 
 
@@ -45,7 +56,7 @@ def find_split_files(
     patterns: Sequence[re.Pattern[str]],
     what: str,
     examples: Sequence[str],
-    languages_of: Callable[[str, Path], Collection[str]] = lambda name, path: (name_language(name, path),),
+    languages_of: Callable[[str, Path], Collection[str]],
 ) -> dict[str, dict[str, Path]]:
     """The files whose names say a split and a language, by split, then language. Names are looked at, contents are not.
 
@@ -55,7 +66,7 @@ def find_split_files(
             and `language`; a pattern with a slash is of folder and file.
         what: the files in one word, for messages, such as "XNLI".
         examples: names of such files, for messages.
-        languages_of: the languages that a name's `language` means; by default the one of that code.
+        languages_of: the languages that a name's `language` means.
 
     Raises:
         DataError: a folder is missing, there is nothing in any (what there is instead is named), or two files are the
@@ -67,19 +78,18 @@ def find_split_files(
         if not folder.is_dir():
             raise DataError(f"{folder} is not a folder; give the folder of {what} files such as {examples[0]}.")
         for path in sorted(path for depth in depths for path in folder.glob("/".join("*" * (depth + 1)))):
-            name = _match(patterns, path.relative_to(folder).as_posix())
-            if name is None:
+            name = path.relative_to(folder).as_posix()
+            match = next((match for pattern in patterns if (match := pattern.fullmatch(name))), None)
+            if match is None:
                 continue
-            for language in languages_of(name["language"], path):
-                split = _SPLITS[name["split"]]
-                known = found[split].setdefault(language, path)
-                if known != path:
+            split = _SPLITS[match["split"]]
+            for language in languages_of(match["language"], path):
+                if (known := found[split].setdefault(language, path)) != path:
                     raise DataError(f"{path} and {known} are both {split} of {language}; keep one.")
     if not any(found.values()):
-        others = name_others(found, folders)
-        raise DataError(
-            f"{', '.join(map(str, folders))}: no {what} files; they are called {_either(examples)}.{others}"
-        )
+        named = " or ".join(filter(None, (", ".join(examples[:-1]), examples[-1])))
+        where = ", ".join(map(str, folders))
+        raise DataError(f"{where}: no {what} files; they are called {named}.{name_others(found, folders)}")
     return found
 
 
@@ -97,30 +107,6 @@ def name_others(found: Mapping[str, Mapping[str, Path]], folders: Sequence[Path]
     return f" Not read, since no name of the task fits: {len(others)} file{'s' * (len(others) > 1)}, {named}."
 
 
-def check_training_files(
-    found: Mapping[str, Mapping[str, Path]], folders: Sequence[Path], language: str, example: str, needs: str
-) -> None:
-    """Refuses files without a training and a development file of a language.
-
-    Args:
-        found: by split, then language, as `find_split_files` gives them.
-        folders: where they were looked for.
-        language: the one that is trained on.
-        example: a name with `{split}` and `{language}` in it.
-        needs: the end of the sentence, which says what needs them.
-
-    Raises:
-        DataError: one is not there; names what files there are instead.
-    """
-    for split in ("train", "dev"):
-        if language not in found[split]:
-            where = ", ".join(map(str, folders))
-            name = example.format(split=split, language=language)
-            raise DataError(
-                f"{where}: no {split} file in {language}, such as {name}; {needs}.{name_others(found, folders)}"
-            )
-
-
 def choose_languages(found: Collection[str], asked: Collection[str] | None, where: object) -> list[str]:
     """The languages to score, in alphabetical order: those asked for, or all that were found.
 
@@ -132,21 +118,3 @@ def choose_languages(found: Collection[str], asked: Collection[str] | None, wher
     if missing := sorted(wanted - set(found)):
         raise DataError(f"{where} has no {', '.join(missing)}; it has {', '.join(sorted(found)) or 'none'}.")
     return sorted(wanted)
-
-
-def _decode(row: bytes, path: Path, number: int) -> str:
-    row = row.removesuffix(b"\n").removesuffix(b"\r")
-    if len(row) > MAX_LINE_BYTES:
-        raise DataError(f"{path}, line {number}: longer than 1 MB; this is no file of a task's lines.")
-    try:
-        return row.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file to UTF-8.") from None
-
-
-def _match(patterns: Sequence[re.Pattern[str]], name: str) -> re.Match[str] | None:
-    return next((match for pattern in patterns if (match := pattern.fullmatch(name))), None)
-
-
-def _either(names: Sequence[str]) -> str:
-    return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

@@ -7,39 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.hf_encoder import AUTO, Encoder
-from xalign_ray.tasks.nearest import nearest_cosine, nearest_csls
-from xalign_ray.tasks.scores import Score, average_languages, score_by
+from xalign_ray.tasks.nearest import Vectors, nearest_cosine, nearest_csls
+from xalign_ray.tasks.scores import Score, average_languages
+from xalign_ray.tasks.task import COSINE, ENGLISH, Metric, Task
 from xalign_ray.tasks.task_files import choose_languages, name_language, read_lines
 
-TASK = "tatoeba"
+if TYPE_CHECKING:
+    from xalign_ray.tasks.hf_encoder import Encoder
+
 LAST_LAYERS = 4
 _NAME = re.compile(r"tatoeba\.(?P<other>.+)-(?P<english>eng|en)\.(?P<end>.+)")
+_TITLE = "Sentence retrieval (Tatoeba)"
+PairPaths = tuple[Path, Path]  # line i of the first translates line i of the second, which is English
 
 
-@dataclass(frozen=True, slots=True)
-class PairPaths:
-    """The two files of a language: line i of one translates line i of the other."""
-
-    language: str
-    other: Path
-    english: Path
-
-
-def evaluate_tatoeba(
-    encoder_folder: str,
-    data: Path,
-    languages: Sequence[str] | None = None,
-    batch_size: int = 64,
-    device: str = AUTO,
-) -> list[Score]:
+class TatoebaTask(Task):
     """Accuracy of retrieving the English translation, per language and layer, and the mean over languages.
 
     Vectors are means over real tokens; a sentence of language xx is right if its own English side is the nearest by
@@ -48,37 +36,64 @@ def evaluate_tatoeba(
     CSLS, `tatoeba_accuracy_cls` by cosine of each layer's first token. Beside them the mean cosine of translations and,
     as `pair_cosine_random`, of each sentence with the translation of the next one.
 
-    Args:
-        encoder_folder: folder or hub id.
-        data: folder of `tatoeba.<xx>-eng.<xx>` and `tatoeba.<xx>-eng.eng` (LASER), or the same with 2-letter codes.
-        languages: those to score; all that are found if None.
-        batch_size: sentences at a time.
-        device: a torch device; "auto" is the GPU where there is one.
-
-    Raises:
-        DataError: files missing, of unequal length, or with empty lines; a language the encoder has no embedding for.
+    Its data is a folder of `tatoeba.<xx>-eng.<xx>` and `tatoeba.<xx>-eng.eng` (LASER), or the same with 2-letter codes.
     """
-    pairs = find_pairs(data)
-    chosen = choose_languages(pairs, languages, data)
-    encoder = Encoder.open(encoder_folder, device)
-    encoder.inputs.check_languages(["en", *chosen])
-    scores = [
-        score_by(
-            encoder.origin,
-            task=TASK,
-            split="test",
-            language=language,
-            layer=layer,
-            pooling="cls" if metric.endswith("_cls") else "mean",
-            metric=metric,
-            value=value,
-            chance=None if "cosine" in metric else 1 / n,
-            n=n,
-        )
-        for language in chosen
-        for metric, layer, value, n in _score_pair(encoder, pairs[language], batch_size)
-    ]
-    return scores + average_languages(scores)
+
+    name = "tatoeba"
+    metrics = (
+        Metric("tatoeba_accuracy", _TITLE, "nearest-neighbour retrieval of the translation"),
+        Metric("tatoeba_accuracy_csls", f"{_TITLE}, CSLS", "the same by CSLS"),
+        Metric(
+            "tatoeba_accuracy_cls", f"{_TITLE}, first token", "the same by cosine of the first token of each layer"
+        ),
+        Metric(
+            "pair_cosine", "Mean cosine of translations", "mean cosine of translated sentences, last layers",
+            COSINE, higher_is_better=None,
+        ),
+        Metric(
+            "pair_cosine_random", "Mean cosine of other sentences",
+            "the same of sentences that do not translate each other", COSINE, higher_is_better=None,
+        ),
+    )  # fmt: skip
+
+    def evaluate(
+        self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
+    ) -> list[Score]:
+        from xalign_ray.tasks.hf_encoder import Encoder
+
+        assert data is not None
+        pairs = find_pairs(data)
+        chosen = choose_languages(pairs, languages, data)
+        opened = Encoder.open(encoder, device)
+        opened.inputs.check_languages([ENGLISH, *chosen])
+        scores = [score for language in chosen for score in self._score_pair(opened, pairs[language], language)]
+        return scores + average_languages(scores)
+
+    def _score_pair(self, encoder: Encoder, paths: PairPaths, language: str) -> Iterator[Score]:
+        other, english = read_pair(paths)
+        left, right = (encoder.pool(*texts, ("mean", "cls")) for texts in ((other, language), (english, ENGLISH)))
+        means, last = (left["mean"], right["mean"]), f"last{LAST_LAYERS}"
+        cosine, csls = layer_accuracies(*means), layer_accuracies(*means, csls=True)
+        for metric, layers in (
+            ("tatoeba_accuracy", {last: headline(cosine), **dict(enumerate(cosine))}),
+            ("tatoeba_accuracy_csls", {last: headline(csls), **dict(enumerate(csls))}),
+            ("tatoeba_accuracy_cls", dict(enumerate(layer_accuracies(left["cls"], right["cls"])))),
+            ("pair_cosine", {last: headline(layer_cosines(*means, shift=0))}),
+            ("pair_cosine_random", {last: headline(layer_cosines(*means, shift=1))}),
+        ):
+            for layer, value in layers.items():
+                yield Score(
+                    **encoder.origin,
+                    task=self.name,
+                    split="test",
+                    language=language,
+                    layer=layer,
+                    pooling="cls" if metric.endswith("_cls") else "mean",
+                    metric=metric,
+                    value=value,
+                    chance=None if "cosine" in metric else 1 / len(other),
+                    n=len(other),
+                )
 
 
 def find_pairs(data: Path) -> dict[str, PairPaths]:
@@ -97,7 +112,7 @@ def find_pairs(data: Path) -> dict[str, PairPaths]:
         language = name_language(other, stem)
         if language in pairs:
             raise DataError(f"{data} holds {language} twice, also as {stem.name}; keep one.")
-        pairs[language] = PairPaths(language, Path(f"{stem}.{other}"), Path(f"{stem}.{english}"))
+        pairs[language] = Path(f"{stem}.{other}"), Path(f"{stem}.{english}")
     return pairs
 
 
@@ -107,22 +122,20 @@ def read_pair(paths: PairPaths) -> tuple[list[str], list[str]]:
     Raises:
         DataError: a side is missing or empty, the sides differ in length, or a line is empty.
     """
-    other, english = read_lines(paths.other), read_lines(paths.english)
+    other, english = map(read_lines, paths)
     if len(other) != len(english) or not other:
         raise DataError(
-            f"{paths.other} has {len(other)} lines and {paths.english} has {len(english)}; line i of one must "
+            f"{paths[0]} has {len(other)} lines and {paths[1]} has {len(english)}; line i of one must "
             "translate line i of the other."
         )
-    for path, lines in ((paths.other, other), (paths.english, english)):
+    for path, lines in zip(paths, (other, english), strict=True):
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 raise DataError(f"{path}, line {number} is empty; remove that line from both sides of the pair.")
     return other, english
 
 
-def layer_accuracies(
-    queries: NDArray[np.float32], candidates: NDArray[np.float32], *, csls: bool = False
-) -> list[float]:
+def layer_accuracies(queries: Vectors, candidates: Vectors, *, csls: bool = False) -> list[float]:
     """Share of queries whose nearest candidate by cosine, or by CSLS, has the query's own index, for each layer.
 
     Args:
@@ -144,29 +157,13 @@ def headline(accuracies: Sequence[float]) -> float:
     return sum(last) / len(last)
 
 
-def layer_cosines(queries: NDArray[np.float32], candidates: NDArray[np.float32], shift: int) -> list[float]:
+def layer_cosines(queries: Vectors, candidates: Vectors, shift: int) -> list[float]:
     """Mean cosine of each query and the candidate `shift` places behind its own, for each layer; 0 are translations.
 
-    Args:
-        queries: `[layers + 1, N, D]`.
-        candidates: `[layers + 1, N, D]`.
+    Both are `[layers + 1, N, D]`.
     """
     left, right = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True) for vectors in (queries, candidates))
     return (left * np.roll(right, -shift, axis=1)).sum(axis=-1).mean(axis=1).tolist()
 
 
-def _score_pair(encoder: Encoder, paths: PairPaths, batch_size: int) -> Iterator[tuple[str, int | str, float, int]]:
-    other, english = read_pair(paths)
-    texts = ((other, paths.language), (english, "en"))
-    left, right = (encoder.pool(*text, ("mean", "cls"), batch_size) for text in texts)
-    queries, candidates = left["mean"], right["mean"]
-    n, last = len(other), f"last{LAST_LAYERS}"
-    for metric, csls in (("tatoeba_accuracy", False), ("tatoeba_accuracy_csls", True)):
-        accuracies = layer_accuracies(queries, candidates, csls=csls)
-        yield metric, last, headline(accuracies), n
-        for layer, accuracy in enumerate(accuracies):
-            yield metric, layer, accuracy, n
-    for layer, accuracy in enumerate(layer_accuracies(left["cls"], right["cls"])):
-        yield "tatoeba_accuracy_cls", layer, accuracy, n
-    yield "pair_cosine", last, headline(layer_cosines(queries, candidates, shift=0)), n
-    yield "pair_cosine_random", last, headline(layer_cosines(queries, candidates, shift=1)), n
+TATOEBA = TatoebaTask()

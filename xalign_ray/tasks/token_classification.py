@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import random
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-
-from transformers import AutoModelForTokenClassification
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.task import Measure, ReplaceWord, Tuned, TunedTask
-from xalign_ray.tasks.tokenized import IGNORED, Features, Inputs
+from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask
+from xalign_ray.tasks.task_files import read_lines
+from xalign_ray.tasks.tokenized import IGNORED
+
+if TYPE_CHECKING:
+    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.tasks.tokenized import Features, Inputs
 
 LONGEST_SENTENCE = 128  # pieces; a longer one becomes several inputs
 OUTSIDE = "O"
@@ -20,16 +26,9 @@ Cut = Callable[[Sequence[str]], set[Span]]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Words and a tag for each.
+    """Words and a tag for each."""
 
-    Attributes:
-        key: its place in the file, from 0.
-        words: as they are written.
-        tags: equally many.
-        language: of the words.
-    """
-
-    key: str
+    key: str  # its place in the file, from 0
     words: tuple[str, ...]
     tags: tuple[str, ...]
     language: str
@@ -41,9 +40,33 @@ class Sentence:
 
 
 class TaggingTask(TunedTask[Sentence]):
-    """A task whose examples are sentences with a tag for each word; how they are found, read and scored differs."""
+    """A task whose examples are sentences with a tag for each word; how a row is read and what is scored differs."""
 
-    model_class = AutoModelForTokenClassification
+    head = "AutoModelForTokenClassification"
+
+    @abstractmethod
+    def read_row(self, line: str, kind: str, where: str, place: int) -> tuple[str, str] | None:
+        """The word and the tag of a row, or None where it holds none.
+
+        Args:
+            line: of the file, not empty.
+            kind: the end of the file's name, such as ".tsv".
+            where: file and line, for errors.
+            place: words of the sentence before it.
+        """
+
+    def read(self, path: Path, language: str) -> list[Sentence]:
+        """The sentences of a file, which empty lines part."""
+        sentences: list[list[tuple[str, str]]] = [[]]
+        for number, line in enumerate(read_lines(path), 1):
+            if not line.strip():
+                sentences.append([])
+            elif row := self.read_row(line, path.suffix, f"{path}, line {number}", len(sentences[-1])):
+                sentences[-1].append(row)
+        columns = [zip(*rows, strict=True) for rows in sentences if rows]
+        if not columns:
+            raise DataError(f"{path} holds no sentence.")
+        return [Sentence(str(place), words, tags, language) for place, (words, tags) in enumerate(columns)]
 
     def features(self, inputs: Inputs, examples: Sequence[Sentence], classes: Sequence[str]) -> list[list[Features]]:
         """Inputs of at most 128 pieces that hold every word once, its label on its first piece: nothing is cut off.
@@ -51,34 +74,35 @@ class TaggingTask(TunedTask[Sentence]):
         A word that the tokenizer makes nothing of becomes the unknown piece, so that it is scored; a single word longer
         than an input keeps its first pieces.
         """
-        self._check_tags(examples, classes)
         label_ids, room = {tag: index for index, tag in enumerate(classes)}, inputs.room(LONGEST_SENTENCE)
         pieces = iter(inputs.piece_words([word for sentence in examples for word in sentence.words]))
         found = []
         for sentence in examples:
-            words = [(next(pieces) or [inputs.tokenizer.unk_token_id])[:room] for _ in sentence.words]
-            labels = [label_ids[tag] for tag in sentence.tags]
-            found.append([_encode(inputs, words[at], labels[at], sentence.language) for at in _parts(words, room)])
-        return found
-
-    def predict(self, tuned: Tuned, features: Sequence[Sequence[Features]]) -> list[list[str]]:
-        best = iter(tuned.forward([one for part in features for one in part], lambda output: output.logits.argmax(-1)))
-        return [
-            [tuned.classes[int(one[place])] for labels in part for one in [next(best)] for place in _labelled(labels)]
-            for part in features
-        ]
-
-    def replace_words(self, example: Sentence, replace_word: ReplaceWord) -> Sentence:
-        return replace(example, words=tuple(map(replace_word, example.words)))
-
-    def _check_tags(self, sentences: Sequence[Sentence], classes: Sequence[str]) -> None:
-        for sentence in sentences:
-            if strange := sorted(set(sentence.tags) - set(classes)):
+            if strange := sorted(set(sentence.tags) - label_ids.keys()):
                 raise DataError(
                     f"{self.name}: {sentence.language} has the tag {', '.join(strange)}, which the head does not know; "
                     f"its classes are {', '.join(classes)}. Leave that language out, or give a copy of its file with O "
                     "for that tag."
                 )
+            words = [(next(pieces) or [inputs.tokenizer.unk_token_id])[:room] for _ in sentence.words]
+            labels = [label_ids[tag] for tag in sentence.tags]
+            found.append([_encode(inputs, words[at], labels[at], sentence.language) for at in _parts(words, room)])
+        return found
+
+    def predict(self, tuned: Encoder, features: Sequence[Sequence[Features]]) -> list[list[str]]:
+        best = iter(tuned.forward([one for part in features for one in part], lambda output: output.logits.argmax(-1)))
+        return [
+            [
+                tuned.classes[int(piece)]
+                for one in part
+                for piece, label in zip(next(best), one["labels"], strict=False)
+                if label != IGNORED
+            ]
+            for part in features
+        ]
+
+    def replace_words(self, example: Sentence, replace_word: ReplaceWord) -> Sentence:
+        return replace(example, words=tuple(map(replace_word, example.words)))
 
 
 def measure_spans(sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]], cut: Cut) -> Measure:
@@ -110,13 +134,7 @@ def runs(tags: Sequence[str]) -> set[Span]:
 
 
 def span_f1(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], cut: Cut) -> float:
-    """Micro-averaged F1 over the spans of all sentences; 0 where neither side has any.
-
-    Args:
-        gold: tags of each sentence.
-        predicted: as many for each.
-        cut: how tags are read as spans.
-    """
+    """Micro-averaged F1 over the spans of all sentences; 0 where neither side has any."""
     hits = spans = 0
     for right, said in zip(gold, predicted, strict=True):
         assert len(right) == len(said), "a tag for each word"
@@ -135,8 +153,7 @@ def shuffled_tags(words: Sequence[str], tags: Sequence[str]) -> list[str]:
     """A sentence's own tags in an order that depends on its words alone: what the chance level is measured on.
 
     The majority class is no baseline for spans: for names it is O, which scores 0. Tags in random order know how many
-    names of which kind there are and nothing of where, and being hashed they make the level a fact of the file, the
-    same in every run.
+    names of which kind there are and nothing of where; by hash, so that the level is a fact of the file.
     """
     return random.Random("\t".join(words)).sample(list(tags), len(tags))
 
@@ -167,14 +184,9 @@ def _parts(words: Sequence[Sequence[int]], room: int) -> Iterator[slice]:
 
 
 def _encode(inputs: Inputs, words: Sequence[Sequence[int]], labels: Sequence[int], language: str) -> Features:
-    ids = inputs.wrap([piece for pieces in words for piece in pieces])
     marks = [
         mark for pieces, label in zip(words, labels, strict=True) for mark in (label, *[IGNORED] * len(pieces[1:]))
     ]
-    padding = [IGNORED] * len(inputs.prefix), [IGNORED] * len(inputs.suffix)
-    return inputs.single(ids, language) | {"labels": [*padding[0], *marks, *padding[1]]}
-
-
-def _labelled(features: Features) -> list[int]:
-    """Where the first pieces of words stand."""
-    return [place for place, label in enumerate(features["labels"]) if label != IGNORED]
+    ends = [IGNORED] * len(inputs.prefix), [IGNORED] * len(inputs.suffix)
+    features = inputs.single([piece for pieces in words for piece in pieces], language)
+    return features | {"labels": [*ends[0], *marks, *ends[1]]}

@@ -4,59 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
 from xalign_ray.text.tokenizer import tokenize_words
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 LONGEST_INPUT = 512
 IGNORED = -100  # the label that torch's cross-entropy leaves out
-ARGUMENTS = ("input_ids", "token_type_ids", "labels", "start_positions", "end_positions")
-
+ENCODED = ("input_ids", "token_type_ids", "position_ids")
+ARGUMENTS = (*ENCODED, "labels", "start_positions", "end_positions")
 
 Features = dict[str, Any]  # of one input: lists of ids and labels under the names of the model's arguments
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """A tokenizer and what the model beside it needs to know about its inputs.
+    """A tokenizer and what the model beside it needs to know about its inputs."""
 
-    Attributes:
-        tokenizer: as `AutoTokenizer` opened it.
-        prefix: ids that the tokenizer puts before a text, such as [CLS].
-        middle: ids that it puts between two texts, such as [SEP].
-        suffix: ids that it puts after, such as [SEP].
-        max_length: longest input in pieces, prefix and suffix included.
-        languages: languages that the model has embeddings for, in the order of their ids; empty if it has none.
-        segments: rows of the token-type table per language; token_type_id = segment + segments * language id.
-        encoder: name of the model, for messages.
-        max_seq_length: what a fine-tuned model was trained with, where that is not the task's own length.
-    """
-
-    tokenizer: Any
-    prefix: tuple[int, ...]
-    middle: tuple[int, ...]
-    suffix: tuple[int, ...]
-    max_length: int
-    languages: tuple[str, ...]
-    segments: int
-    encoder: str
-    max_seq_length: int | None = None
+    tokenizer: Any  # as `AutoTokenizer` opened it
+    prefix: tuple[int, ...]  # ids that the tokenizer puts before a text, such as [CLS]
+    middle: tuple[int, ...]  # between two texts, such as [SEP]
+    suffix: tuple[int, ...]  # after, such as [SEP]
+    max_length: int  # of an input in pieces, prefix and suffix included
+    languages: tuple[str, ...]  # that the model has embeddings for, in the order of their ids; empty if it has none
+    segments: int  # rows of the token-type table per language; token_type_id = segment + segments * language id
+    encoder: str  # name of the model, for messages
+    max_seq_length: int | None = None  # what a fine-tuned model was trained with, if not the task's own length
 
     @classmethod
-    def of_model(cls, tokenizer: Any, model: nn.Module, encoder: str) -> Inputs:
+    def of_model(cls, tokenizer: Any, model: Any, encoder: str) -> Inputs:
         """What `config.json` and the tokenizer of an opened folder say about inputs."""
-        config: Any = model.config
+        config = model.config
         prefix, suffix = _ends(tokenizer)
+        positions = int(getattr(config, "max_position_embeddings", None) or LONGEST_INPUT) - first_position(model)
         return cls(
             tokenizer=tokenizer,
             prefix=prefix,
             middle=_middle(tokenizer),
             suffix=suffix,
-            max_length=min(LONGEST_INPUT, int(tokenizer.model_max_length), _positions(model)),
+            max_length=min(LONGEST_INPUT, int(tokenizer.model_max_length), positions),
             languages=tuple(getattr(config, "xalign_languages", None) or ()),
             segments=int(getattr(config, "xalign_segments", None) or getattr(config, "type_vocab_size", 1)),
             encoder=encoder,
@@ -72,8 +61,7 @@ class Inputs:
         Raises:
             DataError: names the unknown languages, the known ones, and the fix.
         """
-        unknown = sorted(set(languages) - set(self.languages)) if self.languages else []
-        if unknown:
+        if unknown := sorted(set(languages) - set(self.languages)) if self.languages else []:
             raise DataError(
                 f"{self.encoder} has language embeddings for {', '.join(self.languages)}, none for "
                 f"{', '.join(unknown)}; name the languages to score among the known ones."
@@ -88,22 +76,17 @@ class Inputs:
         segment = min(segment, self.segments - 1)
         return segment + (self.segments * self.languages.index(language) if self.languages else 0)
 
-    def piece_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Piece ids of running text, with prefix and suffix, cut at `max_length`."""
-        room = self.max_length - len(self.prefix) - len(self.suffix)
-        return [self.wrap(ids[:room]) for ids in self._pieces(sentences)]
-
     def piece_texts(self, texts: Sequence[str]) -> list[list[int]]:
         """Piece ids of running text, without prefix and suffix, however long."""
-        return self._pieces(texts)
+        if not texts:
+            return []
+        return self.tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False)[
+            "input_ids"
+        ]
 
     def piece_words(self, words: Sequence[str]) -> list[list[int]]:
         """Piece ids of each word as it is written inside a sentence, without prefix and suffix."""
         return tokenize_words(self.tokenizer.backend_tokenizer, words)
-
-    def wrap(self, ids: Sequence[int]) -> list[int]:
-        """Prefix and suffix put around piece ids."""
-        return [*self.prefix, *ids, *self.suffix]
 
     def room(self, longest: int) -> int:
         """How many pieces of text an input of a task holds, beside prefix and suffix.
@@ -113,16 +96,16 @@ class Inputs:
         """
         return min(self.max_seq_length or longest, self.max_length) - len(self.prefix) - len(self.suffix)
 
-    def single(self, ids: Sequence[int], language: str) -> Features:
-        """One text, given as pieces with the tokenizer's own around them."""
-        return self._encode(list(ids), [self.token_type(language)] * len(ids))
+    def single(self, pieces: Sequence[int], language: str) -> Features:
+        """One text, given as pieces without the tokenizer's own."""
+        ids = [*self.prefix, *pieces, *self.suffix]
+        return self._encode(ids, [self.token_type(language)] * len(ids))
 
-    def pair(self, first: Sequence[int], second: Sequence[int], languages: tuple[str, str]) -> Features:
+    def pair(self, first: Sequence[int], second: Sequence[int], languages: Sequence[str]) -> Features:
         """Two texts, given as pieces without the tokenizer's own, each with the language of its side."""
-        begin = [*self.prefix, *first, *self.middle]
-        end = [*second, *self.suffix]
+        begin, end = [*self.prefix, *first, *self.middle], [*second, *self.suffix]
         types = [self.token_type(languages[0])] * len(begin) + [self.token_type(languages[1], 1)] * len(end)
-        return self._encode([*begin, *end], types)
+        return self._encode(begin + end, types)
 
     def collate(self, features: Sequence[Features]) -> dict[str, Tensor]:
         """A model's arguments: everything that is a list is padded to the longest.
@@ -131,6 +114,8 @@ class Inputs:
             `input_ids` and `attention_mask` `[B, L]`, `token_type_ids` if the model can tell types apart, and whatever
             labels the features have, `[B]` or `[B, L]`.
         """
+        import torch
+
         padding = {"input_ids": self.tokenizer.pad_token_id or 0, "labels": IGNORED}
         sizes = torch.tensor([len(one["input_ids"]) for one in features])
         width = int(sizes.max())
@@ -146,21 +131,13 @@ class Inputs:
     def _encode(self, ids: list[int], types: list[int]) -> Features:
         return {"input_ids": ids} | ({"token_type_ids": types} if self.languages or self.segments > 1 else {})
 
-    def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
-        if not texts:
-            return []
-        return self.tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False)[
-            "input_ids"
-        ]
-
 
 def _ends(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What the tokenizer's own template puts around one text; where it has none, around a text of no pieces."""
     encoding = tokenizer("a", return_special_tokens_mask=True)
     ids, special = encoding["input_ids"], encoding["special_tokens_mask"]
     leading = special.index(0) if 0 in special else (len(special) + 1) // 2
-    body = special.count(0)
-    return tuple(ids[:leading]), tuple(ids[leading + body :])
+    return tuple(ids[:leading]), tuple(ids[leading + special.count(0) :])
 
 
 def _middle(tokenizer: Any) -> tuple[int, ...]:
@@ -172,16 +149,8 @@ def _middle(tokenizer: Any) -> tuple[int, ...]:
     return tuple(encoding["input_ids"][place] for place in between) or _ends(tokenizer)[1]
 
 
-def _positions(model: nn.Module) -> int:
-    """How many positions the model can tell apart; RoBERTa's family counts from behind the padding id."""
-    model_with_base: Any = model
-    limit = int(getattr(model_with_base.config, "max_position_embeddings", None) or LONGEST_INPUT)
-    return limit - first_position(model)
-
-
-def first_position(model: nn.Module) -> int:
+def first_position(model: Any) -> int:
     """The position id of a text's first token: 0, in RoBERTa's family the one behind the padding id."""
-    model_with_base: Any = model
-    embeddings = getattr(model_with_base.base_model, "embeddings", None)
+    embeddings = getattr(model.base_model, "embeddings", None)
     padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
     return 0 if padding is None else padding + 1

@@ -1,4 +1,4 @@
-"""The closed list of a run's metric names: what the event log may hold. Those of scores are in tasks/metrics.py."""
+"""The closed list of a run's metric names: what the event log may hold. Those of scores are in their tasks."""
 
 from __future__ import annotations
 

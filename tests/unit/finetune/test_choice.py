@@ -14,7 +14,7 @@ import pytest
 from xalign_ray.artifacts import hash_file
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.finetune.tune import evaluate_task, fit_task, tune_task
+from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.registry import TUNED_TASKS
 
 SETTINGS = FineTuning(learning_rate=1e-2, num_train_epochs=3, train_batch_size=4, seed=1)
@@ -112,13 +112,15 @@ def test_the_choice_is_on_disk_while_no_test_file_exists_and_is_the_same_with_th
     task, data, encoder = TUNED_TASKS[name], tmp_path / "data", str(make_bert(PIECES))
     write_splits(name, data, ["en"], "train", "dev")
     alone, together = tmp_path / "alone", tmp_path / "together"
-    _, choice = fit_task(task, encoder, (data,), alone, SETTINGS, keep_model=True)
-    chosen = {"epoch": choice.epoch, "development": list(choice.development), "split": "dev", "language": "en"}
-    assert json.loads((alone / "choice.json").read_text()) == chosen
-    assert len(choice.development) == 3
+    assert {score.split for score in tune_task(task, encoder, [data], alone, settings=SETTINGS, keep_model=True)} == {
+        "dev"
+    }
+    choice = json.loads((alone / "choice.json").read_text())
+    assert (choice["split"], choice["language"], len(choice["development"])) == ("dev", "en", 3)
+    assert choice["epoch"] == choice["development"].index(max(choice["development"])) + 1
 
     write_splits(name, data, ["en", "de"], "test")
-    scores = evaluate_task(task, str(alone / "model"), (data,))
+    scores = task.evaluate(str(alone / "model"), data)
     assert {score.split for score in scores} == {"test"}
     assert {"en", "de", "all"} <= {score.language for score in scores}
     assert tune_task(task, encoder, [data], together, settings=SETTINGS, keep_model=True) == scores

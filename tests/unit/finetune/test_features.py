@@ -13,7 +13,7 @@ from transformers import AutoModelForTokenClassification
 
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.features import column, tokenize_once
-from xalign_ray.finetune.training_set import Training, load_training
+from xalign_ray.finetune.training_set import Training, TrainingSet
 from xalign_ray.tasks.hf_encoder import open_model
 from xalign_ray.tasks.pos import UPOS, PosTask
 from xalign_ray.tasks.tokenized import Inputs
@@ -27,7 +27,7 @@ class Counted(PosTask):
     asked: int = 0
 
     def features(self, *arguments: Any) -> Any:
-        object.__setattr__(self, "asked", self.asked + 1)
+        self.asked += 1
         return super().features(*arguments)
 
 
@@ -50,15 +50,15 @@ def inputs(make_bert: Callable[..., Path]) -> Inputs:
 
 @pytest.fixture
 def tokenize(tmp_path: Path, data: Path, inputs: Inputs) -> Callable[..., Any]:
-    def run(task: PosTask, inputs: Inputs = inputs, **what: Any) -> Any:
-        training_set = load_training(task, task.find([data])["train"], "en", Training(), None, 1)
-        return tokenize_once(task, inputs, UPOS, training_set, tmp_path / "cache", **what)
+    def run(task: PosTask, inputs: Inputs = inputs, most: int | None = None) -> Any:
+        training_set = TrainingSet(task, task.find([data])["train"], "en", Training(), most, 1)
+        return tokenize_once(training_set, inputs, UPOS, tmp_path / "cache")
 
     return run
 
 
 def task() -> Counted:
-    return Counted("pos", "", "", "pos_accuracy", UPOS)
+    return Counted()
 
 
 def stored(tmp_path: Path) -> Sequence[str]:
@@ -108,6 +108,6 @@ def test_who_fails_half_way_leaves_nothing_that_another_would_read(
 
     write(data, 1500)
     with pytest.raises(DataError, match="the second thousand"):
-        tokenize(Dies("pos", "", "", "pos_accuracy", UPOS))
+        tokenize(Dies())
     assert stored(tmp_path) == []
     assert len(tokenize(task())) == 1500

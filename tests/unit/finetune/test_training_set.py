@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.finetune.training_set import Training, load_training
+from xalign_ray.finetune.training_set import Training, TrainingSet
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.mldoc import MLDOC
 from xalign_ray.tasks.pos import POS
@@ -89,9 +89,7 @@ def train(
 
     def train_on(training: Training, seed: int = 1, batch_size: int = 4, **settings: Any):
         recorded = Recorded()
-        task = type("RecordedXnli", (XnliTask,), {"model_class": recorded})(
-            name="xnli", title="", example="{split}-{language}.tsv", metric="xnli_accuracy", classes=LABELS
-        )
+        task = type("RecordedXnli", (XnliTask,), {"model_class": recorded})()
         encoder = make_bert(PIECES, languages=LANGUAGES)
         fine_tuning = FineTuning(
             learning_rate=1e-3, num_train_epochs=EPOCHS, train_batch_size=batch_size, seed=seed, **settings
@@ -189,8 +187,7 @@ def test_words_of_the_dictionary_are_replaced_and_others_stay(train: Callable[..
 
 def test_words_are_replaced_anew_in_every_epoch_and_at_the_share_asked_for(data: Path, dictionary: Path):
     training = Training("word_switch", dictionaries=(str(dictionary),), share=0.5)
-    switch = load_training(XNLI, XNLI.find([data])["train"], "en", training, None, 1).switcher
-    assert switch is not None
+    switch = TrainingSet(XNLI, XNLI.find([data])["train"], "en", training, None, 1).switcher
     drawn = [[switch(epoch, number)("enp3") for number in range(400)] for epoch in (1, 2)]
     assert drawn[0] != drawn[1]
     assert sum(word != "enp3" for word in drawn[0]) == pytest.approx(200, abs=40)
@@ -210,8 +207,7 @@ def test_which_words_are_replaced_depends_on_seed_epoch_and_example_only(train: 
 
 def test_a_capital_at_the_beginning_of_a_sentence_does_not_hide_a_word(data: Path, dictionary: Path):
     training = Training("word_switch", dictionaries=(str(dictionary),), share=1.0)
-    switch = load_training(XNLI, XNLI.find([data])["train"], "en", training, None, 1).switcher
-    assert switch is not None
+    switch = TrainingSet(XNLI, XNLI.find([data])["train"], "en", training, None, 1).switcher
     assert switch(1, 0)("Enh4") in ("deh4", "dep0")
 
 
@@ -260,16 +256,14 @@ def test_a_file_that_translates_nothing_is_named(tmp_path: Path):
     with pytest.raises(
         DataError, match=r"deu_Latn/train.tsv shares no example with .*eng_Latn/train.tsv; is it its tr"
     ):
-        list(load_training(SIB, SIB.find([tmp_path])["train"], "en", Training("translate_train"), None, 1).examples())
+        list(TrainingSet(SIB, SIB.find([tmp_path])["train"], "en", Training("translate_train"), None, 1).examples())
 
 
 def test_news_in_two_languages_do_not_translate_each_other(tmp_path: Path):
     for name in ("english", "german"):
         (tmp_path / f"{name}.train.1000").write_text("CCAT\tText.\n")
     with pytest.raises(DataError, match=r"german.train.1000 shares no example with .*english.train.1000"):
-        list(
-            load_training(MLDOC, MLDOC.find([tmp_path])["train"], "en", Training("translate_train"), None, 1).examples()
-        )
+        list(TrainingSet(MLDOC, MLDOC.find([tmp_path])["train"], "en", Training("translate_train"), None, 1).examples())
 
 
 def test_a_dictionary_of_another_source_language_is_refused(train: Callable[..., Any], tmp_path: Path):
@@ -286,14 +280,13 @@ def test_sentences_of_one_text_cannot_be_switched(tmp_path: Path):
     with pytest.raises(
         DataError, match="pos has examples of one text, so no sentence of them can be switched; train on"
     ):
-        list(load_training(POS, POS.find([tmp_path])["train"], "en", Training("sentence_switch"), None, 1).units())
+        list(TrainingSet(POS, POS.find([tmp_path])["train"], "en", Training("sentence_switch"), None, 1).units())
 
 
 def test_tagged_words_are_replaced_one_by_one_and_keep_their_tags(tmp_path: Path):
     (tmp_path / "train-en.tsv").write_text("cats\tNOUN\nsee\tVERB\n")
     (tmp_path / "en-de.txt").write_text("cats Katzen\n")
     training = Training("word_switch", dictionaries=(str(tmp_path / "en-de.txt"),), share=1.0)
-    made = load_training(POS, POS.find([tmp_path])["train"], "en", training, None, 1)
-    assert made.switcher is not None
+    made = TrainingSet(POS, POS.find([tmp_path])["train"], "en", training, None, 1)
     [(example,)] = made.units()
     assert POS.replace_words(example, made.switcher(1, 0)) == Sentence("0", ("Katzen", "see"), ("NOUN", "VERB"), "en")

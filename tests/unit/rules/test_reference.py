@@ -10,7 +10,7 @@ from tests.unit.rules.test_pages import VERBS
 from tests.unit.rules.tree import ROOT
 from xalign_ray.config.load import list_recipes
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.tasks import metrics
+from xalign_ray.tasks import registry
 from xalign_ray.track.names import EVENTS, METRICS
 
 DOCS = ROOT / "docs"
@@ -58,5 +58,5 @@ def test_every_verb_and_option_is_there(pages: dict[str, str]) -> None:
 
 
 def test_every_metric_event_and_recipe_is_there(pages: dict[str, str]) -> None:
-    assert [name for name in (*METRICS, *metrics.METRICS, *EVENTS) if f"| `{name}` |" not in pages["metrics"]] == []
+    assert [name for name in (*METRICS, *registry.METRICS, *EVENTS) if f"| `{name}` |" not in pages["metrics"]] == []
     assert [name for name in list_recipes() if f"| `{name}` |" not in pages["recipes"]] == []

@@ -22,10 +22,9 @@ from transformers import (
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.language_modernbert import LanguageModernBertConfig, LanguageModernBertForMaskedLM
-from xalign_ray.tasks.hf_encoder import open_model
+from xalign_ray.tasks.hf_encoder import Encoder, open_model
 from xalign_ray.tasks.pawsx import PAWSX
 from xalign_ray.tasks.sib import SIB
-from xalign_ray.tasks.task import Tuned
 from xalign_ray.tasks.text_classification import LabelledText, longest_first, replace_running_words
 from xalign_ray.tasks.tokenized import Inputs
 from xalign_ray.tasks.xnli import XNLI
@@ -97,8 +96,8 @@ def test_accuracy_and_the_largest_class_are_those_of_the_examples(make_bert: Cal
     examples = [
         pair(str(number), label, texts=text) for number, (label, text) in enumerate(zip(labels, texts, strict=True))
     ]
-    tuned = Tuned(model, inputs, XNLI.classes, batch_size=4)
-    found = XNLI.measure(examples, XNLI.predict(tuned, XNLI.features(inputs, examples, XNLI.classes)))
+    model.config.id2label = dict(enumerate(XNLI.classes))
+    found = XNLI.measure(examples, XNLI.predict(Encoder(model, inputs), XNLI.features(inputs, examples, XNLI.classes)))
     most = max(labels.count(label) for label in XNLI.classes)
     assert set(found) == {"xnli_accuracy"}
     measure = found["xnli_accuracy"]

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.cloze import Predictor, Question, ask, evaluate_cloze
+from xalign_ray.tasks.cloze import CLOZE, Predictor, Question, ask
 
 WORDS = ["one", "two", "three", "eins", "zwei", "drei", ".", "##s", "##i"]
 RESET = {"positions": "reset", "segments": False}
@@ -28,7 +28,7 @@ def lines(pairs: Path, side: str) -> list[str]:
 
 
 def questions(folder: Path, pairs: Path) -> list[Question]:
-    return list(ask(Predictor.open(str(folder), "cpu").inputs, lines(pairs, "de"), lines(pairs, "en"), "de"))
+    return list(ask(Predictor.open(str(folder), "cpu").encoder.inputs, lines(pairs, "de"), lines(pairs, "en"), "de"))
 
 
 def test_one_word_of_letters_is_asked_of_each_sentence_and_it_is_whole(make_bert: Callable[..., Path], pairs: Path):
@@ -67,7 +67,6 @@ def test_the_layout_is_the_one_of_training(make_bert: Callable[..., Path]):
     question = Question(english=[5, 6], other=[8, 9, 10], begin=1, end=2, language="de")
     assert predictor._row(question, with_translation=True) == {
         "input_ids": [2, 5, 6, 3, 8, 4, 10, 3],
-        "attention_mask": [1] * 8,
         "position_ids": [0, 1, 2, 3, 1, 2, 3, 4],
         "token_type_ids": [0, 0, 0, 0, 2, 2, 2, 2],
         "at": 5,
@@ -78,7 +77,7 @@ def test_the_layout_is_the_one_of_training(make_bert: Callable[..., Path]):
 
 
 def test_both_accuracies_stand_beside_the_share_of_the_commonest_answer(make_bert: Callable[..., Path], pairs: Path):
-    scores = evaluate_cloze(str(make_bert(WORDS)), pairs)
+    scores = CLOZE.evaluate(str(make_bert(WORDS)), pairs)
     assert [(s.language, s.metric, s.n) for s in scores] == [
         ("de", "cloze_accuracy", 3),
         ("de", "cloze_accuracy_alone", 3),
@@ -93,4 +92,4 @@ def test_sentences_without_words_are_named(make_bert: Callable[..., Path], tmp_p
     for side in ("de", "en"):
         (tmp_path / f"tatoeba.de-en.{side}").write_text(". .\n")
     with pytest.raises(DataError, match=r"tatoeba.de-en.de has no sentence of which a word can be masked"):
-        evaluate_cloze(str(make_bert(WORDS)), tmp_path)
+        CLOZE.evaluate(str(make_bert(WORDS)), tmp_path)

@@ -14,6 +14,7 @@ from transformers import AutoModel, AutoTokenizer, RobertaConfig, RobertaModel
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
+from xalign_ray.tasks import hf_encoder
 from xalign_ray.tasks.hf_encoder import Encoder
 
 PIECES = ["the", "cat", "dog", "sees", "a", "un", "##do", "##ing", "."]
@@ -32,7 +33,7 @@ def states_by_hand(folder: Path, sentence: str, token_type: int = 0) -> torch.Te
 
 def test_mean_pooling_is_over_real_tokens_and_keeps_the_order_of_sentences(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES, layers=3)
-    vectors = Encoder.open(folder).pooled(SENTENCES, "en", batch_size=2)
+    vectors = Encoder.open(folder).pool(SENTENCES, "en", ["mean"])["mean"]
     assert vectors.shape == (4, len(SENTENCES), 16)
     for index, sentence in enumerate(SENTENCES):
         np.testing.assert_allclose(vectors[:, index], states_by_hand(folder, sentence).mean(dim=1), atol=2e-6)
@@ -40,25 +41,33 @@ def test_mean_pooling_is_over_real_tokens_and_keeps_the_order_of_sentences(make_
 
 def test_cls_pooling_is_the_first_token(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES)
-    vectors = Encoder.open(folder).pooled(SENTENCES, "en", pooling="cls", batch_size=3)
+    vectors = Encoder.open(folder).pool(SENTENCES, "en", ["cls"])["cls"]
     for index, sentence in enumerate(SENTENCES):
         np.testing.assert_allclose(vectors[:, index], states_by_hand(folder, sentence)[:, 0], atol=2e-6)
 
 
-def test_hidden_states_come_in_order_with_a_mask_of_real_tokens(make_bert: Callable[..., Path]):
+def test_batches_hold_inputs_of_like_length_with_a_mask_of_real_tokens(
+    make_bert: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(hf_encoder, "BATCH_SIZE", 3)
     folder = make_bert(PIECES)
-    batches = list(Encoder.open(folder).hidden_states(SENTENCES, "en", batch_size=3))
-    assert [tuple(states.shape) for states, _ in batches] == [(3, 3, 8, 16), (3, 1, 14, 16)]
-    assert batches[0][1].sum(dim=1).tolist() == [8, 3, 7]
-    torch.testing.assert_close(batches[0][0][:, 1, :3], states_by_hand(folder, "dog"), atol=2e-6, rtol=0)
+    encoder = Encoder.open(folder)
+    features = [encoder.inputs.single(pieces, "en") for pieces in encoder.inputs.piece_texts(SENTENCES)]
+    batches = list(encoder.run(features))
+    assert [places for places, _, _ in batches] == [[1, 2, 0], [3]]
+    assert [mask.sum(dim=1).tolist() for _, _, mask in batches] == [[3, 7, 8], [14]]
+    pooled = encoder.pool(SENTENCES, "en", ["mean", "cls"])
+    for index, sentence in enumerate(SENTENCES):
+        np.testing.assert_allclose(pooled["cls"][:, index], states_by_hand(folder, sentence)[:, 0], atol=2e-6)
+        np.testing.assert_allclose(pooled["mean"][:, index], states_by_hand(folder, sentence).mean(dim=1), atol=2e-6)
 
 
 def test_the_language_is_a_token_type(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES, languages=["en", "de", "qgr"])
     encoder = Encoder.open(folder)
-    vectors = encoder.pooled(["the cat"], "qgr")
+    vectors = encoder.pool(["the cat"], "qgr", ["mean"])["mean"]
     np.testing.assert_allclose(vectors[:, 0], states_by_hand(folder, "the cat", token_type=4).mean(dim=1), atol=2e-6)
-    assert np.abs(vectors - encoder.pooled(["the cat"], "en")).max() > 0.01
+    assert np.abs(vectors - encoder.pool(["the cat"], "en", ["mean"])["mean"]).max() > 0.01
     table = encoder.model.embeddings.token_type_embeddings.weight
     np.testing.assert_array_equal(encoder.language_vector("de"), table[2].detach())
 
@@ -69,13 +78,15 @@ def test_a_language_without_an_embedding_is_refused_with_the_known_ones(make_ber
     with pytest.raises(DataError, match=message):
         Encoder.open(folder).inputs.check_languages(["sw", "de", "fr"])
     with pytest.raises(DataError, match="none for fr;"):
-        Encoder.open(folder).pooled(["the"], "fr")
+        Encoder.open(folder).pool(["the"], "fr", ["mean"])["mean"]
 
 
 def test_a_model_without_language_embeddings_takes_any_language_alike(make_bert: Callable[..., Path]):
     encoder = Encoder.open(make_bert(PIECES))
-    assert encoder.inputs.collate([encoder.inputs.single([2, 3], "sw")])["token_type_ids"].tolist() == [[0, 0]]
-    np.testing.assert_array_equal(encoder.pooled(["the"], "sw"), encoder.pooled(["the"], "en"))
+    assert encoder.inputs.collate([encoder.inputs.single([], "sw")])["token_type_ids"].tolist() == [[0, 0]]
+    np.testing.assert_array_equal(
+        encoder.pool(["the"], "sw", ["mean"])["mean"], encoder.pool(["the"], "en", ["mean"])["mean"]
+    )
     assert not encoder.language_vector("sw").any()
 
 
@@ -88,9 +99,9 @@ def test_a_word_is_the_mean_of_its_pieces_rows_in_the_table(make_bert: Callable[
 
 def test_long_input_is_cut_and_still_ends_as_the_template_says(make_bert: Callable[..., Path]):
     encoder = Encoder.open(make_bert(PIECES, positions=6))
-    (row,) = encoder.inputs.piece_sentences(["the cat sees a dog . the cat"])
-    assert encoder.inputs.tokenizer.convert_ids_to_tokens(row) == ["[CLS]", "the", "cat", "sees", "a", "[SEP]"]
-    assert np.isfinite(encoder.pooled(["the cat sees a dog . the cat"], "en")).all()
+    vectors = encoder.pool(["the cat sees a dog . the cat"], "en", ["mean"])["mean"]
+    np.testing.assert_array_equal(vectors, encoder.pool(["the cat sees a"], "en", ["mean"])["mean"])
+    assert len(encoder.inputs.single([5, 6, 7, 8], "en")["input_ids"]) == encoder.inputs.max_length
 
 
 def test_roberta_counts_positions_from_behind_its_padding_id(tmp_path: Path, make_tokenizer: Callable[..., Any]):
@@ -109,16 +120,16 @@ def test_roberta_counts_positions_from_behind_its_padding_id(tmp_path: Path, mak
     tokenizer.save_pretrained(tmp_path)
     encoder = Encoder.open(tmp_path)
     assert encoder.inputs.max_length == 8
-    assert encoder.pooled(["cat " * 50], "en").shape == (2, 1, 16)
+    assert encoder.pool(["cat " * 50], "en", ["mean"])["mean"].shape == (2, 1, 16)
 
 
 def test_the_origin_is_what_the_folder_says(make_bert: Callable[..., Path]):
     facts = {"xalign_recipe": "tiny/mlm", "xalign_fingerprint": "0123456789", "xalign_objective": "mlm"}
     ours = Encoder.open(make_bert(PIECES, xalign_seed=4, xalign_step=900, **facts)).origin
-    assert (ours.run, ours.objective, ours.seed, ours.step) == ("tiny-mlm-01234567", "mlm", 4, 900)
-    folder = make_bert(PIECES, name="stranger")
+    assert (ours["run"], ours["objective"], ours["seed"], ours["step"]) == ("tiny-mlm-01234567", "mlm", 4, 900)
+    folder = str(make_bert(PIECES, name="stranger"))
     stranger = Encoder.open(folder).origin
-    assert (stranger.run, stranger.encoder, stranger.objective, stranger.seed) == (None, str(folder), None, None)
+    assert stranger == {"run": None, "encoder": folder, "objective": None, "seed": None, "step": None}
 
 
 def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub(tmp_path: Path):
@@ -147,7 +158,7 @@ def test_weights_that_are_missing_are_never_drawn_at_random(make_bert: Callable[
 def test_a_diverged_encoder_is_refused(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES, vectors={"cat": [float("nan")]})
     with pytest.raises(DataError, match=f"{folder} yields values that are not finite; its training diverged"):
-        Encoder.open(folder).pooled(["the cat"], "en")
+        Encoder.open(folder).pool(["the cat"], "en", ["mean"])["mean"]
     with pytest.raises(DataError, match="not finite"):
         Encoder.open(folder).word_vectors(["the"])
 

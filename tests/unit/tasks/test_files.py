@@ -63,14 +63,18 @@ def test_a_file_of_a_split_is_found_by_its_name_in_any_of_the_folders(tmp_path: 
     for name in ("a/deu/dev.txt", "a/deu/deeper/test.txt", "a/dev.txt", "b/en/train.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    found = find_split_files([tmp_path / "a", tmp_path / "b"], [pattern], "such", ["en/dev.txt"])
+    found = find_split_files(
+        [tmp_path / "a", tmp_path / "b"], [pattern], "such", ["en/dev.txt"], lambda *name: (name_language(*name),)
+    )
     assert found == {
         "train": {"en": tmp_path / "b/en/train.txt"},
         "dev": {"de": tmp_path / "a/deu/dev.txt"},
         "test": {},
     }
     with pytest.raises(DataError) as caught:
-        find_split_files([tmp_path / "a/deu/deeper"], [pattern], "such", ["en/dev.txt"])
+        find_split_files(
+            [tmp_path / "a/deu/deeper"], [pattern], "such", ["en/dev.txt"], lambda *name: (name_language(*name),)
+        )
     deeper = tmp_path / "a/deu/deeper"
     assert str(caught.value) == (
         f"{deeper}: no such files; they are called en/dev.txt. Not read, since no name of the task fits: 1 file, "

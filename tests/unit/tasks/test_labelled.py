@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.text_classification import Columns, LabelledText, read_table
+from xalign_ray.tasks.text_classification import ClassificationTask, Columns, LabelledText
 
 NAMED = Columns(texts=("one", "two"), label="label", key="id")
 BARE = Columns(texts=("one", "two"), label="label", header=False)
-CLASSES = ("no", "yes")
+
+
+class Table(ClassificationTask):
+    """A task of tables."""
+
+    classes = ("no", "yes")
+    spellings: ClassVar = {"ja": "yes"}
 
 
 def read(path: Path, content: str, *layouts: Columns) -> list[LabelledText]:
     path.write_bytes(content.encode("utf-8"))
-    return read_table(path, "de", layouts or (NAMED, BARE), CLASSES, {"ja": "yes"})
+    task = type("Table", (Table,), {"layouts": layouts or (NAMED, BARE)})()
+    return task.read(path, "de")
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from xalign_ray.tasks.metrics import COSINE, METRICS, SHARE
-from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.registry import METRICS, TUNED_TASKS
+from xalign_ray.tasks.task import COSINE, SHARE
 
 
 def test_no_name_can_be_taken_for_one_of_a_run() -> None:

@@ -14,7 +14,7 @@ from tests.unit.finetune.test_training_set import Recorded
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
-from xalign_ray.finetune.tune import evaluate_task, fit_task, tune_task
+from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.mlqa import MLQA, MlqaTask, measure_answers
 from xalign_ray.tasks.question_answering import Answer, Question
 from xalign_ray.tasks.scores import Score
@@ -83,8 +83,8 @@ def test_answers_are_learnt_and_scored_in_one_language_and_across_two(tmp_path: 
         ]
     }  # fmt: skip
     assert 0 < (found["mlqa_f1", "en"].chance or 0) < 0.5
-    assert evaluate_task(MLQA, str(tmp_path / "out" / "model"), (data,)) == scores
-    only = evaluate_task(MLQA, str(tmp_path / "out" / "model"), (data,), ["de-en"])
+    assert MLQA.evaluate(str(tmp_path / "out" / "model"), data) == scores
+    only = MLQA.evaluate(str(tmp_path / "out" / "model"), data, ["de-en"])
     assert {(score.metric, score.language) for score in only} == {
         (metric, language) for metric in ("mlqa_f1_gxlt", "mlqa_em_gxlt") for language in ("de-en", "all")
     }
@@ -109,14 +109,14 @@ def test_a_pair_speaks_two_languages_and_a_model_must_know_both(
 
 def test_what_is_scored_needs_answers(tmp_path: Path, data: Path, encoder: str):
     settings = FineTuning(num_train_epochs=1, train_batch_size=8)
-    fit_task(MLQA, encoder, (data,), tmp_path / "out", settings, keep_model=True)
+    tune_task(MLQA, encoder, [data], tmp_path / "out", settings=settings, keep_model=True)
     write(data, "test-context-de-question-de.json", 3, GERMAN, GERMAN)
     path = data / "test-context-de-question-de.json"
     content = json.loads(path.read_text())
     content["data"][0]["paragraphs"][1]["qas"][0]["answers"] = []
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match="1 of 3 de questions have no answer, such as 1; what is scored needs one each"):
-        evaluate_task(MLQA, str(tmp_path / "out" / "model"), (data,))
+        MLQA.evaluate(str(tmp_path / "out" / "model"), data)
 
 
 def test_a_context_s_language_decides_how_answers_are_compared():
@@ -146,10 +146,9 @@ def trained_on(
 ) -> list[Rows]:
     """The rows of each epoch that the model was trained on, as pieces without the special ones."""
     recorded = Recorded(AutoModelForQuestionAnswering)
-    task = type("RecordedMlqa", (MlqaTask,), {"model_class": recorded})(
-        name="mlqa", title="", example="{split}-{language}.json", metric="mlqa_f1"
-    )
-    fit_task(task, encoder, (data,), out, FineTuning(1e-3, epochs, 8, seed=1, max_train_samples=most), training)
+    task = type("RecordedMlqa", (MlqaTask,), {"model_class": recorded})()
+    settings = FineTuning(1e-3, epochs, 8, seed=1, max_train_samples=most)
+    tune_task(task, encoder, [data], out, settings=settings, training=training)
     rows = [
         [tuple(PIECES[piece - SPECIALS] for piece in row if piece >= SPECIALS) for row in batch["input_ids"].tolist()]
         for batch in recorded.batches

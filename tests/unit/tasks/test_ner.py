@@ -10,7 +10,7 @@ import pytest
 
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.finetune.tune import evaluate_task, fit_task, tune_task
+from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.ner import NER
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.token_classification import Sentence
@@ -143,13 +143,13 @@ def test_names_are_learnt_and_scored_leniently_and_strictly(tmp_path: Path, data
             ("de", 1.0, 6), ("en", 1.0, 12), ("all", 1.0, 18)
         ]  # fmt: skip
         assert 0 < (found["en"].chance or 0) < 0.7
-    assert evaluate_task(NER, str(tmp_path / "out" / "model"), (data,)) == scores
+    assert NER.evaluate(str(tmp_path / "out" / "model"), data) == scores
 
 
 def test_a_kind_of_name_that_the_head_lacks_is_refused_with_the_fix(
     tmp_path: Path, data: Path, make_bert: Callable[..., Path]
 ):
-    fit_task(NER, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS, keep_model=True)
+    tune_task(NER, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS, keep_model=True)
     (data / "sw").mkdir()
     (data / "sw/test.txt").write_text("monday B-DATE\nsees O\n")
     with pytest.raises(
@@ -157,14 +157,14 @@ def test_a_kind_of_name_that_the_head_lacks_is_refused_with_the_fix(
         match=r"ner: sw has the tag B-DATE, which the head does not know; its classes are O, B-LOC, I-LOC, B-PER, "
         "I-PER. Leave that language out, or give a copy of its file with O for that tag.",
     ):
-        evaluate_task(NER, str(tmp_path / "out" / "model"), (data,))
+        NER.evaluate(str(tmp_path / "out" / "model"), data)
 
 
 def test_a_file_without_names_is_not_scored(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
-    fit_task(NER, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS, keep_model=True)
+    tune_task(NER, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS, keep_model=True)
     (data / "test-de.tsv").write_text("the\tO\nsees\tO\n")
     with pytest.raises(DataError, match="The de file has no span at all: there is nothing to score"):
-        evaluate_task(NER, str(tmp_path / "out" / "model"), (data,))
+        NER.evaluate(str(tmp_path / "out" / "model"), data)
 
 
 def test_words_are_replaced_under_their_tags():

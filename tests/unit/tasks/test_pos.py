@@ -12,7 +12,7 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.finetune.tune import evaluate_task, fit_task, tune_task
+from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.pos import POS
 from xalign_ray.tasks.scores import Score, read_scores
 
@@ -69,7 +69,7 @@ def test_english_is_learnt_and_words_with_equal_rows_carry_it_to_german(
         ("pos", "test", metric, str(folder), "align-mlm", 1, 50) for metric in ("pos_accuracy", "pos_f1_runs")
     }
     assert read_scores(tmp_path / "out" / "scores.json") == scores
-    assert evaluate_task(POS, str(tmp_path / "out" / "model"), (data,)) == scores
+    assert POS.evaluate(str(tmp_path / "out" / "model"), data) == scores
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert (manifest["languages"], manifest["development"]) == (["de", "en"], 1.0)
 
@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_model_to_the_bit(tmp_path: Path, data: Pat
     folder = make_bert(PIECES)
     weights = []
     for name in ("first", "second"):
-        fit_task(POS, str(folder), (data,), tmp_path / name, SETTINGS, keep_model=True)
+        tune_task(POS, str(folder), [data], tmp_path / name, settings=SETTINGS, keep_model=True)
         weights.append((tmp_path / name / "model" / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
 
@@ -94,7 +94,7 @@ def test_a_rerun_that_dies_leaves_no_finished_folder_behind(tmp_path: Path, data
 
 
 def test_the_tuned_folder_is_plain_hugging_face(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
-    fit_task(POS, str(make_bert(PIECES)), (data,), tmp_path / "out", SETTINGS, keep_model=True)
+    tune_task(POS, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS, keep_model=True)
     model = AutoModelForTokenClassification.from_pretrained(tmp_path / "out" / "model").eval()
     inputs = AutoTokenizer.from_pretrained(tmp_path / "out" / "model")("the cat sees the dog .", return_tensors="pt")
     labels = [model.config.id2label[label] for label in model(**inputs).logits[0].argmax(dim=-1).tolist()]
@@ -122,7 +122,7 @@ def test_tuning_on_another_language_is_scored_on_itself_under_another_name(
     }
     assert by_language(scores)["de"].value == 1.0
     with pytest.raises(DataError, match="A model fine-tuned on de is scored on de only, not on en; zero-shot scores"):
-        evaluate_task(POS, str(out / "model"), (data,), languages=["en"])
+        POS.evaluate(str(out / "model"), data, languages=["en"])
 
 
 def test_each_language_is_told_to_a_model_that_has_embeddings_for_it(
@@ -137,7 +137,7 @@ def test_each_language_is_told_to_a_model_that_has_embeddings_for_it(
     weights = load_file(out / "model" / "model.safetensors")
     weights["bert.embeddings.token_type_embeddings.weight"][2] = float("nan")
     save_file(weights, out / "model" / "model.safetensors", metadata={"format": "pt"})
-    broken = by_language(evaluate_task(POS, str(out / "model"), (data,)))
+    broken = by_language(POS.evaluate(str(out / "model"), data))
     assert (broken["en"].value, broken["de"].value) == (1.0, 0.0)
 
 
@@ -154,9 +154,7 @@ def test_an_unknown_language_is_refused_before_anything_is_trained(
 def test_a_missing_training_file_is_named(tmp_path: Path, data: Path, make_bert: Callable[..., Path], split: str):
     add_tests(data)
     (data / f"en.{split}.conllu").unlink()
-    with pytest.raises(
-        DataError, match=rf"pos: no {split} file in en, such as en.{split}.conllu; fine-tuning needs one"
-    ):
+    with pytest.raises(DataError, match=rf"pos: no {split} file in en, such as en.{split}.conllu; pos needs it"):
         tune_task(POS, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS)
 
 
@@ -166,4 +164,4 @@ def test_a_folder_that_was_not_tuned_is_not_scored(data: Path, make_bert: Callab
     with pytest.raises(
         DataError, match=rf"{folder} has no head for parts of speech; fine-tune it first \(xalign tune\)"
     ):
-        evaluate_task(POS, str(folder), (data,))
+        POS.evaluate(str(folder), data)

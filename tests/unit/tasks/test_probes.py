@@ -10,9 +10,9 @@ import pytest
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.hf_encoder import Encoder
-from xalign_ray.tasks.probes import evaluate_alignment, mean_cosine_random
+from xalign_ray.tasks.probes import ALIGNMENT, mean_cosine_random
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.word_pairs import WordPair, read_muse_pairs
+from xalign_ray.tasks.word_pairs import DROPPED, HELD_OUT, TRAINED, WordPair, read_muse_pairs
 
 VECTORS = {
     "dog": [1, 0], "hund": [2, 0.1], "köter": [1, -0.5],
@@ -42,7 +42,7 @@ def test_a_word_is_right_when_any_translation_is_nearest_among_all_words_of_the_
     # ghost has no known piece. Candidates: bahnhof, hund, katze, köter, sonne.
     folder = make_bert(list(VECTORS), vectors=VECTORS)
     write_pairs(folder, PAIRS)
-    found = by_metric(evaluate_alignment(str(folder)), "en-de")
+    found = by_metric(ALIGNMENT.evaluate(str(folder), None), "en-de")
     assert (found["alignment_trained"].value, found["alignment_trained"].n) == (0.5, 2)
     assert found["alignment_trained"].chance == pytest.approx((2 / 5 + 1 / 5) / 2)
     assert (found["alignment_heldout"].value, found["alignment_heldout"].n) == (pytest.approx(1 / 3), 3)
@@ -60,7 +60,7 @@ def test_csls_is_scored_beside_cosine(make_bert: Callable[..., Path]):
     folder = make_bert(list(vectors), vectors=vectors)
     write_pairs(folder, {"trained": [["en", "dog", "de", "hund"], ["en", "paw", "de", "hund"]],
                          "held_out": [["en", "ball", "de", "kugel"]]})  # fmt: skip
-    found = by_metric(evaluate_alignment(str(folder)), "en-de")
+    found = by_metric(ALIGNMENT.evaluate(str(folder), None), "en-de")
     assert (found["alignment_heldout"].value, found["alignment_heldout_csls"].value) == (0.0, 1.0)
 
 
@@ -68,25 +68,25 @@ def test_words_that_are_their_own_translation_are_not_asked_but_stay_candidates(
     folder = make_bert(list(VECTORS), vectors=VECTORS | {"cat": [5, 5.1]})
     write_pairs(folder, {"trained": [], "held_out": [["en", "Golf", "de", "golf"], ["en", "Golf", "de", "hund"],
                                                      ["en", "cat", "de", "katze"]]})  # fmt: skip
-    score = by_metric(evaluate_alignment(str(folder)), "en-de")["alignment_heldout"]
+    score = by_metric(ALIGNMENT.evaluate(str(folder), None), "en-de")["alignment_heldout"]
     assert (score.n, score.value, score.chance) == (1, 0.0, pytest.approx(1 / 3))
 
 
 def test_an_empty_part_has_no_score(make_bert: Callable[..., Path]):
     folder = make_bert(list(VECTORS), vectors=VECTORS)
     write_pairs(folder, {"trained": PAIRS["trained"], "held_out": []})
-    metrics = {score.metric for score in evaluate_alignment(str(folder))}
+    metrics = {score.metric for score in ALIGNMENT.evaluate(str(folder), None)}
     assert metrics == {"alignment_trained", "alignment_trained_csls", "mean_cosine_random"}
 
 
 def test_the_mean_over_pairs_of_languages_weighs_them_alike(make_bert: Callable[..., Path]):
     folder = make_bert(list(VECTORS), vectors=VECTORS)
     write_pairs(folder, {"trained": [], "held_out": [*PAIRS["held_out"], ["en", "dog", "nl", "hund"]]})
-    scores = evaluate_alignment(str(folder))
+    scores = ALIGNMENT.evaluate(str(folder), None)
     assert by_metric(scores, "en-nl")["alignment_heldout"].value == 1.0
     mean = by_metric(scores, "all")["alignment_heldout"]
     assert (mean.value, mean.n) == (pytest.approx((1 + 1 / 3) / 2), 4)
-    only = evaluate_alignment(str(folder), languages=["nl"])
+    only = ALIGNMENT.evaluate(str(folder), None, languages=["nl"])
     assert {score.language for score in only} == {"en-nl", "all"}
 
 
@@ -99,14 +99,14 @@ def test_a_models_language_vectors_are_added_first(make_bert: Callable[..., Path
     for added, value in (({"en": [0, 3], "de": [0, 1]}, 1.0), ({"en": [0, 0], "de": [0, 0]}, 0.0)):
         folder = make_bert(list(vectors), language_vectors=added, **settings)
         write_pairs(folder, pairs)
-        assert by_metric(evaluate_alignment(str(folder)), "en-de")["alignment_heldout"].value == value
+        assert by_metric(ALIGNMENT.evaluate(str(folder), None), "en-de")["alignment_heldout"].value == value
 
 
 def test_pairs_of_a_language_without_an_embedding_are_refused(make_bert: Callable[..., Path]):
     folder = make_bert(list(VECTORS), languages=["en", "fr"])
     write_pairs(folder, PAIRS)
     with pytest.raises(DataError, match="has language embeddings for en, fr, none for de"):
-        evaluate_alignment(str(folder))
+        ALIGNMENT.evaluate(str(folder), None)
 
 
 def test_random_rows_of_a_collapsed_table_have_cosine_one(make_bert: Callable[..., Path]):
@@ -126,12 +126,12 @@ def test_muse_files_are_scored_as_held_out_but_for_words_that_training_saw(
     folder = make_bert(list(VECTORS), vectors=VECTORS)
     muse = tmp_path / "en-de.5000-6500.txt"
     muse.write_bytes("\ufeffdog hund\r\nsun\tsonne\r\nstation bahnhof\r\n".encode())
-    found = by_metric(evaluate_alignment(str(folder), muse), "en-de")
+    found = by_metric(ALIGNMENT.evaluate(str(folder), muse), "en-de")
     assert (found["alignment_heldout"].n, found["alignment_heldout"].value) == (3, pytest.approx(2 / 3))
     assert found["alignment_heldout"].split == "en-de.5000-6500"
     assert "alignment_trained" not in found
     write_pairs(folder, {"trained": [["en", "dog", "de", "köter"]], "held_out": []})
-    found = by_metric(evaluate_alignment(str(folder), muse), "en-de")
+    found = by_metric(ALIGNMENT.evaluate(str(folder), muse), "en-de")
     assert (found["alignment_trained"].n, found["alignment_trained"].value) == (1, 1.0)
     assert (found["alignment_heldout"].n, found["alignment_heldout"].value) == (2, 0.5)
 
@@ -143,7 +143,7 @@ def test_two_languages_without_a_trained_dictionary_are_neither_trained_nor_held
     write_pairs(folder, {"trained": [["en", "dog", "de", "hund"]], "held_out": [["en", "sun", "de", "sonne"]]})
     muse = tmp_path / "en-pt.txt"
     muse.write_text("dog hund\nsun sonne\n")
-    found = by_metric(evaluate_alignment(str(folder), muse), "en-pt")
+    found = by_metric(ALIGNMENT.evaluate(str(folder), muse), "en-pt")
     assert set(found) == {"alignment_untrained", "alignment_untrained_csls"}
     assert (found["alignment_untrained"].n, found["alignment_untrained"].value) == (2, 1.0)
 
@@ -152,20 +152,18 @@ def test_pairs_of_which_training_saw_a_word_are_not_held_out(tmp_path: Path):
     (tmp_path / "en-de.txt").write_text("Dog hund\ncat hund\nsun sonne\nhouse haus\n")
     trained = [WordPair("en", "dog", "de", "hund"), WordPair("en", "house", "nl", "huis")]
     pairs = read_muse_pairs(tmp_path / "en-de.txt", trained)
-    assert [pair.source for pair in pairs.trained] == ["Dog"]
-    assert [pair.source for pair in pairs.held_out] == ["sun"]
-    assert [pair.source for pair in pairs.dropped] == ["cat", "house"], "hund and house were pulled"
-    assert pairs.untrained == ()
-    assert len(pairs.all) == 4
+    assert [(pair.source, pair.part) for pair in pairs] == [
+        ("Dog", TRAINED), ("cat", DROPPED), ("sun", HELD_OUT), ("house", DROPPED),
+    ], "hund and house were pulled"  # fmt: skip
 
 
 def test_a_folder_of_muse_files_is_read_without_its_splits_and_controls(tmp_path: Path):
     for name in ("en-de.txt", "hi-en.txt", "en-de.0-5000.txt", "en-de.shuffled.txt", "notes.txt"):
         (tmp_path / name).write_text(f"{name} x\n" if name != "hi-en.txt" else "kutta dog\n")
     pairs = read_muse_pairs(tmp_path, ())
-    assert [(pair.name, pair.source, pair.target) for pair in pairs.held_out] == [
-        ("en-de", "en-de.txt", "x"),
-        ("en-hi", "dog", "kutta"),
+    assert [(pair.languages, pair.source, pair.target, pair.part) for pair in pairs] == [
+        (("en", "de"), "en-de.txt", "x", HELD_OUT),
+        (("en", "hi"), "dog", "kutta", HELD_OUT),
     ]
 
 
@@ -189,7 +187,7 @@ def test_an_export_without_a_dictionary_asks_for_one(make_bert: Callable[..., Pa
     with pytest.raises(
         DataError, match=r"dictionary_pairs.json is missing: this encoder's run had no dictionary; give"
     ):
-        evaluate_alignment(str(folder))
+        ALIGNMENT.evaluate(str(folder), None)
 
 
 @pytest.mark.parametrize("content", ["{", '{"trained": []}', '{"trained": [["en", "dog"]], "held_out": []}'])
@@ -197,4 +195,4 @@ def test_a_damaged_list_of_pairs_is_named(make_bert: Callable[..., Path], conten
     folder = make_bert(list(VECTORS))
     (folder / "dictionary_pairs.json").write_text(content)
     with pytest.raises(DataError, match=r"dictionary_pairs.json is damaged \(.*\); export the run again"):
-        evaluate_alignment(str(folder))
+        ALIGNMENT.evaluate(str(folder), None)

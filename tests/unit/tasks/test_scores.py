@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.scores import Origin, Score, average_languages, read_scores, score_by, write_scores
+from xalign_ray.tasks.scores import Score, average_languages, read_scores, write_scores
 
-ORIGIN = Origin(run="tiny-mlm-abcdef01", encoder="export", objective="mlm", seed=3, step=20)
+ORIGIN = {"run": "tiny-mlm-abcdef01", "encoder": "export", "objective": "mlm", "seed": 3, "step": 20}
 KEYS = {
     "run", "encoder", "objective", "task", "split", "language", "layer", "pooling", "metric", "value", "chance", "n",
     "seed", "step",
@@ -19,8 +19,8 @@ KEYS = {
 
 
 def score(language: str, value: float, chance: float | None, n: int, layer: int | str | None = 1) -> Score:
-    return score_by(
-        ORIGIN,
+    return Score(
+        **ORIGIN,
         task="tatoeba",
         split="test",
         language=language,

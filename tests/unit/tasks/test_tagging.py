@@ -14,7 +14,7 @@ from xalign_ray.tasks.tokenized import IGNORED, Features, Inputs
 
 PIECES = ["the", "cat", "un", "##do", "##ing"]
 LABELS = ("DET", "NOUN", "VERB")
-TAGGING = PosTask("tagging", "tags", "", "", LABELS)
+TAGGING = PosTask()
 
 
 def sentence(*words: str, tags: Sequence[str], language: str = "en") -> Sentence:

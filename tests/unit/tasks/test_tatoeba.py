@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.tatoeba import (
-    evaluate_tatoeba,
+    TATOEBA,
     find_pairs,
     headline,
     layer_accuracies,
@@ -34,8 +34,8 @@ def test_both_naming_schemes_are_found_under_canonical_codes(tmp_path: Path):
     write(tmp_path, "tatoeba.qgr-en", ("qgr", "en"), ("y\n", "one\n"))
     pairs = find_pairs(tmp_path)
     assert set(pairs) == {"de", "zh", "qgr"}
-    assert (pairs["de"].other.name, pairs["de"].english.name) == ("tatoeba.deu-eng.deu", "tatoeba.deu-eng.eng")
-    assert pairs["qgr"].english.name == "tatoeba.qgr-en.en"
+    assert tuple(path.name for path in pairs["de"]) == ("tatoeba.deu-eng.deu", "tatoeba.deu-eng.eng")
+    assert pairs["qgr"][1].name == "tatoeba.qgr-en.en"
 
 
 def test_a_folder_without_tatoeba_files_says_what_they_are_called(tmp_path: Path):
@@ -111,7 +111,7 @@ def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Pat
     folder = make_bert(WORDS, vectors=vectors, xalign_objective="mlm", xalign_seed=5)
     write(tmp_path, "tatoeba.deu-eng", ("deu", "eng"), ("eins\nzwei\ndrei\n", "one\ntwo\nthree\n"))
     write(tmp_path, "tatoeba.fra-eng", ("fra", "eng"), ("one\ntwo\n", "two\none\n"))
-    scores = evaluate_tatoeba(str(folder), tmp_path)
+    scores = TATOEBA.evaluate(str(folder), tmp_path)
     retrieval = [score for score in scores if score.metric == "tatoeba_accuracy"]
     found = {(score.language, score.layer): (score.value, score.chance, score.n) for score in retrieval}
     assert [found["de", layer] for layer in ("last4", 0, 1, 2)] == [(1.0, 1 / 3, 3)] * 4
@@ -126,7 +126,7 @@ def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Pat
     assert {(s.task, s.split, s.pooling, s.metric, s.objective, s.seed) for s in retrieval} == {
         ("tatoeba", "test", "mean", "tatoeba_accuracy", "mlm", 5)
     }
-    assert evaluate_tatoeba(str(folder), tmp_path, languages=["deu"])[:4] == scores[:4]
+    assert TATOEBA.evaluate(str(folder), tmp_path, languages=["deu"])[:4] == scores[:4]
     cosines = {(s.metric, s.language): s.value for s in scores if s.metric.startswith("pair_cosine")}
     assert cosines["pair_cosine", "de"] == pytest.approx(1.0)
     assert cosines["pair_cosine_random", "fr"] == pytest.approx(1.0), "English moved by one, moved back"
@@ -139,7 +139,7 @@ def test_the_accuracy_by_the_first_token_is_that_of_its_vectors(tmp_path: Path, 
     german = [f"{first} {second}" for first in WORDS[3:] for second in WORDS[3:]]
     english = [f"{first} {second}" for second in WORDS[:3] for first in WORDS[:3]]
     write(tmp_path, "tatoeba.de-en", ("de", "en"), ("\n".join(german), "\n".join(english)))
-    scores = evaluate_tatoeba(str(folder), tmp_path)
+    scores = TATOEBA.evaluate(str(folder), tmp_path)
     assert {s.pooling for s in scores if s.metric == "tatoeba_accuracy_cls"} == {"cls"}
     found = {(s.metric, s.layer): s.value for s in scores if s.language == "de"}
     model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
@@ -162,5 +162,5 @@ def test_an_encoder_with_language_embeddings_refuses_the_others_before_it_comput
     write(tmp_path, "tatoeba.de-en", ("de", "en"), ("eins\n", "one\n"))
     write(tmp_path, "tatoeba.fr-en", ("fr", "en"), ("broken\n", ""))
     with pytest.raises(DataError, match="has language embeddings for en, de, none for fr"):
-        evaluate_tatoeba(str(folder), tmp_path)
-    assert {score.language for score in evaluate_tatoeba(str(folder), tmp_path, languages=["de"])} == {"de", "all"}
+        TATOEBA.evaluate(str(folder), tmp_path)
+    assert {score.language for score in TATOEBA.evaluate(str(folder), tmp_path, languages=["de"])} == {"de", "all"}
