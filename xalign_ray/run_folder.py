@@ -15,6 +15,7 @@ EXPORT = "export"
 EVALUATION = "evaluation"
 CHECKPOINTS = "checkpoints"
 REPORT = "report"
+STUDY, CHOICES = "study.json", "choices.json"  # in the folder of a study
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from xalign_ray.data.local import open_local
 from xalign_ray.data.prepare import prepare
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import StoppedError
-from xalign_ray.report.charts import training_chart
+from xalign_ray.report.charts import loss_frame, training_chart
 from xalign_ray.report.figures import RESTARTED
+from xalign_ray.report.log import TOTAL
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import train
 
@@ -68,15 +69,18 @@ def test_two_workers_then_one_take_the_same_steps_and_a_report_says_so(
     rescale(two, settings, folders[1], expected)
     for folder in folders:
         write_config(folder, recipe(settings))
-    chart = training_chart(open_folders(folders))
+    runs = open_folders(folders)
+    losses = loss_frame(runs)
+    chart = training_chart(runs, losses)
     assert chart is not None
     resumed = [tuple(starts(folder)[1:]) for folder in folders]
     assert [len(steps) for steps in resumed] == [0, 1]
-    for panel in chart.panels:
-        assert [curve.label for curve in panel.curves] == [f"tiny/align-mlm ({folder.name})" for folder in folders]
-        assert [curve.restarts for curve in panel.curves] == resumed
-        assert all(curve.x.tolist() == list(range(1, STEPS + 1)) for curve in panel.curves)
-    page = report_on(folders, tmp_path / "report").page.read_text(encoding="utf-8")
+    labels = [f"tiny/align-mlm ({folder.name})" for folder in folders]
+    assert (list(chart.styles), chart.rings) == (labels, {labels[1]: list(resumed[1])})
+    assert losses[losses.series == TOTAL].groupby("label").step.agg(list).to_dict() == {
+        label: list(range(1, STEPS + 1)) for label in labels
+    }
+    page = report_on(folders, tmp_path / "report").read_text(encoding="utf-8")
     assert RESTARTED in page
     assert page.count(f"took the same rows as tiny/align-mlm (plain) at each of {STEPS} steps") == 1
     (second,) = resumed[1]

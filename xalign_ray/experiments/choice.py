@@ -10,8 +10,7 @@ from typing import Any
 
 from xalign_ray.artifacts import hash_value, write_json
 from xalign_ray.experiments.cells import Trial
-
-CHOICES = "choices.json"
+from xalign_ray.run_folder import CHOICES
 
 
 @dataclass(frozen=True, slots=True)

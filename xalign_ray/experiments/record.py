@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.artifacts import whole_manifest, write_json
 from xalign_ray.experiments.cell_log import seconds_of
 from xalign_ray.experiments.cells import Job, Pretraining
+from xalign_ray.run_folder import STUDY
 from xalign_ray.status_line import duration
 
 if TYPE_CHECKING:
     from xalign_ray.experiments.schedule import Schedule
 
-STUDY = "study.json"
 UNKNOWN = dict.fromkeys(("name", "folder", "task", "train_language", "training", "setting", "development", "seconds"))
 
 

@@ -17,15 +17,15 @@ from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.inputs import check_inputs
 from xalign_ray.errors import DataError, TrainingError
 from xalign_ray.experiments.cells import FINISHED, TOKENIZED, Cell, Evaluation, Trial
-from xalign_ray.experiments.choice import CHOICES, write_choices
+from xalign_ray.experiments.choice import write_choices
 from xalign_ray.experiments.declared import StudyConfig, load_study
 from xalign_ray.experiments.plan import Plan, check_task_files, plan_study
 from xalign_ray.experiments.progress import Progress
-from xalign_ray.experiments.record import STUDY, describe_plan, write_record
+from xalign_ray.experiments.record import describe_plan, write_record
 from xalign_ray.finetune.tune import MODEL
 from xalign_ray.locks import hold
 from xalign_ray.report.verb import report
-from xalign_ray.run_folder import RunFolder
+from xalign_ray.run_folder import CHOICES, STUDY, RunFolder
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
 from xalign_ray.track.follower import open_command, publish, resolve_uri

@@ -10,12 +10,12 @@ import yaml
 
 from xalign_ray.artifacts import read_json, write_atomic
 from xalign_ray.errors import DataError
-from xalign_ray.report.columns import Column
-from xalign_ray.report.compare import compare
+from xalign_ray.report.compare import compare, score_frame
+from xalign_ray.report.groups import known_groupings
 from xalign_ray.report.reading import caveats, how_to_read
-from xalign_ray.report.run import Run, read_run
+from xalign_ray.report.run import Run, label_runs, read_run
 from xalign_ray.report.run_tables import data_tables, run_table
-from xalign_ray.report.score_tables import score_table
+from xalign_ray.report.tables import score_table
 from xalign_ray.report.templates import ENVIRONMENT
 from xalign_ray.run_folder import RunFolder
 
@@ -34,44 +34,41 @@ def write_model_card(run: Path) -> None:
     if not path.is_file():
         raise DataError(f"{run} has no exported encoder ({path} is missing); run `xalign export {run}` first.")
     model = read_json(path, f"`xalign export {run}` writes it again.", "model_type", "hidden_size")
-    write_atomic(export / "README.md", _write(read_run(run), model))
+    write_atomic(export / "README.md", _write(label_runs([read_run(run)])[0], model))
 
 
 def _write(run: Run, model: Mapping[str, Any]) -> str:
-    column = Column(run.recipe, (run,))
-    scores = compare({column.label: run.scores}, None, _GROUPINGS)
-    tables = [*(score_table(scores, by) for by in _GROUPINGS), *data_tables([column]), run_table([column])]
-    languages = _languages(run)
+    known = known_groupings([run], {})
+    scores = compare(score_frame([run]), [run.label], None, {by: known[by] for by in _GROUPINGS})
+    tables = [*(score_table(scores, by) for by in _GROUPINGS), *data_tables([run]), run_table([run])]
+    languages, has_head = (
+        _languages(run),
+        any(name.endswith("ForMaskedLM") for name in model.get("architectures") or []),
+    )
     return ENVIRONMENT.get_template("card.md").render(
-        front_matter=_front_matter(run, model, languages),
+        front_matter=_front_matter(run, model, languages, has_head),
         run=run,
         model=model,
         languages=", ".join(languages),
         steps=f"{model.get('xalign_step', run.log.last_step):,}",
         fingerprint=str(run.config.get("fingerprint", ""))[:12],
-        auto="AutoModelForMaskedLM" if _has_head(model) else "AutoModel",
+        auto="AutoModelForMaskedLM" if has_head else "AutoModel",
         stock=model.get("model_type") in STOCK,
         told=model.get("xalign_languages") or [],
-        reading=[*caveats([column]), *how_to_read([column])],
+        reading=[*caveats([run]), *how_to_read([run])],
         tables=[table for table in tables if table.rows],
         recipe=yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True),
     )
 
 
-def _front_matter(run: Run, model: Mapping[str, Any], languages: list[str]) -> str:
-    objective = model.get("xalign_objective")
-    base = run.config.get("model", {}).get("init_from")
+def _front_matter(run: Run, model: Mapping[str, Any], languages: list[str], has_head: bool) -> str:
+    objective, base = model.get("xalign_objective"), run.config.get("model", {}).get("init_from")
+    tags = ["xalign-ray", "multilingual", "cross-lingual", model["model_type"], *([objective] if objective else [])]
     fields: dict[str, Any] = {
         "language": languages,
         "library_name": "transformers",
-        "pipeline_tag": "fill-mask" if _has_head(model) else "feature-extraction",
-        "tags": [
-            "xalign-ray",
-            "multilingual",
-            "cross-lingual",
-            model["model_type"],
-            *([objective] if objective else []),
-        ],
+        "pipeline_tag": "fill-mask" if has_head else "feature-extraction",
+        "tags": tags,
     }
     if base and not Path(base).exists():
         fields["base_model"] = base
@@ -82,13 +79,8 @@ def _languages(run: Run) -> list[str]:
     """The run's languages in the order of their ids."""
     if run.data is not None:
         return list(run.data["languages"])
-    data = run.config.get("data", {})
-    pairs = [*data.get("parallel", []), *data.get("dictionaries", [])]
-    named = [corpus["language"] for corpus in data.get("corpora", [])] + [
-        code for p in pairs for code in p["languages"]
+    named = [corpus["language"] for corpus in run.sources("corpora")]
+    named += [
+        code for key in ("parallel", "dictionaries") for source in run.sources(key) for code in source["languages"]
     ]
     return list(dict.fromkeys(named))
-
-
-def _has_head(model: Mapping[str, Any]) -> bool:
-    return any(name.endswith("ForMaskedLM") for name in model.get("architectures") or [])

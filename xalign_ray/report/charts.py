@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 
-from xalign_ray.report.columns import Column
-from xalign_ray.report.compare import Comparison, Record
-from xalign_ray.report.curves import layer_curves, loss_curves
-from xalign_ray.report.figures import COLOURS, INK, LINE, MARKERS, Chart, Panel, Styles
-from xalign_ray.report.frames import KEY
-from xalign_ray.report.log import HELD_OUT, LOSSES, MASKED_LM, TOTAL
+from xalign_ray.report.compare import KEY, Comparison, Record, measure
+from xalign_ray.report.figures import COLOURS, INK, LINE, RING, Chart, Styles
+from xalign_ray.report.log import HELD_OUT, LOSSES, MASKED_LM, POINT, TOTAL, thin
+from xalign_ray.report.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
+MAX_DRAWN = 160  # points of a curve; more are averaged, so that a long run is still a small page
 _MAX_PANELS = 12
 _MAX_DOTS = 40  # of a score chart: with more, families stand for their languages, and all languages for families
 _MAX_NAME = 24  # letters of a baseline that fit above a panel
 _LAYERED = "tatoeba_accuracy"
 _MEAN = "mean over languages"
+_MARKERS = "oDs^"  # of dots, the next one each time that all colours are taken
+_DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+_WIDTH, _WIDER = 1.6, 2.4  # of a line, and what each later one that lies on it adds: points
 _Z = 1.96  # standard errors to either side of a 95 % interval
-_BAND = " Lines are means over seeds, bands reach from the lowest to the highest seed."
-_NESTED = " Where curves lie on each other, the first is the widest and the others are drawn inside it."
-
-
-def charts_of(columns: Sequence[Column], has_rings: bool) -> Iterator[Chart]:
-    """The charts of curves; `has_rings` says that runs of one recipe and seed are among them."""
-    yield from filter(None, (training_chart(columns, has_rings), held_out_chart(columns), layer_chart(columns)))
 
 
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     """One measurement by language, or by family where languages are too many, and the differences beside it."""
-    groups = [_cells(comparison, by, key) for by in ("language", "family", "task")]
-    shown = next((cells for cells in groups[:2] if 0 < len(cells) <= _MAX_DOTS), [])
-    cells = [*groups[2], *shown]
-    rows = list(dict.fromkeys(cell["group"] for cell in cells))
-    size = (4.2, 0.75 + len(rows) * (0.08 + 0.1 * len(comparison.labels)))
-    panels = [Panel("percent", draw=partial(_draw_scores, cells, rows), size=size)]
+    by = {name: _cells(comparison, name, key) for name in ("task", "language", "family")}
+    shown = next((by[name] for name in ("language", "family") if 0 < len(by[name]) <= _MAX_DOTS), [])
+    cells = [*by["task"], *shown]
+    styles = {
+        label: {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number // len(COLOURS) % 4], "ls": ""}
+        for number, label in enumerate(comparison.labels)
+    }
+    panels = {"percent": partial(_draw_scores, cells, styles)}
     caption = (
         f"{METRICS[key[0]].title}. Thin lines: 95 % interval of the score on this test set (Wilson, each of the n "
         "items an independent question). Dotted: chance."
@@ -47,65 +46,142 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     caption += " Small dots: seeds." if any(cell["seeds"] > 1 for cell in cells) else ""
     if any(cell["difference"] is not None for cell in cells):
         name = comparison.baseline if len(comparison.baseline) <= _MAX_NAME else "the baseline"
-        title = f"points above {name}"
-        panels.append(Panel(title, draw=partial(_draw_differences, cells, rows), size=size))
+        panels[f"points above {name}"] = partial(_draw_differences, cells, styles)
         caption += " Differences: 95 % interval of the paired bootstrap, none below three languages and three seeds."
+    groups = len({cell["group"] for cell in cells})
+    size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
     alt = f"{METRICS[key[0]].title} by encoder"
-    return Chart("headline", alt, "", panels, comparison.labels, caption, "comparison.csv")
+    return Chart("headline", alt, caption, "comparison.csv", styles, panels, size=size)
 
 
-def training_chart(columns: Sequence[Column], has_rings: bool = False) -> Chart | None:
+def loss_frame(runs: Sequence[Run]) -> pd.DataFrame:
+    """One long frame of losses: label, run, seed, and what `Log.points` has, runs of one label equally thinned."""
+    widths = {label: max(run.log.width for run in own) for label, own in columns_of(runs).items()}
+    frames = [
+        thin(run.log.points, widths[run.label])[0].assign(label=run.label, run=run.name, seed=run.seed) for run in runs
+    ]
+    return pd.concat(frames, ignore_index=True).reindex(columns=["label", "run", "seed", *POINT])
+
+
+def training_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
     """Masked-LM loss, every other loss on its own axis, and the total where it is more than the masked-LM loss."""
-    curves = loss_curves(columns)
-    others = sorted(name for name in LOSSES if name not in (TOTAL, MASKED_LM) and (name, "") in curves)
-    shown = [MASKED_LM, *others, *([TOTAL] if others else [])]
-    panels = [Panel(_name_loss(name), curves[name, ""]) for name in shown if (name, "") in curves]
+    own = losses.loc[losses.series.isin(LOSSES) & (losses.language == "")]
+    others = sorted({*own.series} - {TOTAL, MASKED_LM})
+    titles = {name: _name_loss(name) for name in (MASKED_LM, *others, *([TOTAL] if others else []))}
     caption = (
         "Training losses before their weights (in nats; the alignment loss is minus a mean cosine), each on its own "
-        f"axis. losses.csv has every logged step, of a long run means over equal numbers of steps.{_NESTED * has_rings}"
+        "axis. losses.csv has every logged step, of a long run means over equal numbers of steps."
     )
-    return _chart(columns, "losses", "Training losses over steps", panels, caption, shared=False)
+    if len({style["lw"] for style in _line_styles(columns_of(runs)).values()}) > 1:
+        caption += " Where curves lie on each other, the first is the widest and the others are drawn inside it."
+    curves = curves_of(own.rename(columns={"series": "panel", "step": "x", "run": "across"}))
+    names = ("losses", "Training losses over steps", caption, "losses.csv")
+    return _curve_chart(runs, curves, titles, *names, shared=False)
 
 
-def held_out_chart(columns: Sequence[Column]) -> Chart | None:
+def held_out_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
     """Held-out masked-LM loss: the mean over languages, then language by language."""
-    curves = {language: curves for (name, language), curves in loss_curves(columns).items() if name == HELD_OUT}
-    ids = [code for column in columns for run in column.runs for code in (run.data or {}).get("languages", ())]
-    languages = [code for code in dict.fromkeys([*ids, *sorted(curves)]) if code and code in curves]
-    mean = [""] if "" in curves and len(languages) != 1 else []
-    panels = [Panel(code or _MEAN, curves[code]) for code in [*mean, *languages]]
+    own = losses.loc[losses.series == HELD_OUT]
+    known = [code for run in runs for code in (run.data or {}).get("languages", ())]
+    languages = [
+        code for code in dict.fromkeys([*known, *sorted(set(own.language))]) if code in set(own.language) - {""}
+    ]
+    titles = ({} if len(languages) == 1 else {"": _MEAN}) | {code: code for code in languages}
     caption = (
         "Masked-LM loss (nats a label) on rows that training never saw, the same rows and masks in every run of the "
         "same data."
     )
-    return _chart(columns, "held-out", "Held-out masked-LM loss over steps", panels, caption)
+    curves = curves_of(own.rename(columns={"language": "panel", "step": "x", "run": "across"}))
+    return _curve_chart(runs, curves, titles, "held-out", "Held-out masked-LM loss over steps", caption, "losses.csv")
 
 
-def layer_chart(columns: Sequence[Column]) -> Chart | None:
+def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
     """Tatoeba accuracy at every layer: the mean over languages, then language by language."""
-    found = layer_curves(columns, _LAYERED, _MAX_PANELS)
-    panels = [Panel(_MEAN if code == ALL_LANGUAGES else code, *own) for code, own in found.items()]
+    measured = measure(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
+    measured = measured.groupby(["label", "language", "layer", "seed"])[["value", "chance"]].mean().mul(100)
+    measured = measured.reset_index().rename(columns={"language": "panel", "layer": "x", "seed": "across"})
+    order = sorted(measured.panel.unique(), key=lambda language: (language != ALL_LANGUAGES, language))
+    titles = {language: _MEAN if language == ALL_LANGUAGES else language for language in order}
+    chances = measured.groupby("panel").chance.mean().dropna().to_dict()
     caption = (
         "Percent. Layer 0 is the embedding layer. The score in the tables is the mean of the last four layers (of all, "
         "where there are fewer). The dashed line is chance."
     )
-    return _chart(columns, "layers", "Tatoeba accuracy by layer", panels, caption, axis="layer", file="layers.csv")
+    names = ("layers", "Tatoeba accuracy by layer", caption, "layers.csv")
+    return _curve_chart(runs, curves_of(measured), titles, *names, chances=chances)
 
 
-def _chart(
-    columns: Sequence[Column],
+def curves_of(points: pd.DataFrame) -> pd.DataFrame:
+    """The mean over the runs of a label with the lowest and the highest, at the places that all its runs have.
+
+    Args:
+        points: a row a value: panel, label, across (the run or seed), x and value.
+
+    Returns:
+        A row a point: panel, label, x, mean, low, high; at most MAX_DRAWN a curve, each the mean of its neighbours.
+    """
+    curve = ["panel", "label"]
+    runs = points.groupby(curve).across.nunique().rename("runs")
+    places = points.groupby([*curve, "x"]).value.agg(mean="mean", low="min", high="max", there="size")
+    places = places.join(runs).reset_index().astype({"x": float})
+    places = places.loc[places.there == places.runs]
+    number, size = places.groupby(curve).cumcount(), places.groupby(curve).x.transform("size")
+    bins = places.assign(bin=number * np.minimum(size, MAX_DRAWN) // size).groupby([*curve, "bin"])
+    return bins[["x", "mean", "low", "high"]].mean().reset_index().drop(columns="bin")
+
+
+def _curve_chart(
+    runs: Sequence[Run],
+    curves: pd.DataFrame,
+    titles: Mapping[str, str],
     name: str,
     alt: str,
-    panels: Sequence[Panel],
     caption: str,
-    axis: str = "step",
-    file: str = "losses.csv",
+    file: str,
     shared: bool = True,
+    chances: Mapping[str, float] | None = None,
 ) -> Chart | None:
-    caption += _BAND if any(len(column.runs) > 1 for column in columns) else ""
-    caption += f" {len(panels) - _MAX_PANELS} more are in {file}." if len(panels) > _MAX_PANELS else ""
-    labels = [column.label for column in columns]
-    return Chart(name, alt, axis, panels[:_MAX_PANELS], labels, caption, file, shared) if panels else None
+    """A panel for each of the titles that has curves, None where there is none; on one vertical axis if `shared`."""
+    columns, chances = columns_of(runs), chances or {}
+    drawn = [panel for panel in titles if panel in set(curves.panel)]
+    if not drawn:
+        return None
+    caption += " Lines are means over seeds, bands reach from the lowest to the highest seed." * (
+        len(runs) > len(columns)
+    )
+    if len(drawn) > _MAX_PANELS:
+        caption += f" {len(drawn) - _MAX_PANELS} more are in {file}."
+        drawn = drawn[:_MAX_PANELS]
+    own = curves.loc[curves.panel.isin(drawn)]
+    rings = {}
+    if file == "losses.csv":
+        steps = {label: {start["step"] for run in own for start in run.log.starts} for label, own in columns.items()}
+        rings = {label: sorted(some - {0}) for label, some in steps.items() if some - {0}}
+    ends = [own.low.min(), own.high.max(), *(chances[panel] for panel in drawn if panel in chances)]
+    margin = 0.05 * (max(ends) - min(ends)) or 0.05
+    limits = (min(ends) - margin, max(ends) + margin) if shared else None
+    styles = _line_styles(columns)
+    axis = "layer" if file == "layers.csv" else "step"
+    panels = {
+        titles[panel]: partial(
+            _draw_curves, own.loc[own.panel == panel], styles, rings, axis, limits, chances.get(panel)
+        )
+        for panel in drawn
+    }
+    return Chart(name, alt, caption, file, styles, panels, rings)
+
+
+def _line_styles(columns: Mapping[str, Sequence[Run]]) -> Styles:
+    """Colours and dashes; curves of one recipe and seed lie on each other: they are whole, and later ones narrower."""
+    made = [(own[0].settings, own[0].seed) if own[0].config else label for label, own in columns.items()]
+    return {
+        label: {
+            "color": COLOURS[number % len(COLOURS)],
+            "linestyle": "-" if made.count(made[number]) > 1 else _DASHES[number % len(_DASHES)],
+            "lw": _WIDTH + _WIDER * made[number + 1 :].count(made[number]),
+        }
+        for number, label in enumerate(columns)
+    }
 
 
 def _name_loss(name: str) -> str:
@@ -117,47 +193,67 @@ def _cells(comparison: Comparison, by: str, key: tuple[str, ...]) -> list[Record
     return [cell for cell in comparison.records(by) if tuple(cell[name] for name in KEY) == key]
 
 
-def _draw_scores(cells: Sequence[Record], rows: Sequence[str], axes: Axes, styles: Styles) -> None:
-    for cell, place, colour, marker in _places(cells, rows, axes, styles):
-        low, high = _wilson(cell["mean"], cell["n"])
-        axes.plot([100 * low, 100 * high], [place, place], color=colour, lw=0.9)
-        if len(cell["values"]) > 1:
+def _draw_curves(
+    curves: pd.DataFrame,
+    styles: Styles,
+    rings: Mapping[str, Sequence[int]],
+    axis: str,
+    limits: tuple[float, float] | None,
+    chance: float | None,
+    axes: Axes,
+) -> None:
+    for label, style in styles.items():
+        own = curves.loc[curves.label == label]
+        axes.plot(own.x, own["mean"], marker="o" if len(own) <= 14 else None, ms=3, **style)
+        if (own.high > own.low).any():
+            axes.fill_between(own.x, own.low, own.high, color=style["color"], alpha=0.18, lw=0)
+        if steps := [step for step in rings.get(label, ()) if own.x.min() <= step <= own.x.max()]:
+            ring = RING | {"ms": RING["ms"] + style["lw"] - _WIDTH, "color": style["color"]}
+            axes.plot(steps, np.interp(steps, own.x, own["mean"]), zorder=3, **ring)
+    if chance is not None:
+        axes.axhline(chance, color=LINE, lw=1, ls=(0, (2, 2)))
+    axes.set_xlabel(axis)
+    axes.grid(axis="y")
+    axes.locator_params(axis="y", nbins=5)
+    axes.locator_params(axis="x", nbins=5, integer=axis == "layer")
+    axes.set_ylim(limits)
+
+
+def _draw_scores(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
+    for cell, row, place, style in _places(cells, styles, axes):
+        axes.plot([100 * end for end in _wilson(cell["mean"], cell["n"])], [place] * 2, color=style["color"], lw=0.9)
+        if cell["seeds"] > 1:
             axes.plot(
-                [100 * value for value in cell["values"].values()],
-                [place] * len(cell["values"]),
-                ".",
-                ms=3,
-                color=colour,
+                [100 * value for value in cell["values"]], [place] * cell["seeds"], ".", ms=3, color=style["color"]
             )
-        axes.plot(100 * cell["mean"], place, marker, ms=5, color=colour)
+        axes.plot(100 * cell["mean"], place, ms=5, **style)
         if cell["chance"] is not None:
-            at = rows.index(cell["group"])
-            axes.plot([100 * cell["chance"]] * 2, [at - 0.45, at + 0.45], color=LINE, lw=1, ls=(0, (1, 1.5)))
+            axes.plot([100 * cell["chance"]] * 2, [row - 0.45, row + 0.45], color=LINE, lw=1, ls=(0, (1, 1.5)))
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
 
 
-def _draw_differences(cells: Sequence[Record], rows: Sequence[str], axes: Axes, styles: Styles) -> None:
+def _draw_differences(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
     axes.axvline(0, color=INK, lw=0.8)
-    for cell, place, colour, marker in _places(cells, rows, axes, styles):
+    for cell, _, place, style in _places(cells, styles, axes):
+        if cell["low_95"] is not None:
+            axes.plot([100 * cell["low_95"], 100 * cell["high_95"]], [place] * 2, color=style["color"], lw=1.6)
         if cell["difference"] is not None:
-            if cell["low_95"] is not None:
-                axes.plot([100 * cell["low_95"], 100 * cell["high_95"]], [place, place], color=colour, lw=1.6)
-            axes.plot(100 * cell["difference"], place, marker, ms=5, color=colour)
+            axes.plot(100 * cell["difference"], place, ms=5, **style)
 
 
 def _places(
-    cells: Sequence[Record], rows: Sequence[str], axes: Axes, styles: Styles
-) -> Iterator[tuple[Record, float, str, str]]:
-    """Each cell with its height, colour and marker: a row a group from above, its labels below each other."""
+    cells: Sequence[Record], styles: Styles, axes: Axes
+) -> Iterator[tuple[Record, int, float, Mapping[str, Any]]]:
+    """Each cell with its row, height and style: a row a group from above, its labels below each other."""
+    rows, labels = list(dict.fromkeys(cell["group"] for cell in cells)), list(styles)
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.grid(axis="x", lw=0.6)
+    axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
-    labels = list(styles)
     for cell in cells:
-        number = labels.index(cell["label"])
-        place = rows.index(cell["group"]) + (number - (len(labels) - 1) / 2) * 0.75 / len(labels)
-        yield cell, place, styles[cell["label"]]["color"], MARKERS[number // len(COLOURS) % len(MARKERS)]
+        row = rows.index(cell["group"])
+        shift = (labels.index(cell["label"]) - (len(labels) - 1) / 2) * 0.75 / len(labels)
+        yield cell, row, row + shift, styles[cell["label"]]
 
 
 def _wilson(share: float, n: int) -> tuple[float, float]:

@@ -1,31 +1,39 @@
-"""Compares encoders: means over groups of languages and over seeds, and how far each is from a baseline."""
+"""Compares encoders: one long frame of scores, means over groups of languages and seeds, differences with intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError
-from xalign_ray.report.bootstrap import difference_interval
-from xalign_ray.report.frames import KEY, is_at_chance, keep, measure, score_frame
-from xalign_ray.report.groups import EVERY, Background, check_groupings, group_languages
+from xalign_ray.report.groups import Groupings
+from xalign_ray.report.run import Run
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 from xalign_ray.tasks.task import SHARE
 
+KEY = ["metric", "split", "layer", "pooling"]  # what was measured, the language apart
+_FIELDS = [field.name for field in fields(Score)]
+SCORE_COLUMNS = ["label", *_FIELDS, "at_chance"]
 COLUMNS = [
-    *("by", "group", "languages", "metric", "split", "layer", "pooling", "label", "mean", "standard_deviation"),
+    *("by", "group", "languages", *KEY, "label", "mean", "standard_deviation"),
     *("seeds", "n", "chance", "at_chance", "baseline", "difference", "low_95", "high_95"),
     *("difference_languages", "difference_seeds"),
 ]
-_key = attrgetter(*KEY)
-BY_SEED = ["values", "differences"]  # dicts by seed
+FEWEST = 3  # languages or seeds of an interval: of two, a bootstrap sees little more than the two
+_SCORED = ["label", *KEY, "language"]
+_CELL = [*KEY, "place", "group", "label"]
+_STANDARD_ERRORS = 2
+_SAMPLES = 10_000
+_LANGUAGES, _SEEDS, _BASE_SEEDS = 0, 1, 2  # streams of random numbers
 
 Record = dict[str, Any]
 
@@ -37,11 +45,12 @@ class Comparison:
     Attributes:
         labels: of the encoders, in their order.
         baseline: one of them.
-        frame: a row a grouping, metric, group of languages and label, with COLUMNS and BY_SEED. `mean` is over the
-            languages that all its seeds have, `difference` from the baseline over the languages and seeds that both
-            have (over all seeds of each, and `difference_seeds` 0, where none is in common); None for the baseline, for
-            what it lacks, and for cosines. `low_95` and `high_95` are None where there are too few for an interval.
-        by: the groupings, in the order asked for.
+        frame: a row a grouping, measurement, group of languages and label, in the order of tables; COLUMNS, `values`
+            (the mean of each seed) and `gaps` (the difference of each common seed). `mean` is over the languages that
+            all its seeds have, `difference` from the baseline over the languages and seeds that both have (over all
+            seeds of each, and `difference_seeds` 0, where none is in common); None for the baseline, for what it lacks,
+            and for cosines. `low_95` and `high_95` are None where there are too few for an interval.
+        by: the groupings to show, in their order.
     """
 
     labels: tuple[str, ...]
@@ -51,70 +60,38 @@ class Comparison:
 
     def records(self, by: str) -> list[Record]:
         """The rows of a grouping."""
-        return keep(self.frame, self.frame.by == by).to_dict("records")  # type: ignore[return-value]
+        return self.frame.loc[self.frame.by == by].to_dict("records")  # type: ignore[return-value]
 
 
-@dataclass(frozen=True)
-class _Block:
-    """One label's values of one measurement: [languages, seeds], NaN where a seed lacks a language."""
+def score_frame(runs: Sequence[Run]) -> pd.DataFrame:
+    """One long frame of the scores of labelled runs, a row a score.
 
-    languages: tuple[str, ...]
-    seeds: tuple[int | str, ...]
-    values: np.ndarray
-    chance: np.ndarray
-    n: np.ndarray
-
-    def pick(self, languages: Sequence[int], seeds: Sequence[int]) -> _Block:
-        rows, columns = list(languages), list(seeds)
-        names = tuple(self.languages[row] for row in rows)
-        picked = tuple(self.seeds[column] for column in columns)
-        return _Block(names, picked, self.values[np.ix_(rows, columns)], self.chance[rows], self.n[rows])
-
-    def complete(self, wanted: set[str]) -> _Block | None:
-        """The wanted languages that all seeds have; those of the most seeds where no language has them all."""
-        rows = [row for row, language in enumerate(self.languages) if language in wanted]
-        if not rows:
-            return None
-        there = ~np.isnan(self.values[rows])
-        patterns = [tuple(np.flatnonzero(own).tolist()) for own in there]
-        names = [str(seed) for seed in self.seeds]
-        most = max(patterns, key=lambda own: (len(own), patterns.count(own), sorted(names[one] for one in own)))
-        whole = [row for row, own in zip(rows, there, strict=True) if own[list(most)].all()]
-        return self.pick(whole, sorted(most, key=lambda one: names[one]))
-
-
-def compare(
-    scores_by_label: Mapping[str, Sequence[Score]],
-    baseline: str | None,
-    by: Sequence[str],
-    background: Background = Background(),
-) -> Comparison:
-    """Groups scores by language groups, averages them over languages and seeds, and takes differences.
-
-    Scores of single layers belong to a curve and are left out. Every language of a group weighs the same.
-
-    Args:
-        scores_by_label: of each encoder, those of all its seeds.
-        baseline: label of the encoder that the others are compared with, the first if None.
-        by: groupings: task, language, family, size, dictionary.
-        background: what groupings and the pairing of seeds need to know.
-
-    Raises:
-        ConfigError: the baseline is no label, or a grouping does not exist or cannot be made.
+    Its columns are SCORE_COLUMNS (`run` is the folder's name; `at_chance` None where chance is not known), `replicate`
+    (the pretraining seed, or the run's name where it is not known) and `single_layer` (a score of one numbered layer,
+    which belongs to a curve).
     """
-    labels = tuple(scores_by_label)
-    chosen = _check_baseline(labels, baseline)
-    check_groupings(by, background)
-    whole = {label: _headline(scores) for label, scores in scores_by_label.items()}
-    blocks = _blocks(measure(score_frame(whole), background.seeds))
+    values_of = attrgetter(*_FIELDS)
     rows = [
-        {"by": name, "baseline": chosen, **dict(zip(KEY, key, strict=True))} | row
-        for name in by
-        for key in sorted(blocks, key=lambda key: (list(METRICS).index(key[0]), *key[1:]))
-        for row in _rows(name, key[0], blocks[key], chosen, background)
+        (*values_of(score), run.label, run.name, run.name if run.seed is None else run.seed)
+        for run in runs
+        for score in run.scores
     ]
-    frame = pd.DataFrame(rows, columns=COLUMNS + BY_SEED, dtype=object)
-    return Comparison(labels, chosen, frame.where(frame.notna(), None), tuple(by))
+    frame = pd.DataFrame(rows, columns=[*_FIELDS, "label", "folder", "replicate"], dtype=object)
+    guessed = pd.Series(is_at_chance(frame.value, frame.chance, frame.n), frame.index, dtype=object)
+    return frame.assign(
+        run=frame.folder,
+        at_chance=guessed.where(frame.chance.notna(), None),
+        single_layer=frame.layer.map(lambda layer: isinstance(layer, int)).astype(bool),
+    )
+
+
+def is_at_chance(value: ArrayLike, chance: ArrayLike, n: ArrayLike) -> NDArray[np.bool_]:
+    """Whether values lie no more than two standard errors of guessing above chance; False where chance is not known.
+
+    The standard error is the binomial sqrt(p (1 - p) / n) with p = chance, for shares in [0, 1].
+    """
+    shares, p, counts = (np.asarray(one, float) for one in (value, chance, n))
+    return shares <= p + _STANDARD_ERRORS * np.sqrt(p * (1 - p) / counts)
 
 
 def is_share(metric: str) -> bool:
@@ -122,85 +99,181 @@ def is_share(metric: str) -> bool:
     return METRICS[metric].unit == SHARE
 
 
-def _check_baseline(labels: Sequence[str], baseline: str | None) -> str:
-    assert labels, "nothing to compare"
+def measure(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores averaged to one value a label, measurement, language and seed.
+
+    Where a run has a score more than once, the newest pretraining step counts, and scores that differ in their
+    fine-tuning seed only are averaged before runs are. The seed is that of pretraining, or of fine-tuning where one
+    encoder was fine-tuned with several.
+
+    Args:
+        scores: as `score_frame` makes it.
+
+    Returns:
+        A row a value: label, KEY, language, seed, value, chance (NaN where there is none), n, in that order. A layer or
+        pooling that has no meaning is "".
+    """
+    frame = scores.assign(
+        tuned=scores.seed.where(scores.seed.notna(), scores.run),
+        step=scores.step.map(lambda step: step or 0),
+        unknown=scores.replicate == scores.run,
+        **{name: scores[name].where(scores[name].notna(), "") for name in ("layer", "pooling")},
+        **{name: scores[name].astype(float) for name in ("value", "chance", "n")},
+    )
+    frame = frame.loc[frame.step == frame.groupby([*_SCORED, "replicate"]).step.transform("max")]
+    frame["single"] = frame.groupby([*_SCORED, "replicate"]).tuned.transform("nunique") == 1
+    by_cell = frame.groupby(_SCORED)
+    encoders, single = by_cell.replicate.transform("nunique"), by_cell.single.transform("all")
+    distinct = by_cell.unknown.transform("all") & single & (by_cell.tuned.transform("nunique") == encoders)
+    frame["chance"], frame["n"] = by_cell.chance.transform("mean"), by_cell.n.transform("min").astype(int)
+    frame["seed"] = frame.tuned.where(distinct | (~single & (encoders == 1)), frame.replicate)
+    values = frame.groupby([*_SCORED, "seed"]).agg(
+        value=("value", "mean"), chance=("chance", "first"), n=("n", "first")
+    )
+    return values.reset_index()
+
+
+def compare(scores: pd.DataFrame, labels: Sequence[str], baseline: str | None, by: Groupings) -> Comparison:
+    """Groups scores by language groups, averages them over languages and seeds, and takes differences.
+
+    Scores of single layers belong to a curve and are left out. Every language of a group weighs the same.
+
+    Args:
+        scores: as `score_frame` makes it.
+        labels: of the encoders, in their order.
+        baseline: label of the encoder that the others are compared with, the first if None.
+        by: the groupings.
+
+    Raises:
+        ConfigError: the baseline is no label.
+    """
     if baseline is not None and baseline not in labels:
         raise ConfigError(
             f"The baseline '{baseline}' is none of the compared recipes.{suggest(baseline, labels)} "
             f"They are {', '.join(labels)}."
         )
-    return baseline or labels[0]
+    chosen = baseline or labels[0]
+    frame = pd.DataFrame(columns=[*COLUMNS, "values", "gaps"], dtype=object)
+    measured = measure(_headline(scores))
+    if len(measured):
+        there = measured.pivot(index=_SCORED, columns="seed", values="value").notna()
+        seed_set = there.groupby(list(there.columns)).ngroup().rename("seed_set")
+        orders = {"metric": list(METRICS), "label": list(labels)}
+        measured = measured.join(seed_set, on=_SCORED).assign(
+            **{name: pd.Categorical(measured[name], order, ordered=True) for name, order in orders.items()}
+        )
+        frame = pd.concat([frame, *(_compare_by(name, measured, by[name], chosen) for name in by)], ignore_index=True)
+    return Comparison(tuple(labels), chosen, frame.astype(object).where(frame.notna(), None), tuple(by))
 
 
-def _headline(scores: Sequence[Score]) -> list[Score]:
+def difference_interval(values: np.ndarray, base: np.ndarray, paired: bool) -> tuple[float, float] | None:
+    """Between which numbers the mean of `values` less that of `base` lies in 95 % of the resampled experiments.
+
+    In each of them languages are drawn with replacement, the same ones on both sides, and seeds as well (Efron and
+    Tibshirani 1993, percentile interval; Koehn 2004 for the pairing). The interval is the same whenever it is asked
+    for. It is about other languages and other seeds like these, not about other sentences.
+
+    Args:
+        values: [languages, seeds] the scores of one encoder.
+        base: [languages, seeds of the baseline] those of the other, the same languages.
+        paired: the seeds are the same too, and are drawn together.
+
+    Returns:
+        Lower and upper end; None for fewer than `FEWEST` languages and fewer than `FEWEST` seeds.
+    """
+    languages, seeds = values.shape
+    if max(languages, min(seeds, base.shape[1])) < FEWEST:
+        return None
+    means = _resample(values - base, _SEEDS) if paired else _resample(values, _SEEDS) - _resample(base, _BASE_SEEDS)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _resample(values: np.ndarray, seeds: int) -> np.ndarray:
+    """[draws] the mean of the languages and seeds that were drawn."""
+    return ((_draw(values.shape[0], _LANGUAGES) @ values) * _draw(values.shape[1], seeds)).sum(axis=1)
+
+
+@lru_cache(maxsize=64)
+def _draw(count: int, stream: int) -> np.ndarray:
+    """[draws, count] how much each of `count` things weighs in each draw, in all 1."""
+    return np.random.default_rng((count, stream)).multinomial(count, [1 / count] * count, size=_SAMPLES) / count
+
+
+def _headline(scores: pd.DataFrame) -> pd.DataFrame:
     """Scores without those of numbered layers; the mean over languages only where single languages are not scored."""
-    whole = [(score, _key(score)) for score in scores if not isinstance(score.layer, int)]
-    single = {key for score, key in whole if score.language != ALL_LANGUAGES}
-    return [score for score, key in whole if score.language != ALL_LANGUAGES or key not in single]
+    whole = scores.loc[~scores.single_layer]
+    is_single = whole.language != ALL_LANGUAGES
+    has_single = is_single.groupby([whole[name] for name in ("label", *KEY)], dropna=False).transform("any")
+    return whole.loc[is_single | ~has_single]
 
 
-def _blocks(measured: pd.DataFrame) -> dict[tuple[str, ...], dict[str, _Block]]:
-    """By measurement, then label."""
-    blocks: dict[tuple[str, ...], dict[str, _Block]] = {}
-    for names, own in measured.groupby(["label", *KEY], sort=False):
-        label, *key = map(str, cast(tuple[Any, ...], names))
-        rows, languages = pd.factorize(own.language)
-        columns, seeds = pd.factorize(own.seed)
-        values = np.full((len(languages), len(seeds)), np.nan)
-        values[rows, columns] = own.value
-        first = own.drop_duplicates("language")
-        block = _Block(tuple(languages), tuple(seeds), values, first.chance.to_numpy(float), first.n.to_numpy(int))
-        blocks.setdefault(tuple(key), {})[label] = block
-    return blocks
+class _Block(NamedTuple):
+    """One label's values of one measurement and group: [languages, seeds]."""
+
+    languages: np.ndarray
+    seeds: np.ndarray
+    values: np.ndarray
 
 
-def _rows(
-    by: str, metric: str, scored: Mapping[str, _Block], baseline: str, background: Background
-) -> Iterator[Record]:
-    single = {language for block in scored.values() for language in block.languages} - {ALL_LANGUAGES}
-    groups = group_languages(by, single, background) if single else {EVERY: [ALL_LANGUAGES]} if by == "task" else {}
-    for group, members in groups.items():
-        # Where one label tells languages and another only their mean, the mean stands for it among all languages.
-        wanted = {*members, ALL_LANGUAGES} if by == "task" else set(members)
-        own = {label: found for label, block in scored.items() if (found := block.complete(wanted))}
-        base = own.get(baseline) if is_share(metric) else None
-        for label, block in own.items():
-            compared = _difference(block, base) if base is not None and label != baseline else {}
-            yield {"group": group, "label": label} | _mean(block) | compared
-
-
-def _mean(block: _Block) -> Record:
-    means = block.values.mean(axis=0)
-    chances = block.chance[~np.isnan(block.chance)]
-    mean, chance, n = float(means.mean()), float(chances.mean()) if len(chances) else None, int(block.n.sum())
+def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str) -> pd.DataFrame:
+    # Where one label tells languages and another only their mean, the mean stands for it among all languages.
+    single = measured if by == "task" else measured.loc[measured.language != ALL_LANGUAGES]
+    places = {language: place_of(language) for language in single.language.unique()}
+    own = _complete(
+        single.assign(
+            place=single.language.map(lambda language: places[language][0]),
+            group=single.language.map(lambda language: places[language][1]),
+        )
+    )
+    cells = own.groupby(_CELL, observed=True)
+    means = own.groupby([*_CELL, "seed"], observed=True).value.mean().groupby(_CELL, observed=True)
+    rows = means.agg(mean="mean", standard_deviation="std", seeds="size", values=list)
     # Seeds share one test set, so n does not grow with them.
-    return {
-        "languages": " ".join(block.languages),
-        "mean": mean,
-        "standard_deviation": float(means.std(ddof=1)) if len(means) > 1 else None,
-        "seeds": len(means),
-        "n": n,
-        "chance": chance,
-        "at_chance": None if chance is None else bool(is_at_chance(mean, chance, n)),
-        "values": dict(zip(block.seeds, means.tolist(), strict=True)),
-    }
+    once = own.drop_duplicates([*_CELL, "language"]).groupby(_CELL, observed=True)
+    rows = rows.join(once.agg(languages=("language", " ".join), n=("n", "sum"), chance=("chance", "mean")))
+    guessed = pd.Series(is_at_chance(rows["mean"], rows.chance, rows.n), rows.index, dtype=object)
+    columns = [own[name].to_numpy() for name in ("language", "seed", "value")]
+    blocks = {cell: _block(*(column[at] for column in columns)) for cell, at in cells.indices.items()}
+    compared = [
+        _difference(blocks[cell], blocks.get((*cell[:-1], baseline)))
+        if cell[-1] != baseline and is_share(cell[0])
+        else {}
+        for cell in rows.index
+    ]
+    differences = pd.DataFrame(compared, rows.index, dtype=object)
+    rows = rows.join(differences).assign(at_chance=guessed.where(rows.chance.notna(), None), baseline=baseline, by=by)
+    return rows.reset_index().drop(columns="place").astype(object)
 
 
-def _difference(block: _Block, base: _Block) -> Record:
-    rows = [row for row, language in enumerate(block.languages) if language in base.languages]
-    if not rows:
+def _complete(own: pd.DataFrame) -> pd.DataFrame:
+    """The languages that all seeds of a cell have; those of the most seeds where no language has them all."""
+    patterns = own.groupby([*_CELL, "seed_set"], observed=True).agg(
+        seeds=("seed", "nunique"), languages=("language", "nunique")
+    )
+    most = patterns.reset_index().sort_values(["seeds", "languages", "seed_set"]).drop_duplicates(_CELL, keep="last")
+    return own.merge(most[[*_CELL, "seed_set"]])
+
+
+def _block(languages: np.ndarray, seeds: np.ndarray, values: np.ndarray) -> _Block:
+    """Of rows that are sorted by language, then seed, and lack none."""
+    unique = pd.unique(seeds)
+    return _Block(languages[:: len(unique)], unique, values.reshape(-1, len(unique)))
+
+
+def _difference(own: _Block, base: _Block | None) -> Record:
+    if base is None or not (rows := np.isin(own.languages, base.languages)).any():
         return {}
-    paired = [column for column, seed in enumerate(block.seeds) if seed in base.seeds]
-    own = block.pick(rows, paired or range(len(block.seeds)))
-    columns = [base.seeds.index(seed) for seed in own.seeds] if paired else range(len(base.seeds))
-    other = base.pick([base.languages.index(language) for language in own.languages], columns)
-    low, high = difference_interval(own.values, other.values, paired=bool(paired)) or (None, None)
-    gaps = own.values.mean(axis=0) - other.values.mean(axis=0) if paired else []
+    values, other = own.values[rows], base.values[np.isin(base.languages, own.languages)]
+    seeds = np.isin(own.seeds, base.seeds)
+    if paired := bool(seeds.any()):
+        values, other = values[:, seeds], other[:, np.isin(base.seeds, own.seeds)]
+    low, high = difference_interval(values, other, paired) or (None, None)
     return {
-        "difference": float(own.values.mean() - other.values.mean()),
+        "difference": float(values.mean() - other.mean()),
         "low_95": low,
         "high_95": high,
-        "difference_languages": len(rows),
-        "difference_seeds": len(paired),
-        "differences": dict(zip(own.seeds, map(float, gaps), strict=False)),
+        "difference_languages": len(values),
+        "difference_seeds": int(seeds.sum()),
+        "gaps": (values.mean(axis=0) - other.mean(axis=0)).tolist() if paired else [],
     }

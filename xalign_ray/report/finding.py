@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xalign_ray.report.compare import Comparison, Record
-from xalign_ray.report.frames import KEY
-from xalign_ray.report.score_tables import percent, points
+from xalign_ray.report.compare import KEY, Comparison, Record
+from xalign_ray.report.tables import percent, points
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 _SEEN = "alignment_trained"  # what such metrics ask is what a loss trained: no finding where there is another
+
+Key = tuple[str, ...]  # values of KEY
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,12 @@ class Finding:
 
     Attributes:
         sentence: honest about what is not decided.
-        key: the headline measurement as values of KEY, None where nothing has been scored.
+        key: the headline measurement, None where nothing has been scored.
         at_chance: titles of the other metrics on which no encoder is above chance.
     """
 
     sentence: str
-    key: tuple[str, ...] | None = None
+    key: Key | None = None
     at_chance: tuple[str, ...] = ()
 
 
@@ -34,73 +35,53 @@ def find(comparison: Comparison) -> Finding:
     That is the first one of the table that most encoders have, where higher is better and not all are at chance; of
     those, transfer of a head that was fine-tuned on English comes first.
     """
-    by_key: dict[tuple[str, ...], list[Record]] = {}
+    by_key: dict[Key, list[Record]] = {}
     for cell in comparison.records("task"):
         if METRICS[cell["metric"]].higher_is_better:
             by_key.setdefault(tuple(cell[name] for name in KEY), []).append(cell)
     if not by_key:
         return Finding("Nothing has been scored yet that could be compared; `xalign evaluate RUN` scores a run.")
     guessed = {key for key, cells in by_key.items() if all(cell["at_chance"] for cell in cells)}
-    key = min(
-        by_key, key=lambda key: (key[0].startswith(_SEEN), -len(by_key[key]), key in guessed, not _is_transfer(key))
-    )
-    others = dict.fromkeys(METRICS[other[0]].title for other in by_key if other in guessed and other != key)
-    return Finding(_sentence(comparison, by_key[key], METRICS[key[0]].title), key, tuple(others))
+
+    def rank(key: Key) -> tuple[bool, int, bool, bool]:
+        is_transfer = METRICS[key[0]].of_tuned_head and not key[0].endswith("_supervised")
+        return key[0].startswith(_SEEN), -len(by_key[key]), key in guessed, not is_transfer
+
+    first = min(by_key, key=rank)
+    others = dict.fromkeys(METRICS[key[0]].title for key in by_key if key in guessed and key != first)
+    return Finding(_sentence(comparison, by_key[first], METRICS[first[0]].title), first, tuple(others))
 
 
 def _sentence(comparison: Comparison, cells: list[Record], title: str) -> str:
     best, alone = max(cells, key=lambda cell: cell["mean"]), len(comparison.labels) == 1
+    name, reached = best["label"], f"{percent(best['metric'], best['mean'])} %"
+    scope = _over(len(best["languages"].split()), best["seeds"], best["languages"])
     if all(cell["at_chance"] for cell in cells):
-        who = best["label"] if alone else "Every encoder"
-        return f"{who} is at chance on {title}: no more than guessing ({_scope(best)})."
+        return f"{name if alone else 'Every encoder'} is at chance on {title}: no more than guessing ({scope})."
     if alone:
-        return f"{best['label']} reaches {_percent(best)} on {title}, {_scope(best)}{_chance(best)}."
-    return _compare(comparison, cells, best, title)
-
-
-def _is_transfer(key: tuple[str, ...]) -> bool:
-    return METRICS[key[0]].of_tuned_head and not key[0].endswith("_supervised")
-
-
-def _compare(comparison: Comparison, cells: list[Record], best: Record, title: str) -> str:
+        chance = "" if best["chance"] is None else f"; chance is {100 * best['chance']:.2g} %"
+        return f"{name} reaches {reached} on {title}, {scope}{chance}."
+    # The best is compared with the baseline, and where it is the baseline with the best of the others.
+    is_baseline = name == comparison.baseline
     others = [cell for cell in cells if cell["difference"] is not None]
-    is_baseline = best["label"] == comparison.baseline
-    compared = max(others, key=lambda cell: cell["mean"], default=None) if is_baseline else best
-    score = f"{best['label']} scores highest on {title}, {_percent(best)}"
-    if compared is None or compared["difference"] is None:
-        return f"{score}, {_scope(best)}; there is nothing to compare it with."
+    compared = max(others, key=lambda cell: cell["mean"], default=best) if is_baseline else best
+    score = f"{name} scores highest on {title}, {reached}"
+    if compared["difference"] is None:
+        return f"{score}, {scope}; there is nothing to compare it with."
     sign, other = (-1, compared["label"]) if is_baseline else (1, comparison.baseline)
-    gap = sign * compared["difference"]
-    apart = f"{points(gap).lstrip('+')} points above {other}"
+    apart = f"{points(sign * compared['difference']).lstrip('+')} points above {other}"
     over = _over(compared["difference_languages"], compared["difference_seeds"], compared["languages"])
     if compared["low_95"] is None:
-        return f"Undecided: {score}, {apart}, but {over} are too few for an interval."
+        return f"Undecided: {score}, {apart}, but {over.removeprefix('over ')} are too few for an interval."
     ends = sorted(sign * compared[end] for end in ("low_95", "high_95"))
     shown = f"the 95 % interval of the difference, [{', '.join(points(end).lstrip('+') for end in ends)}],"
     if ends[0] <= 0:
-        return f"Undecided: {score}, {apart} over {over}, but {shown} includes zero."
-    alone = "" if compared["difference_seeds"] != 1 else " and says nothing about other seeds"
-    return f"{best['label']} is best on {title}: {_percent(best)}, {apart} over {over}; {shown} excludes zero{alone}."
+        return f"Undecided: {score}, {apart} {over}, but {shown} includes zero."
+    single = " and says nothing about other seeds" if compared["difference_seeds"] == 1 else ""
+    return f"{name} is best on {title}: {reached}, {apart} {over}; {shown} excludes zero{single}."
 
 
 def _over(languages: int, seeds: int, names: str) -> str:
-    many = (
-        "means over languages"
-        if names == ALL_LANGUAGES
-        else "one language"
-        if languages == 1
-        else f"{languages} languages"
-    )
-    return f"{many} and {'one seed' if seeds == 1 else f'{seeds} seeds' if seeds else 'no seed in common'}"
-
-
-def _scope(cell: Record) -> str:
-    return f"over {_over(len(cell['languages'].split()), cell['seeds'], cell['languages'])}"
-
-
-def _percent(cell: Record) -> str:
-    return f"{percent(cell['metric'], cell['mean'])} %"
-
-
-def _chance(cell: Record) -> str:
-    return "" if cell["chance"] is None else f"; chance is {100 * cell['chance']:.2g} %"
+    many = f"{languages} languages" if languages > 1 else "one language"
+    many = "means over languages" if names == ALL_LANGUAGES else many
+    return f"over {many} and {'one seed' if seeds == 1 else f'{seeds} seeds' if seeds else 'no seed in common'}"

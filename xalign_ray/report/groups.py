@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.report.run import Run, columns_of
 from xalign_ray.text.language_codes import check_language
 from xalign_ray.text.language_families import INVENTED, OTHER, family_of, languages_of
 
@@ -18,51 +19,48 @@ EVERY = "all languages"
 UNKNOWN_SIZE = "size not known"
 WITH, SOME, WITHOUT, PIVOT = "dictionary", "dictionary in some runs only", "no dictionary", "English itself"
 _PIVOT = "en"
+_NEEDS = {
+    "size": "give --sizes, a CSV file with language,megabytes.",
+    "dictionary": "no compared run had a dictionary.",
+}
+
+Place = tuple[float, str]  # where a group stands in a table, and its name
+Groupings = Mapping[str, Callable[[str], Place]]  # the group of a language or pair, by the grouping's name
 
 
-@dataclass(frozen=True)
-class Background:
-    """What is known beside the scores.
-
-    Attributes:
-        sizes: of each language's Wikipedia, in megabytes.
-        dictionaries: by label, the languages that its training had a dictionary for; none where it had none.
-        seeds: the pretraining seed of each run, by the run's name: which runs of two labels belong together.
-    """
-
-    sizes: Mapping[str, float] = field(default_factory=dict)
-    dictionaries: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    seeds: Mapping[str, int] = field(default_factory=dict)
-
-
-def known_groupings(background: Background) -> list[str]:
-    """The groupings that what is known allows."""
-    return [name for name, missing in _MISSING.items() if not missing(background)]
-
-
-def check_groupings(by: Sequence[str], background: Background) -> None:
-    """Refuses groupings that do not exist, or that nothing is known for.
-
-    Raises:
-        ConfigError: names the grouping, and the nearest one or what it needs.
-    """
-    for name in by:
-        if name not in _MISSING:
-            raise ConfigError(f"There is no grouping '{name}'.{suggest(name, _MISSING)} Known: {', '.join(_MISSING)}.")
-        if missing := _MISSING[name](background):
-            raise ConfigError(f"Scores cannot be grouped by {name}: {missing}")
-
-
-def group_languages(by: str, languages: Iterable[str], background: Background) -> dict[str, list[str]]:
-    """Languages and pairs by group, the groups in the order of a table.
+def known_groupings(runs: Sequence[Run], sizes: Mapping[str, float]) -> Groupings:
+    """The groupings that what is known allows.
 
     A pair with English belongs to its other language; any other pair to both.
+
+    Args:
+        runs: with labels.
+        sizes: of Wikipedias in megabytes, by language; may be empty.
     """
-    place_of = _PLACES[by]
-    groups: dict[tuple[float, str], list[str]] = {}
-    for language in sorted(languages):
-        groups.setdefault(place_of(language, background), []).append(language)
-    return {name: groups[order, name] for order, name in sorted(groups)}
+    covered = [
+        frozenset(code for run in own for source in run.sources("dictionaries") for code in source["languages"])
+        for own in columns_of(runs).values()
+    ]
+    known: dict[str, Callable[[str], Place]] = {
+        "task": lambda _: (0, EVERY),
+        "language": lambda language: (0, language),
+        "family": _family,
+    }
+    if sizes:
+        known["size"] = partial(_size_group, sizes)
+    if any(covered):
+        known["dictionary"] = partial(_coverage, [languages for languages in covered if languages])
+    return known
+
+
+def check_groupings(by: Sequence[str], known: Groupings) -> None:
+    """Raises ConfigError naming the first grouping that does not exist, or that nothing is known for."""
+    every = list(dict.fromkeys([*known, *_NEEDS]))
+    for name in by:
+        if name not in every:
+            raise ConfigError(f"There is no grouping '{name}'.{suggest(name, every)} Known: {', '.join(every)}.")
+        if name not in known:
+            raise ConfigError(f"Scores cannot be grouped by {name}: {_NEEDS[name]}")
 
 
 def read_sizes(path: Path) -> dict[str, float]:
@@ -77,60 +75,38 @@ def read_sizes(path: Path) -> dict[str, float]:
         raise DataError(f"{path} cannot be read ({error}); give a CSV file with language,megabytes.") from None
     if not {"language", "megabytes"} <= set(rows.columns):
         raise DataError(f"{path} must begin with the header language,megabytes.")
-    pairs = zip(rows.language, rows.megabytes, strict=True)
-    return dict(_size(path, line, *pair) for line, pair in enumerate(pairs, start=2))
+    sizes = {}
+    for line, (language, megabytes) in enumerate(zip(rows.language, rows.megabytes, strict=True), start=2):
+        try:
+            code, size = check_language(language.strip()), float(megabytes)
+        except (ValueError, ConfigError) as error:
+            raise DataError(f"{path} line {line}: {error}") from None
+        if not 0 < size < math.inf:
+            raise DataError(f"{path} line {line}: a size must be above 0 MB, it is {megabytes}.")
+        sizes[code] = size
+    return sizes
 
 
-def _size(path: Path, line: int, language: str, megabytes: str) -> tuple[str, float]:
-    try:
-        code, size = check_language(language.strip()), float(megabytes)
-    except (ValueError, ConfigError) as error:
-        raise DataError(f"{path} line {line}: {error}") from None
-    if not 0 < size < math.inf:
-        raise DataError(f"{path} line {line}: a size must be above 0 MB, it is {megabytes}.")
-    return code, size
-
-
-Place = tuple[float, str]  # where a group stands in a table, and its name
-
-
-def _family(languages: Sequence[str]) -> Place:
-    families = sorted({family_of(language) for language in languages})
+def _family(language: str) -> Place:
+    families = sorted({family_of(one) for one in _other_languages(language)})
     return float(bool({INVENTED, OTHER} & set(families))), " and ".join(families)
 
 
-def _size_group(languages: Sequence[str], sizes: Mapping[str, float]) -> Place:
+def _size_group(sizes: Mapping[str, float], language: str) -> Place:
     """Wu and Dredze 2020, Table 1: round(log2(size in MB)); of two languages the smaller one decides."""
-    known = [sizes.get(language) or sizes.get(language.split("-")[0]) for language in languages]
-    if None in known:
+    known = [sizes.get(one) or sizes.get(one.split("-")[0], 0.0) for one in _other_languages(language)]
+    if not all(known):
         return math.inf, UNKNOWN_SIZE
-    power = round(math.log2(min(size for size in known if size is not None)))
+    power = round(math.log2(min(known)))
     return power, f"{power} ({2 ** (power - 0.5):,.3g} to {2 ** (power + 0.5):,.3g} MB)"
 
 
-def _coverage(languages: Sequence[str], dictionaries: Iterable[frozenset[str]]) -> Place:
+def _coverage(dictionaries: Sequence[frozenset[str]], language: str) -> Place:
+    languages = _other_languages(language)
     if languages == (_PIVOT,):
         return 3, PIVOT  # the language that dictionaries have in common says nothing about what they are worth
-    covered = [set(languages) <= known for known in dictionaries if known]
+    covered = [set(languages) <= known for known in dictionaries]
     return (0, WITH) if all(covered) else (1, SOME) if any(covered) else (2, WITHOUT)
-
-
-_PLACES: dict[str, Callable[[str, Background], Place]] = {
-    "task": lambda *_: (0, EVERY),
-    "language": lambda language, _: (0, language),
-    "family": lambda language, _: _family(_other_languages(language)),
-    "size": lambda language, known: _size_group(_other_languages(language), known.sizes),
-    "dictionary": lambda language, known: _coverage(_other_languages(language), known.dictionaries.values()),
-}
-
-# What a grouping lacks, in words; empty where it lacks nothing.
-_MISSING: dict[str, Callable[[Background], str]] = {
-    "task": lambda _: "",
-    "language": lambda _: "",
-    "family": lambda _: "",
-    "size": lambda known: "" if known.sizes else "give --sizes, a CSV file with language,megabytes.",
-    "dictionary": lambda known: "" if any(known.dictionaries.values()) else "no compared run had a dictionary.",
-}
 
 
 def _other_languages(language: str) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pandas as pd
 
 from xalign_ray.track.events import Event, stream_events
@@ -15,11 +16,9 @@ from xalign_ray.track.names import METRICS
 MAX_POINTS = 2000  # of a series; more are averaged in bins of steps
 TOTAL, MASKED_LM, HELD_OUT = "train/loss", "train/loss_masked_lm", "held_out/loss"
 LOSSES = tuple(name for name in METRICS if name.startswith(TOTAL) and name != "train/loss_scale")
-POINT_COLUMNS = ["series", "language", "step", "value", "steps"]
+POINT = {"series": object, "language": object, "step": int, "value": float, "steps": int}
 _WAITING = "waiting"
 _AT_ONCE = 5000  # points that are read before they are thinned
-
-Point = tuple[str, str, int, float, int]  # as POINT_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -29,31 +28,27 @@ class Log:
     Attributes:
         path: of the log, None where there is none.
         starts: start events.
-        started: when the first attempt began, seconds since 1970.
-        last_step: the newest step that was finished.
         end: the end event, None of a run that has not ended.
-        attempts: number of the newest.
+        last_step: the newest step that was finished.
+        started: when the first attempt began, seconds since 1970.
         seconds: wall time of all attempts, what a restart threw away included.
         memory: peak, in MB, 0 where it was not logged.
         waiting: median share of step time spent waiting for rows.
         points: a row a point of a loss: series, language ("" for a mean over languages), step, value, and the number
             of logged steps up to this one that the value is the mean of. Losses that were not finite are left out.
         width: of the bins of steps that points are means over.
-        data: folder of the prepared data.
     """
 
     path: Path | None = None
     starts: tuple[Event, ...] = ()
-    started: float = 0.0
-    last_step: int = 0
     end: Event | None = None
-    attempts: int = 0
+    last_step: int = 0
+    started: float = 0.0
     seconds: float = 0.0
     memory: float = 0.0
     waiting: float | None = None
     points: pd.DataFrame = field(default_factory=lambda: _frame([]))
     width: int = 1
-    data: str | None = None
 
 
 def thin(points: pd.DataFrame, width: int = 1) -> tuple[pd.DataFrame, int]:
@@ -67,7 +62,7 @@ def thin(points: pd.DataFrame, width: int = 1) -> tuple[pd.DataFrame, int]:
     weighted = points.assign(value=points.value * points.steps, bin=(points.step - 1) // width)
     bins = weighted.groupby(["series", "language", "bin"], sort=False)
     joined = bins.agg(step=("step", "max"), value=("value", "sum"), steps=("steps", "sum")).reset_index()
-    return joined.assign(value=joined.value / joined.steps).reindex(columns=POINT_COLUMNS), width
+    return joined.assign(value=joined.value / joined.steps).reindex(columns=list(POINT)), width
 
 
 def read_log(path: Path) -> Log:
@@ -77,17 +72,17 @@ def read_log(path: Path) -> Log:
         DataError: the log ends before its run did, or a line inside it is damaged.
     """
     times: dict[int, tuple[float, float]] = {}
-    points, width, read = _frame([]), 1, list[Point]()
-    starts, memory, data, last = list[Event](), 0.0, None, None
+    points, width, read = _frame([]), 1, list[tuple]()
+    starts, memory, last = list[Event](), 0.0, Event()
     for event, survives in stream_events(path):
         first, newest = times.get(event["attempt"], (event["time"], event["time"]))
         times[event["attempt"]] = min(first, event["time"]), max(newest, event["time"])
-        data = event.get("data", data) if event["event"] == "start" else data
-        if survives:
-            last = event
-            starts += [event] if event["event"] == "start" else []
-            memory = max(memory, event.get("metrics", {}).get("train/peak_memory_mb") or 0)
-            read += _points(event)
+        if not survives:
+            continue
+        last = event
+        starts += [event] if event["event"] == "start" else []
+        memory = max(memory, event.get("metrics", {}).get("train/peak_memory_mb") or 0)
+        read += _points(event)
         if len(read) > _AT_ONCE:
             points, width = thin(pd.concat([points, _frame(read)]), width)
             read = []
@@ -96,29 +91,40 @@ def read_log(path: Path) -> Log:
     return Log(
         path=path,
         starts=tuple(starts),
+        end=last if last.get("event") == "end" else None,
+        last_step=last.get("step", 0),
         started=min((first for first, _ in times.values()), default=0.0),
-        last_step=last["step"] if last else 0,
-        end=last if last and last["event"] == "end" else None,
-        attempts=max((start["attempt"] for start in starts), default=0),
         seconds=sum(newest - first for first, newest in times.values()),
         memory=memory,
         waiting=float(waited.median()) if len(waited) else None,
         points=cast(pd.DataFrame, points[points.series != _WAITING]),
         width=width,
-        data=data,
     )
 
 
-def _frame(rows: Sequence[Point]) -> pd.DataFrame:
-    types = {"series": object, "language": object, "step": int, "value": float, "steps": int}
-    return pd.DataFrame(rows, columns=POINT_COLUMNS).astype(types)
+def read_steps(log: Log) -> pd.DataFrame:
+    """Every step whose rows are known: step, batch_hash, loss; 24 bytes each. None from MLflow, which has no hashes."""
+    found = (
+        (event for event, survives in stream_events(log.path) if survives) if log.path and log.path.is_file() else ()
+    )
+    steps = (
+        (event["step"], event["batch_hash"], event["metrics"][TOTAL])
+        for event in found
+        if event["event"] == "step" and "batch_hash" in event and event["metrics"][TOTAL] is not None
+    )
+    return pd.DataFrame(np.fromiter(steps, [("step", "i8"), ("batch_hash", "u8"), ("loss", "f8")]))
 
 
-def _points(event: Event) -> list[Point]:
-    step, metrics = event["step"], event.get("metrics", {})
-    found = [(name, "", metrics.get(name)) for name in LOSSES] if event["event"] == "step" else []
-    if event["event"] == "step" and metrics.get("train/step_ms"):
-        found.append((_WAITING, "", metrics["train/data_wait_ms"] / metrics["train/step_ms"]))
-    found.append((HELD_OUT, "", metrics.get(HELD_OUT)))
-    found += [(HELD_OUT, language, value) for language, value in event.get("languages", {}).items()]
-    return [(series, language, step, value, 1) for series, language, value in found if value is not None]
+def _frame(rows: Sequence[tuple]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=list(POINT)).astype(POINT)
+
+
+def _points(event: Event) -> Iterator[tuple]:
+    metrics = event.get("metrics", {})
+    found = [("", HELD_OUT, metrics.get(HELD_OUT))]
+    found += [(language, HELD_OUT, value) for language, value in event.get("languages", {}).items()]
+    if event["event"] == "step":
+        found += [("", name, metrics.get(name)) for name in LOSSES]
+        if metrics.get("train/step_ms"):
+            found.append(("", _WAITING, metrics["train/data_wait_ms"] / metrics["train/step_ms"]))
+    return ((name, language, event["step"], value, 1) for language, name, value in found if value is not None)

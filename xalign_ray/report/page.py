@@ -1,24 +1,29 @@
-"""Sets the page: the finding and its chart, how to read it, tables, curves and recipes, in one HTML file."""
+"""Writes the report of one run or of several compared: a page, its figures and the numbers beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import pandas as pd
+import rich.table
 import yaml
-from markupsafe import Markup
 
-from xalign_ray.artifacts import hash_value
-from xalign_ray.report.columns import Column
-from xalign_ray.report.compare import Comparison
-from xalign_ray.report.figures import RESTARTED, Chart, draw_svgs, legend
-from xalign_ray.report.finding import Finding
-from xalign_ray.report.reading import caveats, how_to_read
+from xalign_ray.artifacts import hash_value, write_atomic
+from xalign_ray.report.charts import held_out_chart, layer_chart, loss_frame, score_chart, training_chart
+from xalign_ray.report.compare import COLUMNS, KEY, SCORE_COLUMNS, Comparison, compare, score_frame
+from xalign_ray.report.figures import RESTARTED, VARIABLES, Chart, draw_png, draw_svgs
+from xalign_ray.report.finding import find
+from xalign_ray.report.groups import check_groupings, known_groupings
+from xalign_ray.report.reading import caveats, how_to_read, repetitions
+from xalign_ray.report.run import Run, columns_of, label_runs
 from xalign_ray.report.run_tables import data_tables, difference_table, run_table, study_tables
-from xalign_ray.report.score_tables import gap_table, score_table
-from xalign_ray.report.table import Table
+from xalign_ray.report.tables import Table, gap_table, score_table, terminal_table
 from xalign_ray.report.templates import ENVIRONMENT
 
+_ALWAYS = ("task", "language")
+_OF_FINDING = (*_ALWAYS, "family")
 _GROUPINGS = {
     "task": ("scores", "Scores"),
     "language": ("languages", "Languages"),
@@ -31,94 +36,155 @@ _MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of t
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page that the links at the top lead to; one without tables and charts is left out.
+    """A part of the page that the links at the top lead to.
 
     Attributes:
         name, title: in a link and above it.
-        tables, charts, notes: one after the other.
-        folded: a table that opens on a click, under its title.
+        tables, charts, notes: one after the other; a table without rows and note is left out.
+        folded: a table that opens on a click.
         recipes: YAML by label, which open on a click.
     """
 
     name: str
     title: str
-    tables: Sequence[Table | None] = ()
+    tables: Sequence[Table] = ()
     charts: Sequence[Chart] = ()
     notes: Sequence[str] = ()
     folded: Table | None = None
-    recipes: Sequence[tuple[str, str]] = ()
+    recipes: Mapping[str, str] | None = None
 
     @property
     def shown(self) -> list[Table]:
         """Tables with something in them."""
-        return [table for table in self.tables if table is not None and (table.rows or table.note)]
+        return [table for table in self.tables if table.rows or table.note]
 
 
-def write_page(
-    columns: Sequence[Column],
-    comparison: Comparison,
-    finding: Finding,
-    headline: Chart | None,
-    charts: Sequence[Chart],
-    repetitions: Sequence[str],
-) -> str:
-    """The whole page.
+def report(
+    runs: Sequence[Run],
+    out: Path,
+    by: Sequence[str] = (),
+    sizes: Mapping[str, float] | None = None,
+    baseline: str | None = None,
+) -> tuple[Path, rich.table.Table]:
+    """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, comparison.md, and figures.
+
+    Runs of one recipe that differ only in their seed are one column: mean and spread. The page is whole in itself: no
+    network, no file beside it is needed to read it.
 
     Args:
-        columns: what is compared, or one.
-        comparison: of their scores.
-        finding: what it opens with.
-        headline: the chart of that.
-        charts: of losses and layers.
-        repetitions: what is to be said of runs that repeat another's seed.
+        runs: finished or not, or only scores of some other encoder.
+        out: folder of the report; created if needed.
+        by: groupings of languages; all that are possible if there are none.
+        sizes: of Wikipedias in megabytes by language, for the grouping by size.
+        baseline: label of the column that the others are compared with; the study's, or the first one's if None.
+
+    Returns:
+        The page, and the first grouping of the comparison for the terminal.
+
+    Raises:
+        ConfigError: no run is given, the baseline is none of the labels, or a grouping cannot be made.
     """
-    sections = list(_sections(columns, comparison, charts, repetitions))
-    guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []
-    return ENVIRONMENT.get_template("page.html").render(
-        title=title_of(columns),
-        notes=list(dict.fromkeys(run.study.notes for column in columns for run in column.runs if run.study)),
-        lead=_lead(columns),
+    runs = label_runs(runs)
+    scores, losses = score_frame(runs), loss_frame(runs)
+    comparison = compare_runs(runs, scores, by, sizes, baseline)
+    found, repetition_notes = find(comparison), repetitions(runs)
+    headline = score_chart(comparison, found.key) if found.key else None
+    curves = [training_chart(runs, losses), held_out_chart(runs, losses)]
+    charts = {"losses": [chart for chart in curves if chart], "layers": list(filter(None, [layer_chart(runs, scores)]))}
+    guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
+    sections = [
+        one for one in _sections(runs, comparison, charts, repetition_notes) if one.shown or one.charts or one.recipes
+    ]
+    columns = columns_of(runs)
+    recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
+    page = ENVIRONMENT.get_template("page.html").render(
+        title=_title(runs),
+        notes=list(dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes"))),
+        lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
         wide=len(columns) > _MAX_NARROW,
-        finding=finding.sentence,
+        finding=found.sentence,
         headline=headline,
-        caveats=[*guessed, *caveats(columns)],
-        reading=how_to_read(columns),
-        sections=[one for one in sections if one.shown or one.charts or one.recipes],
-        svgs=lambda chart: [Markup(svg) for svg in draw_svgs(chart)],
-        legend=legend,
+        caveats=[*guessed, *caveats(runs)],
+        reading=how_to_read(runs),
+        sections=sections,
+        draw_svgs=draw_svgs,
+        variables=VARIABLES,
         restarted=RESTARTED,
     )
+    _write_csv(out / "scores.csv", scores.reindex(columns=SCORE_COLUMNS))
+    _write_csv(out / "layers.csv", scores.loc[scores.single_layer].reindex(columns=SCORE_COLUMNS))
+    _write_csv(out / "losses.csv", losses)
+    write_comparison(comparison, out)
+    for chart in [headline, *charts["losses"], *charts["layers"]]:
+        if chart:
+            write_atomic(out / f"{chart.name}.png", draw_png(chart))
+    write_atomic(out / "index.html", page)
+    return out / "index.html", terminal_table(comparison, comparison.by[0])
 
 
-def title_of(columns: Sequence[Column]) -> str:
-    """What a report is called."""
-    studies = list(dict.fromkeys(run.study.name for column in columns for run in column.runs if run.study))
-    if studies:
-        return " / ".join(studies)
-    return " / ".join(column.label for column in columns) if len(columns) <= 4 else f"{len(columns)} recipes compared"
+def compare_runs(
+    runs: Sequence[Run],
+    scores: pd.DataFrame,
+    by: Sequence[str] = (),
+    sizes: Mapping[str, float] | None = None,
+    baseline: str | None = None,
+) -> Comparison:
+    """The scores of labelled runs compared as `report` shows them, by all possible groupings if none are given.
+
+    A grouping that nobody asked for is left out where its one group says what the mean over all languages says.
+    """
+    known = known_groupings(runs, sizes or {})
+    check_groupings(by, known)
+    groupings = {name: known[name] for name in dict.fromkeys([*(by or known), *_OF_FINDING])}
+    whole = compare(scores, list(columns_of(runs)), baseline or _baseline_of_study(runs), groupings)
+    groups = whole.frame.groupby(["by", *KEY]).group.nunique()
+    several = set(groups[groups > 1].index.get_level_values("by"))
+    return replace(whole, by=tuple(by) or tuple(name for name in known if name in _ALWAYS or name in several))
+
+
+def write_comparison(comparison: Comparison, out: Path) -> None:
+    """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
+    frame = comparison.frame
+    shown = pd.concat([frame.loc[frame.by == by] for by in comparison.by])
+    _write_csv(out / "comparison.csv", shown.reindex(columns=COLUMNS))
+    tables = [score_table(comparison, by) for by in comparison.by]
+    text = ENVIRONMENT.get_template("tables.md").render(tables=[table for table in tables if table.rows])
+    write_atomic(out / "comparison.md", text)
 
 
 def _sections(
-    columns: Sequence[Column], comparison: Comparison, charts: Sequence[Chart], repetitions: Sequence[str]
+    runs: Sequence[Run], comparison: Comparison, charts: Mapping[str, Sequence[Chart]], repetition_notes: Sequence[str]
 ) -> Iterator[Section]:
-    several = any(len(column.runs) > 1 for column in columns)
+    columns = columns_of(runs)
     for by in comparison.by:
-        folded = gap_table(comparison) if by == "task" and several else None
-        yield Section(*_GROUPINGS[by], [score_table(comparison, by)], folded=folded)
-    losses = [chart for chart in charts if chart.axis == "step"]
-    yield Section("losses", "Losses", charts=losses, notes=repetitions)
-    yield Section("layers", "Layers", charts=[chart for chart in charts if chart not in losses])
-    yield Section("data", "Data", data_tables(columns))
-    recipes = [
-        (column.label, yaml.safe_dump(dict(column.runs[0].config), sort_keys=False, allow_unicode=True))
-        for column in columns
-        if column.runs[0].config
-    ]
-    yield Section("recipes", "Recipes", [difference_table(columns)], recipes=recipes)
-    yield Section("running", "Running", [*study_tables(columns), run_table(columns)])
+        gaps = gap_table(comparison) if by == "task" and len(columns) < len(runs) else None
+        yield Section(*_GROUPINGS[by], [score_table(comparison, by)], folded=gaps if gaps and gaps.rows else None)
+    yield Section("losses", "Losses", charts=charts["losses"], notes=repetition_notes)
+    yield Section("layers", "Layers", charts=charts["layers"])
+    yield Section("data", "Data", data_tables(runs))
+    recipes = {
+        label: yaml.safe_dump(dict(own[0].config), sort_keys=False, allow_unicode=True)
+        for label, own in columns.items()
+        if own[0].config
+    }
+    yield Section("recipes", "Recipes", [*filter(None, [difference_table(runs)])], recipes=recipes)
+    yield Section("running", "Running", [*study_tables(runs), run_table(runs)])
 
 
-def _lead(columns: Sequence[Column]) -> str:
-    runs = sum(len(column.runs) for column in columns)
-    recipes = len({hash_value([column.settings or column.label]) for column in columns})
-    return f"{runs} run{'s' if runs > 1 else ''} of {recipes} recipe{'s' if recipes > 1 else ''}."
+def _title(runs: Sequence[Run]) -> str:
+    labels = list(columns_of(runs))
+    compared = " / ".join(labels) if len(labels) <= 4 else f"{len(labels)} recipes compared"
+    return " / ".join(dict.fromkeys(run.study["name"] for run in runs if run.study)) or compared
+
+
+def _baseline_of_study(runs: Sequence[Run]) -> str | None:
+    """The baseline of the first study that names one, as its column is labelled here."""
+    for study in (run.study for run in runs if run.study):
+        for label in columns_of(runs):
+            if study["baseline"] in (label, label.removesuffix(f" ({study['name']})")):
+                return label
+    return None
+
+
+def _write_csv(path: Path, frame: pd.DataFrame) -> None:
+    write_atomic(path, frame.to_csv(index=False, lineterminator="\n"))

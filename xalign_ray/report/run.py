@@ -1,20 +1,29 @@
-"""Reads what a report needs of a run folder: recipe, history, scores, the manifest of its training data."""
+"""The runs of a report: what is read of a folder, and the labels that tell which of them are one column."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import read_manifest, whole_manifest
+from xalign_ray.artifacts import hash_value, read_manifest, whole_manifest
+from xalign_ray.config.explain import flatten
+from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import read_saved
-from xalign_ray.errors import DataError
+from xalign_ray.config.schema import RUN_OF
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.report.log import Log, read_log
-from xalign_ray.report.study_folder import Study
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.events import check_whole
+
+# Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
+_ASIDE = ("recipe", "fingerprint", "notes", "seed", "output", "parallel", "checkpoint", "track")
+_MAX_IN_LABEL = 3
+_RUN_EXPORT = re.compile(r"([^/]+)-[0-9a-f]{8}/export/?$")  # as a run folder is named
 
 
 @dataclass(frozen=True)
@@ -27,8 +36,8 @@ class Run:
         log: its history; empty for an encoder made elsewhere.
         scores: all scores of all evaluations.
         data: manifest of the prepared data, None where its folder is gone.
-        label: of its column, None where the report has to find one.
-        study: that it is a cell of.
+        label: of its column; empty before `label_runs`, unless a study gives one.
+        study: what study.json says of the study that it is a cell of, and its `choices`.
     """
 
     folder: Path
@@ -36,13 +45,8 @@ class Run:
     log: Log
     scores: tuple[Score, ...]
     data: Mapping[str, Any] | None = None
-    label: str | None = None
-    study: Study | None = None
-
-    @property
-    def recipe(self) -> str:
-        """The recipe's name, or the folder's where there was no recipe."""
-        return self.config.get("recipe") or self.name
+    label: str = ""
+    study: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -50,16 +54,19 @@ class Run:
         return self.folder.resolve().name
 
     @property
+    def recipe(self) -> str:
+        """The recipe's name, or the folder's where there was no recipe."""
+        return self.config.get("recipe") or self.name
+
+    @property
     def seed(self) -> int | None:
         """Seed of pretraining."""
         return self.config.get("seed")
 
     @property
-    def dictionary_languages(self) -> frozenset[str]:
-        """The languages that the recipe's dictionaries cover; none for an encoder made elsewhere."""
-        return frozenset(
-            code for source in self.config.get("data", {}).get("dictionaries", []) for code in source["languages"]
-        )
+    def settings(self) -> dict[str, Any]:
+        """What makes its result what it is, the seed apart, as dotted keys."""
+        return _settings(self.config)
 
     @property
     def finished(self) -> bool:
@@ -71,6 +78,10 @@ class Run:
         """Whether the data is the embedded world, which is no source of claims."""
         root = self.config.get("data", {}).get("root")
         return root == "demo" or bool(root and (whole_manifest(Path(root)) or {}).get("kind") == "demo")
+
+    def sources(self, key: str) -> Sequence[Mapping[str, Any]]:
+        """The recipe's `corpora`, `parallel` or `dictionaries`."""
+        return self.config.get("data", {}).get(key, [])
 
 
 def read_run(folder: Path) -> Run:
@@ -88,4 +99,70 @@ def read_run(folder: Path) -> Run:
             "below runs/."
         )
     log = read_log(path) if path.is_file() else Log()
-    return Run(folder, read_saved(folder), log, scores, read_manifest(Path(log.data)) if log.data else None)
+    data = next((start["data"] for start in reversed(log.starts) if start.get("data")), None)
+    return Run(folder, read_saved(folder), log, scores, read_manifest(Path(data)) if data else None)
+
+
+def label_runs(runs: Sequence[Run]) -> list[Run]:
+    """The runs with labels, those of one label after each other, in the order in which their first ones were given.
+
+    Without a label of a study, runs belong together if their recipes are equal but for the seed; a second run of the
+    same recipe and seed gets a label of its own, so that a repetition is never counted as a seed. Runs of one recipe
+    name are told apart by what they set otherwise than the recipe.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not runs:
+        raise ConfigError("A report needs at least one run.")
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    seen: Counter[tuple[Any, ...]] = Counter()
+    for run in runs:
+        recipe = (run.recipe, hash_value(run.settings))
+        place = (run.label,) if run.label else (*recipe, seen[(*recipe, run.seed)])
+        seen[(*recipe, run.seed)] += not run.label
+        groups.setdefault(place, []).append(run)
+    labels = _labels([group[0] for group in groups.values()])
+    return [replace(run, label=label) for label, group in zip(labels, groups.values(), strict=True) for run in group]
+
+
+def columns_of(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs of each label."""
+    columns: dict[str, list[Run]] = {}
+    for run in runs:
+        columns.setdefault(run.label, []).append(run)
+    return columns
+
+
+def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    settings = flatten({key: value for key, value in config.items() if key not in _ASIDE})
+    settings.pop("train.per_device_batch_size", None)
+    # Where a recipe starts from as it said it, not as it was settled: every seed continues a folder of its own.
+    start = str(settings.get("model.init_from") or "")
+    if start.startswith(RUN_OF):
+        settings["model.init_from"] = start.replace("/", "-")
+    elif found := _RUN_EXPORT.search(start):
+        settings["model.init_from"] = f"{RUN_OF}{found[1]}"
+        if settings.get("data.tokenizer.kind") == "folder" and settings.get("data.tokenizer.path") == start:
+            settings |= {"data.tokenizer.kind": "start", "data.tokenizer.path": None}
+    return settings
+
+
+def _labels(firsts: Sequence[Run]) -> list[str]:
+    """A label for each column, by its first run."""
+    names = Counter(run.recipe for run in firsts if not run.label)
+    labels = [run.label or (_own_label(run) if names[run.recipe] > 1 and run.config else run.recipe) for run in firsts]
+    count = Counter(labels)
+    return [
+        f"{run.recipe} ({run.name})" if count[label] > 1 else label for label, run in zip(labels, firsts, strict=True)
+    ]
+
+
+def _own_label(run: Run) -> str:
+    """The recipe's name with what this run set otherwise; the plain recipe keeps its plain name."""
+    try:
+        plain = _settings(load_recipe(run.recipe).config.model_dump(mode="json"))
+    except ConfigError:
+        return run.recipe  # a recipe that was given by path
+    changed = [f"{key.rsplit('.', 1)[-1]}={value}" for key, value in run.settings.items() if plain.get(key) != value]
+    return f"{run.recipe} ({', '.join(changed)})" if 0 < len(changed) <= _MAX_IN_LABEL else run.recipe

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from xalign_ray.artifacts import check_files, read_manifest
+from xalign_ray.artifacts import check_files, read_json, read_manifest
 from xalign_ray.config.explain import check_folder
+from xalign_ray.config.saved import read_saved
 from xalign_ray.credentials import with_credentials
-from xalign_ray.errors import TrackingError, XalignError
-from xalign_ray.report.run import Run, read_run
-from xalign_ray.report.study_folder import CHOICES, HINT, STUDY, kept, read_choices, read_study, tried
-from xalign_ray.report.trials import join_trials
+from xalign_ray.errors import DataError, TrackingError, XalignError
+from xalign_ray.report.log import Log
+from xalign_ray.report.run import Run, columns_of, read_run
+from xalign_ray.run_folder import CHOICES, EXPORT, STUDY
+from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import quiet_mlflow, reason_of
 
 MLFLOW = "mlflow:"
+_HINT = "Give the `xalign study` or `xalign tune` that made it again: it writes it anew and repeats no finished cell."
+_CELL = frozenset({"name", "kind", "label", "folder", "state"})
+_PLAIN = (None, "english")
+
+Choices = Sequence[Mapping[str, Any]]
+Source = tuple[str, str, int | None]  # label, a run's name or an encoder's path, and the pretraining step
 
 
 def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
@@ -25,6 +34,7 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
 
     Of a study these are its pretraining runs with the scores of its own cells, labelled as the study labels them.
     Runs of an experiment that hold no scores are passed over, and so are fine-tunings of settings that were not chosen.
+    The scores of trials are joined to the runs that they began from.
 
     Args:
         names: folders of runs and of studies, `mlflow:EXPERIMENT` and `mlflow:RUN_ID`.
@@ -45,35 +55,110 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
         else:
             is_study = any((Path(name) / file).is_file() for file in (STUDY, CHOICES))
             runs += _from_study(Path(name)) if is_study else [read_run(Path(name))]
-    return _with_distinct_labels(runs)
+    return join_trials(_with_distinct_labels(runs))
+
+
+def join_trials(runs: Sequence[Run]) -> list[Run]:
+    """The runs, each with the scores of the trials among them that were tuned from its encoder.
+
+    A run without a recipe is a trial, or an evaluation of another encoder. Its scores go to the run and step that
+    they name; where that is not among the runs of its label, all scores of one encoder become one run, with the recipe
+    of the run or that beside the encoder if it is still there. A run or score that is found twice counts once.
+    """
+    own: dict[tuple[str, Path], Run] = {}
+    trials: dict[Source, list[Score]] = defaultdict(list)
+    studies: dict[Source, Mapping[str, Any] | None] = {}
+    for run in runs:
+        if "recipe" in run.config or not run.scores:
+            place = (run.label, run.folder.resolve())
+            own[place] = _with(own.get(place, run), run.scores)
+            continue
+        for score in run.scores:
+            source = (run.label, score.run or score.encoder, score.step)
+            trials[source].append(score)
+            studies[source] = run.study
+    joined = []
+    for run in own.values():
+        steps = {run.log.last_step, *(score.step for score in run.scores)}
+        joined.append(_with(run, [score for step in steps for score in trials.pop((run.label, run.name, step), [])]))
+    recipes = {run.name: run.config for run in own.values()}
+    return joined + [_as_run(source, scores, recipes, studies[source]) for source, scores in trials.items()]
+
+
+def _with(run: Run, scores: Iterable[Score]) -> Run:
+    return replace(run, scores=tuple(dict.fromkeys([*run.scores, *scores])))
+
+
+def _as_run(
+    source: Source, scores: Sequence[Score], recipes: Mapping[str, Mapping[str, Any]], study: Mapping[str, Any] | None
+) -> Run:
+    """The encoder of these scores as a run, with its recipe where that is known."""
+    label, name, step = source
+    first, folder = scores[0], Path(name).parent if Path(name).name == EXPORT else Path(name)
+    config = recipes.get(name, {}) if label else {}
+    if first.run and not config and Path(first.encoder).name == EXPORT:
+        found = read_saved(Path(first.encoder).parent)
+        config = found if "recipe" in found else {}
+    if first.run and not config:
+        folder = Path(f"{name} at step {step}")
+    return _with(Run(folder, config, Log(), (), label=label, study=study), scores)
 
 
 def _from_study(folder: Path) -> list[Run]:
-    check_files(folder, (read_manifest(folder) or {}).get("files", {}), HINT)
-    study = read_study(folder)
-    found = []
-    for cell in study.cells:
-        path = folder / (cell["folder"] or "")
-        if cell["kind"] == "pretraining" and path.is_dir() and cell["state"] not in ("waiting", "failed"):
+    check_files(folder, (read_manifest(folder) or {}).get("files", {}), _HINT)
+    study = read_json(folder / STUDY, _HINT, "name", "baseline", "labels", "cells")
+    if not all(isinstance(cell, dict) and cell.keys() >= _CELL for cell in study["cells"]):
+        raise DataError(f"{folder / STUDY} is damaged: a cell lacks one of {', '.join(sorted(_CELL))}. {_HINT}")
+    study["choices"] = _read_choices(folder)
+    left_out, found = _left_out(study["choices"]), []
+    for cell in study["cells"]:
+        path, what = folder / (cell["folder"] or ""), {"label": cell["label"], "study": study}
+        if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["name"] not in left_out:
+            found.append(replace(read_run(path), config={}, **what))
+        elif cell["kind"] == "pretraining" and path.is_dir() and cell["state"] not in ("waiting", "failed"):
             # What else was ever evaluated in its folder is not of this study.
-            found.append(replace(read_run(path), scores=(), label=cell["label"], study=study))
-        elif cell["kind"] != "pretraining" and study.counts(cell):
-            found.append(replace(read_run(path), config={}, label=cell["label"], study=study))
-    order = {label: place for place, label in enumerate(study.labels)}
-    return sorted(join_trials(found), key=lambda run: order.get(run.label or "", len(order)))
+            found.append(replace(read_run(path), scores=(), **what))
+    order = {label: place for place, label in enumerate(study["labels"])}
+    return sorted(join_trials(found), key=lambda run: order.get(run.label, len(order)))
 
 
 def _with_distinct_labels(runs: Sequence[Run]) -> list[Run]:
     """Columns of two studies that have one label and are not of the same runs get the study's name."""
-    found: dict[str, dict[str, set[Path]]] = defaultdict(lambda: defaultdict(set))
-    for run in runs:
-        if run.label and run.study:
-            found[run.label][run.study.name].add(run.folder.resolve())
-    clash = {label for label, by_study in found.items() if len(set(map(frozenset, by_study.values()))) > 1}
+    several = set()
+    for label, own in columns_of([run for run in runs if run.study]).items():
+        folders: dict[str, set[Path]] = defaultdict(set)
+        for run in own:
+            folders[run.study["name"]].add(run.folder.resolve())  # type: ignore[index]
+        several |= {label} if len({frozenset(one) for one in folders.values()}) > 1 else set()
     return [
-        replace(run, label=f"{run.label} ({run.study.name})") if run.label in clash and run.study else run
+        replace(run, label=f"{run.label} ({run.study['name']})") if run.study and run.label in several else run
         for run in runs
     ]
+
+
+def _read_choices(folder: Path) -> Choices:
+    choices = read_json(folder / CHOICES, _HINT)
+    try:
+        _left_out(choices)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise DataError(f"{folder / CHOICES} is damaged: it holds no choices ({error!r}). {_HINT}") from None
+    return choices
+
+
+def _left_out(choices: Choices) -> set[str]:
+    """The cells that competed and were not chosen."""
+    tried = {name for choice in choices for candidate in choice["candidates"] for name in candidate["development"]}
+    return tried - _kept(choices).keys()
+
+
+def _kept(choices: Choices) -> dict[str, str | None]:
+    """The kind of training of each cell that was chosen, by its name."""
+    return {
+        name: choice["training"]
+        for choice in choices
+        if choice["chosen"] is not None
+        for name in choice["candidates"][choice["chosen"]]["development"]
+    }
 
 
 def _from_mlflow(name: str, tracking_uri: str) -> list[Run]:
@@ -107,15 +192,16 @@ def _restore(name: str, tracking_uri: str) -> Iterator[Run]:
             (run, Path(scratch) / run.info.run_id / restore.name_of(run)) for run in restore.find_runs(client, name)
         ]
         folders = [folder for run, folder in every if restore.restore(client, run, folder)]
-        choices = [one for folder in folders if (folder / CHOICES).is_file() for one in read_choices(folder)]
-        trainings, left_out = kept(choices), tried(choices) - kept(choices).keys()
+        choices = [one for folder in folders if (folder / CHOICES).is_file() for one in _read_choices(folder)]
+        trainings, left_out = _kept(choices), _left_out(choices)
         for run in map(read_run, folders):
             if run.scores and run.name not in left_out:
-                yield _of_training(run, trainings.get(run.name, ""))
+                yield _of_training(run, trainings.get(run.name))
 
 
-def _of_training(run: Run, training: str) -> Run:
+def _of_training(run: Run, training: str | None) -> Run:
     """An encoder that was tuned on more than plain English is another column's."""
-    suffix = f", {training}" if training else ""
-    own = (replace(score, run=f"{score.run or Path(score.encoder).name}{suffix}") for score in run.scores)
-    return replace(run, scores=tuple(own)) if suffix else run
+    if training in _PLAIN:
+        return run
+    named = (replace(score, run=f"{score.run or Path(score.encoder).name}, {training}") for score in run.scores)
+    return replace(run, scores=tuple(named))

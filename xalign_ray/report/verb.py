@@ -7,9 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from xalign_ray.report.build import Chosen
-from xalign_ray.report.build import report as write_report
 from xalign_ray.report.groups import read_sizes
+from xalign_ray.report.page import report as write_report
 from xalign_ray.report.sources import MLFLOW, find_runs
 from xalign_ray.track.follower import resolve_uri
 
@@ -38,8 +37,7 @@ def report(
     alone = len(runs) == 1 and not runs[0].startswith(MLFLOW)
     target = out or (Path(runs[0]) / "report" if alone else Path("report"))
     found = find_runs(runs, resolve_uri(tracking, Path("runs")))
-    chosen = Chosen(baseline=baseline, by=by, sizes=read_sizes(sizes) if sizes else {})
-    files, table = write_report(found, target, chosen)
+    page, table = write_report(found, target, by, read_sizes(sizes) if sizes else {}, baseline)
     if table.row_count:
         Console(stderr=True).print(table)
-    return files.page
+    return page

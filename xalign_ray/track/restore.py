@@ -15,14 +15,13 @@ from mlflow.exceptions import MlflowException
 
 from xalign_ray.artifacts import MANIFEST
 from xalign_ray.errors import TrackingError
-from xalign_ray.run_folder import CONFIG, EVALUATION, SCORES, RunFolder
+from xalign_ray.run_folder import CHOICES, CONFIG, EVALUATION, SCORES, RunFolder
 from xalign_ray.track.events import Event
 
 _FOLDERS = (EVALUATION, "data")
 _DATA = f"data/{MANIFEST}"
 _HELD_OUT = "held_out_languages.csv"
-_CHOICES = "choices.json"  # what a study keeps of its fine-tunings
-_FILES = frozenset({CONFIG, MANIFEST, _DATA, _HELD_OUT, _CHOICES})
+_FILES = frozenset({CONFIG, MANIFEST, _DATA, _HELD_OUT, CHOICES})
 _PAGE = 1000  # runs a search: MLflow's own limit
 _EVENT_OF = {"train": "step", "held_out": "held_out"}  # by the first part of a metric's key
 
@@ -53,7 +52,7 @@ def restore(client: MlflowClient, run: Run, folder: Path) -> bool:
     """
     run_id = run.info.run_id
     files = _artifacts(client, run_id)
-    if not any(_is_scores(path) or path == _CHOICES for path in files):
+    if not any(_is_scores(path) or path == CHOICES for path in files):
         return False
     folder.mkdir(parents=True)
     for path in files:

@@ -11,10 +11,11 @@ import yaml
 
 from xalign_ray.artifacts import write_json, write_manifest
 from xalign_ray.config.load import load_recipe
-from xalign_ray.report.build import Chosen, ReportFiles, open_columns, report
-from xalign_ray.report.columns import Column
-from xalign_ray.report.run import read_run
-from xalign_ray.report.table import Entry
+from xalign_ray.report.compare import Comparison, score_frame
+from xalign_ray.report.page import compare_runs, report
+from xalign_ray.report.run import Run, label_runs
+from xalign_ray.report.sources import find_runs
+from xalign_ray.report.tables import Entry
 from xalign_ray.tasks.scores import Score, write_scores
 
 LANGUAGES = ("en", "qgr", "qdv")
@@ -108,14 +109,20 @@ def entries(*cells: Entry | str) -> tuple[Entry, ...]:
     return tuple(Entry(cell) if isinstance(cell, str) else cell for cell in cells)
 
 
-def open_folders(folders: Sequence[Path], labels: Sequence[str] | None = None) -> list[Column]:
-    """The columns that these run folders make."""
-    return open_columns([read_run(folder) for folder in folders], labels)
+def open_folders(folders: Sequence[Path]) -> list[Run]:
+    """The labelled runs of run and study folders."""
+    return label_runs(find_runs([str(folder) for folder in folders], "sqlite"))
 
 
-def report_on(folders: Sequence[Path], out: Path, **chosen: Any) -> ReportFiles:
-    """The report on run folders; `chosen` are the fields of `Chosen`."""
-    return report([read_run(folder) for folder in folders], out, Chosen(**chosen))[0]
+def compare_folders(folders: Sequence[Path], **chosen: Any) -> Comparison:
+    """The comparison that a report on these folders shows; `chosen` are arguments of `compare_runs`."""
+    runs = open_folders(folders)
+    return compare_runs(runs, score_frame(runs), **chosen)
+
+
+def report_on(folders: Sequence[Path], out: Path, **chosen: Any) -> Path:
+    """The page on run and study folders; `chosen` are arguments of `report`."""
+    return report(find_runs([str(folder) for folder in folders], "sqlite"), out, **chosen)[0]
 
 
 def start(step: int = 0, attempt: int = 1, time: float = 1000.0, data: Path | None = None) -> dict[str, Any]:

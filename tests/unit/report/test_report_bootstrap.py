@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from xalign_ray.report.bootstrap import difference_interval
+from xalign_ray.report.compare import difference_interval
 
 
 def every_mean(values: np.ndarray, base: np.ndarray, paired: bool) -> Iterator[float]:

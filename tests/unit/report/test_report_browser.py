@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from tests.unit.report.run_folders import choice, report_on, score, start, step, write_run, write_study
-from xalign_ray.report.build import report
-from xalign_ray.report.sources import find_runs
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium in PATH")
@@ -66,7 +64,7 @@ def look(pages: list[Path], folder: Path, scheme: str) -> list[dict[str, Any]]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A page on one run without scores, and one on a study of eight encoders with everything that a page may have."""
     folder = tmp_path_factory.mktemp("browser")
-    alone = report_on([write_run(folder / "alone")], folder / "one").page
+    alone = report_on([write_run(folder / "alone")], folder / "one")
     cells: list[dict[str, Any]] = []
     for number in range(8):
         label = f"tiny/a-rather-long-name-of-a-recipe-{number}"
@@ -80,7 +78,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         cells.append({"kind": "evaluation", "label": label, "scores": own})
     cells.append({"kind": "finetuning", "label": cells[0]["label"], "state": "failed", "reason": "out of memory " * 20})
     study = write_study(folder / "study", cells, [choice(cells[0]["label"], 0, {"a": 0.5, "b": 0.5}, {"c": 0.4})])
-    return [alone, report(find_runs([str(study)], "sqlite"), folder / "many")[0].page]
+    return [alone, report_on([study], folder / "many")]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tests.unit.report.run_folders import entries, open_folders, score, write_run
+from tests.unit.report.run_folders import compare_folders, entries, score, write_run
 from xalign_ray.errors import ConfigError
-from xalign_ray.report.build import Chosen, compare_columns, write_comparison
-from xalign_ray.report.compare import Comparison, Record, compare
-from xalign_ray.report.groups import Background
-from xalign_ray.report.score_tables import as_terminal_table, score_table
-from xalign_ray.report.table import Entry
+from xalign_ray.report.compare import Comparison, Record, score_frame
+from xalign_ray.report.compare import compare as compare_scores
+from xalign_ray.report.groups import known_groupings
+from xalign_ray.report.log import Log
+from xalign_ray.report.page import write_comparison
+from xalign_ray.report.run import Run
+from xalign_ray.report.tables import Entry, score_table, terminal_table
 from xalign_ray.tasks.scores import Score
 
 Values = Mapping[str, float]
@@ -28,16 +30,37 @@ def scores(values: Values, run: str = "a", seed: int = 0, **fields: Any) -> list
     return [score(value=value, language=language, **known) for language, value in values.items()]
 
 
+def compare(
+    by_label: Mapping[str, Sequence[Score]],
+    baseline: str | None,
+    by: Sequence[str],
+    seeds: Mapping[str, int] | None = None,
+) -> Comparison:
+    """Scores by label; `seeds` are those of pretraining by a run's name, where they are known."""
+    runs = [
+        Run(
+            Path(name),
+            {"seed": (seeds or {}).get(name)},
+            Log(),
+            tuple(one for one in own if one.run == name),
+            label=label,
+        )
+        for label, own in by_label.items()
+        for name in dict.fromkeys(str(one.run) for one in own)
+    ]
+    known = known_groupings(runs, {})
+    return compare_scores(score_frame(runs), list(by_label), baseline, {name: known[name] for name in by})
+
+
 def cells(comparison: Comparison, by: str, label: str) -> dict[str, Record]:
     return {record["group"]: record for record in comparison.records(by) if record["label"] == label}
 
 
 def written(comparison: Comparison, folder: Path) -> tuple[list[dict[str, str]], str]:
     """The records of comparison.csv and the text of comparison.md."""
-    table, markdown = folder / "comparison.csv", folder / "comparison.md"
-    write_comparison(comparison, table, markdown)
-    with table.open(encoding="utf-8") as file:
-        return list(csv.DictReader(file)), markdown.read_text(encoding="utf-8")
+    write_comparison(comparison, folder)
+    with (folder / "comparison.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file)), (folder / "comparison.md").read_text(encoding="utf-8")
 
 
 def test_a_group_is_the_mean_of_its_languages_and_the_difference_that_of_the_same_ones() -> None:
@@ -49,7 +72,7 @@ def test_a_group_is_the_mean_of_its_languages_and_the_difference_that_of_the_sam
     assert cells(found, "task", "base")["all languages"]["mean"] == pytest.approx(0.375)
     new = cells(found, "task", "new")["all languages"]
     assert new["mean"] == pytest.approx(1.7 / 3)
-    assert (new["languages"], new["n"], new["chance"]) == ("de nl fr", 300, pytest.approx(0.1))
+    assert (new["languages"], new["n"], new["chance"]) == ("de fr nl", 300, pytest.approx(0.1))
     assert new["difference"] == pytest.approx((0.3 + 0.1 + 0.1) / 3)  # not 1.7 / 3 - 0.375: hi is left out
     assert (new["difference_languages"], new["difference_seeds"]) == (3, 1)
     assert new["low_95"] == pytest.approx(0.1)
@@ -74,12 +97,13 @@ def test_every_metric_is_compared_whatever_its_name_and_cosines_are_not() -> Non
 
 def test_fine_tuning_seeds_of_one_encoder_are_replicates_and_of_several_encoders_averaged() -> None:
     one = {"base": [row for seed, value in enumerate((0.2, 0.4)) for row in scores({"de": value}, "a", seed)]}
-    assert cells(compare(one, None, ["task"]), "task", "base")["all languages"]["values"] == {0: 0.2, 1: 0.4}
+    assert cells(compare(one, None, ["task"]), "task", "base")["all languages"]["values"] == [0.2, 0.4]
     several = {"base": [*one["base"], *scores({"de": 0.9}, "b", 0)]}
     found = cells(compare(several, None, ["task"]), "task", "base")["all languages"]
-    assert found["values"] == {"a": pytest.approx(0.3), "b": 0.9}
-    known = compare(several, None, ["task"], Background(seeds={"a": 7, "b": 8}))
-    assert set(cells(known, "task", "base")["all languages"]["values"]) == {7, 8}
+    assert found["values"] == pytest.approx([0.3, 0.9])
+    given = several | {"new": scores({"de": 0.6}, "c", 0)}
+    known = cells(compare(given, None, ["task"], {"a": 8, "b": 7, "c": 8}), "task", "new")["all languages"]
+    assert (known["gaps"], known["difference_seeds"]) == (pytest.approx([0.3]), 1)
 
 
 def test_pretraining_seeds_are_paired_though_nobody_tells_them() -> None:
@@ -94,7 +118,7 @@ def test_pretraining_seeds_are_paired_though_nobody_tells_them() -> None:
 def test_a_language_that_a_seed_lacks_is_left_out_of_the_mean() -> None:
     given = {"base": [*scores({"de": 0.1, "fr": 0.9}, "m0", 0), *scores({"de": 0.3}, "m1", 1)]}
     found = cells(compare(given, None, ["task", "language"]), "task", "base")["all languages"]
-    assert (found["languages"], found["values"]) == ("de", {0: 0.1, 1: 0.3})
+    assert (found["languages"], found["values"]) == ("de", [0.1, 0.3])
 
 
 def test_without_single_languages_the_given_mean_stands_and_single_layers_never_do() -> None:
@@ -108,7 +132,7 @@ def test_what_is_at_chance_says_so_and_a_fall_to_it_stays_in_the_csv(tmp_path: P
     given = {"base": scores({"de": 0.5}), "new": scores({"de": 0.12})}
     found = compare(given, "base", ["language"])
     _, row = score_table(found, "language").rows
-    assert row[:4] == entries("de", Entry("50.0", best=True), Entry("12.0", "at chance", quiet=True), "10")
+    assert row[:4] == entries("de", Entry("50.0", mark="best"), Entry("12.0", "at chance", "quiet"), "10")
     records, _ = written(found, tmp_path)
     assert [(row["label"], row["mean"], row["at_chance"], row["difference"]) for row in records] == [
         ("base", "0.5", "False", ""),
@@ -126,8 +150,8 @@ def test_the_files_hold_every_grouping(tmp_path: Path) -> None:
         "### Scores by language family",
         "### Scores, mean over languages",
     ]
-    assert "| Germanic (de, nl) | 30.0 | 50.0; +20.0 | 10 | 200 | 1 |" in text
-    assert "| 40.0 | 56.7; +16.7 [10.0, 30.0] | 10 | 300 (3 languages) | 1 |" in text
+    assert "| Germanic (de, nl) | 30.0 | 50.0 (+20.0) | 10 | 200 | 1 |" in text
+    assert "| 40.0 | 56.7 (+16.7 [10.0, 30.0]) | 10 | 300 (3 languages) | 1 |" in text
     last = records[-1]
     assert [(row["by"], row["group"], row["label"]) for row in records][:2] == [
         ("family", "Germanic", "base"),
@@ -135,7 +159,7 @@ def test_the_files_hold_every_grouping(tmp_path: Path) -> None:
     ]
     assert (last["by"], last["languages"], last["baseline"], last["difference_languages"]) == (
         "task",
-        "de nl fr",
+        "de fr nl",
         "base",
         "3",
     )
@@ -148,7 +172,7 @@ def test_the_terminal_shows_the_first_grouping_and_fits_eighty_columns() -> None
         "tiny/dict-mlm-unconditioned": scores({"de": 0.5, "nl": 0.5, "fr": 0.7, "hi": 0.2}),
     }
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(as_terminal_table(compare(given, None, ["task", "language"])))
+    console.print(terminal_table(compare(given, None, ["task", "language"]), "task"))
     lines = [line.split() for line in console.export_text().splitlines()]
     assert ["tiny/dict-mlm-unconditioned", "47.5", "+15.0", "[10.0,", "25.0]", "1"] in lines
     assert not any("nl" in line for line in lines)
@@ -163,7 +187,7 @@ def test_an_unknown_baseline_gets_the_nearest_label(baseline: str, message: str)
 
 
 def groupings(folders: Sequence[Path], **chosen: Any) -> list[str]:
-    return list(compare_columns(open_folders(folders), Chosen(**chosen)).by)
+    return list(compare_folders(folders, **chosen).by)
 
 
 def test_a_report_has_the_groupings_that_say_more_than_the_mean(tmp_path: Path) -> None:

@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.report.run_folders import score
 from xalign_ray.report.charts import score_chart
-from xalign_ray.report.compare import Comparison, compare
-from xalign_ray.report.figures import draw_svgs, legend
+from xalign_ray.report.compare import Comparison, score_frame
+from xalign_ray.report.compare import compare as compare_scores
+from xalign_ray.report.figures import draw_svgs
 from xalign_ray.report.finding import find
-from xalign_ray.report.groups import Background
+from xalign_ray.report.groups import known_groupings
+from xalign_ray.report.log import Log
+from xalign_ray.report.run import Run
 from xalign_ray.tasks.scores import Score
 
 FOUR = {"de": 0.2, "nl": 0.3, "fr": 0.4, "hi": 0.1}
 Values = Mapping[str, float]
 
 
+def compare(runs: Sequence[Run], labels: Sequence[str], baseline: str | None = None) -> Comparison:
+    return compare_scores(score_frame(runs), labels, baseline, known_groupings([], {}))
+
+
 def compared(by_label: Mapping[str, Sequence[Values]], baseline: str | None = None, **fields: Any) -> Comparison:
     """Scores by label, pretraining seed and language."""
     known: dict[str, Any] = {"chance": 0.01, "n": 1000} | fields
-    scores: dict[str, list[Score]] = {
-        label: [
-            score(value=value, language=language, run=f"{label}{seed}", **known)
-            for seed, values in enumerate(seeds)
-            for language, value in values.items()
-        ]
+    runs = [
+        Run(Path(f"{label}{seed}"), {"seed": seed}, Log(), tuple(scores), label=label)
         for label, seeds in by_label.items()
-    }
-    seeds = {f"{label}{seed}": seed for label, own in by_label.items() for seed in range(len(own))}
-    return compare(scores, baseline, ["task", "language", "family"], Background(seeds=seeds))
+        for seed, values in enumerate(seeds)
+        for scores in [[score(value=value, language=language, **known) for language, value in values.items()]]
+    ]
+    return compare(runs, list(by_label), baseline)
+
+
+def of_one_run(by_label: Mapping[str, Sequence[Score]]) -> Comparison:
+    """Scores by label."""
+    runs = [Run(Path(label), {}, Log(), tuple(scores), label=label) for label, scores in by_label.items()]
+    return compare(runs, list(by_label))
 
 
 def shifted(values: Values, *gains: float) -> Values:
@@ -92,11 +103,11 @@ def test_a_metric_on_which_all_guess_is_no_headline_but_said_and_a_trained_one_c
         guess = score("pos_accuracy", 0.3, chance=0.3, run="a")
         return [score(value=value, run="a"), guess, score("alignment_trained", 0.9 + value / 9, run="a")]
 
-    found = find(compare({"mlm": scored(0.3), "new": scored(0.4)}, None, ["task"]))
+    found = find(of_one_run({"mlm": scored(0.3), "new": scored(0.4)}))
     assert (found.key or "")[0] == "tatoeba_accuracy"
     assert found.at_chance == ("Parts of speech",)
     seen = {label: [one for one in scored(0.3) if one.metric != "tatoeba_accuracy"] for label in ("mlm", "new")}
-    assert (find(compare(seen, None, ["task"])).key or "")[0] == "pos_accuracy"
+    assert (find(of_one_run(seen)).key or "")[0] == "pos_accuracy"
 
 
 def test_one_encoder_is_told_with_its_chance_and_none_with_nothing() -> None:
@@ -110,9 +121,9 @@ def test_one_encoder_is_told_with_its_chance_and_none_with_nothing() -> None:
 def test_transfer_of_a_tuned_head_comes_before_retrieval_and_what_all_have_before_both() -> None:
     retrieval = [score(value=0.5, run="a"), score(value=0.1, metric="pos_accuracy_supervised", run="a")]
     transfer = [score(value=0.4, metric="pos_accuracy", run="a")]
-    both = compare({"mlm": [*retrieval, *transfer], "new": [*retrieval, *transfer]}, None, ["task"])
+    both = of_one_run({"mlm": [*retrieval, *transfer], "new": [*retrieval, *transfer]})
     assert (find(both).key or "")[0] == "pos_accuracy"
-    one = compare({"mlm": [*retrieval, *transfer], "new": retrieval}, None, ["task"])
+    one = of_one_run({"mlm": [*retrieval, *transfer], "new": retrieval})
     assert (find(one).key or "")[0] == "tatoeba_accuracy"
 
 
@@ -148,7 +159,7 @@ def test_the_chart_shows_languages_and_where_they_are_many_families() -> None:
     for comparison, rows in ((few, ["all languages", "de", "nl"]), (lots, ["all languages", "Germanic", "Slavic"])):
         chart = score_chart(comparison, find(comparison).key or ())
         first, second = draw_svgs(chart)
-        assert [panel.title for panel in chart.panels] == ["percent", "points above mlm"]
+        assert list(chart.panels) == ["percent", "points above mlm"]
         assert all(f">{row}</text>" in first for row in rows)
         assert "var(--series-1)" in second
     assert ">cs</text>" not in draw_svgs(score_chart(lots, find(lots).key or ()))[0]
@@ -158,7 +169,7 @@ def test_more_encoders_than_colours_are_told_apart_and_black_is_drawn_in_the_pag
     labels = [f"{'long-' * 6}{number}" for number in range(8)]
     comparison = compared({label: [shifted(FOUR, place / 20)] for place, label in enumerate(labels)})
     chart = score_chart(comparison, find(comparison).key or ())
-    keys = {(key["colour"], key["marker"]) for key in legend(chart)}
+    keys = {(style["color"], style["marker"]) for style in chart.styles.values()}
     assert len(keys) == 8
     assert "fill: var(--series-6)" in draw_svgs(chart)[0]
-    assert chart.panels[1].title == "points above the baseline"
+    assert list(chart.panels)[1] == "points above the baseline"

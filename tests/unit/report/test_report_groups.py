@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.report.groups import Background, check_groupings, group_languages, known_groupings, read_sizes
+from xalign_ray.report.groups import Groupings, check_groupings, known_groupings, read_sizes
+from xalign_ray.report.log import Log
+from xalign_ray.report.run import Run
 from xalign_ray.text.language_codes import check_language
 from xalign_ray.text.language_families import family_of, languages_of
 
@@ -15,6 +18,17 @@ XTREME = (
     "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi "
     "yo zh"
 )
+
+
+def grouped(by: str, languages: list[str], known: Groupings) -> dict[str, list[str]]:
+    """The languages of each group, in the order of a table."""
+    places = sorted((known[by](language), language) for language in languages)
+    return {name: [language for (_, other), language in places if other == name] for (_, name), _ in places}
+
+
+def run_with_dictionaries(label: str, *languages: str) -> Run:
+    config: dict[str, Any] = {"data": {"dictionaries": [{"languages": ["en", code]} for code in languages]}}
+    return Run(Path(label), config, Log(), (), label=label)
 
 
 def test_every_language_of_xtreme_has_a_family() -> None:
@@ -58,7 +72,7 @@ def test_a_pair_is_told_from_a_region(language: str, sides: tuple[str, ...]) -> 
 
 def test_a_pair_with_english_belongs_to_its_other_language_and_known_families_come_first() -> None:
     languages = ["qgr", "en-hi", "nl", "de", "de-fr", "en"]
-    assert group_languages("family", languages, Background()) == {
+    assert grouped("family", languages, known_groupings([], {})) == {
         "Germanic": ["de", "en", "nl"],
         "Germanic and Romance": ["de-fr"],
         "Indo-Aryan": ["en-hi"],
@@ -68,8 +82,8 @@ def test_a_pair_with_english_belongs_to_its_other_language_and_known_families_co
 
 def test_sizes_are_grouped_by_the_rounded_power_of_two_and_the_smaller_side_decides() -> None:
     # log2(90) = 6.49 rounds to 6, log2(91) = 6.51 to 7; 2 ** 5.5 = 45.25, 2 ** 6.5 = 90.5, 2 ** 7.5 = 181.02.
-    known = Background(sizes={"sw": 90, "is": 91, "de": 9000, "pt": 91})
-    assert group_languages("size", ["sw", "is", "pt-BR", "de-sw", "yo"], known) == {
+    known = known_groupings([], {"sw": 90, "is": 91, "de": 9000, "pt": 91})
+    assert grouped("size", ["sw", "is", "pt-BR", "de-sw", "yo"], known) == {
         "6 (45.3 to 90.5 MB)": ["de-sw", "sw"],
         "7 (90.5 to 181 MB)": ["is", "pt-BR"],
         "size not known": ["yo"],
@@ -77,10 +91,13 @@ def test_sizes_are_grouped_by_the_rounded_power_of_two_and_the_smaller_side_deci
 
 
 def test_dictionaries_count_where_a_run_has_any_and_english_stands_alone() -> None:
-    known = Background(
-        dictionaries={"plain": frozenset(), "one": frozenset({"en", "de"}), "two": frozenset({"en", "de", "hi"})}
-    )
-    assert group_languages("dictionary", ["de", "en-de", "hi", "yo", "en"], known) == {
+    runs = [
+        run_with_dictionaries("plain"),
+        run_with_dictionaries("one", "de"),
+        run_with_dictionaries("two", "de", "hi"),
+    ]
+    known = known_groupings(runs, {})
+    assert grouped("dictionary", ["de", "en-de", "hi", "yo", "en"], known) == {
         "dictionary": ["de", "en-de"],
         "dictionary in some runs only": ["hi"],
         "no dictionary": ["yo"],
@@ -89,9 +106,9 @@ def test_dictionaries_count_where_a_run_has_any_and_english_stands_alone() -> No
 
 
 def test_only_what_is_known_is_a_grouping() -> None:
-    assert known_groupings(Background()) == ["task", "language", "family"]
-    known = Background(sizes={"de": 1.0}, dictionaries={"a": frozenset({"de"})})
-    assert known_groupings(known) == ["task", "language", "family", "size", "dictionary"]
+    assert list(known_groupings([], {})) == ["task", "language", "family"]
+    known = known_groupings([run_with_dictionaries("a", "de")], {"de": 1.0})
+    assert list(known) == ["task", "language", "family", "size", "dictionary"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +121,7 @@ def test_only_what_is_known_is_a_grouping() -> None:
 )
 def test_a_grouping_that_cannot_be_made_is_refused(by: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_groupings([by], Background())
+        check_groupings([by], known_groupings([], {}))
 
 
 def test_sizes_are_read_with_their_languages_in_the_one_spelling(tmp_path: Path) -> None:

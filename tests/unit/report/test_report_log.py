@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.report.run_folders import held_out, open_folders, start, step, write_run
 from xalign_ray.errors import DataError
-from xalign_ray.report.frames import loss_frame
+from xalign_ray.report.charts import loss_frame
 from xalign_ray.report.log import MAX_POINTS, TOTAL, read_log
 
 STEPS = 20_000
@@ -35,7 +35,7 @@ def test_of_a_long_log_a_bounded_number_of_points_is_kept_and_no_event(long_log:
     total = log.points[log.points.series == TOTAL]
     assert MAX_POINTS / 2 <= len(total) <= MAX_POINTS
     assert total.steps.sum() == STEPS
-    assert (total.step.iloc[-1], log.last_step, log.attempts) == (STEPS, STEPS, 2)
+    assert (total.step.iloc[-1], log.last_step, log.starts[-1]["attempt"]) == (STEPS, STEPS, 2)
     assert set(total.value[total.step <= STEPS // 2]) == {3.0}
     assert set(total.value[total.step > STEPS // 2 + log.width]) == {1.0}
     assert peak < 5e6 < long_log.stat().st_size
@@ -45,10 +45,10 @@ def test_runs_of_one_column_that_are_thinned_unequally_are_joined_at_equal_steps
     long_log: Path, tmp_path: Path
 ) -> None:
     events = [json.loads(line) for line in long_log.read_text().splitlines()]
-    runs = [write_run(tmp_path / f"r{seed}", seed=seed, events=events[: 5000 * seed]) for seed in (1, 2)]
-    (column,) = open_folders(runs)
-    assert len({run.log.width for run in column.runs}) == 2
-    frame = loss_frame([column])
+    folders = [write_run(tmp_path / f"r{seed}", seed=seed, events=events[: 5000 * seed]) for seed in (1, 2)]
+    runs = open_folders(folders)
+    assert ({run.label for run in runs}, len({run.log.width for run in runs})) == ({"tiny/mlm"}, 2)
+    frame = loss_frame(runs)
     total = frame[frame.series == TOTAL].pivot(index="step", columns="run", values="value")
     assert len(total.dropna()) == 4999 // 8
     assert set(total.dropna().to_numpy().ravel()) == {3.0}

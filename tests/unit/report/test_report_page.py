@@ -8,19 +8,27 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from rich.console import Console
 
-from tests.unit.report.run_folders import held_out, open_folders, report_on, score, start, step, write_run, write_study
+from tests.unit.report.run_folders import (
+    compare_folders,
+    held_out,
+    open_folders,
+    report_on,
+    score,
+    start,
+    step,
+    write_run,
+    write_study,
+)
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.report.build import ReportFiles, compare_columns, report
-from xalign_ray.report.charts import held_out_chart
-from xalign_ray.report.curves import MAX_DRAWN, loss_curves
+from xalign_ray.report.charts import MAX_DRAWN, curves_of, held_out_chart, loss_frame
+from xalign_ray.report.page import report
 from xalign_ray.report.reading import caveats, how_to_read
 from xalign_ray.report.run_tables import run_table
-from xalign_ray.report.score_tables import as_terminal_table
-from xalign_ray.report.sources import find_runs
-from xalign_ray.report.table import Entry, Table
+from xalign_ray.report.tables import Entry, Table, terminal_table
 from xalign_ray.report.templates import ENVIRONMENT
 
 LAYERS = [
@@ -75,13 +83,21 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def files(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> ReportFiles:
-    return report_on(runs, tmp_path_factory.mktemp("report"))
+def files(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the report."""
+    return report_on(runs, tmp_path_factory.mktemp("report")).parent
 
 
 @pytest.fixture(scope="module")
-def page(files: ReportFiles) -> str:
-    return files.page.read_text(encoding="utf-8")
+def page(files: Path) -> str:
+    return (files / "index.html").read_text(encoding="utf-8")
+
+
+def curve_of(folders: list[Path]) -> pd.DataFrame:
+    """The one curve of the masked-LM loss of these runs."""
+    losses = loss_frame(open_folders(folders))
+    own = losses[losses.series == "train/loss_masked_lm"]
+    return curves_of(own.rename(columns={"series": "panel", "step": "x", "run": "across"}))
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -89,11 +105,11 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_page_needs_nothing_outside_itself_and_links_to_what_lies_beside_it(files: ReportFiles, page: str) -> None:
+def test_the_page_needs_nothing_outside_itself_and_links_to_what_lies_beside_it(files: Path, page: str) -> None:
     references = [reference for reference in Reader(page).references if not reference.startswith("#")]
-    assert sorted(set(references) | {"index.html"}) == sorted(os.listdir(files.page.parent))
+    assert sorted(set(references) | {"index.html"}) == sorted(os.listdir(files))
     assert {"headline.png", "losses.png", "held-out.png", "layers.png"} <= set(references)
-    assert all((files.page.parent / name).read_bytes()[1:4] == b"PNG" for name in references if name.endswith("png"))
+    assert all((files / name).read_bytes()[1:4] == b"PNG" for name in references if name.endswith("png"))
     assert "http" not in page
     assert not re.search(r"url\((?!#)|@import|<script|<link|<iframe", page)
 
@@ -108,7 +124,7 @@ def test_every_reference_inside_the_page_has_one_target(page: str) -> None:
 
 def test_the_page_shows_the_numbers_of_the_scores(page: str) -> None:
     (row,) = [row for row in Reader(page).rows if row[0].endswith("tatoeba_accuracy") and len(row) == 6]
-    assert [" ".join(cell.split()) for cell in row[1:]] == ["at chance 0.2", "12.3 +12.1", "0.2", "1,000", "1"]
+    assert [" ".join(cell.split()) for cell in row[1:]] == ["0.2 at chance", "12.3 +12.1", "0.2", "1,000", "1"]
 
 
 def test_the_page_draws_losses_and_layers_as_text_that_can_be_read(page: str) -> None:
@@ -124,11 +140,11 @@ def test_the_page_draws_losses_and_layers_as_text_that_can_be_read(page: str) ->
 
 
 def test_two_reports_of_the_same_runs_are_the_same_bytes(runs: list[Path], page: str, tmp_path: Path) -> None:
-    assert report_on(runs, tmp_path).page.read_text(encoding="utf-8") == page
+    assert report_on(runs, tmp_path).read_text(encoding="utf-8") == page
 
 
-def test_scores_csv_has_every_record_with_its_mark(files: ReportFiles) -> None:
-    rows = read_csv(files.scores)
+def test_scores_csv_has_every_record_with_its_mark(files: Path) -> None:
+    rows = read_csv(files / "scores.csv")
     assert len(rows) == 6
     first, last = rows[0], rows[-1]
     assert (first["label"], first["run"], float(first["value"]), first["at_chance"]) == (
@@ -145,13 +161,13 @@ def test_scores_csv_has_every_record_with_its_mark(files: ReportFiles) -> None:
     )
 
 
-def test_layers_csv_has_single_layers_only(files: ReportFiles) -> None:
-    rows = [(row["language"], row["layer"], float(row["value"])) for row in read_csv(files.layers)]
+def test_layers_csv_has_single_layers_only(files: Path) -> None:
+    rows = [(row["language"], row["layer"], float(row["value"])) for row in read_csv(files / "layers.csv")]
     assert rows == [("all", "0", 0.1), ("all", "1", 0.2), ("qgr", "0", 0.1), ("qgr", "1", 0.2)]
 
 
-def test_losses_csv_has_every_loss_at_every_step(files: ReportFiles) -> None:
-    rows = [row for row in read_csv(files.losses) if row["label"] == "tiny/align-mlm"]
+def test_losses_csv_has_every_loss_at_every_step(files: Path) -> None:
+    rows = [row for row in read_csv(files / "losses.csv") if row["label"] == "tiny/align-mlm"]
     found = {(row["series"], row["language"], int(row["step"])): float(row["value"]) for row in rows}
     assert found["train/loss_dictionary_alignment", "", 3] == -0.75
     assert found["train/loss", "", 4] == -5.0
@@ -161,8 +177,8 @@ def test_losses_csv_has_every_loss_at_every_step(files: ReportFiles) -> None:
 
 
 def test_text_of_users_cannot_become_markup(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", settings=["notes=<script>alert(1)</script> & more"])
-    page = report_on([run], tmp_path / "out", labels=["<b>&"]).page.read_text(encoding="utf-8")
+    run = write_run(tmp_path / "<b>&", settings=["notes=<script>alert(1)</script> & more"])
+    page = report_on([run], tmp_path / "out").read_text(encoding="utf-8")
     assert "<script>" not in page
     assert "<b>" not in page
     assert "&lt;b&gt;&amp;" in page
@@ -178,7 +194,7 @@ def test_text_of_a_study_and_of_labels_is_neither_markup_nor_mathematics(tmp_pat
     cells.append({"kind": "finetuning", "label": "<i>$\\frac{$</i>", "state": "failed", "reason": "<em>x</em>"})
     study = write_study(tmp_path / "<s>", cells)
     (study / "study.json").write_text((study / "study.json").read_text().replace("Why.", "<em>Why</em>"))
-    page = report(find_runs([str(study)], "sqlite"), tmp_path / "out")[0].page.read_text(encoding="utf-8")
+    page = report_on([study], tmp_path / "out").read_text(encoding="utf-8")
     for markup in ("<i>", "<script>", "<u>", "<em>", "<s>"):
         assert markup not in page
     assert page.count("&lt;em&gt;") == 2
@@ -208,20 +224,19 @@ def test_a_restarted_run_shows_attempts_their_cost_and_only_the_surviving_curve(
         start(step=2, attempt=2, time=1100.0),
         step(3, 4.0, attempt=2, time=1101.0),
     ]
-    columns = open_folders([write_run(tmp_path / "run", events=events)])
-    assert columns[0].runs[0].log.seconds == 5.0
-    (row,) = run_table(columns).rows
+    runs = open_folders([write_run(tmp_path / "run", events=events)])
+    assert runs[0].log.seconds == 5.0
+    (row,) = run_table(runs).rows
     assert row[4] == Entry("3 of 4", "not finished")
     assert row[-1] == Entry("2", "resumed at 2")
-    (curve,) = loss_curves(columns)["train/loss_masked_lm", ""]
-    assert curve.mean.tolist() == [6.0, 5.0, 4.0]
+    assert curve_of([tmp_path / "run"])["mean"].tolist() == [6.0, 5.0, 4.0]
 
 
 def test_a_curve_over_seeds_has_mean_and_range_at_the_steps_that_all_have(tmp_path: Path) -> None:
     first = write_run(tmp_path / "a", seed=0, events=[start(), step(1, 6.0), step(2, 4.0), step(3, 3.0)])
     second = write_run(tmp_path / "b", seed=1, events=[start(), step(1, 8.0), step(2, 5.0)])
-    (curve,) = loss_curves(open_folders([first, second]))["train/loss_masked_lm", ""]
-    assert (curve.x.tolist(), curve.mean.tolist()) == ([1, 2], [7.0, 4.5])
+    curve = curve_of([first, second])
+    assert (curve.x.tolist(), curve["mean"].tolist()) == ([1, 2], [7.0, 4.5])
     assert (curve.low.tolist(), curve.high.tolist()) == ([6.0, 4.0], [8.0, 5.0])
 
 
@@ -232,35 +247,35 @@ def test_a_curve_over_seeds_has_mean_and_range_at_the_steps_that_all_have(tmp_pa
 def test_held_out_losses_stand_in_the_order_of_the_data_their_mean_first(
     losses: dict[str, float], titles: list[str], tmp_path: Path
 ) -> None:
-    chart = held_out_chart(open_folders([write_run(tmp_path / "run", events=[start(), held_out(1, losses)])]))
+    runs = open_folders([write_run(tmp_path / "run", events=[start(), held_out(1, losses)])])
+    chart = held_out_chart(runs, loss_frame(runs))
     assert chart is not None
-    assert [panel.title for panel in chart.panels] == titles
+    assert list(chart.panels) == titles
 
 
 def test_a_long_curve_is_thinned_by_means(tmp_path: Path) -> None:
     events = [start(), *(step(n, float(n % 2)) for n in range(1, 2 * MAX_DRAWN + 1))]
-    (curve,) = loss_curves(open_folders([write_run(tmp_path / "run", events=events)]))["train/loss", ""]
-    assert len(curve.x) == MAX_DRAWN
-    assert set(curve.mean.tolist()) == {0.5}
+    curve = curve_of([write_run(tmp_path / "run", events=events)])
+    assert (len(curve), set(curve["mean"])) == (MAX_DRAWN, {0.5})
 
 
 def test_a_loss_that_was_not_finite_is_left_out(tmp_path: Path) -> None:
     broken = step(2, 5.0)
     broken["metrics"]["train/loss"] = None
     run = write_run(tmp_path / "run", events=[start(), step(1, 6.0), broken])
-    rows = read_csv(report_on([run], tmp_path / "out").losses)
+    rows = read_csv(report_on([run], tmp_path / "out").with_name("losses.csv"))
     assert [row["step"] for row in rows if row["series"] == "train/loss"] == ["1"]
 
 
 def test_a_run_without_scores_still_has_a_page(tmp_path: Path) -> None:
-    files = report_on([write_run(tmp_path / "run")], tmp_path / "out")
-    assert read_csv(files.scores) == []
-    assert "How it was run" in files.page.read_text(encoding="utf-8")
+    page = report_on([write_run(tmp_path / "run")], tmp_path / "out")
+    assert read_csv(page.with_name("scores.csv")) == []
+    assert "How it was run" in page.read_text(encoding="utf-8")
 
 
 def test_the_terminal_table_fits_eighty_columns(runs: list[Path]) -> None:
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(as_terminal_table(compare_columns(open_folders(runs))))
+    console.print(terminal_table(compare_folders(runs), "task"))
     lines = [line.split() for line in console.export_text().splitlines()]
     assert ["tatoeba_accuracy", "chance", "0.2", "n", "1,000"] in lines
     assert ["tiny/mlm", "0.2", "(at", "chance)", "1"] in lines
@@ -268,13 +283,13 @@ def test_the_terminal_table_fits_eighty_columns(runs: list[Path]) -> None:
 
 
 def test_a_table_has_the_same_text_in_markdown_and_html() -> None:
-    table = Table("T", ("", "a|b"), [(Entry("all"),), ("x<y", Entry("1.0", "at chance", quiet=True))], "Note.")
+    table = Table("T", ("", "a|b"), [(Entry("all"),), ("x<y", Entry("1.0", "at chance", "quiet"))], "Note.")
     markdown = ENVIRONMENT.get_template("tables.md").render(tables=[table])
     rows = "| **all** |  |\n| x<y | 1.0 (at chance) |"
     assert markdown.strip() == f"### T\n\n|  | a\\|b |\n| --- | ---: |\n{rows}\n\nNote."
     html = ENVIRONMENT.get_template("tables.html").module.html(table)  # type: ignore[attr-defined]
     assert '<th colspan="2" class="name"><span>all</span></th>' in html
-    assert '<th class="name">x&lt;y</th><td class=" quiet"><small>at chance</small> 1.0</td>' in html
+    assert '<th class="name">x&lt;y</th><td class=" quiet">1.0 <small>at chance</small></td>' in html
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
@@ -294,5 +309,5 @@ def test_an_unknown_baseline_gets_the_nearest_label(runs: list[Path], tmp_path: 
 
 def test_scores_of_an_unfinished_run_come_with_a_warning(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", scores={"tatoeba": [score()]}, events=[start(), step(1, 6.0)])
-    page = report_on([run], tmp_path / "out").page.read_text(encoding="utf-8")
+    page = report_on([run], tmp_path / "out").read_text(encoding="utf-8")
     assert "Not finished yet: tiny/mlm." in page

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.report.run_folders import open_folders, report_on, start, step, write_run
-from xalign_ray.report.charts import training_chart
-from xalign_ray.report.figures import Chart, legend
-from xalign_ray.report.reproducibility import reproducibility_notes
+from xalign_ray.report.charts import curves_of, loss_frame, training_chart
+from xalign_ray.report.figures import Chart
+from xalign_ray.report.reading import repetitions
 
 LOSSES = [6.0, 5.0, 4.5, 4.0]
 Events = list[dict[str, Any]]
@@ -41,23 +41,26 @@ def folders(tmp_path: Path) -> list[Path]:
 
 
 def chart_of(folders: list[Path]) -> Chart:
-    chart = training_chart(open_folders(folders))
+    runs = open_folders(folders)
+    chart = training_chart(runs, loss_frame(runs))
     assert chart is not None
     return chart
 
 
 def widths(chart: Chart) -> list[float]:
     """How wide the lines in the legend are."""
-    return [line["width"] for line in legend(chart)]
+    return [style["lw"] for style in chart.styles.values()]
 
 
 def test_a_plain_a_killed_and_a_rescaled_run_lie_over_each_other(folders: list[Path]) -> None:
-    chart = chart_of(folders)
-    (panel,) = chart.panels
-    assert [curve.label for curve in panel.curves] == [f"tiny/mlm ({name})" for name in ("plain", "killed", "rescaled")]
-    assert all(curve.mean.tolist() == pytest.approx(LOSSES) for curve in panel.curves)
-    assert [curve.restarts for curve in panel.curves] == [(), (2,), (1, 3)]
-    assert chart.has_restarts
+    chart, labels = chart_of(folders), [f"tiny/mlm ({name})" for name in ("plain", "killed", "rescaled")]
+    assert (list(chart.panels), list(chart.styles)) == (["masked LM loss"], labels)
+    losses = loss_frame(open_folders(folders))
+    curves = curves_of(losses.rename(columns={"series": "panel", "step": "x", "run": "across"}))
+    for label in labels:
+        own = curves[(curves.label == label) & (curves.panel == "train/loss_masked_lm")]
+        assert own["mean"].tolist() == pytest.approx(LOSSES)
+    assert chart.rings == {labels[1]: [2], labels[2]: [1, 3]}
 
 
 def test_curves_on_each_other_are_drawn_inside_each_other_and_others_as_ever(
@@ -65,18 +68,18 @@ def test_curves_on_each_other_are_drawn_inside_each_other_and_others_as_ever(
 ) -> None:
     plain, killed, rescaled = widths(chart_of(folders))
     assert plain > killed > rescaled
-    other = write_run(tmp_path / "other", events=[start(), *steps(1, 1, off=1.0)])
+    other = write_run(tmp_path / "other", "tiny/align-mlm", events=[start(), *steps(1, 1)])
     assert len(set(widths(chart_of([folders[0], other])))) == 1
 
 
 def test_without_a_restart_there_is_no_ring(tmp_path: Path) -> None:
     runs = {"plain": PLAIN, "died early": [start(), start(0, 2), *steps(1, 2)]}
     chart = chart_of([write_run(tmp_path / name, events=events) for name, events in runs.items()])
-    assert not chart.has_restarts
+    assert not chart.rings
 
 
 def test_the_page_says_how_far_the_losses_of_the_same_rows_are_off(folders: list[Path], tmp_path: Path) -> None:
-    page = report_on(folders, tmp_path / "report").page.read_text(encoding="utf-8")
+    page = report_on(folders, tmp_path / "report").read_text(encoding="utf-8")
     assert "3 runs of 1 recipe." in page
     same = "took the same rows as tiny/mlm (plain) at each of 4 steps, and their total losses"
     assert f"tiny/mlm (killed) {same} are equal. It went on after step 2.</p>" in page
@@ -89,9 +92,7 @@ def test_the_page_says_how_far_the_losses_of_the_same_rows_are_off(folders: list
 def test_other_rows_are_told(tmp_path: Path) -> None:
     strange = [start(), *steps(1, 1, last=2), step(3, 4.5) | {"batch_hash": 77}]
     runs = [write_run(tmp_path / name, events=events) for name, events in (("a", PLAIN), ("b", strange))]
-    assert reproducibility_notes(open_folders(runs)) == [
-        "tiny/mlm (b) took other rows than tiny/mlm (a) from step 3 on."
-    ]
+    assert repetitions(open_folders(runs)) == ["tiny/mlm (b) took other rows than tiny/mlm (a) from step 3 on."]
 
 
 def test_of_other_recipes_and_seeds_nothing_is_said(tmp_path: Path) -> None:
@@ -100,4 +101,4 @@ def test_of_other_recipes_and_seeds_nothing_is_said(tmp_path: Path) -> None:
         write_run(tmp_path / "seed", seed=1),
         write_run(tmp_path / "recipe", "tiny/align-mlm"),
     ]
-    assert reproducibility_notes(open_folders(runs)) == []
+    assert repetitions(open_folders(runs)) == []

@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.unit.report.run_folders import choice, open_folders, score, write_run, write_study
+from tests.unit.report.run_folders import (
+    choice,
+    compare_folders,
+    open_folders,
+    report_on,
+    score,
+    write_run,
+    write_study,
+)
 from xalign_ray.errors import DataError
-from xalign_ray.report.build import compare_columns, open_columns, report
-from xalign_ray.report.columns import Column
-from xalign_ray.report.sources import find_runs
+from xalign_ray.report.run import columns_of
 from xalign_ray.tasks.scores import Score, write_scores
 
 
@@ -29,16 +35,15 @@ def trial(folder: Path, *scores: Score) -> Path:
 def test_trials_of_a_run_that_is_there_are_its_seeds(tmp_path: Path) -> None:
     run = write_run(tmp_path / "tiny-mlm-1", scores={"tatoeba": [score(run="tiny-mlm-1")]})
     trials = [trial(tmp_path / f"t{seed}", pos(seed, 0.5 + seed / 10, run="tiny-mlm-1")) for seed in (0, 1)]
-    (column,) = open_folders([*trials, run])
-    found = {record["metric"]: record["values"] for record in compare_columns([column]).records("task")}
-    assert column.label == "tiny/mlm"
-    assert found == {"tatoeba_accuracy": {0: 0.5}, "pos_accuracy": {0: 0.5, 1: 0.6}}
+    records = compare_folders([*trials, run]).records("task")
+    found = {(record["label"], record["metric"]): record["values"] for record in records}
+    assert found == {("tiny/mlm", "tatoeba_accuracy"): [0.5], ("tiny/mlm", "pos_accuracy"): [0.5, 0.6]}
 
 
 def test_a_score_that_is_found_twice_counts_once(tmp_path: Path) -> None:
     run = write_run(tmp_path / "tiny-mlm-1", scores={"pos": [pos(0, 0.5, run="tiny-mlm-1")]})
-    (column,) = open_folders([run, trial(tmp_path / "t0", pos(0, 0.5, run="tiny-mlm-1"))])
-    assert len(column.runs[0].scores) == 1
+    (one,) = open_folders([run, trial(tmp_path / "t0", pos(0, 0.5, run="tiny-mlm-1"))])
+    assert len(one.scores) == 1
 
 
 def test_trials_whose_runs_were_not_given_take_their_recipe_from_beside_the_encoder(tmp_path: Path) -> None:
@@ -47,14 +52,13 @@ def test_trials_whose_runs_were_not_given_take_their_recipe_from_beside_the_enco
         trial(tmp_path / f"t{number}", pos(0, 0.5, run=run.name, encoder=str(run / "export")))
         for number, run in enumerate(runs)
     ]
-    (column,) = open_folders(trials)
-    assert (column.label, [run.seed for run in column.runs]) == ("tiny/mlm", [3, 4])
+    assert [(run.label, run.seed) for run in open_folders(trials)] == [("tiny/mlm", 3), ("tiny/mlm", 4)]
 
 
 def test_another_step_of_the_run_is_another_encoder(tmp_path: Path) -> None:
     run = write_run(tmp_path / "tiny-mlm-1", scores={"tatoeba": [score(run="tiny-mlm-1", step=4)]})
     untrained = trial(tmp_path / "control", score(value=0.1, run="tiny-mlm-1", step=0))
-    assert [column.label for column in open_folders([run, untrained])] == ["tiny/mlm", "tiny-mlm-1 at step 0"]
+    assert [one.label for one in open_folders([run, untrained])] == ["tiny/mlm", "tiny-mlm-1 at step 0"]
 
 
 @pytest.mark.parametrize(
@@ -64,15 +68,15 @@ def test_trials_of_a_strangers_encoder_are_one_column_named_after_it(tmp_path: P
     trials = [
         trial(tmp_path / f"t{seed}", pos(seed, seed / 10, run=None, encoder=encoder, step=None)) for seed in (0, 1, 2)
     ]
-    (column,) = open_folders(trials)
-    (record,) = compare_columns([column]).records("task")
-    assert (column.label, record["values"]) == (label, {0: 0.0, 1: 0.1, 2: 0.2})
+    (record,) = compare_folders(trials).records("task")
+    assert (record["label"], record["values"]) == (label, [0.0, 0.1, 0.2])
 
 
-def means(columns: Sequence[Column]) -> dict[str, dict[str, float]]:
+def means(folders: Sequence[Path]) -> dict[str, dict[str, float]]:
     """The mean of each metric over languages and seeds, by label."""
-    found: dict[str, dict[str, float]] = {column.label: {} for column in columns}
-    for record in compare_columns(columns).records("task"):
+    comparison = compare_folders(folders)
+    found: dict[str, dict[str, float]] = {label: {} for label in comparison.labels}
+    for record in comparison.records("task"):
         found[record["label"]][record["metric"]] = record["mean"]
     return found
 
@@ -103,20 +107,19 @@ def study(tmp_path: Path) -> Path:
 
 
 def test_of_a_study_only_its_own_cells_and_the_chosen_settings_count(study: Path) -> None:
-    columns = open_columns(find_runs([str(study)], "sqlite"))
-    assert means(columns) == {
+    assert means([study]) == {
         "mlm": {"tatoeba_accuracy": pytest.approx(0.35), "pos_accuracy": pytest.approx(0.5)},
         "align": {"tatoeba_accuracy": pytest.approx(0.55), "pos_accuracy": pytest.approx(1.0)},
         "mlm sentences": {"pos_accuracy": pytest.approx(0.7)},
     }
-    assert [[run.seed for run in column.runs] for column in columns] == [[0, 1], [0, 1], [1]]
-    seeds = {one["label"]: one["difference_seeds"] for one in compare_columns(columns).records("task")}
+    columns = columns_of(open_folders([study])).values()
+    assert [[run.seed for run in runs] for runs in columns] == [[0, 1], [0, 1], [1]]
+    seeds = {one["label"]: one["difference_seeds"] for one in compare_folders([study]).records("task")}
     assert seeds == {"mlm": None, "align": 2, "mlm sentences": 1}  # paired, in a column of its own too
 
 
 def test_the_page_of_a_study_names_it_its_choices_and_what_has_not_ended(study: Path, tmp_path: Path) -> None:
-    files, _ = report(find_runs([str(study)], "sqlite"), tmp_path / "report")
-    page = files.page.read_text(encoding="utf-8")
+    page = report_on([study], tmp_path / "report").read_text(encoding="utf-8")
     for said in ("<h1>s</h1>", "Why.", "learning_rate 0.2", "out of memory", "17 of 18 cells have ended."):
         assert said in page
 
@@ -126,10 +129,9 @@ def test_two_studies_stand_beside_each_other(study: Path, tmp_path: Path) -> Non
     cells: list[dict[str, Any]] = [{"kind": "pretraining", "label": "mlm", "folder": str(run)}]
     cells.append({"kind": "evaluation", "label": "mlm", "scores": [score(value=0.9, run="other")]})
     other = write_study(tmp_path / "studies/t", cells)
-    columns = open_columns(find_runs([str(study), str(other), str(run)], "sqlite"))
-    labels = ["mlm (s)", "align", "mlm sentences", "mlm (t)", "tiny/mlm"]
-    assert [column.label for column in columns] == labels
-    assert compare_columns(columns).baseline == "mlm (s)"
+    comparison = compare_folders([study, other, run])
+    assert comparison.labels == ("mlm (s)", "align", "mlm sentences", "mlm (t)", "tiny/mlm")
+    assert comparison.baseline == "mlm (s)"
 
 
 @pytest.mark.parametrize(
@@ -138,4 +140,4 @@ def test_two_studies_stand_beside_each_other(study: Path, tmp_path: Path) -> Non
 def test_a_damaged_study_is_refused(study: Path, name: str, text: str) -> None:
     (study / name).write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=f"{study / name} is damaged: .* Give the `xalign study` or `xalign tune` that"):
-        find_runs([str(study)], "sqlite")
+        open_folders([study])

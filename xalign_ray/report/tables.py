@@ -1,0 +1,208 @@
+"""Tables as values, and those of scores: a comparison for a page or a terminal, and gaps seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+import rich.box
+import rich.table
+from rich.text import Text
+
+from xalign_ray.report.compare import KEY, Comparison, Record, is_share
+from xalign_ray.tasks.registry import METRICS
+from xalign_ray.tasks.scores import ALL_LANGUAGES
+
+AT_CHANCE = "at chance"
+PLUS_MINUS = "\u00b1"
+_MAX_NAMED = 12  # languages that a group is followed by
+_TITLES = {
+    "task": "Scores, mean over languages",
+    "language": "Scores by language",
+    "family": "Scores by language family",
+    "size": "Scores by size of the language's Wikipedia",
+    "dictionary": "Scores of languages with and without a dictionary",
+}
+_NOTES = {
+    "size": "Groups are round(log2(size in MB)).",
+    "dictionary": "A language has a dictionary where the recipe names one that it is a side of.",
+}
+
+
+class Entry(NamedTuple):
+    """What stands in one cell: its text, a small note on it, and a mark: "quiet" (it says nothing) or "best"."""
+
+    text: str
+    note: str = ""
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.note})" if self.note else self.text
+
+
+NONE = Entry("-", mark="quiet")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a title; the first `names` columns hold words, all others numbers.
+
+    Attributes:
+        title: what it shows.
+        header: one heading a column.
+        rows: as many cells each, or a single one that is a heading of those below it; a string becomes an entry.
+        note: a sentence below it.
+        names: number of columns that are set flush left.
+        link: a file with the same numbers.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Entry | str]]
+    note: str = ""
+    names: int = 1
+    link: str = ""
+
+    def __post_init__(self) -> None:
+        rows = (tuple(Entry(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows)
+        object.__setattr__(self, "rows", tuple(rows))
+
+
+def score_table(comparison: Comparison, by: str) -> Table:
+    """One row a metric and group of languages, one column an encoder, with the difference as a note on each score."""
+    grouped, rows, last = by != "task", [], ""
+    for suffix, cells in _grouped(comparison, by):
+        first, found, best = cells[0], {cell["label"]: cell for cell in cells}, _best(cells)
+        name = Entry(METRICS[first["metric"]].title + suffix, first["metric"])
+        rows += [(name,)] if grouped and name.text != last else []
+        last = name.text
+        languages = sorted({language for cell in cells for language in cell["languages"].split()} - {ALL_LANGUAGES})
+        named = ", ".join(languages) if len(languages) <= _MAX_NAMED else f"{len(languages)} languages"
+        count = f"{len(languages)} language{'s' * (len(languages) > 1)}" if languages else ""
+        count += ", with en" if "en" in languages else ""
+        seeds = [str(cell["seeds"]) for cell in cells]
+        rows.append(
+            (
+                Entry(first["group"], "" if by == "language" else named) if grouped else name,
+                *(_entry(found[label], label in best) if label in found else NONE for label in comparison.labels),
+                _span(cells, "chance", lambda value: f"{100 * value:.2g}") or "-",
+                Entry(_span(cells, "n", "{:,}".format), "" if grouped else count),
+                seeds[0] if len(set(seeds)) == 1 else ", ".join(seeds),
+            )
+        )
+    header = (by if grouped else "", *comparison.labels, "chance", "n", "seeds")
+    note = " ".join(["Percent; cosines as they are.", *_explain(comparison, by), _NOTES.get(by, "")])
+    return Table(_TITLES[by], header, rows, note.strip() if rows else "", link="comparison.csv")
+
+
+def terminal_table(comparison: Comparison, by: str) -> rich.table.Table:
+    """A grouping with a row an encoder below each metric and group: fits however many encoders there are."""
+    several, alone, last = len(comparison.labels) > 1, by == "task", ""
+    title = _TITLES[by] + (f"; difference: points above {comparison.baseline}" if several else "")
+    title += ", with 95 % intervals" if comparison.frame.loc[comparison.frame.by == by].low_95.notna().any() else ""
+    drawn = rich.table.Table(title=Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left")
+    drawn.add_column("", overflow="fold")
+    for heading in ("percent", "difference" if several else "", "seeds"):
+        drawn.add_column(heading, justify="right", overflow="fold", no_wrap=True)
+    for suffix, cells in _grouped(comparison, by):
+        metric, chance = cells[0]["metric"] + suffix, _span(cells, "chance", lambda value: f"{100 * value:.2g}")
+        facts = (f"chance {chance}" if chance else "", f"n {_span(cells, 'n', '{:,}'.format)}", "")
+        if not alone and metric != last:
+            drawn.add_row(metric)
+        drawn.add_row(metric if alone else f"  {cells[0]['group']}", *facts)
+        last = metric
+        for cell in cells:
+            label = Text(f"{'  ' if alone else '    '}{cell['label']}")
+            mean = Text(f"{_mean(cell)} ({AT_CHANCE})", "dim") if cell["at_chance"] else Text(_mean(cell))
+            drawn.add_row(label, mean, _difference(cell), str(cell["seeds"]))
+    return drawn
+
+
+def gap_table(comparison: Comparison) -> Table:
+    """One row a metric and column: mean gap, every seed's gap, in how many seeds the column is above the baseline."""
+    rows, last = [], ""
+    for suffix, cells in _grouped(comparison, "task"):
+        title, found = METRICS[cells[0]["metric"]].title + suffix, {cell["label"]: cell for cell in cells}
+        for cell in (cell for cell in cells if cell["difference"] is not None):
+            gaps, guessed = cell["gaps"], bool(cell["at_chance"] and found[comparison.baseline]["at_chance"])
+            gap = points(cell["difference"])
+            rows.append(
+                (
+                    title if title != last else "",
+                    cell["label"],
+                    Entry(gap, "both at chance", "quiet") if guessed else gap,
+                    ", ".join(map(points, gaps)) or "no seed in common",
+                    f"{sum(value > 0 for value in gaps)} of {len(gaps)}" if gaps else "-",
+                )
+            )
+            last = title
+    header = ("", "recipe", "mean gap", "gap in each seed", "above in")
+    note = "In points of percent. A seed is compared with the same seed of the baseline." if rows else ""
+    return Table(f"Difference from {comparison.baseline}", header, rows, note, names=2)
+
+
+def percent(metric: str, value: float) -> str:
+    """A score as tables print it."""
+    return f"{100 * value:.1f}" if is_share(metric) else f"{value:.2f}"
+
+
+def points(gap: float) -> str:
+    """A difference in points of percent, with its sign."""
+    return f"{round(100 * gap, 1) + 0.0:+.1f}"  # adding zero makes -0.0 a plain zero
+
+
+def _grouped(comparison: Comparison, by: str) -> Iterator[tuple[str, list[Record]]]:
+    """The cells of each row, and what tells its metric from another row's that has it too, in brackets."""
+    frame = comparison.frame.loc[comparison.frame.by == by]
+    several = frame.groupby("metric")[KEY[1:]].nunique() > 1
+    for _, row in groupby(comparison.records(by), key=lambda cell: (*(cell[name] for name in KEY), cell["group"])):
+        cells = list(row)
+        own = [cells[0][part] for part in KEY[1:] if several.at[cells[0]["metric"], part]]
+        yield f" ({', '.join(own)})" if own else "", cells
+
+
+def _entry(cell: Record, best: bool) -> Entry:
+    if cell["at_chance"]:
+        return Entry(_mean(cell), AT_CHANCE, "quiet")
+    return Entry(_mean(cell), _difference(cell), "best" if best else "")
+
+
+def _best(cells: Sequence[Record]) -> set[str]:
+    """The labels of the highest score, none where there is nothing to choose from."""
+    if len(cells) < 2 or not is_share(cells[0]["metric"]):
+        return set()
+    shown = {cell["label"]: float(percent(cell["metric"], cell["mean"])) for cell in cells}
+    return {label for label, value in shown.items() if value == max(shown.values())}
+
+
+def _mean(cell: Record) -> str:
+    mean, spread = percent(cell["metric"], cell["mean"]), cell["standard_deviation"]
+    return mean if spread is None else f"{mean} {PLUS_MINUS} {percent(cell['metric'], spread)}"
+
+
+def _difference(cell: Record) -> str:
+    """The difference in points of percent with its 95 % interval, empty where there is none."""
+    if cell["difference"] is None:
+        return ""
+    ends = [points(cell[end]).lstrip("+") for end in ("low_95", "high_95") if cell[end] is not None]
+    return f"{points(cell['difference'])} [{', '.join(ends)}]" if ends else points(cell["difference"])
+
+
+def _explain(comparison: Comparison, by: str) -> Iterator[str]:
+    """What the notation means, as far as the table uses it."""
+    frame = comparison.frame.loc[comparison.frame.by == by]
+    if frame.standard_deviation.notna().any():
+        yield f"{PLUS_MINUS} is the sample standard deviation over seeds."
+    if frame.difference.notna().any():
+        ends = ", with its 95 % interval" if frame.low_95.notna().any() else ""
+        yield f"Below: the difference from {comparison.baseline} in points{ends}."
+    if (frame.groupby([*KEY, "group"]).languages.nunique() > 1).any():
+        yield "Not every score of a row is a mean over the same languages; differences are over common ones."
+
+
+def _span(cells: Sequence[Record], name: str, show: Callable[..., str]) -> str:
+    """The values that the cells of a row have: one, or from the lowest to the highest."""
+    ends = list(dict.fromkeys(map(show, sorted({cell[name] for cell in cells if cell[name] is not None}))))
+    return " to ".join(ends if len(ends) < 2 else (ends[0], ends[-1]))
