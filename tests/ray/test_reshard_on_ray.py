@@ -17,8 +17,7 @@ from xalign_ray.data.local import open_local
 from xalign_ray.data.prepare import prepare
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import StoppedError
-from xalign_ray.report.charts import loss_frame, training_chart
-from xalign_ray.report.figures import RESTARTED
+from xalign_ray.report.charts import RESTARTED, loss_frame, training_chart
 from xalign_ray.report.log import TOTAL
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import train

@@ -41,38 +41,21 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
     known = known_groupings([run], {})
     scores = compare(score_frame([run]), [run.label], None, {by: known[by] for by in _GROUPINGS})
     tables = [*(score_table(scores, by) for by in _GROUPINGS), *data_tables([run]), run_table([run])]
-    languages, has_head = (
-        _languages(run),
-        any(name.endswith("ForMaskedLM") for name in model.get("architectures") or []),
-    )
+    base = run.config.get("model", {}).get("init_from") or ""
     return ENVIRONMENT.get_template("card.md").render(
-        front_matter=_front_matter(run, model, languages, has_head),
+        base="" if Path(base).exists() else base,
         run=run,
         model=model,
-        languages=", ".join(languages),
+        languages=_languages(run),
         steps=f"{model.get('xalign_step', run.log.last_step):,}",
         fingerprint=str(run.config.get("fingerprint", ""))[:12],
-        auto="AutoModelForMaskedLM" if has_head else "AutoModel",
+        has_head=any(name.endswith("ForMaskedLM") for name in model.get("architectures") or []),
         stock=model.get("model_type") in STOCK,
         told=model.get("xalign_languages") or [],
         reading=[*caveats([run]), *how_to_read([run])],
         tables=[table for table in tables if table.rows],
         recipe=yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True),
     )
-
-
-def _front_matter(run: Run, model: Mapping[str, Any], languages: list[str], has_head: bool) -> str:
-    objective, base = model.get("xalign_objective"), run.config.get("model", {}).get("init_from")
-    tags = ["xalign-ray", "multilingual", "cross-lingual", model["model_type"], *([objective] if objective else [])]
-    fields: dict[str, Any] = {
-        "language": languages,
-        "library_name": "transformers",
-        "pipeline_tag": "fill-mask" if has_head else "feature-extraction",
-        "tags": tags,
-    }
-    if base and not Path(base).exists():
-        fields["base_model"] = base
-    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
 
 
 def _languages(run: Run) -> list[str]:

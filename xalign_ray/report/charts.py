@@ -1,22 +1,67 @@
-"""Decides which charts a report has: headline scores with intervals, training and held-out losses, scores by layer."""
+"""Draws the charts of a report: headline scores with intervals, losses, scores by layer; as SVG and as PNG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import io
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
+from markupsafe import Markup, escape
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from xalign_ray.report.compare import KEY, Comparison, Record, measure
-from xalign_ray.report.figures import COLOURS, INK, LINE, RING, Chart, Styles
 from xalign_ray.report.log import HELD_OUT, LOSSES, MASKED_LM, POINT, TOTAL, thin
 from xalign_ray.report.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
+# Okabe and Ito's colours, told apart with any colour vision; dashes and markers tell them apart without colour.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#010101")  # SVG leaves plain black out
+INK, PALE, LINE, PAPER = "#333333", "#dddddd", "#999999", "#fefefe"
+VARIABLES = {colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS)}
+VARIABLES |= {INK: "var(--ink)", PALE: "var(--grid)", LINE: "var(--line)", PAPER: "var(--paper)"}
+RESTARTED = "went on from a checkpoint"
+RING: dict[str, Any] = {"ls": "", "marker": "o", "ms": 6.5, "mfc": PAPER, "mew": 1.5}
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "xalign",
+    "text.parse_math": False,  # labels are text of users
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.axisbelow": True,
+    "axes.edgecolor": LINE,
+    "axes.facecolor": "none",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": PALE,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": INK,
+    "xtick.major.size": 2.5,
+    "ytick.color": INK,
+    "ytick.major.size": 2.5,
+}
+_PER_ROW = 3  # panels of a PNG
+_LEGEND_WIDTH = 110  # letters above a PNG
+_LEFT_OUT = re.compile(r'^.*?(?=<svg)|\s*<metadata>.*?</metadata>|\sxmlns(?::xlink)?="[^"]*"', re.DOTALL)
+_ID = re.compile(r'(\bid="|url\(#|href="#)')
+_COLOUR = re.compile("|".join(VARIABLES))
+
+Styles = Mapping[str, Mapping[str, Any]]  # how matplotlib draws each label
 MAX_DRAWN = 160  # points of a curve; more are averaged, so that a long run is still a small page
 _MAX_PANELS = 12
 _MAX_DOTS = 40  # of a score chart: with more, families stand for their languages, and all languages for families
@@ -29,6 +74,73 @@ _WIDTH, _WIDER = 1.6, 2.4  # of a line, and what each later one that lies on it 
 _Z = 1.96  # standard errors to either side of a 95 % interval
 
 
+@dataclass(frozen=True)
+class Chart:
+    """Small panels of one kind, with one legend.
+
+    Attributes:
+        name: of its PNG, and what ids in its SVGs begin with.
+        alt: what it shows, for who cannot see it.
+        notes: sentences that its caption ends with.
+        file: with the numbers, beside the page.
+        styles: of each label.
+        panels: what draws each one, by the title above it.
+        rings: the steps after which a run of a label went on from a checkpoint.
+        size: of a panel: width and height in inches.
+    """
+
+    name: str
+    alt: str
+    notes: Sequence[str]
+    file: str
+    styles: Styles
+    panels: Mapping[str, Callable[[Axes], None]]
+    rings: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    size: tuple[float, float] = (3.6, 2.3)
+
+
+def draw_svgs(chart: Chart) -> list[Markup]:
+    """An `<svg>` element a panel: text as text, colours as the page's variables, ids that no other panel has."""
+    found = []
+    with matplotlib.rc_context(_STYLE):
+        for number, (title, draw) in enumerate(chart.panels.items()):
+            figure = Figure(figsize=chart.size, layout="constrained", facecolor="none")
+            FigureCanvasSVG(figure)
+            axes = figure.subplots()
+            axes.set_title(title)
+            draw(axes)
+            text = io.StringIO()
+            figure.savefig(text, format="svg", metadata={"Date": None})
+            body = _ID.sub(rf"\g<1>{chart.name}-{number}-", _LEFT_OUT.sub("", text.getvalue()))
+            body = _COLOUR.sub(lambda match: VARIABLES[match[0]], body).replace("xlink:href", "href")
+            found.append(
+                Markup(body.replace("<svg", f'<svg role="img" aria-label="{escape(f"{chart.alt}: {title}")}"', 1))
+            )
+    return found
+
+
+def draw_png(chart: Chart) -> bytes:
+    """All panels on white, with a legend."""
+    with matplotlib.rc_context(_STYLE):
+        columns = min(_PER_ROW, len(chart.panels))
+        rows = math.ceil(len(chart.panels) / columns)
+        size = (columns * chart.size[0], rows * chart.size[1] + 0.35)
+        figure = Figure(figsize=size, layout="constrained", facecolor="white")
+        for number, (title, draw) in enumerate(chart.panels.items(), start=1):
+            axes = figure.add_subplot(rows, columns, number)
+            axes.set_title(title)
+            draw(axes)
+        handles = [Line2D([], [], label=label, **style) for label, style in chart.styles.items()]
+        handles += [Line2D([], [], label=RESTARTED, color=INK, **RING)] if chart.rings else []
+        if len(handles) > 1:
+            per_row = _LEGEND_WIDTH // (max(len(str(handle.get_label())) for handle in handles) + 8)
+            ncols = max(1, min(len(handles), per_row))
+            figure.legend(handles=handles, loc="outside upper left", ncols=ncols, frameon=False, handlelength=3)
+        found = io.BytesIO()
+        FigureCanvasAgg(figure).print_png(found, metadata={"Software": None})
+    return found.getvalue()
+
+
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     """One measurement by language, or by family where languages are too many, and the differences beside it."""
     by = {name: _cells(comparison, name, key) for name in ("task", "language", "family")}
@@ -39,19 +151,14 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
         for number, label in enumerate(comparison.labels)
     }
     panels = {"percent": partial(_draw_scores, cells, styles)}
-    caption = (
-        f"{METRICS[key[0]].title}. Thin lines: 95 % interval of the score on this test set (Wilson, each of the n "
-        "items an independent question). Dotted: chance."
-    )
-    caption += " Small dots: seeds." if any(cell["seeds"] > 1 for cell in cells) else ""
+    notes = ["Small dots: seeds."] if any(cell["seeds"] > 1 for cell in cells) else []
     if any(cell["difference"] is not None for cell in cells):
         name = comparison.baseline if len(comparison.baseline) <= _MAX_NAME else "the baseline"
         panels[f"points above {name}"] = partial(_draw_differences, cells, styles)
-        caption += " Differences: 95 % interval of the paired bootstrap, none below three languages and three seeds."
+        notes.append("Differences: 95 % interval of the paired bootstrap, none below three languages and three seeds.")
     groups = len({cell["group"] for cell in cells})
     size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
-    alt = f"{METRICS[key[0]].title} by encoder"
-    return Chart("headline", alt, caption, "comparison.csv", styles, panels, size=size)
+    return Chart("headline", METRICS[key[0]].title, notes, "comparison.csv", styles, panels, size=size)
 
 
 def loss_frame(runs: Sequence[Run]) -> pd.DataFrame:
@@ -68,15 +175,8 @@ def training_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
     own = losses.loc[losses.series.isin(LOSSES) & (losses.language == "")]
     others = sorted({*own.series} - {TOTAL, MASKED_LM})
     titles = {name: _name_loss(name) for name in (MASKED_LM, *others, *([TOTAL] if others else []))}
-    caption = (
-        "Training losses before their weights (in nats; the alignment loss is minus a mean cosine), each on its own "
-        "axis. losses.csv has every logged step, of a long run means over equal numbers of steps."
-    )
-    if len({style["lw"] for style in _line_styles(columns_of(runs)).values()}) > 1:
-        caption += " Where curves lie on each other, the first is the widest and the others are drawn inside it."
     curves = curves_of(own.rename(columns={"series": "panel", "step": "x", "run": "across"}))
-    names = ("losses", "Training losses over steps", caption, "losses.csv")
-    return _curve_chart(runs, curves, titles, *names, shared=False)
+    return _curve_chart(runs, curves, titles, "losses", "Training losses", shared=False)
 
 
 def held_out_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
@@ -87,12 +187,8 @@ def held_out_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
         code for code in dict.fromkeys([*known, *sorted(set(own.language))]) if code in set(own.language) - {""}
     ]
     titles = ({} if len(languages) == 1 else {"": _MEAN}) | {code: code for code in languages}
-    caption = (
-        "Masked-LM loss (nats a label) on rows that training never saw, the same rows and masks in every run of the "
-        "same data."
-    )
     curves = curves_of(own.rename(columns={"language": "panel", "step": "x", "run": "across"}))
-    return _curve_chart(runs, curves, titles, "held-out", "Held-out masked-LM loss over steps", caption, "losses.csv")
+    return _curve_chart(runs, curves, titles, "held-out", "Held-out masked-LM loss")
 
 
 def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
@@ -103,12 +199,7 @@ def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
     order = sorted(measured.panel.unique(), key=lambda language: (language != ALL_LANGUAGES, language))
     titles = {language: _MEAN if language == ALL_LANGUAGES else language for language in order}
     chances = measured.groupby("panel").chance.mean().dropna().to_dict()
-    caption = (
-        "Percent. Layer 0 is the embedding layer. The score in the tables is the mean of the last four layers (of all, "
-        "where there are fewer). The dashed line is chance."
-    )
-    names = ("layers", "Tatoeba accuracy by layer", caption, "layers.csv")
-    return _curve_chart(runs, curves_of(measured), titles, *names, chances=chances)
+    return _curve_chart(runs, curves_of(measured), titles, "layers", "Tatoeba accuracy", "layer", chances=chances)
 
 
 def curves_of(points: pd.DataFrame) -> pd.DataFrame:
@@ -135,40 +226,37 @@ def _curve_chart(
     curves: pd.DataFrame,
     titles: Mapping[str, str],
     name: str,
-    alt: str,
-    caption: str,
-    file: str,
+    subject: str,
+    axis: str = "step",
     shared: bool = True,
     chances: Mapping[str, float] | None = None,
 ) -> Chart | None:
     """A panel for each of the titles that has curves, None where there is none; on one vertical axis if `shared`."""
-    columns, chances = columns_of(runs), chances or {}
+    columns, chances, file = columns_of(runs), chances or {}, "layers.csv" if axis == "layer" else "losses.csv"
     drawn = [panel for panel in titles if panel in set(curves.panel)]
     if not drawn:
         return None
-    caption += " Lines are means over seeds, bands reach from the lowest to the highest seed." * (
-        len(runs) > len(columns)
-    )
+    several = "Lines are means over seeds, bands reach from the lowest to the highest seed."
+    notes = [several] if len(runs) > len(columns) else []
     if len(drawn) > _MAX_PANELS:
-        caption += f" {len(drawn) - _MAX_PANELS} more are in {file}."
+        notes.append(f"{len(drawn) - _MAX_PANELS} more are in {file}.")
         drawn = drawn[:_MAX_PANELS]
     own = curves.loc[curves.panel.isin(drawn)]
-    rings = {}
-    if file == "losses.csv":
-        steps = {label: {start["step"] for run in own for start in run.log.starts} for label, own in columns.items()}
-        rings = {label: sorted(some - {0}) for label, some in steps.items() if some - {0}}
+    starts = {label: {start["step"] for run in own for start in run.log.starts} for label, own in columns.items()}
+    rings = {label: sorted(steps - {0}) for label, steps in starts.items() if axis == "step" and steps - {0}}
     ends = [own.low.min(), own.high.max(), *(chances[panel] for panel in drawn if panel in chances)]
     margin = 0.05 * (max(ends) - min(ends)) or 0.05
     limits = (min(ends) - margin, max(ends) + margin) if shared else None
     styles = _line_styles(columns)
-    axis = "layer" if file == "layers.csv" else "step"
+    if name == "losses" and len({style["lw"] for style in styles.values()}) > 1:
+        notes.append("Where curves lie on each other, the first is the widest and the others are drawn inside it.")
     panels = {
         titles[panel]: partial(
             _draw_curves, own.loc[own.panel == panel], styles, rings, axis, limits, chances.get(panel)
         )
         for panel in drawn
     }
-    return Chart(name, alt, caption, file, styles, panels, rings)
+    return Chart(name, f"{subject} by {axis}", notes, file, styles, panels, rings)
 
 
 def _line_styles(columns: Mapping[str, Sequence[Run]]) -> Styles:

@@ -26,10 +26,7 @@ class Log:
     """A run's history along its surviving lineage; empty for an encoder made elsewhere.
 
     Attributes:
-        path: of the log, None where there is none.
-        starts: start events.
-        end: the end event, None of a run that has not ended.
-        last_step: the newest step that was finished.
+        starts, end: the events; no end of a run that has not ended.
         started: when the first attempt began, seconds since 1970.
         seconds: wall time of all attempts, what a restart threw away included.
         memory: peak, in MB, 0 where it was not logged.

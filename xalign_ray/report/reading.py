@@ -8,41 +8,11 @@ from itertools import pairwise
 from xalign_ray.artifacts import hash_value
 from xalign_ray.report.log import read_steps
 from xalign_ray.report.run import Run, columns_of
-from xalign_ray.report.tables import PLUS_MINUS
+from xalign_ray.report.templates import ENVIRONMENT
 
 _DEMO = (
     "These runs were trained on the embedded world: a small made-up set of languages to learn the tool by and to test "
     "it with. Its numbers are never a source of claims about a method."
-)
-_CHANCE = (
-    "Scores are percent right. Chance is what guessing reaches on the same n questions. A score marked 'at chance' "
-    "is not above chance by two standard errors of guessing, sqrt(p (1 - p) / n) with p = chance: it shows nothing."
-)
-_INTERVAL = (
-    "[a, b] holds 95 % of the differences when languages and seeds are drawn anew, with replacement, the same ones for "
-    "both. It is about other languages and seeds like these, and too narrow where there are few: it holds the truth in "
-    "about 75 of 100 cases with three languages, 85 with five, 93 with fifteen. Below three languages and three seeds "
-    "none is given."
-)
-_ONE_SEED = (
-    "One seed of each recipe was run: another seed may turn a small difference round. Believe a difference when "
-    "several seeds agree."
-)
-_SEEDS = (
-    f"a {PLUS_MINUS} b is mean and standard deviation over seeds. A difference that is not there in every seed is not "
-    "yet a finding."
-)
-_ALIGNMENT = (
-    "Word translation on held-out pairs is the test: no training loss saw these words paired. On trained pairs it only "
-    "says that the alignment loss was learned."
-)
-_COLLAPSE = (
-    "Mean cosine of random words near 1 means that all embeddings have collapsed into one direction; word translation "
-    "is then worth little."
-)
-_TOTALS = (
-    "Total losses of recipes with different objectives cannot be compared. The alignment loss is minus a mean cosine, "
-    "so it may be negative; masked-LM and held-out losses compare where the vocabulary is the same."
 )
 
 
@@ -55,20 +25,14 @@ def caveats(runs: Sequence[Run]) -> list[str]:
 
 def how_to_read(runs: Sequence[Run]) -> list[str]:
     """What a reader should know before believing a number, as far as it applies to these runs."""
-    columns, metrics = columns_of(runs), {score.metric for run in runs for score in run.scores}
-    alone = [label for label, own in columns.items() if len(own) == 1]
-    seeds = f"{_SEEDS} One seed only: {', '.join(alone)}." if alone else _SEEDS
-    if len(alone) == len(columns):
-        seeds = _ONE_SEED if len(alone) > 1 else ""
-    said = {
-        _CHANCE: bool(metrics),
-        seeds: bool(seeds),
-        _INTERVAL: bool(metrics) and len(columns) > 1,
-        _ALIGNMENT: bool(metrics & {"alignment_heldout", "alignment_trained"}),
-        _COLLAPSE: "mean_cosine_random" in metrics,
-        _TOTALS: any("dictionary_alignment" in str(run.config.get("objectives")) for run in runs),
-    }
-    return [line for line, applies in said.items() if applies]
+    columns = columns_of(runs)
+    text = ENVIRONMENT.get_template("reading.md").render(
+        scored={score.metric for run in runs for score in run.scores},
+        columns=len(columns),
+        single=[label for label, own in columns.items() if len(own) == 1],
+        aligned=any("dictionary_alignment" in str(run.config.get("objectives")) for run in runs),
+    )
+    return text.splitlines()
 
 
 def repetitions(runs: Sequence[Run]) -> list[str]:

@@ -1,20 +1,68 @@
-"""The verb `report`: one page on runs, studies and MLflow experiments, inside the folder of one or beside several."""
+"""The verb `report`: one page on runs, studies and MLflow experiments, its figures and the numbers beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
+import pandas as pd
+import yaml
 from rich.console import Console
 
-from xalign_ray.report.groups import read_sizes
-from xalign_ray.report.page import report as write_report
+from xalign_ray.artifacts import hash_value, write_atomic
+from xalign_ray.report.charts import (
+    RESTARTED,
+    VARIABLES,
+    Chart,
+    draw_png,
+    draw_svgs,
+    held_out_chart,
+    layer_chart,
+    loss_frame,
+    score_chart,
+    training_chart,
+)
+from xalign_ray.report.compare import COLUMNS, KEY, SCORE_COLUMNS, Comparison, compare, score_frame
+from xalign_ray.report.finding import find
+from xalign_ray.report.groups import check_groupings, known_groupings, read_sizes
+from xalign_ray.report.reading import caveats, how_to_read, repetitions
+from xalign_ray.report.run import Run, columns_of, label_runs
+from xalign_ray.report.run_tables import data_tables, difference_table, run_table, study_tables
 from xalign_ray.report.sources import MLFLOW, find_runs
+from xalign_ray.report.tables import Table, gap_table, score_table, terminal_table
+from xalign_ray.report.templates import ENVIRONMENT
 from xalign_ray.track.follower import resolve_uri
+
+PAGE = "index.html"
+
+_ALWAYS = ("task", "language")
+_OF_FINDING = (*_ALWAYS, "family")
+_GROUPINGS = {
+    "task": ("scores", "Scores"),
+    "language": ("languages", "Languages"),
+    "family": ("families", "Families"),
+    "size": ("sizes", "Wikipedia sizes"),
+    "dictionary": ("dictionaries", "Dictionaries"),
+}
+_MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
+
+
+class Section(NamedTuple):
+    """A part of the page that the links at the top lead to; `folded` and the `recipes` by label open on a click."""
+
+    name: str
+    title: str
+    tables: Sequence[Table] = ()
+    charts: Sequence[Chart] = ()
+    notes: Sequence[str] = ()
+    folded: Table | None = None
+    recipes: Mapping[str, str] = {}
 
 
 def report(
-    runs: Sequence[str],
+    names: Sequence[str],
     out: Path | None = None,
     by: Sequence[str] = (),
     sizes: Path | None = None,
@@ -24,20 +72,146 @@ def report(
     """One page on a run or study (inside its folder) or on several compared.
 
     Args:
-        runs: folders of runs or studies, `mlflow:EXPERIMENT`, `mlflow:RUN_ID`.
+        names: folders of runs or studies, `mlflow:EXPERIMENT`, `mlflow:RUN_ID`.
         out: folder of the report.
         by: groupings, the first one for the terminal; all that are possible if none are given.
         sizes: a CSV file with the size of each language's Wikipedia.
-        baseline: label of the column that the others are compared with, the first if None.
+        baseline: label of the column that the others are compared with; the study's, or the first one's if None.
         tracking: where MLflow is, as `track.mlflow` in a recipe; `sqlite` is runs/mlflow.db.
 
     Returns:
         The page.
+
+    Raises:
+        ConfigError: there is no such folder, the baseline is none of the labels, or a grouping cannot be made.
+        DataError: a folder is no run, or a file is damaged.
+        TrackingError: MLflow does not answer, or has no such runs.
     """
-    alone = len(runs) == 1 and not runs[0].startswith(MLFLOW)
-    target = out or (Path(runs[0]) / "report" if alone else Path("report"))
-    found = find_runs(runs, resolve_uri(tracking, Path("runs")))
-    page, table = write_report(found, target, by, read_sizes(sizes) if sizes else {}, baseline)
+    alone = len(names) == 1 and not names[0].startswith(MLFLOW)
+    target = out or (Path(names[0]) / "report" if alone else Path("report"))
+    runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
+    comparison = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)
+    table = terminal_table(comparison, comparison.by[0])
     if table.row_count:
         Console(stderr=True).print(table)
-    return page
+    return target / PAGE
+
+
+def write_report(
+    runs: Sequence[Run],
+    out: Path,
+    by: Sequence[str] = (),
+    sizes: Mapping[str, float] | None = None,
+    baseline: str | None = None,
+) -> Comparison:
+    """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, comparison.md, and figures.
+
+    Runs of one label are one column: mean and spread. The page is whole in itself: no network, no file beside it is
+    needed to read it. `sizes` are of Wikipedias in megabytes by language; the rest is as in `report`.
+    """
+    scores, losses = score_frame(runs), loss_frame(runs)
+    comparison = compare_runs(runs, scores, by, sizes, baseline)
+    found, repetition_notes = find(comparison), repetitions(runs)
+    headline = score_chart(comparison, found.key) if found.key else None
+    curves = [training_chart(runs, losses), held_out_chart(runs, losses)]
+    charts = {"losses": [chart for chart in curves if chart], "layers": list(filter(None, [layer_chart(runs, scores)]))}
+    guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
+    columns = columns_of(runs)
+    recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
+    page = ENVIRONMENT.get_template("page.html").render(
+        title=_title(runs),
+        notes=list(dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes"))),
+        lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
+        wide=len(columns) > _MAX_NARROW,
+        finding=found.sentence,
+        headline=headline,
+        caveats=[*guessed, *caveats(runs)],
+        reading=how_to_read(runs),
+        sections=[one for one in _sections(runs, comparison, charts, repetition_notes) if any(one[2:])],
+        draw_svgs=draw_svgs,
+        variables=VARIABLES,
+        restarted=RESTARTED,
+    )
+    _write_csv(out / "scores.csv", scores.reindex(columns=SCORE_COLUMNS))
+    _write_csv(out / "layers.csv", scores.loc[scores.single_layer].reindex(columns=SCORE_COLUMNS))
+    _write_csv(out / "losses.csv", losses)
+    write_comparison(comparison, out)
+    for chart in [headline, *charts["losses"], *charts["layers"]]:
+        if chart:
+            write_atomic(out / f"{chart.name}.png", draw_png(chart))
+    write_atomic(out / PAGE, page)
+    return comparison
+
+
+def compare_runs(
+    runs: Sequence[Run],
+    scores: pd.DataFrame,
+    by: Sequence[str] = (),
+    sizes: Mapping[str, float] | None = None,
+    baseline: str | None = None,
+) -> Comparison:
+    """The scores of labelled runs compared as `report` shows them, by all possible groupings if none are given.
+
+    A grouping that nobody asked for is left out where its one group says what the mean over all languages says.
+    """
+    known = known_groupings(runs, sizes or {})
+    check_groupings(by, known)
+    groupings = {name: known[name] for name in dict.fromkeys([*(by or known), *_OF_FINDING])}
+    whole = compare(scores, list(columns_of(runs)), baseline or _baseline_of_study(runs), groupings)
+    groups = whole.frame.groupby(["by", *KEY]).group.nunique()
+    several = set(groups[groups > 1].index.get_level_values("by"))
+    return replace(whole, by=tuple(by) or tuple(name for name in known if name in _ALWAYS or name in several))
+
+
+def write_comparison(comparison: Comparison, out: Path) -> None:
+    """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
+    frame = comparison.frame
+    shown = pd.concat([frame.loc[frame.by == by] for by in comparison.by])
+    _write_csv(out / "comparison.csv", shown.reindex(columns=COLUMNS))
+    tables = [score_table(comparison, by) for by in comparison.by]
+    text = ENVIRONMENT.get_template("tables.md").render(tables=[table for table in tables if table.rows])
+    write_atomic(out / "comparison.md", text)
+
+
+def _sections(
+    runs: Sequence[Run], comparison: Comparison, charts: Mapping[str, Sequence[Chart]], repetition_notes: Sequence[str]
+) -> Iterator[Section]:
+    columns = columns_of(runs)
+    for by in comparison.by:
+        gaps = gap_table(comparison) if by == "task" and len(columns) < len(runs) else None
+        yield Section(
+            *_GROUPINGS[by], _filled(score_table(comparison, by)), folded=gaps if gaps and gaps.rows else None
+        )
+    yield Section("losses", "Losses", charts=charts["losses"], notes=repetition_notes if charts["losses"] else ())
+    yield Section("layers", "Layers", charts=charts["layers"])
+    yield Section("data", "Data", _filled(*data_tables(runs)))
+    recipes = {
+        label: yaml.safe_dump(dict(own[0].config), sort_keys=False, allow_unicode=True)
+        for label, own in columns.items()
+        if own[0].config
+    }
+    yield Section("recipes", "Recipes", _filled(difference_table(runs)), recipes=recipes)
+    yield Section("running", "Running", _filled(*study_tables(runs), run_table(runs)))
+
+
+def _filled(*tables: Table | None) -> list[Table]:
+    return [table for table in tables if table and (table.rows or table.note)]
+
+
+def _title(runs: Sequence[Run]) -> str:
+    labels = list(columns_of(runs))
+    compared = " / ".join(labels) if len(labels) <= 4 else f"{len(labels)} recipes compared"
+    return " / ".join(dict.fromkeys(run.study["name"] for run in runs if run.study)) or compared
+
+
+def _baseline_of_study(runs: Sequence[Run]) -> str | None:
+    """The baseline of the first study that names one, as its column is labelled here."""
+    for study in (run.study for run in runs if run.study):
+        for label in columns_of(runs):
+            if study["baseline"] in (label, label.removesuffix(f" ({study['name']})")):
+                return label
+    return None
+
+
+def _write_csv(path: Path, frame: pd.DataFrame) -> None:
+    write_atomic(path, frame.to_csv(index=False, lineterminator="\n"))

@@ -12,10 +12,10 @@ import yaml
 from xalign_ray.artifacts import write_json, write_manifest
 from xalign_ray.config.load import load_recipe
 from xalign_ray.report.compare import Comparison, score_frame
-from xalign_ray.report.page import compare_runs, report
 from xalign_ray.report.run import Run, label_runs
 from xalign_ray.report.sources import find_runs
 from xalign_ray.report.tables import Entry
+from xalign_ray.report.verb import compare_runs, write_report
 from xalign_ray.tasks.scores import Score, write_scores
 
 LANGUAGES = ("en", "qgr", "qdv")
@@ -121,8 +121,9 @@ def compare_folders(folders: Sequence[Path], **chosen: Any) -> Comparison:
 
 
 def report_on(folders: Sequence[Path], out: Path, **chosen: Any) -> Path:
-    """The page on run and study folders; `chosen` are arguments of `report`."""
-    return report(find_runs([str(folder) for folder in folders], "sqlite"), out, **chosen)[0]
+    """The page on run and study folders; `chosen` are arguments of `write_report`."""
+    write_report(open_folders(folders), out, **chosen)
+    return out / "index.html"
 
 
 def start(step: int = 0, attempt: int = 1, time: float = 1000.0, data: Path | None = None) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from xalign_ray.report.compare import Comparison, Record, score_frame
 from xalign_ray.report.compare import compare as compare_scores
 from xalign_ray.report.groups import known_groupings
 from xalign_ray.report.log import Log
-from xalign_ray.report.page import write_comparison
 from xalign_ray.report.run import Run
 from xalign_ray.report.tables import Entry, score_table, terminal_table
+from xalign_ray.report.verb import write_comparison
 from xalign_ray.tasks.scores import Score
 
 Values = Mapping[str, float]

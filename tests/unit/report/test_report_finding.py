@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.unit.report.run_folders import score
-from xalign_ray.report.charts import score_chart
+from xalign_ray.report.charts import draw_svgs, score_chart
 from xalign_ray.report.compare import Comparison, score_frame
 from xalign_ray.report.compare import compare as compare_scores
-from xalign_ray.report.figures import draw_svgs
 from xalign_ray.report.finding import find
 from xalign_ray.report.groups import known_groupings
 from xalign_ray.report.log import Log

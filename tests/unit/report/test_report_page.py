@@ -25,8 +25,8 @@ from tests.unit.report.run_folders import (
 )
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.report.charts import MAX_DRAWN, curves_of, held_out_chart, loss_frame
-from xalign_ray.report.page import report
 from xalign_ray.report.reading import caveats, how_to_read
+from xalign_ray.report.run import label_runs
 from xalign_ray.report.run_tables import run_table
 from xalign_ray.report.tables import Entry, Table, terminal_table
 from xalign_ray.report.templates import ENVIRONMENT
@@ -130,9 +130,9 @@ def test_the_page_shows_the_numbers_of_the_scores(page: str) -> None:
 def test_the_page_draws_losses_and_layers_as_text_that_can_be_read(page: str) -> None:
     names = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
     assert list(dict.fromkeys(name.partition(": ")[0] for name in names)) == [
-        "Sentence retrieval (Tatoeba) by encoder",
-        "Training losses over steps",
-        "Held-out masked-LM loss over steps",
+        "Sentence retrieval (Tatoeba)",
+        "Training losses by step",
+        "Held-out masked-LM loss by step",
         "Tatoeba accuracy by layer",
     ]
     for title in ("masked LM loss", "dictionary alignment loss", "total loss (weighted sum)", "mean over languages"):
@@ -297,9 +297,9 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
         report_on([tmp_path], tmp_path / "out")
 
 
-def test_no_run_at_all_is_refused(tmp_path: Path) -> None:
+def test_no_run_at_all_is_refused() -> None:
     with pytest.raises(ConfigError, match="A report needs at least one run"):
-        report([], tmp_path)
+        label_runs([])
 
 
 def test_an_unknown_baseline_gets_the_nearest_label(runs: list[Path], tmp_path: Path) -> None:
