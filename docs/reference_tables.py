@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
 from itertools import takewhile
 from typing import Any
 
@@ -77,9 +75,9 @@ def _named(meanings: Mapping[str, str]) -> Callable[[], Iterator[str]]:
 
 
 def fine_tuning() -> Iterator[str]:
-    """The settings of a fine-tuning, with the meanings of its docstring."""
-    meanings = dict(_ATTRIBUTE.findall(inspect.getdoc(FineTuning) or ""))
-    rows = [[f"`{one.name}`", " ".join(meanings[one.name].split()), f"`{one.default}`"] for one in fields(FineTuning)]
+    """The settings of a fine-tuning, with their meanings."""
+    known = FineTuning.model_fields.items()
+    rows = [[f"`{name}`", one.description or "", f"`{one.default}`"] for name, one in known]
     yield from write_table(["setting", "meaning", "default"], rows)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any, get_args
@@ -20,7 +19,7 @@ from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.tasks import TASK_NAMES, TUNED_TASK_NAMES
 
 PAIR_FORMATS = get_args(PairFormat)
-TUNE_SETTINGS = [field.name for field in fields(FineTuning)]
+TUNE_SETTINGS = list(FineTuning.model_fields)
 FORMATS = (*get_args(TextFormat), *PAIR_FORMATS, "muse")
 
 ANY_RECIPE = "tiny/mlm"  # whose keys stand for those of a recipe that is not known yet

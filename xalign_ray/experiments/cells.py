@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +19,6 @@ TOKENIZED = "tokenized"  # data sets that all fine-tunings of a study share, rem
 STOP_MARK = "stopped.json"  # of a fine-tuning that was stopped for others: it has no manifest, and is not run again
 FINISHED, STOPPED, WAITING, FAILED, NOT_CHOSEN = "finished", "stopped", "waiting", "failed", "not chosen"
 EVALUATION_KIND = "evaluation"  # what the manifest of an evaluation's cell says of itself
-NOT_CONTENT = ("encoder", "pretraining_seed", "label", "resources", "after_choice")  # of a cell: they change no score
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +87,11 @@ class Cell:
     @property
     def name(self) -> str:
         """Of its folder: cells that compute the same have equal names."""
-        content = {key: value for key, value in asdict(self).items() if key not in NOT_CONTENT}
-        return f"{self.task}-{hash_value(content)[:12]}"
+        return f"{self.task}-{hash_value(self._content)[:12]}"
+
+    @property
+    def _content(self) -> dict[str, Any]:
+        return {"task": self.task, "model": self.model, "data": self.data, "languages": self.languages}
 
     @property
     def seed(self) -> int | None:
@@ -143,6 +145,11 @@ class Trial(Cell):
     after_choice: bool = False
 
     @property
+    def _content(self) -> dict[str, Any]:
+        own = {"settings": self.settings.model_dump(), "training": self.training.model_dump()}
+        return super()._content | own | {"train_language": self.train_language}
+
+    @property
     def search(self) -> tuple[str, str, str, str]:
         """Encoder, task, language and kind of training: among trials of the same, one setting is chosen."""
         return self.encoder, self.task, self.train_language, self.training.kind
@@ -150,7 +157,7 @@ class Trial(Cell):
     @property
     def setting(self) -> dict[str, Any]:
         """What is chosen: everything of the settings but the seed."""
-        return {name: value for name, value in asdict(self.settings).items() if name != "seed"}
+        return self.settings.model_dump(exclude={"seed"})
 
     @property
     def seed(self) -> int:
@@ -173,8 +180,11 @@ class Trial(Cell):
         """What MLflow is told of it beside its encoder: defaults too, so that trials can be compared."""
         how = {"training": self.training.kind, "train_language": self.train_language}
         how["training_languages"] = ",".join(self.training.languages)
-        settings = {name: value for name, value in asdict(self.settings).items() if value is not None}
-        return super().params | settings | {name: value for name, value in how.items() if value}
+        return (
+            super().params
+            | self.settings.model_dump(exclude_none=True)
+            | {name: value for name, value in how.items() if value}
+        )
 
     def __str__(self) -> str:
         settings, language = self.settings, "" if self.train_language == "en" else f" ({self.train_language})"

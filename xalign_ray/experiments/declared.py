@@ -6,10 +6,10 @@ import itertools
 import math
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, ValidationError, create_model, model_validator
+from pydantic.fields import FieldInfo
 
 from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
@@ -23,78 +23,46 @@ from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 STUDIES = RECIPES / "studies"
 
 
-@dataclass(frozen=True, slots=True)
-class LogUniform:
+class LogUniform(Frozen):
     """Numbers between two ends, drawn evenly on a logarithmic scale."""
 
-    log_uniform: tuple[float, float]
+    log_uniform: tuple[Annotated[Float, Field(gt=0)], Annotated[Float, Field(gt=0)]]
+
+    @model_validator(mode="after")
+    def _rises(self) -> LogUniform:
+        if self.log_uniform[0] >= self.log_uniform[1]:
+            raise ValueError("log_uniform is [lowest, highest]")
+        return self
+
+    def draw(self, rng: random.Random) -> float:
+        """A number of three digits."""
+        low, high = map(math.log, self.log_uniform)
+        return float(f"{math.exp(rng.uniform(low, high)):.3g}")
 
 
-def _searched(value: Any) -> Sequence[Any] | LogUniform | None:
-    """A value, a list or a range; checked by hand, for pydantic would name all members of the union."""
-    if value is None or isinstance(value, LogUniform):
-        return value
-    if not isinstance(value, dict):
-        values = tuple(value) if isinstance(value, list | tuple) else (value,)
+def _searched(field: FieldInfo) -> Any:
+    """A setting's value, list of values or range. It is checked by hand: pydantic would name all kinds of a union."""
+    kind = field.rebuild_annotation()
+    one: TypeAdapter[Any] = TypeAdapter(kind)
+
+    def check(given: Any) -> tuple[Any, ...] | LogUniform | None:
+        if given is None or isinstance(given, LogUniform):
+            return given
+        if isinstance(given, dict):
+            if given.keys() != {"log_uniform"}:
+                raise ValueError("write a value, a list of values, or {log_uniform: [lowest, highest]}")
+            return LogUniform.model_validate(given)
+        values = tuple(map(one.validate_python, given if isinstance(given, list | tuple) else [given]))
         if not values:
             raise ValueError("the list is empty; write the values to search, or one value")
         return values
-    ends = value.get("log_uniform")
-    if value.keys() != {"log_uniform"} or not isinstance(ends, list) or len(ends) != 2 or not all(map(_is_rate, ends)):
-        raise ValueError("write a value, a list of values, or {log_uniform: [lowest, highest]}")
-    if ends[0] >= ends[1]:
-        raise ValueError("log_uniform is [lowest, highest]")
-    return LogUniform((float(ends[0]), float(ends[1])))
-
-
-def _is_rate(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-
-
-def _typed(kind: Any) -> Any:
-    """A setting's values, each of its type in `FineTuning`."""
-    checked = TypeAdapter(kind, config={"strict": True})
-
-    def check(value: Any) -> Any:
-        searched = _searched(value)
-        return tuple(map(checked.validate_python, searched)) if isinstance(searched, tuple) else searched
 
     return Annotated[Any, PlainValidator(check, json_schema_input_type=kind | list[kind])]
 
 
-class Settings(Frozen):
-    """Settings of fine-tuning, each a value or a list to search; what is not given is as `FineTuning` has it."""
-
-    @model_validator(mode="after")
-    def _means_something(self) -> Settings:
-        for name, values in self:
-            for value in (values or ()) if not isinstance(values, LogUniform) else values.log_uniform:
-                try:
-                    FineTuning(**dict[str, Any]({name: value}))
-                except ConfigError as error:
-                    raise ValueError(str(error).rstrip(".")) from None
-        return self
-
-
-_FIELDS: Any = {name: (_typed(kind), None) for name, kind in get_type_hints(FineTuning).items() if name != "seed"}
-SettingsConfig: type[Settings] = create_model("SettingsConfig", __base__=Settings, **_FIELDS)
-
-
-class TrainingConfig(Frozen):
-    """What is fine-tuned on; paths of dictionaries are below `root`."""
-
-    kind: str = "english"
-    languages: tuple[str, ...] = ()
-    dictionaries: tuple[str, ...] = ()
-    share: float = 0.5
-
-    @model_validator(mode="after")
-    def _means_something(self) -> TrainingConfig:
-        try:
-            Training(**self.model_dump())
-        except ConfigError as error:
-            raise ValueError(str(error).rstrip(".")) from None
-        return self
+_FIELDS: Any = {name: (_searched(field), None) for name, field in FineTuning.model_fields.items() if name != "seed"}
+Settings: type[Frozen] = create_model("Settings", __base__=Frozen, **_FIELDS)
+"""Settings of fine-tuning, each a value or a list to search; what is not given is as `FineTuning` has it."""
 
 
 class Resources(Frozen):
@@ -141,8 +109,8 @@ class FineTuningConfig(Frozen):
     ]
     languages: Annotated[tuple[str, ...], Field(description="those to test; all that are found if none")] = ()
     train_language: Annotated[str, Field(description="another than English is scored on itself: supervised")] = "en"
-    training: Annotated[tuple[TrainingConfig, ...], Field(min_length=1)] = (TrainingConfig(),)
-    settings: SettingsConfig = SettingsConfig()  # pyright: ignore[reportInvalidTypeForm]
+    training: Annotated[tuple[Training, ...], Field(min_length=1)] = (Training(),)
+    settings: Settings = Settings()  # pyright: ignore[reportInvalidTypeForm]
     seeds: Annotated[tuple[Int, ...], Field(min_length=1, description="of fine-tuning")] = (0,)
     resources: Annotated[Resources | None, Field(description="the study's if null")] = None
 
@@ -173,7 +141,7 @@ class GridSearch(Frozen):
 
     kind: Literal["grid"] = "grid"
 
-    def settings_to_try(self, settings: Settings) -> list[dict[str, Any]]:
+    def settings_to_try(self, settings: Frozen) -> list[dict[str, Any]]:
         """Values for fields of `FineTuning`, a dict a combination, each once."""
         among = {name: values for name, values in settings if values is not None}
         return [dict(zip(among, values, strict=True)) for values in itertools.product(*among.values())]
@@ -186,7 +154,7 @@ class RandomSearch(Frozen):
     num_samples: Positive
     seed: Annotated[Int, Field(ge=0, description="of the draw")] = 0
 
-    def settings_to_try(self, settings: Settings) -> list[dict[str, Any]]:
+    def settings_to_try(self, settings: Frozen) -> list[dict[str, Any]]:
         """As that of a grid; one value alone is never searched."""
         among = {name: values for name, values in settings if values is not None}
         rng = random.Random(f"study/{self.seed}")
@@ -196,8 +164,7 @@ class RandomSearch(Frozen):
 
 def _draw(rng: random.Random, among: Sequence[Any] | LogUniform) -> Any:
     if isinstance(among, LogUniform):
-        low, high = map(math.log, among.log_uniform)
-        return float(f"{math.exp(rng.uniform(low, high)):.3g}")
+        return among.draw(rng)
     return among[0] if len(among) == 1 else rng.choice(among)
 
 
@@ -249,6 +216,9 @@ class StudyConfig(Frozen):
         ranges = [values for one in self.finetunings for _, values in one.settings if isinstance(values, LogUniform)]
         if ranges and self.search.kind == "grid":
             raise ValueError("log_uniform is for search.kind random and asha; a grid takes lists")
+        for one in self.finetunings:
+            for setting in self.search.settings_to_try(one.settings):
+                FineTuning(**setting)
         return self
 
     @property

@@ -21,10 +21,8 @@ from xalign_ray.experiments.declared import (
     FineTuningConfig,
     Resources,
     StudyConfig,
-    TrainingConfig,
 )
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.finetune.training_set import Training
 from xalign_ray.finetune.tune import check_files
 from xalign_ray.tasks.registry import TUNED_TASKS, WITHOUT_DATA
 
@@ -90,7 +88,7 @@ class Plan:
                     **self._common(encoder, model, one, self.study.label_of(encoder.label, training.kind)),
                     data=_whole(self.root, one.data),
                     settings=FineTuning(**setting, seed=seed),
-                    training=_training_of(training, self.root),
+                    training=training.model_copy(update={"dictionaries": _whole(self.root, training.dictionaries)}),
                     train_language=one.train_language,
                     after_choice=asha and (is_later or seed != one.seeds[0]),
                 )
@@ -190,10 +188,6 @@ def _pretraining(encoder: EncoderConfig, recipe: Recipe, cells: dict[str, Pretra
         below = cells[key]
     assert below is not None
     return below
-
-
-def _training_of(training: TrainingConfig, root: Path) -> Training:
-    return Training(training.kind, training.languages, _whole(root, training.dictionaries), training.share)
 
 
 def _whole(root: Path, paths: Sequence[str]) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ def tokenize_once(training_set: TrainingSet, inputs: Inputs, classes: Sequence[s
         "classes": list(classes),
         "tokenizer": inputs.tokenizer.backend_tokenizer.to_str(),
         "inputs": asdict(replace(inputs, tokenizer=None, encoder="")),
-        "training": asdict(training_set.training),
+        "training": training_set.training.model_dump(),
         "train_language": training_set.english,
         "most": training_set.most,
     }

@@ -7,43 +7,41 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import Field, model_validator
+
+from xalign_ray.config.fields import Float, Frozen
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Entry
-from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import ReplaceWord, TunedTask
 
 Unit = Sequence[Any]  # examples that always share a batch
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
+class Training(Frozen):
     """What is fine-tuned on, beside English.
 
-    Attributes:
-        kind: "english" (zero-shot), "translate_train" (English and the translations, as the papers' baselines),
-            "sentence_switch" (PPA, section 2.3: the two mixed pairs of an example and its translation instead of the
-            translated pair), or "word_switch" (words of English replaced by a dictionary, anew in every epoch).
-        languages: of the translations; all that have a training file if none are named.
-        dictionaries: MUSE files called SOURCE-TARGET.txt, of `word_switch`.
-        share: of the words that a dictionary has, how many are replaced.
+    `english` is zero-shot; `translate_train` adds the translations, as the papers' baselines do; `sentence_switch` adds
+    the two mixed pairs of an example and its translation instead (PPA, section 2.3); `word_switch` replaces words of
+    English by a dictionary, anew in every epoch.
     """
 
-    kind: str = "english"
-    languages: tuple[str, ...] = ()
-    dictionaries: tuple[str, ...] = ()
-    share: float = 0.5
+    kind: Literal["english", "translate_train", "sentence_switch", "word_switch"] = "english"
+    languages: Annotated[
+        tuple[str, ...], Field(description="of the translations; all that have a training file if none")
+    ] = ()
+    dictionaries: Annotated[
+        tuple[str, ...], Field(description="MUSE files called SOURCE-TARGET.txt, of `word_switch`")
+    ] = ()
+    share: Annotated[Float, Field(gt=0, le=1, description="of the words that a dictionary has, replaced")] = 0.5
 
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ConfigError(f"training.kind is '{self.kind}'; it must be one of {', '.join(KINDS)}.")
-        if not 0 < self.share <= 1:
-            raise ConfigError(f"training.share is {self.share}; it must be above 0 and at most 1.")
+    @model_validator(mode="after")
+    def _has_dictionaries_to_switch_words(self) -> Training:
         if bool(self.dictionaries) != (self.kind == "word_switch"):
-            raise ConfigError(
-                "training.dictionaries is for word_switch, which needs at least one, and for nothing else."
-            )
+            raise ValueError("dictionaries is for word_switch, which needs at least one, and for nothing else")
+        return self
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,8 @@ def tune_task(
             "encoder": str(encoder_folder),
             "train_language": train_language,
             "languages": chosen,
-            "settings": asdict(settings),
-            "training": asdict(training),
+            "settings": settings.model_dump(),
+            "training": training.model_dump(),
             "development": choice.development[choice.epoch - 1],
             "data": {str(path): hash_file(path) for path in used},
             "files": {

@@ -11,7 +11,7 @@ import yaml
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.experiments.cells import Cell, Evaluation, Trial
-from xalign_ray.experiments.declared import STUDIES, RandomSearch, Resources, SettingsConfig, StudyConfig, load_study
+from xalign_ray.experiments.declared import STUDIES, RandomSearch, Resources, Settings, StudyConfig, load_study
 from xalign_ray.experiments.plan import Plan, plan_study
 
 ENCODERS = {"a": "hub/a", "b": "hub/b"}
@@ -53,7 +53,7 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
         ({"search": {"kind": "random"}}, "'search.num_samples' is required and not given."),
         (
             {"finetunings": [POS | {"settings": {"learning_rate": [0]}}]},
-            "'finetunings.0.settings': learning_rate is 0.0; it must be above 0.",
+            "'finetunings.0.settings.learning_rate' is 0: input should be greater than 0.",
         ),
         (
             {"finetunings": [POS | {"settings": {"learning_rate": {"log": [0.1, 1]}}}]},
@@ -69,7 +69,16 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
         ),
         (
             {"finetunings": [POS | {"settings": {"num_train_epochs": [0]}}]},
-            "'finetunings.0.settings': num_train_epochs is 0; it must be at least 1.",
+            "'finetunings.0.settings.num_train_epochs' is 0: input should be greater than or equal to 1.",
+        ),
+        (
+            {"finetunings": [POS | {"settings": {"train_batch_size": [16, 32], "per_device_train_batch_size": 12}}]},
+            "train_batch_size is 16, no multiple of per_device_train_batch_size, which is 12; give one that is.",
+        ),
+        (
+            {"finetunings": [POS | {"settings": {"lr_scheduler_type": "lineal"}}]},
+            "'finetunings.0.settings.lr_scheduler_type' is 'lineal': input should be 'linear', 'cosine', 'polynomial', "
+            "'constant' or 'constant_with_warmup'.",
         ),
         (
             {"finetunings": [POS | {"settings": {"num_train_epochs": "two"}}]},
@@ -87,7 +96,7 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
         ),
         (
             {"finetunings": [POS | {"training": [{"kind": "word_switch"}]}]},
-            "'finetunings.0.training.0': training.dictionaries is for word_switch, which needs at least one",
+            "'finetunings.0.training.0': dictionaries is for word_switch, which needs at least one",
         ),
         ({"encoders": [{"label": "a"}]}, "'encoders.0': an encoder is given either by recipe or by model."),
         ({"encoders": []}, "'encoders' is []: "),
@@ -184,7 +193,7 @@ def test_a_random_search_draws_the_same_for_every_encoder_and_another_seed_draws
     assert len(set(rates)) == 5
     assert all(1e-5 <= rate <= 1e-3 for rate in rates)
     assert {setting.train_batch_size for setting in drawn["a"]} == {8}
-    other = RandomSearch(num_samples=5, seed=1).settings_to_try(SettingsConfig.model_validate(settings))
+    other = RandomSearch(num_samples=5, seed=1).settings_to_try(Settings.model_validate(settings))
     assert {setting["learning_rate"] for setting in other}.isdisjoint(rates)
 
 

@@ -59,7 +59,7 @@ def test_a_kept_model_goes_without_the_trial_becoming_untrue(tmp_path: Path, tun
 
 def test_a_kept_model_is_scored_again_with_its_own_length(tmp_path: Path, data: Path, tune: Callable[..., Any]):
     (data / "test-de.tsv").write_text("cats\tNOUN\n" * 20)  # several inputs of 8 pieces, one of 128
-    scores = tune(keep_model=True, settings=FineTuning(1e-2, 2, 4, seed=1, max_seq_length=8))
+    scores = tune(keep_model=True, settings=SETTINGS.model_copy(update={"max_seq_length": 8}))
     model = tmp_path / "out" / "model"
     assert json.loads((model / "config.json").read_text())["xalign_max_seq_length"] == 8
     assert evaluation.evaluate(str(model), "pos", data, tmp_path / "again") == scores

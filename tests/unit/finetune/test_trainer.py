@@ -6,7 +6,6 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -68,7 +67,7 @@ def run(
 
 def test_equal_seeds_give_equal_weights_to_the_bit_and_others_do_not():
     assert run(SETTINGS) == run(SETTINGS)
-    assert run(SETTINGS)[1] != run(replace(SETTINGS, seed=2))[1]
+    assert run(SETTINGS)[1] != run(SETTINGS.model_copy(update={"seed": 2}))[1]
 
 
 def test_the_first_of_the_best_epochs_is_kept_or_the_last():
@@ -81,7 +80,10 @@ def test_the_first_of_the_best_epochs_is_kept_or_the_last():
 
     assert run(SETTINGS, development) == (Choice(2, (0.2, 0.7, 0.7)), seen[1])
     assert len({tuple(values) for values in seen}) == 3
-    assert run(replace(SETTINGS, load_best_model_at_end=False), development) == (Choice(3, (0.2, 0.7, 0.7)), seen[2])
+    assert run(SETTINGS.model_copy(update={"load_best_model_at_end": False}), development) == (
+        Choice(3, (0.2, 0.7, 0.7)),
+        seen[2],
+    )
 
 
 def test_each_epoch_is_told_with_its_development_score_and_may_end_by_raising():
@@ -94,7 +96,7 @@ def test_each_epoch_is_told_with_its_development_score_and_may_end_by_raising():
 
 def test_training_stops_when_no_better_epoch_came_for_as_long_as_patience():
     scores = iter([0.2, 0.7, 0.6, 0.7, 0.9])
-    patient = replace(SETTINGS, num_train_epochs=5, early_stopping_patience=2)
+    patient = SETTINGS.model_copy(update={"num_train_epochs": 5, "early_stopping_patience": 2})
     assert run(patient, lambda _: next(scores))[0] == Choice(2, (0.2, 0.7, 0.6, 0.7))
     assert next(scores) == 0.9
 
@@ -103,7 +105,7 @@ def test_training_stops_when_no_better_epoch_came_for_as_long_as_patience():
 def test_accumulated_passes_make_the_step_of_the_whole_batch(forward: int):
     still = lambda: Line(dropout=0.0)  # noqa: E731
     whole = run(SETTINGS, make=still)[1]
-    parts = run(replace(SETTINGS, per_device_train_batch_size=forward), make=still)[1]
+    parts = run(SETTINGS.model_copy(update={"per_device_train_batch_size": forward}), make=still)[1]
     assert parts == pytest.approx(whole, rel=1e-4)
 
 

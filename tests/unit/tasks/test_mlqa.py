@@ -147,7 +147,9 @@ def trained_on(
     """The rows of each epoch that the model was trained on, as pieces without the special ones."""
     recorded = Recorded(AutoModelForQuestionAnswering)
     task = type("RecordedMlqa", (MlqaTask,), {"model_class": recorded})()
-    settings = FineTuning(1e-3, epochs, 8, seed=1, max_train_samples=most)
+    settings = FineTuning(
+        learning_rate=1e-3, num_train_epochs=epochs, train_batch_size=8, seed=1, max_train_samples=most
+    )
     tune_task(task, encoder, [data], out, settings=settings, training=training)
     rows = [
         [tuple(PIECES[piece - SPECIALS] for piece in row if piece >= SPECIALS) for row in batch["input_ids"].tolist()]
@@ -173,7 +175,7 @@ def test_translations_join_by_id_and_lost_answers_are_not_trained_on(
     content = json.loads(path.read_text())
     content["data"][0]["paragraphs"][0]["qas"][0]["answers"] = [{"text": "", "answer_start": 0}]
     path.write_text(json.dumps(content))
-    (rows,) = trained_on(encoder, data, tmp_path / "out", Training(kind))
+    (rows,) = trained_on(encoder, data, tmp_path / "out", Training(kind=kind))
     if kind == "translate_train":
         expected = [written(number, ENGLISH, ENGLISH) for number in range(24)]
         expected += [written(number, GERMAN, GERMAN) for number in range(1, 6)]  # 0 lost its answer
@@ -199,7 +201,7 @@ def test_words_are_switched_anew_in_every_epoch_and_answers_never(tmp_path: Path
     dictionary = tmp_path / "en-de.txt"
     dictionary.write_text("".join(f"{one} {other}\n" for one, other in zip(ENGLISH[:5], GERMAN[:5], strict=True)))
     dictionary.write_text(dictionary.read_text() + "".join(f"{name} hier\n" for name in NAMES))
-    training = Training("word_switch", dictionaries=(str(dictionary),))
+    training = Training(kind="word_switch", dictionaries=(str(dictionary),))
     epochs = trained_on(encoder, data, tmp_path / "out", training, epochs=3, most=16)
     english = dict(zip(GERMAN, ENGLISH, strict=True))
     for rows in epochs:
