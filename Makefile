@@ -48,4 +48,4 @@ bench: .venv/bench ## speed as ratios against peers in the same run: bench.json 
 	$(BIN)/python tests/bench/run.py
 
 clean: ## remove what was built, not what was run
-	rm -rf .venv build dist docs/_build *.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv build dist docs/_build docs/jupyter_execute *.egg-info .pytest_cache .ruff_cache

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,14 +19,22 @@ import psutil
 class Server:
     """`mlflow server` on a port and a database of its own; killed and started again at will, started once at most."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, command: Sequence[str] = ()) -> None:
+        """`command` is one that a page names; its port and its files are replaced."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.uri = f"http://127.0.0.1:{port}"
         self._command = [
-            *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
-            *("--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "art")),
+            *(sys.executable, "-m", *(command or ("mlflow", "server", "--host", "127.0.0.1", "--workers", "1"))),
+            *(
+                "--port",
+                str(port),
+                "--backend-store-uri",
+                f"sqlite:///{folder}/mlflow.db",
+                "--artifacts-destination",
+                str(folder / "art"),
+            ),
         ]
         self._log = folder / "server.log"
         self._environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,95 +19,25 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 
+from tests.pages import ROOT, command, write_files
 from tests.parity.mlflow_server import Server
+from tests.ray.head import PAGE, Cluster, Job, free_ports
 from tests.ray.runs import PATIENCE_S, TRAIN_WORKER, addresses_of_this_machine, check_batches, pids, starts
-from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepare import prepare
 from xalign_ray.demo.writer import write_demo
+from xalign_ray.tasks.scores import SCORES, read_scores
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 pytestmark = pytest.mark.ray
-ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
-STEPS, DOWN_AT, UP_AFTER = 500, 60, 30
-STOP_GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "120"}  # Ray kills after 3 s
-UNWATCHED = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # an actor less: nobody takes this machine away
+STEPS, DOWN_AT, UP_AFTER = 240, 20, 15
 MODEL = [
     "data.tokenizer.vocab_size=1000",
     "model.hidden_size=32",
     "model.intermediate_size=64",
     "model.num_hidden_layers=1",
 ]
-
-
-class Cluster:
-    """`ray start --head` in a folder and on ports of its own; nothing of it is left after `kill`."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="xa-"))  # short: a socket's path has at most 107 characters
-        port, dashboard, client, agent, agent_grpc = _free_ports(5)
-        self.address = f"http://127.0.0.1:{dashboard}"
-        self.job_doors = [f"{dashboard}/api/jobs/", f"{agent}/api/job_agent/jobs/"]  # each by port and path
-        settings = {"RAY_AUTH_MODE": "token", "RAY_DISABLE_MEMORY_MONITOR": "1", "OMP_NUM_THREADS": "1"}
-        left_out = {"RAY_ADDRESS", "PYTHONPATH"}
-        self.environment = {key: value for key, value in os.environ.items() if key not in left_out} | settings
-        self.environment["PATH"] = f"{BIN}:{os.environ['PATH']}"
-        self._log = self.folder / "head.log"
-        with self._log.open("wb") as log:
-            self._head = subprocess.Popen(
-                [
-                    *(BIN / "ray", "start", "--head", "--block", "--disable-usage-stats", "--num-cpus", "4"),
-                    *("--port", str(port), "--temp-dir", self.folder / "ray"),
-                    *("--include-dashboard", "true", "--dashboard-port", str(dashboard)),
-                    *("--ray-client-server-port", str(client), "--dashboard-agent-listen-port", str(agent)),
-                    *("--dashboard-agent-grpc-port", str(agent_grpc), "--min-worker-port", "0"),
-                    *("--max-worker-port", "0", "--object-store-memory", "200000000"),
-                ],
-                stdout=log,
-                stderr=log,
-                env=self.environment,
-                start_new_session=True,
-            )
-
-    @property
-    def pid(self) -> int:
-        return self._head.pid
-
-    def wait_until_up(self) -> None:
-        until = time.monotonic() + PATIENCE_S
-        while not self._answers():
-            assert time.monotonic() < until, self._log.read_text()
-            assert self._head.poll() is None, self._log.read_text()
-            time.sleep(0.3)
-
-    def _answers(self) -> bool:
-        """Whether the dashboard takes jobs: its agent, which runs them, is up later than its first page."""
-        token = {"Authorization": f"Bearer {os.environ['RAY_AUTH_TOKEN']}"}
-        request = urllib.request.Request(f"{self.address}/api/jobs/", headers=token)
-        with suppress(OSError), urllib.request.urlopen(request, timeout=2) as answer:
-            return answer.status == 200
-        return False
-
-    def kill(self) -> None:
-        """Kills hard and by process: `ray stop` would end every cluster of the machine, SIGTERM leaves gcs_server."""
-        with suppress(psutil.NoSuchProcess):
-            head = psutil.Process(self._head.pid)
-            everything = [*head.children(recursive=True), head]
-            for process in everything:
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
-        self._head.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +50,49 @@ def cluster() -> Iterator[Cluster]:
         cluster.kill()
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path)
+def last_step(output: Path) -> int:
+    """The newest step in the event log of the only run below a folder, 0 before there is one."""
+    logs = list(output.glob(f"*/{EVENT_LOG}"))
+    return max((event["step"] for event in read_events(logs[0])), default=0) if logs else 0
+
+
+@contextmanager
+def held(cluster: Cluster) -> Iterator[None]:
+    """The run does no step meanwhile: what is done to it is slow, and the run is short."""
+    (worker,) = map(psutil.Process, pids(TRAIN_WORKER, below=cluster.pid))
+    worker.suspend()
+    yield
+    worker.resume()
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The page's job on shared storage: stopped while MLflow's server was down, and given again.
+
+    Attributes:
+        shared: the folder that the page calls `/shared`.
+        settings: of the recipe.
+        run: the run's folder.
+        saved: the step that it was stopped after.
+        name: of the job that was stopped.
+        said: by that job, and by the one that ended the run.
+    """
+
+    shared: Path
+    settings: list[str]
+    run: Path
+    saved: int
+    name: str
+    said: tuple[str, str]
+
+    @property
+    def options(self) -> list[str]:
+        return [word for text in self.settings for word in ("--set", text)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("server"), command(PAGE, "mlflow server"))
     try:
         server.start()
         yield server
@@ -133,87 +100,54 @@ def server(tmp_path: Path) -> Iterator[Server]:
         server.kill()
 
 
-class Job:
-    """A command whose output is kept in a file, so that a failure can show how far it came."""
-
-    def __init__(self, command: list[str | Path], environment: dict[str, str], said: Path) -> None:
-        self._said = said
-        with said.open("wb") as out:
-            self._process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
-
-    def said(self) -> str:
-        return self._said.read_text(errors="replace")
-
-    def wait_for(self, happened: Callable[[], bool]) -> None:
-        """Until something has happened while the job runs."""
-        until = time.monotonic() + PATIENCE_S
-        while not happened():
-            assert time.monotonic() < until, self.said()
-            assert self._process.poll() is None, self.said()
-            time.sleep(0.2)
-
-    def end(self) -> int:
-        """Its exit code."""
-        return self._process.wait(timeout=PATIENCE_S)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+def of_page(begin: str, shared: Path) -> list[str]:
+    """A command line of the page, with this folder for `/shared`."""
+    return [word.replace("/shared", str(shared)) for word in command(PAGE, begin)]
 
 
-def last_step(output: Path) -> int:
-    """The newest step in the event log of the only run below a folder, 0 before there is one."""
-    logs = list(output.glob(f"*/{EVENT_LOG}"))
-    return max((event["step"] for event in read_events(logs[0])), default=0) if logs else 0
-
-
-def stop(cluster: Cluster, job: Job) -> None:
-    """`ray job stop` on the job that was submitted, which does no step until it is asked for: the command is slow."""
-    name = re.search(r"Job '(raysubmit_\w+)' submitted", job.said())
-    assert name, job.said()
-    command = [BIN / "ray", "job", "stop", "--no-wait", "--address", cluster.address, name[1]]
-    (worker,) = pids(TRAIN_WORKER, below=cluster.pid)
-    psutil.Process(worker).suspend()
-    subprocess.run(command, env=cluster.environment, capture_output=True, check=True, timeout=PATIENCE_S)
-    psutil.Process(worker).resume()
-    job.end()
-    assert "was stopped" in job.said()
-
-
-def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server_died(
-    cluster: Cluster, server: Server, tmp_path: Path
-) -> None:
-    output = tmp_path / "runs"
-    write_demo(tmp_path / "demo", sentences=600, parallel_sentences=100, retrieval_pairs=20)
-    settings = [*MODEL, f"data.root={tmp_path / 'demo'}", f"output={output}"]
-    settings += [f"track.mlflow={server.uri}", f"train.max_steps={STEPS}"]
+@pytest.fixture(scope="module")
+def submitted(cluster: Cluster, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Submitted:
+    shared = tmp_path_factory.mktemp("shared")
+    output = shared / "runs"
+    write_demo(shared / "demo", sentences=600, parallel_sentences=100, retrieval_pairs=20)
+    settings = [*MODEL, f"data.root={shared / 'demo'}", f"track.mlflow={server.uri}", f"train.max_steps={STEPS}"]
     settings += ["train.global_batch_size=24", "train.per_device_batch_size=12", "train.eval_steps=0"]
     settings += [f"checkpoint.save_steps={STEPS}", "parallel.workers=1", "parallel.data_cpus=2"]
-    prepare_here(load_recipe("tiny/mlm", settings).config)
-    command = [BIN / "ray", "job", "submit", "--address", cluster.address, "--working-dir", ROOT]
-    command += ["--runtime-env-json", json.dumps({"env_vars": STOP_GRACE | UNWATCHED}), "--"]
-    entry = ["python", "jobs/pretrain.py", "tiny/mlm", *(word for text in settings for word in ("--set", text))]
-    job = Job([*command, *entry], cluster.environment, tmp_path / "stopped.log")
+    options = [word for text in settings for word in ("--set", text)]
+    cluster.run(*of_page("python jobs/submit.py prepare", shared), *options)
+    job = Job([*of_page("ray job submit", shared), *options], cluster.environment, shared / "stopped.log")
     try:
         job.wait_for(lambda: last_step(output) >= DOWN_AT)
-        server.kill()
-        stop(cluster, job)
+        with held(cluster):
+            server.kill()
+            name = re.search(r"Job '(raysubmit_\w+)' submitted", job.said())
+            assert name, job.said()
+            cluster.run(*(word.replace("JOB", name[1]) for word in command(PAGE, "ray job stop")))
+        job.end()
     finally:
         job.kill()
     (folder,) = (path.parent for path in output.glob(f"*/{EVENT_LOG}"))
     saved = int(next((folder / "checkpoints").glob("*")).name.removeprefix("step_"))
-    assert f"\nxalign: Told to stop (SIGTERM): step {saved} of {STEPS} is saved. Give the same " in job.said()
-    assert "Traceback" not in job.said()
-    job = Job([*command, *entry], cluster.environment, tmp_path / "job.log")
+    again = Job([*of_page("python jobs/submit.py pretrain", shared), *options], cluster.environment, shared / "job.log")
     try:
-        job.wait_for(lambda: last_step(output) >= saved + UP_AFTER)
-        server.start()
-        code = job.end()
+        again.wait_for(lambda: last_step(output) >= saved + UP_AFTER)
+        with held(cluster):
+            server.start()
+        assert again.end() == 0, again.said()
     finally:
-        job.kill()
-    assert code == 0, job.said()
+        again.kill()
+    return Submitted(shared, settings, folder, saved, name[1], (job.said(), again.said()))
+
+
+def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server_died(
+    server: Server, submitted: Submitted
+) -> None:
+    folder, saved, (stopped, ended) = submitted.run, submitted.saved, submitted.said
+    assert "was stopped" in stopped
+    assert f"\nxalign: Told to stop (SIGTERM): step {saved} of {STEPS} is saved. Give the same " in stopped
+    assert "Traceback" not in stopped
     assert starts(folder) == [0, saved]
-    config = load_recipe("tiny/mlm", settings).config
+    config = load_recipe("tiny/mlm", [*submitted.settings, f"output={folder.parent}"]).config
     rows = open_local(prepare(config), config, 0, 0)
     check_batches(folder, [int(next(rows)["row_hash"].sum(dtype=np.uint64)) for _ in range(STEPS)])
     assert (folder / "export" / "model.safetensors").is_file()
@@ -222,7 +156,7 @@ def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server
     found = client.get_experiment_by_name("xalign")
     assert found
     (run,) = client.search_runs([found.experiment_id])
-    assert (run.info.run_name, run.info.status) == (folder.name, "FINISHED"), job.said()
+    assert (run.info.run_name, run.info.status) == (folder.name, "FINISHED"), ended
     assert run.data.params["train.max_steps"] == str(STEPS)
     events = [event for event in read_events(folder / EVENT_LOG) if event["event"] == "step"]
     assert [event["step"] for event in events] == list(range(1, STEPS + 1))
@@ -233,10 +167,38 @@ def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server
         ]
 
 
+def test_the_log_of_a_job_is_found_again_and_its_run_is_a_cell_of_a_study(
+    cluster: Cluster, server: Server, submitted: Submitted
+) -> None:
+    assert submitted.name in cluster.run(*command(PAGE, "ray job list"))
+    log = cluster.run(*(word.replace("JOB", submitted.name) for word in command(PAGE, "ray job logs")))
+    assert "Told to stop (SIGTERM)" in log
+    write_files(PAGE, submitted.shared)
+    words = of_page("python jobs/submit.py study", submitted.shared)
+    words[words.index("align.yaml")] = str(submitted.shared / "align.yaml")
+    before = (submitted.run / "manifest.json").stat().st_mtime_ns
+    said = cluster.run(*words, "--set", f"mlflow={server.uri}", *submitted.options)
+    assert "1 of 2 cells had ended before." in said
+    assert (submitted.run / "manifest.json").stat().st_mtime_ns == before
+    assert (submitted.run.parent / "studies" / "align" / "report" / "index.html").is_file()
+    assert read_scores(submitted.run / "evaluation" / "align" / SCORES)
+
+
+def test_a_node_that_knows_the_token_joins(cluster: Cluster, tmp_path: Path) -> None:
+    words = [word.replace("HEAD:6379", cluster.ray_address) for word in command(PAGE, "ray start --block --address")]
+    node = Job([*words, "--num-cpus", "0"], cluster.environment, tmp_path / "node.log")
+    try:
+        node.wait_for(lambda: "Ray runtime started" in node.said())
+        said = cluster.run(*(word.replace("HEAD:6379", cluster.ray_address) for word in command(PAGE, "ray status")))
+        assert len(re.findall(r"^ 1 node_", said, re.M)) == 2, said
+    finally:
+        node.kill()
+
+
 def submit(address: str, *words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Runs jobs/submit.py to its end."""
-    command = [sys.executable, "jobs/submit.py", "--address", address, *words]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+    given = [sys.executable, "jobs/submit.py", "--address", address, *words]
+    return subprocess.run(given, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def test_a_relative_output_is_refused_and_the_submitter_says_so(cluster: Cluster) -> None:
@@ -271,7 +233,7 @@ def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster,
 
 
 def test_a_submitter_without_the_token_is_told_how_to_give_it(cluster: Cluster) -> None:
-    named = {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
+    named = {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"}
     without = {key: value for key, value in cluster.environment.items() if key not in named}
     done = submit(cluster.address, "prepare", "tiny/mlm", environment=without)
     assert done.returncode == 2
@@ -314,14 +276,14 @@ def test_who_posts_a_job_without_the_token_is_refused_at_every_address(cluster: 
     assert {key: answer for key, answer in answers.items() if answer not in (None, 401, 403)} == {}
     assert {door for (_, door, _), answer in answers.items() if answer is not None} == set(cluster.job_doors)
     for door in cluster.job_doors:  # the same with the token: the job runs
-        assert post_job(f"http://127.0.0.1:{door}", f"touch {ours}", os.environ["RAY_AUTH_TOKEN"]) == 200
+        assert post_job(f"http://127.0.0.1:{door}", f"touch {ours}", cluster.token) == 200
         wait_until(ours.exists)
         ours.unlink()
     assert not stranger.exists()
 
 
 def test_an_address_without_a_cluster_is_named() -> None:
-    (port,) = _free_ports(1)
+    (port,) = free_ports(1)
     done = submit(f"http://127.0.0.1:{port}", "prepare", "tiny/mlm")
     assert done.returncode == 2
     assert f"submit: No Ray dashboard answers at http://127.0.0.1:{port}." in done.stderr
