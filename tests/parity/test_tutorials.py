@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import ROOT, commands, text_of, write_files
+from tests.pages import ROOT, command, commands, text_of, write_files
 from tests.ray.tagging_world import write_encoder
 from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
+from xalign_ray.track.events import read_events
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,46 @@ def test_a_recipe_without_its_stream_is_refused_in_the_words_of_the_page(clone: 
     said = "objective sentence_pull needs a stream contrasted_pairs; the recipe names none"
     assert said in refused.stderr
     assert said in text_of("add_a_loss.md")
+
+
+WITHOUT_RAY = """
+import glob, json, sys
+from tests.ray.small import batches, write_world
+from xalign_ray import cli, pipeline
+from xalign_ray.config.load import load_recipe
+from xalign_ray.data import prepare
+from xalign_ray.train import driver
+from pathlib import Path
+prepare._run_tasks = lambda tasks, work, _: [work(task) for task in tasks]
+driver.connect = lambda *_: None
+world = [one for one in write_world(Path("runs"), sentences=200, parallel=40) if one.startswith(("data.root", "track"))]
+settings = [*world, *batches(8, 8, 2, 2), "parallel.workers=1", "output=runs"]
+pipeline.prepare(load_recipe("tiny/sentence-pull", settings))
+pretrain, evaluate = json.loads(sys.argv[1])
+pretrain += ["--no-ray", *(word for one in settings for word in ("--set", one))]
+for words in (pretrain, evaluate):
+    sys.argv = [part for word in words for part in (glob.glob(word) if "*" in word else [word])]
+    try:
+        cli.main()
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+"""  # both commands in one process: shards are made and steps are taken in it
+
+
+SHORT = "train: {max_steps: 2, global_batch_size: 8, per_device_batch_size: 8, eval_steps: 0}\n"
+
+
+def test_the_new_loss_trains_and_its_run_is_evaluated(clone: Path) -> None:
+    words = [command("add_a_loss.md", f"xalign {verb}") for verb in ("pretrain", "evaluate")]
+    base = clone / "xalign_ray" / "recipes" / "tiny" / "mlm.yaml"  # which the new recipe continues: as short as it
+    base.write_text(base.read_text(encoding="utf-8") + SHORT, encoding="utf-8")
+    done = run(clone, "-c", WITHOUT_RAY, json.dumps(words))
+    assert done.returncode == 0, done.stderr
+    (folder,) = (clone / "runs").glob("tiny-sentence-pull-*")
+    steps = [event["metrics"] for event in read_events(folder / "events.jsonl") if event["event"] == "step"]
+    assert len(steps) == 2
+    assert all({"train/loss_sentence_pull", "train/sentence_cosine"} <= step.keys() for step in steps)
+    assert (folder / "evaluation" / "tatoeba" / "scores.json").is_file()
 
 
 HERE = "import sys, pytest; from tests.parity.cells_here import run_cells_here; from xalign_ray.cli import main; \

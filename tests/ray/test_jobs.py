@@ -188,9 +188,9 @@ def test_a_node_that_knows_the_token_joins(cluster: Cluster, tmp_path: Path) -> 
     words = [word.replace("HEAD:6379", cluster.ray_address) for word in command(PAGE, "ray start --block --address")]
     node = Job([*words, "--num-cpus", "0"], cluster.environment, tmp_path / "node.log")
     try:
+        status = [word.replace("HEAD:6379", cluster.ray_address) for word in command(PAGE, "ray status")]
         node.wait_for(lambda: "Ray runtime started" in node.said())
-        said = cluster.run(*(word.replace("HEAD:6379", cluster.ray_address) for word in command(PAGE, "ray status")))
-        assert len(re.findall(r"^ 1 node_", said, re.M)) == 2, said
+        node.wait_for(lambda: len(re.findall(r"^ 1 node_", cluster.run(*status), re.M)) == 2)  # it is told every 5 s
     finally:
         node.kill()
 
