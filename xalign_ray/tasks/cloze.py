@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, average_languages
-from xalign_ray.tasks.task import ENGLISH, Metric, Task
+from xalign_ray.tasks.task import ENGLISH, Measure, Metric, Task
 from xalign_ray.tasks.task_files import choose_languages
 from xalign_ray.tasks.tatoeba import find_pairs, read_pair
 from xalign_ray.tasks.tokenized import Features, Inputs, first_position
@@ -59,18 +59,8 @@ class ClozeTask(Task):
             for metric, with_translation in zip(self.metrics, (True, False), strict=True):
                 found = predictor.answers(questions, with_translation)
                 right = sum(one == other for one, other in zip(found, answers, strict=True))
-                scores.append(
-                    Score(
-                        **predictor.encoder.origin,
-                        task=self.name,
-                        split="test",
-                        language=language,
-                        metric=metric.name,
-                        value=right / len(questions),
-                        chance=commonest / len(questions),
-                        n=len(questions),
-                    )
-                )
+                measure = Measure(right / len(questions), commonest / len(questions), len(questions))
+                scores.append(self.score_of(predictor.encoder, "test", language, metric.name, measure))
         return scores + average_languages(scores)
 
 

@@ -9,7 +9,7 @@ import string
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -30,8 +30,7 @@ _ARTICLES: Mapping[str, re.Pattern[str]] = {
     "vi": re.compile(r"\b(?:c\u1ee7a|l\u00e0|c\u00e1i|chi\u1ebfc|nh\u1eefng)\b"),
     "ar": re.compile("\u0627\u0644"),  # wherever it stands: the official script's pattern, and so the published scores
 }
-_BY_SPACE = re.compile(r"\S+")
-_BY_CHARACTER: Mapping[str, re.Pattern[str]] = {"zh": re.compile(r"[\u4e00-\u9fa5]|[^\s\u4e00-\u9fa5]+")}
+_TOKEN = {"zh": re.compile(r"[\u4e00-\u9fa5]|[^\s\u4e00-\u9fa5]+")}  # else what white space parts
 _TOKENS, _EXACT = "F1 over the tokens of answers", "answers that match exactly"
 Compare = Callable[[Sequence[str], Sequence[str]], float]
 
@@ -74,11 +73,8 @@ class MlqaTask(QuestionAnsweringTask):
     def read(self, path: Path, language: str) -> list[Question]:
         return read_squad(path, *pair_languages(language))
 
-    def choose(self, found: Collection[str], asked: Collection[str] | None, where: object) -> list[str]:
-        wanted = {pair_name(*pair_languages(name)) for name in asked or found}
-        if missing := sorted(wanted - set(found)):
-            raise DataError(f"{where} has no {', '.join(missing)}; it has {', '.join(sorted(found)) or 'none'}.")
-        return sorted(wanted)
+    def canonical(self, language: str) -> str:
+        return pair_name(*pair_languages(language))
 
     def speaks(self, language: str) -> Sequence[str]:
         return tuple(dict.fromkeys(pair_languages(language)))
@@ -129,10 +125,7 @@ def measure_answers(questions: Sequence[Question], said: Sequence[str]) -> dict[
             "scored needs one each."
         )
     right = [[answer.text for answer in question.answers] for question in questions]
-    chance = [
-        random_answer(question.key, question.context, texts[0], language)
-        for question, texts in zip(questions, right, strict=True)
-    ]
+    chance = [random_answer(one.key, one.context, one.answers[0].text, language) for one in questions]
 
     def mean(answers: Sequence[str], compare: Compare) -> float:
         pairs = zip(answers, right, strict=True)
@@ -145,7 +138,7 @@ def measure_answers(questions: Sequence[Question], said: Sequence[str]) -> dict[
 
 
 def pair_name(context: str, question: str) -> str:
-    """What a file in these two languages is called: the language itself, or `context-question`."""
+    """What a file in these two languages is called."""
     return context if context == question else f"{context}-{question}"
 
 
@@ -176,8 +169,7 @@ def read_squad(path: Path, context_language: str, question_language: str) -> lis
             where the answer says (named by file and id).
     """
     rows = list(_read_rows(path))
-    counts = Counter(str(row["id"]) for row, _ in rows)
-    seen: Counter[str] = Counter()
+    counts, seen = Counter(str(row["id"]) for row, _ in rows), Counter()
     questions = []
     for row, context in rows:
         key = str(row["id"])
@@ -234,7 +226,7 @@ def normalise(text: str, language: str) -> list[str]:
     Chinese each ideograph by itself. A language that MLQA lacks has no articles and white space.
     """
     bare = text.lower().translate(_punctuation())
-    articles = _ARTICLES.get(_base(language))
+    articles = _ARTICLES.get(language.partition("-")[0])
     return [match[0] for match in _tokens(articles.sub(" ", bare) if articles else bare, language)]
 
 
@@ -262,18 +254,12 @@ def random_answer(key: str, context: str, right: str, language: str) -> str:
     """
     tokens = list(_tokens(context, language))
     length = min(len(tokens), len(list(_tokens(right, language))))
-    if not length:
-        return ""
     first = random.Random(f"answer/{key}").randrange(len(tokens) - length + 1)
-    return context[tokens[first].start() : tokens[first + length - 1].end()]
+    return context[tokens[first].start() : tokens[first + length - 1].end()] if length else ""
 
 
 def _tokens(text: str, language: str) -> Iterator[re.Match[str]]:
-    return _BY_CHARACTER.get(_base(language), _BY_SPACE).finditer(text)
-
-
-def _base(language: str) -> str:
-    return language.partition("-")[0]
+    return re.finditer(_TOKEN.get(language.partition("-")[0], r"\S+"), text)
 
 
 @cache

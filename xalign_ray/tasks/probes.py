@@ -13,7 +13,7 @@ import numpy as np
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.nearest import Vectors, nearest_cosine, nearest_csls, unit_rows
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
-from xalign_ray.tasks.task import COSINE, Metric, Task
+from xalign_ray.tasks.task import COSINE, Measure, Metric, Task
 from xalign_ray.tasks.task_files import choose_languages
 from xalign_ray.tasks.word_pairs import (
     DICTIONARY_PAIRS,
@@ -100,7 +100,9 @@ class AlignmentTask(Task):
         asked = {code for pair in pairs if pair.target_language in chosen for code in pair.languages}
         opened.inputs.check_languages(asked)
         scores = list(self._score_pairs(opened, pairs, chosen, "dictionary" if data is None else data.stem))
-        return [*scores, *average_languages(scores), mean_cosine_random(opened)]
+        collapse = Measure(mean_cosine_random(opened), None, RANDOM_PAIRS)
+        monitor = self.score_of(opened, "vocabulary", ALL_LANGUAGES, "mean_cosine_random", collapse, layer=LAYER)
+        return [*scores, *average_languages(scores), monitor]
 
     def _score_pairs(
         self, encoder: Encoder, pairs: Sequence[WordPair], chosen: Sequence[str], split: str
@@ -116,18 +118,9 @@ class AlignmentTask(Task):
                 if asked := golds[source, target].get(part):
                     values, chance = translation_precision(asked, lexicons[source], lexicons[target])
                     for suffix, value in values.items():
-                        yield Score(
-                            **encoder.origin,
-                            task=self.name,
-                            split=split,
-                            language=f"{source}-{target}",
-                            layer=LAYER,
-                            pooling="mean",
-                            metric=f"alignment_{part}{suffix}",
-                            value=value,
-                            chance=chance,
-                            n=len(asked),
-                        )
+                        name, measure = f"alignment_{part}{suffix}", Measure(value, chance, len(asked))
+                        languages = f"{source}-{target}"
+                        yield self.score_of(encoder, split, languages, name, measure, layer=LAYER, pooling="mean")
 
 
 def translation_precision(
@@ -149,9 +142,8 @@ def translation_precision(
     }, right / len(candidates) / len(golds)
 
 
-def mean_cosine_random(encoder: Encoder) -> Score:
-    """Mean cosine of 10,000 pairs of different rows of the embedding table, special tokens left out; always the same
-    pairs."""
+def mean_cosine_random(encoder: Encoder) -> float:
+    """That of 10,000 pairs of different rows of the embedding table, special tokens left out; always the same pairs."""
     table = encoder.embedding_table()
     ordinary = np.setdiff1d(np.arange(len(table)), encoder.inputs.tokenizer.all_special_ids)
     if len(ordinary) < 2:
@@ -160,17 +152,7 @@ def mean_cosine_random(encoder: Encoder) -> Score:
     left = rng.integers(len(ordinary), size=RANDOM_PAIRS)
     right = (left + rng.integers(1, len(ordinary), size=RANDOM_PAIRS)) % len(ordinary)
     rows = unit_rows(table[ordinary])
-    return Score(
-        **encoder.origin,
-        task=AlignmentTask.name,
-        split="vocabulary",
-        language=ALL_LANGUAGES,
-        layer=LAYER,
-        metric="mean_cosine_random",
-        value=float((rows[left] * rows[right]).sum(axis=1).mean()),
-        chance=None,
-        n=RANDOM_PAIRS,
-    )
+    return float((rows[left] * rows[right]).sum(axis=1).mean())
 
 
 def _lexicon(encoder: Encoder, pairs: Sequence[WordPair], language: str) -> Lexicon:

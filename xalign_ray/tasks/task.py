@@ -14,6 +14,7 @@ from xalign_ray.artifacts import write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, name_others
+from xalign_ray.text.language_codes import check_language
 
 if TYPE_CHECKING:  # of what imports torch, which names, files and metrics do without
     import re
@@ -25,6 +26,15 @@ ENGLISH = "en"
 SHARE, COSINE = "0 to 1", "-1 to 1"
 Files = Mapping[str, Mapping[str, Path]]  # split, then language
 ReplaceWord = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One metric of one file."""
+
+    value: float  # in [0, 1], a cosine in [-1, 1]
+    chance: float | None  # what a majority or random baseline reaches on this very file
+    n: int  # number of things scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,13 @@ class Task(ABC):
             DataError: files are missing or malformed, or the encoder is not one for this task or for a language.
         """
 
+    def score_of(
+        self, encoder: Encoder, split: str, language: str, metric: str, measure: Measure, **where: Any
+    ) -> Score:
+        """The score of an encoder in one language, with its origin; `where` are layer and pooling."""
+        what = {"split": split, "language": language, "metric": metric, **asdict(measure), **where}
+        return Score(**encoder.origin, task=self.name, **what)
+
 
 class Example(Protocol):
     """One thing that is labelled in a file. Its key is the same in a file and in that file's translation."""
@@ -74,15 +91,6 @@ class Example(Protocol):
 
 
 E = TypeVar("E", bound=Example)
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """One metric of one file."""
-
-    value: float  # in [0, 1]
-    chance: float  # what a majority or random baseline reaches on this very file
-    n: int  # number of things scored
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> Measure:
@@ -103,7 +111,7 @@ class TunedTask(Task, Generic[E]):
 
     @property
     def metric(self) -> str:
-        """The one that decides."""
+        """The name of the one that decides."""
         return self.metrics[0].name
 
     @property
@@ -160,9 +168,9 @@ class TunedTask(Task, Generic[E]):
         """The languages that occur in a file of this language, as `find` names it."""
         return (language,)
 
-    def choose(self, found: Collection[str], asked: Collection[str] | None, where: object) -> list[str]:
-        """The languages that are scored: those asked for, or all that were found."""
-        return choose_languages(found, asked, where)
+    def canonical(self, language: str) -> str:
+        """A language that is asked for, as `find` names it."""
+        return check_language(language)
 
     def find(self, folders: Sequence[Path]) -> Files:
         """The task's files in these folders, which count as one. Looks at names, opens none.
@@ -201,13 +209,13 @@ class TunedTask(Task, Generic[E]):
         """
         split, where = "test" if found["test"] else "dev", ", ".join(map(str, folders))
         if tuned_on == ENGLISH:
-            return split, self.choose(found[split], asked, where)
+            return split, choose_languages(found[split], asked, where, self.canonical)
         if others := sorted(set(asked or ()) - {tuned_on}):
             raise DataError(
                 f"A model fine-tuned on {tuned_on} is scored on {tuned_on} only, not on {', '.join(others)}; zero-shot "
                 "scores are those of a model fine-tuned on English."
             )
-        return split, self.choose(found[split], [tuned_on], where)
+        return split, choose_languages(found[split], [tuned_on], where, self.canonical)
 
     def evaluate(
         self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
@@ -241,9 +249,8 @@ class TunedTask(Task, Generic[E]):
         for language, path in files.items():
             examples = self.read(path, language)
             predicted = self.predict(tuned, self.features(tuned.inputs, examples, tuned.classes))
-            of_file = {"task": self.name, "split": split, "language": language, **tuned.origin}
             for metric, measure in self.measure(examples, predicted).items():
-                scores.append(Score(**of_file, metric=metric + suffix, **asdict(measure)))
+                scores.append(self.score_of(tuned, split, language, metric + suffix, measure))
             if predictions:
                 pairs = zip(examples, predicted, strict=True)
                 rows = ({"key": one.key, "prediction": said, "gold": one.gold} for one, said in pairs)

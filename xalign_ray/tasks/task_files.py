@@ -107,14 +107,19 @@ def name_others(found: Mapping[str, Mapping[str, Path]], folders: Sequence[Path]
     return f" Not read, since no name of the task fits: {len(others)} file{'s' * (len(others) > 1)}, {named}."
 
 
-def choose_languages(found: Collection[str], asked: Collection[str] | None, where: object) -> list[str]:
+def choose_languages(
+    found: Collection[str],
+    asked: Collection[str] | None,
+    where: object,
+    canonical: Callable[[str], str] = check_language,
+) -> list[str]:
     """The languages to score, in alphabetical order: those asked for, or all that were found.
 
     Raises:
         DataError: a language was asked for that the data lacks.
         ConfigError: what was asked for is no language.
     """
-    wanted = {check_language(code) for code in asked or found}
+    wanted = {canonical(code) for code in asked or found}
     if missing := sorted(wanted - set(found)):
         raise DataError(f"{where} has no {', '.join(missing)}; it has {', '.join(sorted(found)) or 'none'}.")
     return sorted(wanted)

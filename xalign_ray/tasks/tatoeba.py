@@ -15,7 +15,7 @@ import numpy as np
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.nearest import Vectors, nearest_cosine, nearest_csls
 from xalign_ray.tasks.scores import Score, average_languages
-from xalign_ray.tasks.task import COSINE, ENGLISH, Metric, Task
+from xalign_ray.tasks.task import COSINE, ENGLISH, Measure, Metric, Task
 from xalign_ray.tasks.task_files import choose_languages, name_language, read_lines
 
 if TYPE_CHECKING:
@@ -82,18 +82,9 @@ class TatoebaTask(Task):
             ("pair_cosine_random", {last: headline(layer_cosines(*means, shift=1))}),
         ):
             for layer, value in layers.items():
-                yield Score(
-                    **encoder.origin,
-                    task=self.name,
-                    split="test",
-                    language=language,
-                    layer=layer,
-                    pooling="cls" if metric.endswith("_cls") else "mean",
-                    metric=metric,
-                    value=value,
-                    chance=None if "cosine" in metric else 1 / len(other),
-                    n=len(other),
-                )
+                measure = Measure(value, None if "cosine" in metric else 1 / len(other), len(other))
+                pooling = "cls" if metric.endswith("_cls") else "mean"
+                yield self.score_of(encoder, "test", language, metric, measure, layer=layer, pooling=pooling)
 
 
 def find_pairs(data: Path) -> dict[str, PairPaths]:

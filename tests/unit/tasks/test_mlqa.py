@@ -18,6 +18,7 @@ from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.mlqa import MLQA, MlqaTask, measure_answers
 from xalign_ray.tasks.question_answering import Answer, Question
 from xalign_ray.tasks.scores import Score
+from xalign_ray.tasks.task_files import choose_languages
 
 SPECIALS = 5  # pieces before the words of a vocabulary
 NAMES = ["anna", "bob", "carl", "dora"]
@@ -92,10 +93,10 @@ def test_answers_are_learnt_and_scored_in_one_language_and_across_two(tmp_path: 
 
 def test_languages_that_are_not_there_are_named(tmp_path: Path):
     found = {"de": tmp_path, "de-en": tmp_path}
-    assert MLQA.choose(found, None, "here") == ["de", "de-en"]
-    assert MLQA.choose(found, ["deu"], "here") == ["de"]
+    assert choose_languages(found, None, "here", MLQA.canonical) == ["de", "de-en"]
+    assert choose_languages(found, ["deu"], "here", MLQA.canonical) == ["de"]
     with pytest.raises(DataError, match=r"here has no en-de, fr; it has de, de-en\."):
-        MLQA.choose(found, ["fr", "de", "en-de"], "here")
+        choose_languages(found, ["fr", "de", "en-de"], "here", MLQA.canonical)
 
 
 def test_a_pair_speaks_two_languages_and_a_model_must_know_both(
