@@ -29,13 +29,8 @@ AT_A_TIME = 1000  # units in memory
 def tokenize_once(training_set: TrainingSet, inputs: Inputs, classes: Sequence[str], cache: Path) -> Dataset:
     """A row for each input that is trained on, with its `unit` and `length` beside the arguments of a model.
 
-    Rows of one unit share a batch. Those of a lone example may part, unless its words will be switched.
-
-    Args:
-        training_set: read only if nobody has tokenised it yet.
-        inputs: tokenizer and conventions of the model.
-        classes: of its head.
-        cache: folder that other trials use too, at the same time or later.
+    Rows of one unit share a batch. Those of a lone example may part, unless its words will be switched. Files are read
+    only if nobody has tokenised them yet into the folder `cache`, which other trials use too, now or later.
 
     Raises:
         DataError: a file is malformed, or no example fits.

@@ -17,14 +17,8 @@ POOL_BATCHES = 32  # inside so many batches' worth of shuffled units, those of l
 class LengthPools:
     """A batch sampler: an epoch's forward passes, each a list of rows; as many make a step as `passes` says.
 
-    Half the padding of a plain shuffle, or less. A last step that is smaller ends the epoch.
-
-    Args:
-        units: of each row, its unit; rows of a unit stand together.
-        lengths: of each row, in pieces.
-        step: units of an optimizer step.
-        forward: units of a forward pass, at most.
-        seed: of the order.
+    Half the padding of a plain shuffle, or less. A last smaller step ends the epoch. `units` has the unit of each
+    row (rows of a unit stand together), `lengths` its pieces; `step` and `forward` are units of a step and of a pass.
     """
 
     def __init__(self, units: Integers, lengths: Integers, step: int, forward: int, seed: int) -> None:

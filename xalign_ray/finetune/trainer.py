@@ -66,9 +66,6 @@ def train(
         settings: of the optimizer and the schedule.
         device: "cpu" or "cuda".
         on_epoch: as for `tune_task`.
-
-    Raises:
-        TrainingError: the loss is not finite.
     """
     epochs = _Epochs(development, settings, on_epoch)
     with _alone(), quiet_transformers(), tempfile.TemporaryDirectory() as folder:

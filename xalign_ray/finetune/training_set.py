@@ -46,26 +46,14 @@ class Training(Frozen):
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """What is trained on; files are read where `units` is called, a translation at a time.
-
-    Attributes:
-        task: whose files they are.
-        found: files of the `train` split, by language.
-        english: the language that is fine-tuned on; not English where another one is.
-        training: what is made of it.
-        most: examples of its file that are used, from the first; all if None.
-        seed: of what is random.
-
-    Raises:
-        DataError: a file is missing.
-    """
+    """What is trained on; files are read where `units` is called, a translation at a time. They must be there."""
 
     task: TunedTask[Any]
-    found: Mapping[str, Path]
-    english: str
+    found: Mapping[str, Path]  # files of the `train` split, by language
+    english: str  # the language that is fine-tuned on; not English where another one is
     training: Training
-    most: int | None
-    seed: int
+    most: int | None  # examples of its file that are used, from the first; all if None
+    seed: int  # of what is random
     files: list[Path] = field(init=False)  # that are read: English and its translations
     lexicon: Mapping[str, Sequence[Sequence[str]]] = field(init=False)  # of words to switch; empty if words stay
 
@@ -75,15 +63,10 @@ class TrainingSet:
         object.__setattr__(self, "lexicon", _read_dictionaries(self.training.dictionaries, self.english))
 
     def units(self) -> Iterator[Unit]:
-        """From the first.
-
-        Raises:
-            DataError: a file is malformed, or a translation of nothing in English.
-        """
+        """From the first; DataError if a file is malformed, or a translation of nothing in English."""
         return KINDS[self.training.kind](self)
 
     def examples(self) -> Iterator[Any]:
-        """Those of all units."""
         return (example for unit in self.units() for example in unit)
 
     @property

@@ -9,15 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import (
-    MANIFEST,
-    TRIAL_KIND,
-    hash_file,
-    hash_files,
-    share,
-    write_json,
-    write_manifest,
-)
+from xalign_ray.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
 from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import Choice, FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet
@@ -118,14 +110,7 @@ def tune_task(
 def check_files(
     task: TunedTask[Any], folders: Sequence[Path], languages: Sequence[str] | None, train_language: str = ENGLISH
 ) -> str:
-    """Whether `tune_task` will find its files, by their names alone: in moments, and before anything is started.
-
-    Returns:
-        The files of the folders that are not read, as a sentence; empty if there are none.
-
-    Raises:
-        DataError: training, development or test files are missing.
-    """
+    """Refuses missing files before anything is started; says which are not read, as a sentence that may be empty."""
     found, _, _ = task.find_all(folders, languages, train_language)
     return name_others(found, folders).lstrip()
 

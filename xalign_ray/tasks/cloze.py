@@ -76,7 +76,6 @@ class Question:
 
     @property
     def answer(self) -> tuple[int, ...]:
-        """The pieces that are asked for."""
         return tuple(self.other[self.begin : self.end])
 
 
@@ -91,11 +90,7 @@ class Predictor:
 
     @classmethod
     def open(cls, folder: str, device: str = "auto") -> Predictor:
-        """Opens an exported folder, any other local masked language model, or a hub id.
-
-        Raises:
-            DataError: transformers cannot open it with a prediction head, or its tokenizer has no mask.
-        """
+        """Opens an exported folder, any other local masked language model, or a hub id."""
         from transformers import AutoModel, AutoModelForMaskedLM
 
         from xalign_ray.models.export import HEAD_FILE, load_conditioned_head

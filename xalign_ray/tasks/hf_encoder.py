@@ -38,11 +38,7 @@ class Encoder:
 
     @classmethod
     def open(cls, folder: str | Path, device: str = "auto", model_class: Any = AutoModel, **settings: Any) -> Encoder:
-        """Opens an exported or fine-tuned folder, any other local Hugging Face folder, or a hub id, as `open_model`.
-
-        Raises:
-            DataError: as `open_model` does.
-        """
+        """Opens an exported or fine-tuned folder, any other local Hugging Face folder, or a hub id, as `open_model`."""
         model, tokenizer = open_model(folder, model_class, **settings)
         inputs = Inputs.of_model(tokenizer, model, str(folder))
         return cls(model.to(pick_device(device)).eval(), inputs)
@@ -95,8 +91,8 @@ class Encoder:
         """One vector for a sentence and layer in each of several ways, from one pass over the sentences.
 
         Args:
-            sentences: `N` texts; of long ones the end is cut off.
-            language: of all of them.
+            sentences: `N` texts in one language; of long ones the end is cut off.
+            language: which one.
             poolings: "mean" over real tokens, special ones included (XTREME's default), or "cls", the first token.
 
         Returns:
@@ -119,14 +115,9 @@ class Encoder:
         return found
 
     def word_vectors(self, words: Sequence[str]) -> Vectors:
-        """Mean of the input-embedding rows of each word's pieces, as they stand in the table: without position,
-        LayerNorm or language: the rows that ALIGN-MLM aligns.
+        """Mean of the rows of each word's pieces in the embedding table, which ALIGN-MLM aligns, `[N, D]`.
 
-        Returns:
-            `[N, D]`; the zero vector for a word that has no piece but the unknown one.
-
-        Raises:
-            DataError: the table holds values that are not finite.
+        Position, LayerNorm and language are not in it. A word of nothing but unknown pieces has the zero vector.
         """
         table = self.embedding_table()
         unknown = self.inputs.tokenizer.unk_token_id
@@ -137,11 +128,7 @@ class Encoder:
         return vectors
 
     def embedding_table(self) -> Vectors:
-        """The input embeddings, `[V, D]`.
-
-        Raises:
-            DataError: it holds values that are not finite.
-        """
+        """The input embeddings, `[V, D]`; DataError if it holds values that are not finite."""
         table = self.model.get_input_embeddings().weight.detach().float().cpu().numpy()
         self._check_finite(table)
         return table

@@ -27,10 +27,8 @@ class MldocTask(ClassificationTask):
     """
 
     name = "mldoc"
-    title = "topics of news"
     metrics = (Metric("mldoc_accuracy", "Topics of news (MLDoc)", "news texts whose topic was predicted right"),)
     classes = ("CCAT", "ECAT", "GCAT", "MCAT")
-    files = "MLDoc"
     file_names = ("{language}.{split}", "english.train.1000", "german.dev")
     patterns = (
         re.compile(rf"(?P<language>[a-z]{{2,}}(?:-[A-Za-z0-9]+)*)\.{SPLIT}(?:\.1000)?"),  # MLDoc's script
@@ -61,7 +59,6 @@ class HeadlineTask(MldocTask):
     """
 
     name = "mldoc_h"
-    title = "topics of headlines"
     metrics = (Metric("mldoc_h_accuracy", "Topics of headlines (MLDoc)", "headlines whose topic was predicted right"),)
 
     def rows(self, path: Path, language: str) -> Iterator[Row]:

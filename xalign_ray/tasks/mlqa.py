@@ -44,7 +44,6 @@ class MlqaTask(QuestionAnsweringTask):
     """
 
     name = "mlqa"
-    title = "questions about a text"
     metrics = tuple(
         Metric(f"mlqa_{metric}{suffix}", f"{title}, {short}", f"{meaning}, question and context in {languages}")
         for suffix, title, languages in (
@@ -53,7 +52,6 @@ class MlqaTask(QuestionAnsweringTask):
         )
         for metric, short, meaning in (("f1", "F1", _TOKENS), ("em", "exact match", _EXACT))
     )
-    files = "question"
     file_names = ("{split}-v1.1.json", "dev-context-de-question-en.json", "xquad.de.json", "tydiqa.goldp.sw.dev.json")
     patterns = (
         re.compile(rf"(?P<split>dev|test)-context-(?P<language>[A-Za-z0-9-]+{_CROSSED}[A-Za-z0-9-]+)\.json"),  # MLQA
@@ -112,11 +110,7 @@ class MlqaTask(QuestionAnsweringTask):
 
 
 def measure_answers(questions: Sequence[Question], said: Sequence[str]) -> dict[str, Measure]:
-    """F1 and exact match of an answer to each question, best over its right answers; chance is that of random spans.
-
-    Raises:
-        DataError: a question has no right answer.
-    """
+    """F1 and exact match of an answer to each question, best over its right answers; chance is that of random spans."""
     language = questions[0].context_language
     same = language == questions[0].question_language
     if lacking := [question.key for question in questions if not question.answers]:
@@ -162,12 +156,7 @@ def pair_languages(name: str) -> tuple[str, str]:
 
 
 def read_squad(path: Path, context_language: str, question_language: str) -> list[Question]:
-    """The questions of a file.
-
-    Raises:
-        DataError: the file is not SQuAD's JSON, holds no answered question, or the context does not hold an answer
-            where the answer says (named by file and id).
-    """
+    """The questions of a file of SQuAD's JSON; DataError for another form, or an answer that is not where it says."""
     rows = list(_read_rows(path))
     counts, seen = Counter(str(row["id"]) for row, _ in rows), Counter()
     questions = []

@@ -41,12 +41,10 @@ class NerTask(TaggingTask):
     """
 
     name = "ner"
-    title = "named entities"
     metrics = (
         Metric("ner_f1", "Names (NER)", "F1 over names, read leniently as XTREME does"),
         Metric("ner_f1_strict", "Names (NER), strict IOB2", "F1 over names, strict IOB2"),
     )
-    files = "NER"
     file_names = ("{split}-{language}.tsv", "en/train.conllu", "en_ewt-ud-train.iob2", "swa/train.txt")
     patterns = (
         re.compile(rf"{LANGUAGE}/{_SPLIT}(?:\.conllu)?"),  # WikiAnn, a folder a language: de/val.conllu, de/dev

@@ -20,11 +20,9 @@ class PawsxTask(ClassificationTask):
     """
 
     name = "pawsx"
-    title = "paraphrases"
     metrics = (Metric("pawsx_accuracy", "Paraphrases (PAWS-X)", "pairs correctly said to be paraphrases or not"),)
     classes = ("0", "1")
     translations_keep_labels = False
-    files = "PAWS-X"
     file_names = ("{split}-{language}.tsv", "en/dev_2k.tsv")
     patterns = (
         re.compile(rf"{SPLIT}-{LANGUAGE}\.tsv"),  # XTREME

@@ -24,7 +24,6 @@ class PosTask(TaggingTask):
     """
 
     name = "pos"
-    title = "parts of speech"
     metrics = (
         Metric("pos_accuracy", "Parts of speech", "part-of-speech tags right, fine-tuned on English only"),
         Metric(
@@ -32,7 +31,6 @@ class PosTask(TaggingTask):
         ),
     )
     classes = UPOS
-    files = "tagged"
     file_names = ("{language}.{split}.conllu", "en_ewt-ud-train.conllu", "train-en.tsv")
     patterns = (
         re.compile(rf"{LANGUAGE}\.{SPLIT}\.conllu"),  # the embedded world: de.test.conllu

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import TunedTask
+from xalign_ray.tasks.tokenized import Features, Inputs
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
-    from xalign_ray.tasks.tokenized import Features, Inputs
 
 LONGEST_WINDOW = 384  # this and the next four: XTREME's
 STRIDE = 128
@@ -47,7 +47,6 @@ class Question:
 
     @property
     def gold(self) -> list[str]:
-        """The texts of the right answers."""
         return [answer.text for answer in self.answers]
 
 
@@ -105,11 +104,7 @@ class QuestionAnsweringTask(TunedTask[Question]):
 
 
 def piece_contexts(inputs: Inputs, texts: Sequence[str]) -> dict[str, Context]:
-    """Each text in pieces, whose places are those of the text as it is, whatever the tokenizer makes of it.
-
-    Raises:
-        DataError: the tokenizer does not know the places of its pieces.
-    """
+    """Each text in pieces, whose places are those of the text as it is, whatever the tokenizer makes of it."""
     if not inputs.tokenizer.is_fast:
         raise DataError(
             f"{inputs.encoder} has a tokenizer without offsets, which answers cannot be cut out with; save it with a "

@@ -17,10 +17,8 @@ class SibTask(ClassificationTask):
     """Files are `eng_Latn/train.tsv` and so on; rows of all languages are joined by `index_id`."""
 
     name = "sib"
-    title = "topics of sentences"
     metrics = (Metric("sib_accuracy", "Topics of sentences (SIB-200)", "sentences whose topic was predicted right"),)
     classes = ("entertainment", "geography", "health", "politics", "science/technology", "sports", "travel")
-    files = "SIB-200"
     file_names = ("eng_Latn/{split}.tsv",)
     # aka_Latn is left out: BCP-47 has one code for it and twi_Latn.
     patterns = (re.compile(rf"(?!aka_)(?P<language>[a-z]{{3}}_[A-Z][a-z]{{3}})/{SPLIT}\.tsv"),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,13 +15,11 @@ from xalign_ray.artifacts import write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, name_others
+from xalign_ray.tasks.tokenized import Features, Inputs
 from xalign_ray.text.language_codes import check_language
 
 if TYPE_CHECKING:  # of what imports torch, which names, files and metrics do without
-    import re
-
     from xalign_ray.tasks.hf_encoder import Encoder
-    from xalign_ray.tasks.tokenized import Features, Inputs
 
 ENGLISH = "en"
 SHARE, COSINE = "0 to 1", "-1 to 1"
@@ -102,10 +101,8 @@ def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> Measure:
 class TunedTask(Task, Generic[E]):
     """A task that a head is fine-tuned for. The first of its metrics decides between epochs and settings."""
 
-    title: ClassVar[str]  # what the head is for, in messages
     head: ClassVar[str]  # name of an Auto class of transformers
     classes: ClassVar[tuple[str, ...]] = ()  # of the head; none if the training file names them, or there are none
-    files: ClassVar[str]  # what its files are called in messages, such as "XNLI"
     file_names: ClassVar[tuple[str, ...]]  # examples for messages, with `{split}` and `{language}` in the first
     patterns: ClassVar[tuple[re.Pattern[str], ...]]  # of names, as `find_split_files` takes them
 
@@ -123,11 +120,7 @@ class TunedTask(Task, Generic[E]):
 
     @abstractmethod
     def read(self, path: Path, language: str) -> list[E]:
-        """The labelled examples of a file, at least one.
-
-        Raises:
-            DataError: the file is empty, or a row is malformed (named by file and line).
-        """
+        """The labelled examples of a file; DataError if there is none, or a row is malformed (file and line named)."""
 
     @abstractmethod
     def features(self, inputs: Inputs, examples: Sequence[E], classes: Sequence[str]) -> list[list[Features]]:
@@ -135,7 +128,7 @@ class TunedTask(Task, Generic[E]):
 
     @abstractmethod
     def predict(self, tuned: Encoder, features: Sequence[Sequence[Features]]) -> list[Any]:
-        """What the model says of each example, whose features these are, as its `gold` is said."""
+        """What the model says of each example, whose features these are, in the form of its `gold`."""
 
     @abstractmethod
     def measure(self, examples: Sequence[E], predicted: Sequence[Any]) -> dict[str, Measure]:
@@ -146,11 +139,7 @@ class TunedTask(Task, Generic[E]):
         """The example with each of its words replaced by what `replace_word` makes of it; labels stay."""
 
     def switch(self, english: E, other: E) -> list[E]:  # noqa: ARG002
-        """Both code-switched examples made of an example and its translation (PPA, section 2.3).
-
-        Raises:
-            DataError: the task's examples have one side only.
-        """
+        """Both code-switched examples made of an example of two sides and its translation (PPA, section 2.3)."""
         raise DataError(
             f"{self.name} has examples of one text, so no sentence of them can be switched; train on translate_train "
             "or word_switch instead."
@@ -173,23 +162,15 @@ class TunedTask(Task, Generic[E]):
         return check_language(language)
 
     def find(self, folders: Sequence[Path]) -> Files:
-        """The task's files in these folders, which count as one. Looks at names, opens none.
-
-        Raises:
-            DataError: a folder is missing, nothing is found, or two files are the same split of one language.
-        """
+        """The task's files in these folders, as `find_split_files` finds them. Looks at names, opens none."""
         first, *others = self.file_names
         examples = (first.format(split="train", language=ENGLISH), *others)
-        return find_split_files(folders, self.patterns, self.files, examples, self.languages_of)
+        return find_split_files(folders, self.patterns, self.name, examples, self.languages_of)
 
     def find_all(
         self, folders: Sequence[Path], languages: Sequence[str] | None, train_language: str
     ) -> tuple[Files, str, list[str]]:
-        """What a fine-tuning reads: the files, and the split and languages that it is scored on.
-
-        Raises:
-            DataError: there is no training, development or test file; what there is instead is named.
-        """
+        """What a fine-tuning reads: the files, and the split and languages that it is scored on; all must be there."""
         found = self.find(folders)
         for split in ("train", "dev"):
             if train_language not in found[split]:
@@ -227,7 +208,7 @@ class TunedTask(Task, Generic[E]):
         tuned = Encoder.open(encoder, device, self.model_class)
         is_ours = getattr(tuned.model.config, "xalign_task", None) == self.name
         if not is_ours and (not self.classes or set(tuned.classes) != set(self.classes)):
-            raise DataError(f"{encoder} has no head for {self.title}; fine-tune it first (xalign tune).")
+            raise DataError(f"{encoder} has no head for {self.name}; fine-tune it first (xalign tune).")
         found = self.find([data])
         split, chosen = self.choose_tested(found, languages, tuned.tuned_on, [data])
         tuned.inputs.check_languages({name for language in chosen for name in self.speaks(language)})
@@ -238,11 +219,7 @@ class TunedTask(Task, Generic[E]):
     ) -> list[Score]:
         """The metrics of a fine-tuned model on a file a language, and their mean over languages.
 
-        Args:
-            tuned: whose config says what it comes from.
-            split: of the files.
-            files: by language.
-            predictions: a folder for `<language>.jsonl`: a line an example, its key, the prediction and what is right.
+        Into the folder `predictions` goes `<language>.jsonl`: a line an example, its key, the prediction and the gold.
         """
         suffix = "" if tuned.tuned_on == ENGLISH else "_supervised"
         scores = []

@@ -40,11 +40,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def name_language(code: str, path: Path) -> str:
-    """The language that a code in a file's name means, in canonical form: `deu` is `de`.
-
-    Raises:
-        DataError: it means none.
-    """
+    """The language that a code in a file's name means, in canonical form: `deu` is `de`; DataError if it means none."""
     try:
         return check_language(code)
     except ConfigError as error:
@@ -94,10 +90,7 @@ def find_split_files(
 
 
 def name_others(found: Mapping[str, Mapping[str, Path]], folders: Sequence[Path]) -> str:
-    """A sentence on the files of the folders that have no name of the task, with their count; empty if there are none.
-
-    It begins with a blank, to be put behind another.
-    """
+    """A sentence on the files that have no name of the task, behind a blank; empty if there are none."""
     taken = {path for split in found.values() for path in split.values()}
     there = {path for folder in folders for shape in ("*", "*/*") for path in folder.glob(shape) if path.is_file()}
     others = sorted(str(path) for path in there - taken if not path.name.startswith("."))
@@ -116,8 +109,7 @@ def choose_languages(
     """The languages to score, in alphabetical order: those asked for, or all that were found.
 
     Raises:
-        DataError: a language was asked for that the data lacks.
-        ConfigError: what was asked for is no language.
+        DataError: a language was asked for that the data lacks; or ConfigError: it is none.
     """
     wanted = {canonical(code) for code in asked or found}
     if missing := sorted(wanted - set(found)):

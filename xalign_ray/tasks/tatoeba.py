@@ -88,11 +88,7 @@ class TatoebaTask(Task):
 
 
 def find_pairs(data: Path) -> dict[str, PairPaths]:
-    """The pairs of files in a folder, by the language that is not English.
-
-    Raises:
-        DataError: there are none, or one side of a pair is missing.
-    """
+    """The pairs of files in a folder, by the language that is not English; DataError if there are none."""
     names = [_NAME.fullmatch(path.name) for path in sorted(data.glob("tatoeba.*"))]
     stems = sorted({(name["other"], name["english"]) for name in names if name})
     if not stems:
@@ -129,16 +125,10 @@ def read_pair(paths: PairPaths) -> tuple[list[str], list[str]]:
 def layer_accuracies(queries: Vectors, candidates: Vectors, *, csls: bool = False) -> list[float]:
     """Share of queries whose nearest candidate by cosine, or by CSLS, has the query's own index, for each layer.
 
-    Args:
-        queries: `[layers + 1, N, D]`.
-        candidates: `[layers + 1, N, D]`.
-        csls: take off what a candidate has in common with all queries.
+    Both are `[layers + 1, N, D]`.
     """
-    gold = np.arange(queries.shape[1])
-    nearest = [
-        nearest_csls(left, right, left) if csls else nearest_cosine(left, right)
-        for left, right in zip(queries, candidates, strict=True)
-    ]
+    gold, layers = np.arange(queries.shape[1]), zip(queries, candidates, strict=True)
+    nearest = (nearest_csls(left, right, left) if csls else nearest_cosine(left, right) for left, right in layers)
     return [float((found == gold).mean()) for found in nearest]
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, ClassVar
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask, accuracy
 from xalign_ray.tasks.task_files import read_lines
+from xalign_ray.tasks.tokenized import Features, Inputs
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
-    from xalign_ray.tasks.tokenized import Features, Inputs
 
 LONGEST_TEXT = 128  # pieces; PPA's and XTREME's
 Row = tuple[int, str, tuple[str, ...], str]  # line, key, texts, label
@@ -36,7 +36,6 @@ class LabelledText:
 
     @property
     def gold(self) -> str:
-        """The label."""
         return self.label
 
 
@@ -65,11 +64,7 @@ class ClassificationTask(TunedTask[LabelledText]):
     translations_keep_labels: ClassVar[bool] = True  # if not, a translation may have another label than its original
 
     def rows(self, path: Path, language: str) -> Iterator[Row]:
-        """The rows of a table whose columns are parted by tabs.
-
-        Raises:
-            DataError: no layout fits, or a row has not as many columns as there are.
-        """
+        """The rows of a table whose columns are parted by tabs; DataError where no layout or number of columns fits."""
         lines = read_lines(path)
         header = lines[0].split("\t") if lines else []
         columns = next((one for one in self.layouts if not one.header or set(one.names) <= set(header)), None)
@@ -92,10 +87,7 @@ class ClassificationTask(TunedTask[LabelledText]):
                 yield line, key, texts, row[columns.label].strip()
 
     def read(self, path: Path, language: str) -> list[LabelledText]:
-        """The examples of a file; a class that none of them has is warned about, as the mark of a badly cut file.
-
-        One side of a pair may be empty, as machine translations leave some.
-        """
+        """One side of a pair may be empty, as in some machine translations; a class without a row is warned about."""
         examples: dict[str, LabelledText] = {}
         for line, key, texts, written in self.rows(path, language):
             label = self.spellings.get(written, written)

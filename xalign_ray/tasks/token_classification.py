@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask
 from xalign_ray.tasks.task_files import read_lines
-from xalign_ray.tasks.tokenized import IGNORED
+from xalign_ray.tasks.tokenized import IGNORED, Features, Inputs
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
-    from xalign_ray.tasks.tokenized import Features, Inputs
 
 LONGEST_SENTENCE = 128  # pieces; a longer one becomes several inputs
 OUTSIDE = "O"
@@ -35,7 +34,6 @@ class Sentence:
 
     @property
     def gold(self) -> tuple[str, ...]:
-        """The tags."""
         return self.tags
 
 
@@ -48,11 +46,8 @@ class TaggingTask(TunedTask[Sentence]):
     def read_row(self, line: str, kind: str, where: str, place: int) -> tuple[str, str] | None:
         """The word and the tag of a row, or None where it holds none.
 
-        Args:
-            line: of the file, not empty.
-            kind: the end of the file's name, such as ".tsv".
-            where: file and line, for errors.
-            place: words of the sentence before it.
+        `kind` is the end of the file's name, such as ".tsv", `where` file and line for errors, `place` the number of
+        words in the sentence before it.
         """
 
     def read(self, path: Path, language: str) -> list[Sentence]:
@@ -106,11 +101,7 @@ class TaggingTask(TunedTask[Sentence]):
 
 
 def measure_spans(sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]], cut: Cut) -> Measure:
-    """F1 of spans; chance is that of each sentence's own tags in random order, n the number of gold spans.
-
-    Raises:
-        DataError: no sentence has a span.
-    """
+    """F1 of spans; chance is that of each sentence's own tags in random order, n the number of gold spans, not 0."""
     gold = [sentence.tags for sentence in sentences]
     if not (spans := count_spans(gold, cut)):
         raise DataError(f"The {sentences[0].language} file has no span at all: there is nothing to score.")

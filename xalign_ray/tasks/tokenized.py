@@ -89,11 +89,7 @@ class Inputs:
         return tokenize_words(self.tokenizer.backend_tokenizer, words)
 
     def room(self, longest: int) -> int:
-        """How many pieces of text an input of a task holds, beside prefix and suffix.
-
-        Args:
-            longest: the task's own length, which the `max_seq_length` of a fine-tuning replaces.
-        """
+        """Pieces of text in an input, beside prefix and suffix, of a task whose own length is `longest`."""
         return min(self.max_seq_length or longest, self.max_length) - len(self.prefix) - len(self.suffix)
 
     def single(self, pieces: Sequence[int], language: str) -> Features:

@@ -37,21 +37,15 @@ class WordPair:
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Of source and target."""
         return self.source_language, self.target_language
 
     @property
     def words(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Both words, each behind its language."""
         return (self.source_language, self.source), (self.target_language, self.target)
 
 
 def read_exported_pairs(folder: Path) -> list[WordPair]:
-    """The pairs of the run that an export folder comes from, trained and held out.
-
-    Raises:
-        DataError: the folder has none, or the file is damaged.
-    """
+    """The pairs of the run that an export folder comes from, trained and held out."""
     path = folder / DICTIONARY_PAIRS
     if not path.is_file():
         raise DataError(f"{path} is missing: this encoder's run had no dictionary; give MUSE files as the data.")

@@ -18,11 +18,9 @@ class XnliTask(ClassificationTask):
     """Files are XTREME's `dev-de.tsv`, the translations `multinli.train.de.tsv`, and XNLI's own `xnli.test.tsv`."""
 
     name = "xnli"
-    title = "natural language inference"
     metrics = (Metric("xnli_accuracy", "Inference (XNLI)", "pairs whose inference was predicted right"),)
     classes = ("contradiction", "entailment", "neutral")
     spellings: ClassVar = {"contradictory": "contradiction"}  # in the training files
-    files = "XNLI"
     file_names = ("{split}-{language}.tsv", "multinli.train.en.tsv", "xnli.test.tsv")
     patterns = (
         re.compile(rf"{SPLIT}-{LANGUAGE}\.tsv"),  # XTREME

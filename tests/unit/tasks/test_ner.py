@@ -86,7 +86,7 @@ def test_a_malformed_row_is_named_by_file_and_line(tmp_path: Path, name: str, ro
 
 def test_an_empty_file_and_a_folder_without_files_are_refused(tmp_path: Path):
     with pytest.raises(
-        DataError, match=rf"{tmp_path}: no NER files; they are called train-en.tsv, en/train.conllu, en_"
+        DataError, match=rf"{tmp_path}: no ner files; they are called train-en.tsv, en/train.conllu, en_"
     ):
         NER.find([tmp_path])
     (tmp_path / "dev-de.tsv").write_text("\n\n")

@@ -161,7 +161,5 @@ def test_a_missing_training_file_is_named(tmp_path: Path, data: Path, make_bert:
 def test_a_folder_that_was_not_tuned_is_not_scored(data: Path, make_bert: Callable[..., Path]):
     add_tests(data)
     folder = make_bert(PIECES)
-    with pytest.raises(
-        DataError, match=rf"{folder} has no head for parts of speech; fine-tune it first \(xalign tune\)"
-    ):
+    with pytest.raises(DataError, match=rf"{folder} has no head for pos; fine-tune it first \(xalign tune\)"):
         POS.evaluate(str(folder), data)

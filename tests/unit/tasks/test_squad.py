@@ -48,9 +48,7 @@ def test_files_are_found_by_all_published_names(tmp_path: Path):
 
 
 def test_two_files_of_one_split_and_none_at_all_are_refused(tmp_path: Path):
-    with pytest.raises(
-        DataError, match=r"no question files; they are called train-v1.1.json, dev-context-de-question-en"
-    ):
+    with pytest.raises(DataError, match=r"no mlqa files; they are called train-v1.1.json, dev-context-de-question-en"):
         MLQA.find([tmp_path])
     for name in ("dev-v1.1.json", "dev-context-en-question-en.json"):
         (tmp_path / name).touch()

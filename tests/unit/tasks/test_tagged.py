@@ -118,7 +118,7 @@ def test_two_files_of_one_split_are_ambiguous(tmp_path: Path):
 
 
 def test_a_folder_without_tagged_files_says_what_they_are_called(tmp_path: Path):
-    with pytest.raises(DataError, match=rf"{tmp_path}: no tagged files; they are called en.train.conllu, en_ewt-ud-"):
+    with pytest.raises(DataError, match=rf"{tmp_path}: no pos files; they are called en.train.conllu, en_ewt-ud-"):
         POS.find((tmp_path,))
-    with pytest.raises(DataError, match="missing is not a folder; give the folder of tagged files such as"):
+    with pytest.raises(DataError, match="missing is not a folder; give the folder of pos files such as"):
         POS.find((tmp_path / "missing",))

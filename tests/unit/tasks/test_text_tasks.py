@@ -80,12 +80,10 @@ def test_two_files_of_one_split_and_language_are_named(tmp_path: Path):
 
 
 def test_a_folder_with_nothing_in_it_says_how_files_are_called(tmp_path: Path):
-    message = f"{tmp_path}: no XNLI files; they are called train-en.tsv, multinli.train.en.tsv or xnli.test.tsv."
+    message = f"{tmp_path}: no xnli files; they are called train-en.tsv, multinli.train.en.tsv or xnli.test.tsv."
     with pytest.raises(DataError, match=re.escape(message)):
         XNLI.find([tmp_path])
-    with pytest.raises(
-        DataError, match="nowhere is not a folder; give the folder of SIB-200 files such as eng_Latn/tr"
-    ):
+    with pytest.raises(DataError, match="nowhere is not a folder; give the folder of sib files such as eng_Latn/tr"):
         SIB.find([tmp_path / "nowhere"])
 
 
