@@ -58,7 +58,6 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
 
 
 def target_folder(out: Path | None, run: Path | None, task: str) -> Path:
-    """Where scores are written: `out`, or beside the run's export."""
     if out is None and run is None:
         raise ConfigError("--out is needed: the model is not a run of ours, so there is no folder to write beside it.")
     target = out or RunFolder(run).evaluation(task)  # type: ignore[arg-type]

@@ -26,6 +26,9 @@ from xalign_ray.tasks.hf_encoder import quiet_transformers
 from xalign_ray.tasks.tokenized import IGNORED
 
 _LAUNCHERS = ("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "ACCELERATE_", "FSDP_", "OMPI_COMM_", "PMI_", "MV2_COMM_")
+_AS_TOLD = (
+    "num_train_epochs", "learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "max_grad_norm", "seed",
+)  # fmt: skip
 
 log = logging.getLogger(__name__)
 
@@ -71,15 +74,9 @@ def train(
     with _alone(), quiet_transformers(), tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
-            num_train_epochs=settings.num_train_epochs,
+            **{name: getattr(settings, name) for name in _AS_TOLD},
             gradient_accumulation_steps=batches.passes,
-            learning_rate=settings.learning_rate,
-            lr_scheduler_type=settings.lr_scheduler_type,
-            warmup_steps=settings.warmup_steps,
-            weight_decay=settings.weight_decay,
-            max_grad_norm=settings.max_grad_norm,
             optim="adamw_torch",
-            seed=settings.seed,
             use_cpu=device.type == "cpu",
             bf16=(device.type == "cuda" and torch.cuda.is_bf16_supported()) if settings.bf16 is None else settings.bf16,
             dataloader_pin_memory=device.type == "cuda",

@@ -81,10 +81,7 @@ class MlqaTask(QuestionAnsweringTask):
         return measure_answers(examples, predicted)
 
     def switch(self, english: Question, other: Question) -> list[Question]:
-        """The translated question on the English context, and the English question on the translated context.
-
-        The second is left out where the translation lost the answer, the first where English has none.
-        """
+        """The translated question on the English context, and the other way round, where the answer is not lost."""
         switched = [
             replace(context, question=asked.question, question_language=asked.question_language)
             for asked, context in ((other, english), (english, other))
@@ -137,22 +134,16 @@ def pair_name(context: str, question: str) -> str:
 
 
 def pair_languages(name: str) -> tuple[str, str]:
-    """The languages of contexts and questions that a name of `pair_name` says.
+    """The languages of contexts and questions that a name of `pair_name` says; ConfigError if it says none.
 
     `en-de` is English with German questions, not the English of Germany, which is `en-DE`.
-
-    Raises:
-        ConfigError: it says none.
     """
-    if is_language(name) and check_language(name) == name:
-        return name, name
-    parts = name.split("-")
-    for cut in range(1, len(parts)):
-        context, question = "-".join(parts[:cut]), "-".join(parts[cut:])
+    dashes = [] if is_language(name) and check_language(name) == name else re.finditer("-", name)
+    for dash in dashes:
+        context, question = name[: dash.start()], name[dash.end() :]
         if is_language(context) and is_language(question):
             return check_language(context), check_language(question)
-    language = check_language(name)
-    return language, language
+    return check_language(name), check_language(name)
 
 
 def read_squad(path: Path, context_language: str, question_language: str) -> list[Question]:
@@ -163,7 +154,13 @@ def read_squad(path: Path, context_language: str, question_language: str) -> lis
     for row, context in rows:
         key = str(row["id"])
         seen[key] += 1
-        answers = tuple(_check_answer(path, key, context, answer) for answer in row["answers"] if answer["text"])
+        answers = tuple(Answer(one["text"], one["answer_start"]) for one in row["answers"] if one["text"])
+        for text, start in ((answer.text, answer.start) for answer in answers):
+            if not isinstance(start, int) or start < 0 or not context.startswith(text, start):
+                raise DataError(
+                    f"{path}, question {key}: the context does not hold the answer {text!r} at character {start}; "
+                    "correct its answer_start or leave the question out."
+                )
         name = f"{key}#{seen[key]}" if counts[key] > 1 else key
         questions.append(Question(name, row["question"], context, answers, question_language, context_language))
     if not questions:
@@ -178,34 +175,19 @@ def read_squad(path: Path, context_language: str, question_language: str) -> lis
 def _read_rows(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
     """Each question as the file has it, and its context."""
     try:
-        file = json.loads(path.read_text(encoding="utf-8-sig"))
-        for article in file["data"]:
-            for paragraph in article["paragraphs"]:
-                for row in paragraph["qas"]:
-                    _check_types(row, paragraph["context"])
-                    yield row, paragraph["context"]
+        articles = json.loads(path.read_text(encoding="utf-8-sig"))["data"]
+        paragraphs = (paragraph for article in articles for paragraph in article["paragraphs"])
+        for row, context in ((row, paragraph["context"]) for paragraph in paragraphs for row in paragraph["qas"]):
+            texts = [context, row["question"], *(answer["text"] for answer in row["answers"])]
+            if not all(isinstance(text, str) for text in texts) or not isinstance(row["id"], str | int):
+                raise TypeError(f"question {row['id']} has a text that is none")
+            yield row, context
     except FileNotFoundError:
         raise DataError(f"{path} is missing; give the folder that holds the task's data.") from None
     except KeyError as error:
         raise DataError(f"{path} is not SQuAD 1.1: {error} is missing.") from None
     except (ValueError, TypeError) as error:
         raise DataError(f"{path} is not SQuAD 1.1: {error}.") from None
-
-
-def _check_types(row: dict[str, Any], context: Any) -> None:
-    texts = [context, row["question"], *(answer["text"] for answer in row["answers"])]
-    if not all(isinstance(text, str) for text in texts) or not isinstance(row["id"], str | int):
-        raise TypeError(f"question {row['id']} has a text that is none")
-
-
-def _check_answer(path: Path, key: str, context: str, answer: dict[str, Any]) -> Answer:
-    text, start = answer["text"], answer["answer_start"]
-    if not isinstance(start, int) or start < 0 or not context.startswith(text, start):
-        raise DataError(
-            f"{path}, question {key}: the context does not hold the answer {text!r} at character {start}; correct its "
-            "answer_start or leave the question out."
-        )
-    return Answer(text, start)
 
 
 def normalise(text: str, language: str) -> list[str]:

@@ -119,8 +119,8 @@ class AlignmentTask(Task):
                     values, chance = translation_precision(asked, lexicons[source], lexicons[target])
                     for suffix, value in values.items():
                         name, measure = f"alignment_{part}{suffix}", Measure(value, chance, len(asked))
-                        languages = f"{source}-{target}"
-                        yield self.score_of(encoder, split, languages, name, measure, layer=LAYER, pooling="mean")
+                        pair = f"{source}-{target}"
+                        yield self.score_of(encoder, split, pair, name, measure, layer=LAYER, pooling="mean")
 
 
 def translation_precision(

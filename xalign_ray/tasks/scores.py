@@ -9,9 +9,7 @@ from pathlib import Path
 
 from xalign_ray.artifacts import write_json
 from xalign_ray.errors import DataError
-from xalign_ray.run_folder import SCORES
-
-__all__ = ["ALL_LANGUAGES", "SCORES", "Score", "are_whole", "average_languages", "read_scores", "write_scores"]
+from xalign_ray.run_folder import SCORES as SCORES  # the name of the file, for those who read or write it
 
 ALL_LANGUAGES = "all"
 

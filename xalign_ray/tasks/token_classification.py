@@ -175,9 +175,8 @@ def _parts(words: Sequence[Sequence[int]], room: int) -> Iterator[slice]:
 
 
 def _encode(inputs: Inputs, words: Sequence[Sequence[int]], labels: Sequence[int], language: str) -> Features:
-    marks = [
-        mark for pieces, label in zip(words, labels, strict=True) for mark in (label, *[IGNORED] * len(pieces[1:]))
-    ]
+    pairs = zip(words, labels, strict=True)
+    marks = [mark for pieces, label in pairs for mark in (label, *[IGNORED] * len(pieces[1:]))]
     ends = [IGNORED] * len(inputs.prefix), [IGNORED] * len(inputs.suffix)
     features = inputs.single([piece for pieces in words for piece in pieces], language)
     return features | {"labels": [*ends[0], *marks, *ends[1]]}

@@ -68,10 +68,7 @@ class Inputs:
             )
 
     def token_type(self, language: str, segment: int = 0) -> int:
-        """The token type of a text in this language; without language embeddings it is the segment alone.
-
-        A model with one segment gives the second text of a pair that one as well.
-        """
+        """The token type of a text in this language, in the last segment that the model has if it lacks this one."""
         self.check_languages([language])
         segment = min(segment, self.segments - 1)
         return segment + (self.segments * self.languages.index(language) if self.languages else 0)
@@ -80,9 +77,7 @@ class Inputs:
         """Piece ids of running text, without prefix and suffix, however long."""
         if not texts:
             return []
-        return self.tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False)[
-            "input_ids"
-        ]
+        return self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
 
     def piece_words(self, words: Sequence[str]) -> list[list[int]]:
         """Piece ids of each word as it is written inside a sentence, without prefix and suffix."""
