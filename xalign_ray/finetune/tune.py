@@ -62,9 +62,8 @@ def tune_task(
         DataError: files missing or malformed, or a language that the encoder has no embedding for.
         TrainingError: the loss is not finite.
     """
-    from xalign_ray.finetune.trainer import (
-        repeatable,  # it costs its importer two seconds; Tune's driver trains nothing
-    )
+    # Here, because it costs its importer two seconds, and Tune's driver trains nothing.
+    from xalign_ray.finetune.trainer import repeatable
 
     found, split, chosen = task.find_all(data_folders, languages, train_language)
     settings, training = settings or FineTuning(), training or Training()

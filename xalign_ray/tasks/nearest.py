@@ -21,10 +21,7 @@ def unit_rows(vectors: Vectors) -> Vectors:
 
 
 def nearest_cosine(queries: Vectors, candidates: Vectors) -> Indices:
-    """Index `[N]` of the candidate (`[C, D]`, C >= 1) with the highest cosine, for each query (`[N, D]`).
-
-    It is the first of equals.
-    """
+    """Index `[N]` of the first candidate (`[C, D]`, C >= 1) with the highest cosine, for each query (`[N, D]`)."""
     left, right = unit_rows(queries), unit_rows(candidates)
     return _by_block(left, lambda block: (block @ right.T).argmax(axis=1)).astype(np.int64)
 

@@ -128,6 +128,7 @@ def modules(*folders: str) -> list[str]:
         (["xalign_ray.train.loop", "xalign_ray.train.engine", "xalign_ray.data.local"], ["ray"]),
         (modules("text", "demo"), ["torch", "ray", "transformers"]),
         (["xalign_ray.report.card"], ["matplotlib"]),
+        (["xalign_ray.tasks.registry"], ["torch", "transformers"]),
         (["xalign_ray.finetune.tune", "xalign_ray.tasks.registry"], ["datasets", "transformers.trainer", "ray"]),
         (
             ["xalign_ray.experiments.study", "xalign_ray.train.driver"],
@@ -138,6 +139,7 @@ def modules(*folders: str) -> list[str]:
         "loop, engine and local feed",
         "text and demo",
         "the model card",
+        "names, files and metrics of tasks",
         "what a driver of trials imports",
         "what drives jobs, whose workers alone open models",
     ],
