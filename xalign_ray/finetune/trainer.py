@@ -26,7 +26,7 @@ from xalign_ray.tasks.hf_encoder import quiet_transformers
 from xalign_ray.tasks.tokenized import IGNORED
 
 _LAUNCHERS = ("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "ACCELERATE_", "FSDP_", "OMPI_COMM_", "PMI_", "MV2_COMM_")
-_AS_TOLD = (
+_AS_GIVEN = (
     "num_train_epochs", "learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "max_grad_norm", "seed",
 )  # fmt: skip
 
@@ -74,7 +74,7 @@ def train(
     with _alone(), quiet_transformers(), tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
-            **{name: getattr(settings, name) for name in _AS_TOLD},
+            **{name: getattr(settings, name) for name in _AS_GIVEN},
             gradient_accumulation_steps=batches.passes,
             optim="adamw_torch",
             use_cpu=device.type == "cpu",
