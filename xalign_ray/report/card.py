@@ -12,10 +12,9 @@ from xalign_ray.artifacts import read_json, write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.report.compare import compare, score_frame
 from xalign_ray.report.groups import known_groupings
-from xalign_ray.report.reading import caveats, how_to_read
 from xalign_ray.report.run import Run, label_runs, read_run
-from xalign_ray.report.run_tables import data_tables, run_table
-from xalign_ray.report.tables import score_table
+from xalign_ray.report.sentences import caveats, how_to_read
+from xalign_ray.report.tables import data_tables, run_table, score_table
 from xalign_ray.report.templates import ENVIRONMENT
 from xalign_ray.run_folder import RunFolder
 

@@ -80,12 +80,9 @@ class Chart:
 
     Attributes:
         name: of its PNG, and what ids in its SVGs begin with.
-        alt: what it shows, for who cannot see it.
-        notes: sentences that its caption ends with.
-        file: with the numbers, beside the page.
-        styles: of each label.
+        alt, notes, file: what it shows, sentences that its caption ends with, the file with its numbers.
+        styles, rings: of each label; a ring is a step after which a run of it went on from a checkpoint.
         panels: what draws each one, by the title above it.
-        rings: the steps after which a run of a label went on from a checkpoint.
         size: of a panel: width and height in inches.
     """
 

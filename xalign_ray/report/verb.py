@@ -25,13 +25,20 @@ from xalign_ray.report.charts import (
     training_chart,
 )
 from xalign_ray.report.compare import COLUMNS, KEY, SCORE_COLUMNS, Comparison, compare, score_frame
-from xalign_ray.report.finding import find
 from xalign_ray.report.groups import check_groupings, known_groupings, read_sizes
-from xalign_ray.report.reading import caveats, how_to_read, repetitions
 from xalign_ray.report.run import Run, columns_of, label_runs
-from xalign_ray.report.run_tables import data_tables, difference_table, run_table, study_tables
+from xalign_ray.report.sentences import caveats, find, how_to_read, repetitions
 from xalign_ray.report.sources import MLFLOW, find_runs
-from xalign_ray.report.tables import Table, gap_table, score_table, terminal_table
+from xalign_ray.report.tables import (
+    Table,
+    data_tables,
+    difference_table,
+    gap_table,
+    run_table,
+    score_table,
+    study_tables,
+    terminal_table,
+)
 from xalign_ray.report.templates import ENVIRONMENT
 from xalign_ray.track.follower import resolve_uri
 

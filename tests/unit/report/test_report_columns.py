@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tests.unit.report.run_folders import entries, open_folders, score, write_run
 from xalign_ray.report.run import Run, columns_of, label_runs, read_run
-from xalign_ray.report.run_tables import difference_table
-from xalign_ray.report.tables import Entry
+from xalign_ray.report.tables import Entry, difference_table
 from xalign_ray.tasks.scores import write_scores
 
 

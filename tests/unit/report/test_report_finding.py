@@ -12,10 +12,10 @@ from tests.unit.report.run_folders import score
 from xalign_ray.report.charts import draw_svgs, score_chart
 from xalign_ray.report.compare import Comparison, score_frame
 from xalign_ray.report.compare import compare as compare_scores
-from xalign_ray.report.finding import find
 from xalign_ray.report.groups import known_groupings
 from xalign_ray.report.log import Log
 from xalign_ray.report.run import Run
+from xalign_ray.report.sentences import find
 from xalign_ray.tasks.scores import Score
 
 FOUR = {"de": 0.2, "nl": 0.3, "fr": 0.4, "hi": 0.1}

@@ -25,10 +25,9 @@ from tests.unit.report.run_folders import (
 )
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.report.charts import MAX_DRAWN, curves_of, held_out_chart, loss_frame
-from xalign_ray.report.reading import caveats, how_to_read
 from xalign_ray.report.run import label_runs
-from xalign_ray.report.run_tables import run_table
-from xalign_ray.report.tables import Entry, Table, terminal_table
+from xalign_ray.report.sentences import caveats, how_to_read
+from xalign_ray.report.tables import Entry, Table, run_table, terminal_table
 from xalign_ray.report.templates import ENVIRONMENT
 
 LAYERS = [

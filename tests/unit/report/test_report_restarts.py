@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.report.run_folders import open_folders, report_on, start, step, write_run
 from xalign_ray.report.charts import Chart, curves_of, loss_frame, training_chart
-from xalign_ray.report.reading import repetitions
+from xalign_ray.report.sentences import repetitions
 
 LOSSES = [6.0, 5.0, 4.5, 4.0]
 Events = list[dict[str, Any]]
