@@ -20,6 +20,13 @@ from xalign_ray.tasks.scores import ALL_LANGUAGES
 AT_CHANCE = "at chance"
 PLUS_MINUS = "\u00b1"
 _MAX_NAMED = 12  # languages that a group is followed by
+SUBJECTS = {
+    "task": "Scores",
+    "language": "Languages",
+    "family": "Families",
+    "size": "Wikipedia sizes",
+    "dictionary": "Dictionaries",
+}
 _TITLES = {
     "task": "Scores, mean over languages",
     "language": "Scores by language",

@@ -12,33 +12,14 @@ import yaml
 from rich.console import Console
 
 from xalign_ray.artifacts import hash_value, write_atomic
-from xalign_ray.report.charts import (
-    RESTARTED,
-    VARIABLES,
-    Chart,
-    draw_png,
-    draw_svgs,
-    held_out_chart,
-    layer_chart,
-    loss_frame,
-    score_chart,
-    training_chart,
-)
+from xalign_ray.report import charts, tables
+from xalign_ray.report.charts import Chart
 from xalign_ray.report.compare import COLUMNS, KEY, SCORE_COLUMNS, Comparison, compare, score_frame
 from xalign_ray.report.groups import check_groupings, known_groupings, read_sizes
 from xalign_ray.report.run import Run, columns_of, label_runs
 from xalign_ray.report.sentences import caveats, find, how_to_read, repetitions
 from xalign_ray.report.sources import MLFLOW, find_runs
-from xalign_ray.report.tables import (
-    Table,
-    data_tables,
-    difference_table,
-    gap_table,
-    run_table,
-    score_table,
-    study_tables,
-    terminal_table,
-)
+from xalign_ray.report.tables import Table
 from xalign_ray.report.templates import ENVIRONMENT
 from xalign_ray.track.follower import resolve_uri
 
@@ -46,13 +27,6 @@ PAGE = "index.html"
 
 _ALWAYS = ("task", "language")
 _OF_FINDING = (*_ALWAYS, "family")
-_GROUPINGS = {
-    "task": ("scores", "Scores"),
-    "language": ("languages", "Languages"),
-    "family": ("families", "Families"),
-    "size": ("sizes", "Wikipedia sizes"),
-    "dictionary": ("dictionaries", "Dictionaries"),
-}
 _MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
 
 
@@ -64,7 +38,7 @@ class Section(NamedTuple):
     tables: Sequence[Table] = ()
     charts: Sequence[Chart] = ()
     notes: Sequence[str] = ()
-    folded: Table | None = None
+    folded: Sequence[Table] = ()
     recipes: Mapping[str, str] = {}
 
 
@@ -98,7 +72,7 @@ def report(
     target = out or (Path(names[0]) / "report" if alone else Path("report"))
     runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
     comparison = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)
-    table = terminal_table(comparison, comparison.by[0])
+    table = tables.terminal_table(comparison, comparison.by[0])
     if table.row_count:
         Console(stderr=True).print(table)
     return target / PAGE
@@ -116,14 +90,12 @@ def write_report(
     Runs of one label are one column: mean and spread. The page is whole in itself: no network, no file beside it is
     needed to read it. `sizes` are of Wikipedias in megabytes by language; the rest is as in `report`.
     """
-    scores, losses = score_frame(runs), loss_frame(runs)
+    scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
     comparison = compare_runs(runs, scores, by, sizes, baseline)
-    found, repetition_notes = find(comparison), repetitions(runs)
-    headline = score_chart(comparison, found.key) if found.key else None
-    curves = [training_chart(runs, losses), held_out_chart(runs, losses)]
-    charts = {"losses": [chart for chart in curves if chart], "layers": list(filter(None, [layer_chart(runs, scores)]))}
+    found = find(comparison)
+    headline = charts.score_chart(comparison, found.key) if found.key else None
+    sections = [section for section in _sections(runs, comparison, losses, scores) if any(section[2:])]
     guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
-    columns = columns_of(runs)
     recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
     page = ENVIRONMENT.get_template("page.html").render(
         title=_title(runs),
@@ -134,18 +106,17 @@ def write_report(
         headline=headline,
         caveats=[*guessed, *caveats(runs)],
         reading=how_to_read(runs),
-        sections=[one for one in _sections(runs, comparison, charts, repetition_notes) if any(one[2:])],
-        draw_svgs=draw_svgs,
-        variables=VARIABLES,
-        restarted=RESTARTED,
+        sections=sections,
+        draw_svgs=charts.draw_svgs,
+        variables=charts.VARIABLES,
+        restarted=charts.RESTARTED,
     )
     _write_csv(out / "scores.csv", scores.reindex(columns=SCORE_COLUMNS))
     _write_csv(out / "layers.csv", scores.loc[scores.single_layer].reindex(columns=SCORE_COLUMNS))
     _write_csv(out / "losses.csv", losses)
     write_comparison(comparison, out)
-    for chart in [headline, *charts["losses"], *charts["layers"]]:
-        if chart:
-            write_atomic(out / f"{chart.name}.png", draw_png(chart))
+    for chart in filter(None, [headline, *(chart for section in sections for chart in section.charts)]):
+        write_atomic(out / f"{chart.name}.png", charts.draw_png(chart))
     write_atomic(out / PAGE, page)
     return comparison
 
@@ -175,34 +146,29 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
     frame = comparison.frame
     shown = pd.concat([frame.loc[frame.by == by] for by in comparison.by])
     _write_csv(out / "comparison.csv", shown.reindex(columns=COLUMNS))
-    tables = [score_table(comparison, by) for by in comparison.by]
-    text = ENVIRONMENT.get_template("tables.md").render(tables=[table for table in tables if table.rows])
-    write_atomic(out / "comparison.md", text)
+    shown = _filled(*(tables.score_table(comparison, by) for by in comparison.by))
+    write_atomic(out / "comparison.md", ENVIRONMENT.get_template("tables.md").render(tables=shown))
 
 
 def _sections(
-    runs: Sequence[Run], comparison: Comparison, charts: Mapping[str, Sequence[Chart]], repetition_notes: Sequence[str]
+    runs: Sequence[Run], comparison: Comparison, losses: pd.DataFrame, scores: pd.DataFrame
 ) -> Iterator[Section]:
     columns = columns_of(runs)
     for by in comparison.by:
-        gaps = gap_table(comparison) if by == "task" and len(columns) < len(runs) else None
-        yield Section(
-            *_GROUPINGS[by], _filled(score_table(comparison, by)), folded=gaps if gaps and gaps.rows else None
-        )
-    yield Section("losses", "Losses", charts=charts["losses"], notes=repetition_notes if charts["losses"] else ())
-    yield Section("layers", "Layers", charts=charts["layers"])
-    yield Section("data", "Data", _filled(*data_tables(runs)))
-    recipes = {
-        label: yaml.safe_dump(dict(own[0].config), sort_keys=False, allow_unicode=True)
-        for label, own in columns.items()
-        if own[0].config
-    }
-    yield Section("recipes", "Recipes", _filled(difference_table(runs)), recipes=recipes)
-    yield Section("running", "Running", _filled(*study_tables(runs), run_table(runs)))
+        gaps = _filled(tables.gap_table(comparison)) if by == "task" and len(columns) < len(runs) else []
+        yield Section(by, tables.SUBJECTS[by], _filled(tables.score_table(comparison, by)), folded=gaps)
+    curves = list(filter(None, [charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]))
+    yield Section("losses", "Losses", charts=curves, notes=repetitions(runs))
+    yield Section("layers", "Layers", charts=list(filter(None, [charts.layer_chart(runs, scores)])))
+    yield Section("data", "Data", _filled(*tables.data_tables(runs)))
+    configs = {label: dict(own[0].config) for label, own in columns.items() if own[0].config}
+    recipes = {label: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) for label, tree in configs.items()}
+    yield Section("recipes", "Recipes", _filled(tables.difference_table(runs)), recipes=recipes)
+    yield Section("running", "Running", _filled(*tables.study_tables(runs), tables.run_table(runs)))
 
 
-def _filled(*tables: Table | None) -> list[Table]:
-    return [table for table in tables if table and (table.rows or table.note)]
+def _filled(*every: Table | None) -> list[Table]:
+    return [table for table in every if table and (table.rows or table.note)]
 
 
 def _title(runs: Sequence[Run]) -> str:
