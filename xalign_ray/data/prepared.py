@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xalign_ray.artifacts import MANIFEST, read_json, read_manifest, whole_manifest
 from xalign_ray.config.choices import MaskedText, Stream
@@ -22,7 +23,7 @@ from xalign_ray.text.collate import Columns, Vocabulary
 from xalign_ray.text.dictionary import DictionaryPairs
 from xalign_ray.text.order import Order, Places, Pool
 from xalign_ray.text.prediction import StreamContext
-from xalign_ray.text.rows import Rows, concatenate, take
+from xalign_ray.text.rows import Rows, concatenate, starts, take
 from xalign_ray.text.sampling import source_shares
 from xalign_ray.text.streams import stream_columns
 
@@ -154,15 +155,21 @@ class Prepared:
 
     def read(self, pool: str, places: Places) -> Rows:
         """The rows at these places of a pool, in their order; each row group is read once."""
-        shards = self.manifest["pools"][pool]["shards"]
-        files = [(shard, group) for shard in shards for group in range(len(shard["groups"]))]
+        shards, begins = self.manifest["pools"][pool]["shards"], self._group_begins[pool]
         needed, which = np.unique(places.group, return_inverse=True)
+        lying_in = np.searchsorted(begins, needed, side="right") - 1
         groups = [
-            read_group(str(self.folder / shard["file"]), shard["sha256"], group)
-            for shard, group in (files[number] for number in needed)
+            read_group(str(self.folder / shards[shard]["file"]), shards[shard]["sha256"], int(number - begins[shard]))
+            for number, shard in zip(needed, lying_in, strict=True)
         ]
         first = np.cumsum([0] + [len(group) for group in groups])
         return take(concatenate(groups), first[which] + places.row)
+
+    @cached_property
+    def _group_begins(self) -> dict[str, NDArray[np.int64]]:
+        """The number of each shard's first row group in its pool: a read looks up few of what may be millions."""
+        pools = self.manifest["pools"].items()
+        return {name: starts(np.array([len(shard["groups"]) for shard in pool["shards"]])) for name, pool in pools}
 
     def context(self, config: RunConfig) -> StreamContext:
         """What streams of this recipe need besides rows."""

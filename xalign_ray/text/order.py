@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,11 @@ class Pool:
     """
 
     group_rows: tuple[int, ...]
+
+    @cached_property
+    def rows(self) -> int:
+        """Of all row groups; a corpus of a terabyte has millions, so they are added up once."""
+        return sum(self.group_rows)
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,7 @@ class Order:
         group, row = np.empty_like(source), np.empty_like(source)
         for number, pool in enumerate(self.pools):
             of_source = np.flatnonzero(source == number)
-            epoch, at = np.divmod(index[of_source], sum(pool.group_rows))
+            epoch, at = np.divmod(index[of_source], pool.rows)
             for e in np.unique(epoch):
                 mine = of_source[epoch == e]
                 permutation, ends = self._epoch(number, int(e))
