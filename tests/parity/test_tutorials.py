@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -105,8 +106,19 @@ def test_the_new_loss_trains_and_its_run_is_evaluated(clone: Path) -> None:
     assert (folder / "evaluation" / "tatoeba" / "scores.json").is_file()
 
 
-HERE = "import sys, pytest; from tests.parity.cells_here import run_cells_here; from xalign_ray.cli import main; \
-run_cells_here(pytest.MonkeyPatch(), [], []); main()"  # xalign without Ray: cells one after the other
+HERE = """
+import json, sys
+import pytest
+from tests.parity.cells_here import run_cells_here
+from xalign_ray.cli import main
+run_cells_here(pytest.MonkeyPatch(), [], [])
+for words in json.loads(sys.argv[1]):
+    sys.argv = words
+    try:
+        main()
+    except SystemExit as ended:
+        print("exit", ended.code, flush=True)
+"""  # xalign without Ray, cells one after the other; commands share a process, which imports everything once
 
 
 @pytest.fixture(scope="module")
@@ -126,29 +138,34 @@ def test_the_new_tasks_own_test_passes(with_a_task: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_new_task_is_tuned_scored_and_planned(with_a_task: Path) -> None:
-    tune, study = (shlex.split(line)[1:] for line in commands("add_a_task.md") if line.startswith("xalign"))
-    done = run(with_a_task, "-c", HERE, *tune)
-    assert done.returncode == 0, done.stderr
-    found = json.loads((with_a_task / "runs" / "mood" / "scores.json").read_text(encoding="utf-8"))["scores"]
-    scores = {(score["language"], score["metric"]) for score in found}
-    assert {("en", "mood_accuracy"), ("de", "mood_accuracy")} <= scores
-    planned = run(with_a_task, "-m", "xalign_ray", *study)
-    assert planned.returncode == 0, planned.stderr
-    assert planned.stdout.count("mood, lr") == 4
-
-
-def test_a_label_that_the_new_task_lacks_is_refused_in_the_words_of_the_page(with_a_task: Path) -> None:
-    (tune, _) = (shlex.split(line)[1:] for line in commands("add_a_task.md") if line.startswith("xalign"))
+@pytest.fixture(scope="module")
+def tuned(with_a_task: Path) -> subprocess.CompletedProcess[str]:
+    """The page's `tune`, its `study --plan`, and `tune` again on files with a label that the task lacks."""
+    tune, study = (shlex.split(line) for line in commands("add_a_task.md") if line.startswith("xalign"))
     shutil.copytree(with_a_task / "mood", with_a_task / "bad" / "mood")
     file = with_a_task / "bad" / "mood" / "en.train.tsv"
     header, row, *others = file.read_text(encoding="utf-8").split("\n")
     file.write_text("\n".join([header, row.replace("statement", "wish"), *others]), encoding="utf-8")
-    tune[1] = str(with_a_task / tune[1])
-    refused = run(with_a_task / "bad", "-c", HERE, *tune, code=with_a_task)
+    bad = [{"mood": "bad/mood", "runs/mood": "runs/bad"}.get(word, word) for word in tune]
+    bad[bad.index("--task") + 1] = "mood"
+    return run(with_a_task, "-c", HERE, json.dumps([tune, study, bad]))
+
+
+def test_the_new_task_is_tuned_scored_and_planned(with_a_task: Path, tuned: subprocess.CompletedProcess[str]) -> None:
+    assert re.findall(r"^exit (\d)$", tuned.stdout, re.M)[:2] == ["0", "0"], tuned.stderr
+    found = json.loads((with_a_task / "runs" / "mood" / "scores.json").read_text(encoding="utf-8"))["scores"]
+    scores = {(score["language"], score["metric"]) for score in found}
+    assert {("en", "mood_accuracy"), ("de", "mood_accuracy")} <= scores
+    assert tuned.stdout.count("mood, lr") == 4
+
+
+def test_a_label_that_the_new_task_lacks_is_refused_in_the_words_of_the_page(
+    tuned: subprocess.CompletedProcess[str],
+) -> None:
     said = "mood/en.train.tsv, line 2: the label 'wish' is none of statement, question, order."
-    assert said in refused.stderr
+    assert said in tuned.stderr
     assert said in text_of("add_a_task.md")
+    assert re.findall(r"^exit (\d)$", tuned.stdout, re.M)[2:] == ["1"], tuned.stdout
 
 
 def test_own_languages_are_prepared_and_their_study_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
