@@ -13,7 +13,7 @@ from mlflow.exceptions import MlflowException
 from xalign_ray.artifacts import MANIFEST, read_manifest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.credentials import with_credentials
-from xalign_ray.run_folder import CONFIG, REPORT, RunFolder
+from xalign_ray.run_folder import CHOICES, CONFIG, REPORT, STUDY, RunFolder
 from xalign_ray.track.events import Event, EventReader, run_identity
 from xalign_ray.track.headline import headline, read_records, table
 from xalign_ray.track.mlflow_values import (
@@ -29,7 +29,7 @@ _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit
 _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
 _STATUS = {"stopped": "KILLED"}  # of a run by how its last event says that it ended
-_FILES = (CONFIG, MANIFEST, "study.json", "choices.json")
+_FILES = (CONFIG, MANIFEST, STUDY, CHOICES)
 
 
 class MlflowRun:

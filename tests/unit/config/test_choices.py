@@ -13,7 +13,7 @@ from xalign_ray.track.names import METRICS
 
 STREAMS = {choice.model_fields["kind"].default: choice for choice in get_args(get_args(Stream)[0])}
 # A stream's function; the loss that held-out rows are scored by; which recipes' total losses compare.
-MAY_NAME_A_KIND = {"config/choices.py", "text/streams.py", "train/held_out.py", "report/reading.py"}
+MAY_NAME_A_KIND = {"config/choices.py", "text/streams.py", "train/held_out.py", "report/sentences.py"}
 
 
 def test_no_other_module_lists_kinds() -> None:
