@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import ENGLISH, Measure, Metric, Task
-from xalign_ray.tasks.task_files import choose_languages
 from xalign_ray.tasks.tatoeba import find_pairs, read_pair
 from xalign_ray.tasks.tokenized import Features, Inputs, first_position
 
@@ -45,15 +44,14 @@ class ClozeTask(Task):
         self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
     ) -> list[Score]:
         assert data is not None
-        pairs = find_pairs(data)
-        chosen = choose_languages(pairs, languages, data)
+        pairs = find_pairs(data, languages)
         predictor = Predictor.open(encoder, device)
-        predictor.encoder.inputs.check_languages([ENGLISH, *chosen])
+        predictor.encoder.inputs.check_languages([ENGLISH, *pairs])
         scores = []
-        for language in chosen:
-            questions = list(ask(predictor.encoder.inputs, *read_pair(pairs[language]), language))
+        for language, paths in pairs.items():
+            questions = list(ask(predictor.encoder.inputs, *read_pair(paths), language))
             if not questions:
-                raise DataError(f"{pairs[language][0]} has no sentence of which a word can be masked.")
+                raise DataError(f"{paths[0]} has no sentence of which a word can be masked.")
             answers = [question.answer for question in questions]
             commonest = Counter(answers).most_common(1)[0][1]
             for metric, with_translation in zip(self.metrics, (True, False), strict=True):

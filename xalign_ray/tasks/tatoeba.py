@@ -62,11 +62,10 @@ class TatoebaTask(Task):
         from xalign_ray.tasks.hf_encoder import Encoder
 
         assert data is not None
-        pairs = find_pairs(data)
-        chosen = choose_languages(pairs, languages, data)
+        pairs = find_pairs(data, languages)
         opened = Encoder.open(encoder, device)
-        opened.inputs.check_languages([ENGLISH, *chosen])
-        scores = [score for language in chosen for score in self._score_pair(opened, pairs[language], language)]
+        opened.inputs.check_languages([ENGLISH, *pairs])
+        scores = [score for language, paths in pairs.items() for score in self._score_pair(opened, paths, language)]
         return scores + average_languages(scores)
 
     def _score_pair(self, encoder: Encoder, paths: PairPaths, language: str) -> Iterator[Score]:
@@ -87,8 +86,12 @@ class TatoebaTask(Task):
                 yield self.score_of(encoder, "test", language, metric, measure, layer=layer, pooling=pooling)
 
 
-def find_pairs(data: Path) -> dict[str, PairPaths]:
-    """The pairs of files in a folder, by the language that is not English; DataError if there are none."""
+def find_pairs(data: Path, languages: Sequence[str] | None = None) -> dict[str, PairPaths]:
+    """The pairs of files in a folder, by the language that is not English, of these languages or of all that are there.
+
+    Raises:
+        DataError: there are none, or none of a language that was asked for.
+    """
     names = [_NAME.fullmatch(path.name) for path in sorted(data.glob("tatoeba.*"))]
     stems = sorted({(name["other"], name["english"]) for name in names if name})
     if not stems:
@@ -100,7 +103,7 @@ def find_pairs(data: Path) -> dict[str, PairPaths]:
         if language in pairs:
             raise DataError(f"{data} holds {language} twice, also as {stem.name}; keep one.")
         pairs[language] = Path(f"{stem}.{other}"), Path(f"{stem}.{english}")
-    return pairs
+    return {language: pairs[language] for language in choose_languages(pairs, languages, data)}
 
 
 def read_pair(paths: PairPaths) -> tuple[list[str], list[str]]:
