@@ -31,6 +31,7 @@ class InputHashes:
 
     def __init__(self, memory: Path | None) -> None:
         self._memory = memory
+        self._found: dict[str, str] = {}
 
     @classmethod
     def of_output(cls, output: str | Path) -> InputHashes:
@@ -42,13 +43,13 @@ class InputHashes:
         if self._memory:
             self._memory.unlink(missing_ok=True)
 
-    def knows(self, paths: Sequence[str]) -> bool:
-        """Whether no file would have to be read."""
-        return all(_known(self._entries, path, facts_of(path)) for path in paths)
-
     def of(self, paths: Sequence[str]) -> list[str]:
-        """The SHA-256 of each file, by content alone: the same on a disk and in a store."""
-        distinct = list(dict.fromkeys(paths))
+        """The SHA-256 of each file, by content alone: the same on a disk and in a store; asked again, the same."""
+        if distinct := [path for path in dict.fromkeys(paths) if path not in self._found]:
+            self._find(distinct)
+        return [self._found[path] for path in paths]
+
+    def _find(self, distinct: Sequence[str]) -> None:
         with ThreadPoolExecutor(_THREADS) as threads:
             stamps = dict(zip(distinct, threads.map(facts_of, distinct), strict=True))
             found = {path: known for path, stamp in stamps.items() if (known := _known(self._entries, path, stamp))}
@@ -61,7 +62,7 @@ class InputHashes:
         if new and self._memory:
             files = _read(self._memory) | new
             write_json(self._memory, {"files": files, "sha256": hash_value(files)})
-        return [found[path]["sha256"] for path in paths]
+        self._found |= {path: entry["sha256"] for path, entry in found.items()}
 
     @cached_property
     def _entries(self) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xalign_ray.config.schema import Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
+from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.sources.files import is_url, join_path
-from xalign_ray.data.sources.formats import check_languages, find_files, parts
+from xalign_ray.data.sources.formats import check_languages, find_files
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.demo.writer import is_written, write_demo
@@ -29,7 +30,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Input:
-    """A source that is split into parts; `hashes` are the SHA-256 of its files where they are asked for."""
+    """A source that is split into parts; `hashes` are the SHA-256 of its files."""
 
     pool: str
     languages: tuple[str, ...]
@@ -96,10 +97,10 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
     return found("corpora", "text") + pairs, found("dictionaries", "")
 
 
-def split_source(source: Source) -> Input:
-    """Cuts a source into parts; large files of lines that are not packed are read for it, to their end."""
-    split = tuple(parts(source.format, source.files))
-    return Input(source.pool, source.languages, _undivided(split) if source.undivided else split)
+def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input:
+    """A source in parts; large files of lines are read to their end if `cuts` does not know them by `hashes`."""
+    split = tuple(cuts.of(source.format, source.files, hashes))
+    return Input(source.pool, source.languages, _undivided(split) if source.undivided else split, tuple(hashes))
 
 
 def _undivided(parts: Sequence[Part]) -> tuple[Part, ...]:

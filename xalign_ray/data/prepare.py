@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -25,6 +25,7 @@ from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
 from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.data.bad_rows import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
+from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.dictionaries import read_translations, trained_translations, write_lexicon
 from xalign_ray.data.duplicates import mark_duplicates
 from xalign_ray.data.examples import longest_word
@@ -61,6 +62,7 @@ from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
 
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
+SPLIT_AT_ONCE = 16  # sources; most of that is waiting for a disk or a store
 MAX_FAULTS = 10  # parts whose faults are reported at once
 
 
@@ -76,19 +78,17 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
         DataError, ConfigError: input that is missing, empty or worse than data.max_bad_fraction.
     """
     sources = find_sources(config.data, data_root(config))
-    with ThreadPoolExecutor(1) as pool:  # sources are split while files are hashed
-        hashes = InputHashes.of_output(config.output)
-        split = None if hashes.knows([f for s in chain(*sources) for f in s.files]) else pool.submit(_split, sources)
-        fingerprint = fingerprint_of(config, [*chain(*sources)], hashes)
+    hashes = InputHashes.of_output(config.output)
+    fingerprint = fingerprint_of(config, [*chain(*sources)], hashes)
     folder = data_folder(config, fingerprint)
     if not verify and whole_folder(folder) is not None:
         return Prepared.open(folder)
     with hold(folder, "prepare", waits=True) as lock:
         manifest = whole_folder(folder)
         if manifest is None or (not lock.waited and remove_damaged(folder, manifest)):
-            texts, dictionaries = split.result() if split else _split(sources)
+            texts, dictionaries = (_split(some, hashes, KeptCuts.of_output(config.output)) for some in sources)
             connect()
-            _make(config, texts, dictionaries, hashes, folder, fingerprint)
+            _make(config, texts, dictionaries, folder, fingerprint)
         elif verify:
             say_lines(manifest)
     return Prepared.open(folder)
@@ -98,7 +98,6 @@ def _make(
     config: RunConfig,
     texts: Sequence[Input],
     dictionaries: Sequence[Input],
-    hashes: InputHashes,
     folder: Path,
     fingerprint: str,
 ) -> None:
@@ -107,7 +106,7 @@ def _make(
     _write_tokenizer(config.data, texts, trained_translations(translations), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
     dictionary_counts = write_lexicon(config, translations, tokenizer, folder)
-    tasks = _tasks(config, texts, folder, _align(config, texts, folder, hashes))
+    tasks = _tasks(config, texts, folder, _align(config, texts, folder))
     todo = [task for task in tasks if read_record(task) is None]
     if config.data.filters.drop_duplicates:
         _mark_duplicates(tasks, config.parallel)
@@ -123,9 +122,9 @@ def find_prepared(config: RunConfig) -> Prepared | None:
     return Prepared.open(folder) if (folder / MANIFEST).is_file() else None
 
 
-def _split(sources: tuple[list[Source], list[Source]]) -> tuple[list[Input], list[Input]]:
-    texts, dictionaries = ([split_source(source) for source in some] for some in sources)
-    return texts, dictionaries
+def _split(sources: Sequence[Source], hashes: InputHashes, cuts: KeptCuts) -> list[Input]:
+    with ThreadPoolExecutor(SPLIT_AT_ONCE) as threads:
+        return [*threads.map(lambda source: split_source(source, hashes.of(source.files), cuts), sources)]
 
 
 def _write_tokenizer(
@@ -176,16 +175,15 @@ def _sampler(data: DataConfig, texts: Sequence[Input], limit: int) -> Callable[[
     return lines
 
 
-def _align(config: RunConfig, texts: Sequence[Input], folder: Path, hashes: InputHashes) -> dict[int, Path]:
+def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> dict[int, Path]:
     """Aligns the corpora that ask for it, on the words that `prepare_part` will find: a folder by number in `texts`."""
     words = TokenizerSplitter(str(folder / "tokenizer"), longest_word(config.data.capacity, 2))
     folders = {}
     for number, corpus in enumerate(config.data.parallel):
         if corpus.align:
             place = len(config.data.corpora) + number
-            files = dict.fromkeys(path for part in texts[place].parts for path in part.paths)
             folders[place] = align_parts(
-                replace(texts[place], hashes=tuple(hashes.of([*files]))),
+                texts[place],
                 folder / "word_alignment" / str(number),
                 words,
                 named_aligner(corpus.align),

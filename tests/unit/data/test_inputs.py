@@ -12,6 +12,7 @@ import pytest
 
 from xalign_ray.config.schema import Corpus, DataConfig
 from xalign_ray.data import input_hashes
+from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import find_sources, split_source
 
@@ -114,7 +115,9 @@ def test_a_root_may_be_a_url_and_paths_may_leave_it(tmp_path: Path) -> None:
         Corpus(format="text", language="de", paths=(str(tmp_path / "local.txt"), "memory://bucket/en.txt")),
     )
     texts, _ = find_sources(DataConfig(root="memory://bucket", corpora=corpora), Path("unused"))
-    assert [[part.paths[0] for part in split_source(one).parts] for one in texts] == [
+    assert [
+        [part.paths[0] for part in split_source(one, one.files, KeptCuts(tmp_path / "cuts")).parts] for one in texts
+    ] == [
         ["memory:///bucket/en.txt"],
         [str(tmp_path / "local.txt"), "memory://bucket/en.txt"],
     ]
