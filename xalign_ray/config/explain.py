@@ -77,7 +77,7 @@ def _is_inside(location: tuple, outer: tuple) -> bool:
 
 def _sentence(item: Any, dotted: str, keys: list[str], block: type[BaseModel] | None, kinds: list[str]) -> str:
     kind, message = item["type"], item["msg"]
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "invalid_key"):  # the other is no string, such as 7
         if dotted in RENAMED:
             return f"unknown key '{dotted}': it is now '{RENAMED[dotted]}'."
         known = sorted(block.model_fields) if block else []

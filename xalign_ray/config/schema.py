@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from xalign_ray.config.choices import PAIRS, MaskedLm, MaskedText, Objective, Stream
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, OnBrokenFile, Positive
+from xalign_ray.config.filters import FiltersConfig
 from xalign_ray.config.optimizer import AdamW, Optimizer
 from xalign_ray.config.running import CheckpointConfig, ParallelConfig, TrackConfig
 from xalign_ray.config.scheduled import Scheduled, Within
@@ -68,21 +69,6 @@ class Dictionary(Frozen):
     )
 
 
-class FiltersConfig(Frozen):
-    """Which lines and pairs `prepare` leaves out; as it stands none. What is dropped is counted in the manifest."""
-
-    min_words: Annotated[Int, Field(ge=0, description="words of a line, or of each side of a pair")] = 0
-    max_words: Annotated[Int, Field(ge=0, description="0 is no limit")] = 0
-    max_length_ratio: Annotated[
-        Float, Field(ge=0, description="words of a pair's longer side to its shorter; 0 is no limit")
-    ] = 0.0
-    drop_identical: Annotated[bool, Field(description="drop pairs whose two texts are the same")] = False
-    drop_duplicates: Annotated[bool, Field(description="drop lines and pairs that stood before in their pool")] = False
-    min_script_fraction: Annotated[
-        Fraction, Field(description="letters in the usual script of the line's language; 0 is no limit")
-    ] = 0.0
-
-
 class DataConfig(Frozen):
     """What `prepare` makes shards of. Everything here but the paths is part of the data fingerprint."""
 
@@ -115,6 +101,15 @@ class DataConfig(Frozen):
         Fraction, Field(description="bad rows among all of the sources above which prepare stops")
     ] = 0.01
     on_broken_file: OnBrokenFile = "stop"
+
+    @model_validator(mode="after")
+    def _alignments_are_there(self) -> DataConfig:
+        aligned = any(corpus.align or corpus.brings_alignment for corpus in self.parallel)
+        if self.filters.min_aligned_fraction and not aligned:
+            raise ValueError(
+                "filters.min_aligned_fraction needs a parallel corpus with an alignment, such as align: hmm"
+            )
+        return self
 
     @model_validator(mode="after")
     def _rows_have_room(self) -> DataConfig:

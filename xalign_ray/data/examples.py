@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from typing import Literal
@@ -13,8 +13,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.data.filters import Filters, keep_lines, keep_pairs
-from xalign_ray.data.link_transfer import find_links, no_links, number_words
+from xalign_ray.data.dropped import SAMPLE, DroppedRow, dropped_row
+from xalign_ray.data.filters import Filters, Sifted, keep_documents, keep_lines, keep_pairs
+from xalign_ray.data.language_id import how_judged
+from xalign_ray.data.link_transfer import find_links, linked_share, no_links, number_words
+from xalign_ray.data.sources.formats import NOTED
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.data.summary import KEPT, NO_WORDS, OVER_MAX_PAIRS
 from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
@@ -43,7 +46,8 @@ class ExampleEncoder:
 
 @dataclass(frozen=True)
 class Examples:
-    """Examples, each as a row of its own; held_out [N] those that are kept for the held-out loss.
+    """Examples, each as a row of its own; held_out [N] those that are kept for the held-out loss; what was dropped, a
+    few of each reason.
 
     The segments of a text's example are its lines, until `pack` joins them.
     """
@@ -51,6 +55,7 @@ class Examples:
     rows: Rows
     held_out: Kept
     counts: Counter[str]
+    dropped: Sequence[DroppedRow]
 
 
 def longest_word(capacity: int, segments_per_example: int) -> int:
@@ -66,14 +71,24 @@ def encode_documents(encoder: ExampleEncoder, documents: Sequence[Document], dup
         duplicate: for each line of all documents whether it is to be dropped, because it stood somewhere before.
     """
     (language,) = {document.language for document in documents}
-    lines = [line for document in documents for line in document.paragraphs]
-    encoding = encoder.tokenizer.tokenize(lines, encoder.languages.index(language))
-    counts = Counter(documents=len(documents), lines=len(lines))
     document_lines = np.asarray([len(document.paragraphs) for document in documents], np.int64)
+    counts = Counter(documents=len(documents), lines=int(document_lines.sum()))
+    _note_languages(counts, encoder.filters, [language], len(documents))
+    whole = keep_documents(encoder.filters, language, documents)
+    dropped = [*_count_sifted(counts, whole, document_lines, lambda n: (documents[n], documents[n].paragraphs))]
+    if not whole.keep.all():
+        duplicate = duplicate if duplicate is None else duplicate[np.repeat(whole.keep, document_lines)]
+        documents = [document for document, kept in zip(documents, whole.keep, strict=True) if kept]
+        document_lines = document_lines[whole.keep]
+    lines = [line for document in documents for line in document.paragraphs]
     line_document = np.repeat(np.arange(len(documents)), document_lines)
-    keep = keep_lines(encoder.filters, language, lines, encoding.line_words, duplicate, counts)
-    if not keep.all():
-        encoding, line_document = _keep(encoding, keep), line_document[keep]
+    encoding = encoder.tokenizer.tokenize(lines, encoder.languages.index(language))
+    passing = keep_lines(encoder.filters, language, lines, encoding.line_words, duplicate)
+    dropped += _count_sifted(
+        counts, passing, np.ones(len(lines), np.int64), lambda n: (documents[line_document[n]], [lines[n]])
+    )
+    if not passing.keep.all():
+        encoding, line_document = _keep(encoding, passing.keep), line_document[passing.keep]
     room = encoder.capacity - specials(1)
     counts[KEPT] = int((encoding.line_words > 0).sum())
     _count_dropped(counts, NO_WORDS, encoding.line_words == 0)
@@ -95,7 +110,7 @@ def encode_documents(encoder: ExampleEncoder, documents: Sequence[Document], dup
         **vars(no_links(len(words))),
     )
     counts.update(_count(rows))
-    return Examples(rows, held_out[of_document[first]], counts)
+    return Examples(rows, held_out[of_document[first]], counts, dropped)
 
 
 def encode_pairs(
@@ -121,10 +136,14 @@ def encode_pairs(
     segment_words = np.stack([encoding.line_words for encoding in encodings], axis=1).astype(np.int64)
     empty = segment_words.min(axis=1) == 0
     _count_dropped(counts, NO_WORDS, empty)
-    keep = ~empty & keep_pairs(encoder.filters, languages, texts, segment_words, duplicate, ~empty, counts)
+    _note_languages(counts, encoder.filters, languages, len(pairs))
+    linked = _linked(encoder, pairs, segment_words, counts) if encoder.filters.min_aligned_fraction else None
+    sifted = keep_pairs(encoder.filters, languages, texts, segment_words, duplicate, linked, ~empty)
+    dropped = [*_count_sifted(counts, sifted, np.ones(len(pairs), np.int64), lambda n: (pairs[n], pairs[n].texts))]
+    keep = sifted.keep
     if max_pairs:
         over = keep & (np.cumsum(keep) > max_pairs)
-        keep &= ~over
+        keep = keep & ~over
         _count_dropped(counts, OVER_MAX_PAIRS, over)
     counts[KEPT] = int(keep.sum())
     counts["pairs_truncated"] = _trim(encodings, segment_words, np.flatnonzero(keep), encoder.capacity - specials(2))
@@ -136,7 +155,7 @@ def encode_pairs(
         counts["links"] = len(links.link_from)
         rows = replace(rows, **vars(links))
     counts.update(_count(rows))
-    return Examples(rows, np.zeros(len(rows), bool), counts)
+    return Examples(rows, np.zeros(len(rows), bool), counts, dropped)
 
 
 def pack(examples: Rows, capacity: int, seed_text: str, segments: int = 1) -> Rows:
@@ -264,6 +283,32 @@ def _interleave(
         row_segments=np.full(len(pairs), 2, np.int32),
         **vars(no_links(2 * len(pairs))),
     )
+
+
+def _count_sifted(
+    counts: Counter[str], sifted: Sifted, rows: Index, row: Callable[[int], tuple[Document | Pair, Iterable[str]]]
+) -> Iterator[DroppedRow]:
+    """Counts what was sifted out, in lines or pairs, and yields a few of each reason."""
+    for reason, numbers in sifted.dropped.items():
+        counts[f"dropped: {reason}"] += int(rows[numbers].sum())
+        for number in numbers[:SAMPLE].tolist():
+            record, texts = row(number)
+            yield dropped_row(record.source, record.line, reason, texts)
+
+
+def _note_languages(counts: Counter[str], filters: Filters, languages: Sequence[str], records: int) -> None:
+    if filters.language_threshold:
+        counts.update({NOTED + note: records for language in languages if (note := how_judged(language))})
+
+
+def _linked(encoder: ExampleEncoder, pairs: Sequence[Pair], words: Index, counts: Counter[str]) -> NDArray[np.float64]:
+    """The share of each pair's words that is linked, nan where nothing has aligned it."""
+    if encoder.aligned_words == "blanks":
+        words = np.asarray([[len(text.split()) for text in pair.texts] for pair in pairs])
+    linked = linked_share([pair.alignment for pair in pairs], words)
+    if missing := int(np.isnan(linked).sum()):
+        counts[NOTED + "pairs without a word alignment, so that min_aligned_fraction was not asked"] = missing
+    return linked
 
 
 def _count_dropped(counts: Counter[str], reason: str, dropped: Kept) -> None:

@@ -24,7 +24,7 @@ OPENED = (
     "settings.json", REGULAR, NEW_ROWS, "entries.json", "lexicon.npz", "pairs_trained.npz", "pairs_held_out.npz",
     "pair_words.json",
 )  # fmt: skip
-NOT_OPENED = ("bad_rows.jsonl", "dictionary_bad_rows.jsonl", TOKENIZER_FILES)
+NOT_OPENED = ("bad_rows.jsonl", "dropped.jsonl", "dictionary_bad_rows.jsonl", TOKENIZER_FILES)
 BY_PREPARE = ("parts", "word_alignment")
 _MADE_TOGETHER = ("model", "sample")  # of a word alignment: its model is trained again from a sample drawn again
 _THREADS = 8  # hashing lets go of the interpreter

@@ -1,104 +1,177 @@
-"""Leaves out lines and pairs that the recipe's filters do not let pass, and counts them by reason."""
+"""Leaves out documents, lines and pairs that the recipe's filters do not let pass, each for the first reason."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
-import langcodes
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from xalign_ray.config.schema import FiltersConfig as Filters
+from xalign_ray.config.filters import FiltersConfig as Filters
+from xalign_ray.data.language_id import READ_CHARACTERS, in_other_language
+from xalign_ray.data.quality import low_quality
+from xalign_ray.data.sources.records import Document
+from xalign_ray.text.characters import count_words
 from xalign_ray.text.rows import Index
+from xalign_ray.text.scripts import in_other_script, letters_a_word
 
 Kept = NDArray[np.bool_]
+Item = TypeVar("Item")
+Step = Callable[[Index], Mapping[str, Kept]]  # of those with these numbers, which are dropped for which reasons
 
-# What RE2 calls the scripts that languages are written in; a script that is not here is not checked.
-_NAMES = {
-    "Arab": "Arabic", "Armn": "Armenian", "Beng": "Bengali", "Cyrl": "Cyrillic", "Deva": "Devanagari",
-    "Ethi": "Ethiopic", "Geor": "Georgian", "Grek": "Greek", "Gujr": "Gujarati", "Guru": "Gurmukhi", "Hans": "Han",
-    "Hant": "Han", "Hebr": "Hebrew", "Khmr": "Khmer", "Knda": "Kannada", "Laoo": "Lao", "Latn": "Latin",
-    "Mlym": "Malayalam", "Mong": "Mongolian", "Mymr": "Myanmar", "Orya": "Oriya", "Sinh": "Sinhala", "Taml": "Tamil",
-    "Telu": "Telugu", "Thai": "Thai", "Tibt": "Tibetan",
-}  # fmt: skip
-_LETTERS = {script: rf"\p{{{name}}}" for script, name in _NAMES.items()} | {
-    "Jpan": r"[\p{Hiragana}\p{Katakana}\p{Han}]",
-    "Kore": r"[\p{Hangul}\p{Han}]",
-}
+OTHER_LANGUAGE = "in another language"
+OTHER_SCRIPT = "not in the language's script"
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """Which of N pass: `keep` [N]; `dropped` has the numbers of the others by reason, ascending."""
+
+    keep: Kept
+    dropped: Mapping[str, Index]
+
+
+def keep_documents(filters: Filters, language: str, documents: Sequence[Document]) -> Sifted:
+    """Which documents, of one language, pass as a whole; this needs no tokenizer."""
+    steps: list[Step] = [lambda some: low_quality(filters.quality, language, _take(documents, some))]
+    if filters.language_threshold:
+        steps.append(
+            lambda some: {
+                OTHER_LANGUAGE: in_other_language(
+                    [_beginning(one) for one in _take(documents, some)], language, filters.language_threshold
+                )
+            }
+        )
+    return _sift(steps, np.ones(len(documents), bool))
 
 
 def keep_lines(
-    filters: Filters, language: str, lines: Sequence[str], words: NDArray[np.integer], duplicate: Kept | None,
-    counts: Counter[str],
-) -> Kept:  # fmt: skip
-    """Which lines pass; the others are counted under `dropped: reason`, each under the first reason that holds.
+    filters: Filters, language: str, lines: Sequence[str], words: NDArray[np.integer], duplicate: Kept | None
+) -> Sifted:
+    """Which lines pass.
 
     Args:
-        words: of each line; a line without any passes, since it makes no example anyway.
+        words: of each line, as the tokenizer counts them; a line without any passes, since it makes no example anyway.
         duplicate: for each line whether it stood somewhere before.
     """
-    dropped = _length_reasons(filters, words[:, None])
-    dropped["duplicate line"] = np.zeros(len(lines), bool) if duplicate is None else duplicate
+    counted = _words(filters, language, lines, words)[:, None]
+    steps: list[Step] = [lambda some: _length_reasons(filters, counted[some])]
+    if duplicate is not None:
+        steps.append(lambda some: {"duplicate line": duplicate[some]})
+    if filters.drop_lines_with:
+        steps.append(lambda some: {"holds what drop_lines_with names": _hold(filters.drop_lines_with, lines, some)})
     if filters.min_script_fraction:
-        dropped["not in the language's script"] = _wrong_script(lines, language, filters.min_script_fraction)
-    return _pass(dropped, words > 0, counts) | (words == 0)
+        steps.append(lambda some: {OTHER_SCRIPT: _wrong_script(filters, language, lines, some)})
+    sifted = _sift(steps, words > 0)
+    return Sifted(sifted.keep | (words == 0), sifted.dropped)
 
 
 def keep_pairs(
-    filters: Filters, languages: Sequence[str], texts: Sequence[Sequence[str]], words: Index, duplicate: Kept | None,
-    considered: Kept, counts: Counter[str],
-) -> Kept:  # fmt: skip
-    """Which pairs pass; as keep_lines. `words` is [N, 2]; pairs not `considered` are neither kept nor counted."""
-    dropped = _length_reasons(filters, words)
+    filters: Filters,
+    languages: Sequence[str],
+    texts: Sequence[Sequence[str]],
+    words: Index,
+    duplicate: Kept | None,
+    aligned: NDArray[np.floating] | None,
+    considered: Kept,
+) -> Sifted:
+    """Which pairs pass; those not `considered` are neither kept nor dropped.
+
+    Args:
+        words: [N, 2], of each side, as the tokenizer counts them.
+        duplicate: for each pair whether it stood somewhere before.
+        aligned: [N] words of both sides that are linked; nan of a pair that nothing has aligned.
+    """
+    both: list[tuple[str, Sequence[str]]] = [*zip(languages, texts, strict=True)]
+    counted = np.stack([_words(filters, *one, words[:, n]) for n, one in enumerate(both)], axis=1)
+    steps: list[Step] = [lambda some: _length_reasons(filters, counted[some])]
     if filters.max_length_ratio:
-        dropped["lengths too different"] = words.max(axis=1) > filters.max_length_ratio * words.min(axis=1)
+        ratio = counted.max(axis=1) > filters.max_length_ratio * counted.min(axis=1)
+        steps.append(lambda some: {"lengths too different": ratio[some]})
     if filters.drop_identical:
-        equal = [_plain(left) == _plain(right) for left, right in zip(*texts, strict=True)]
-        dropped["texts are identical"] = np.asarray(equal, bool)
-    dropped["duplicate pair"] = np.zeros(len(words), bool) if duplicate is None else duplicate
+        steps.append(lambda some: {"texts are identical": _equal(texts, some)})
+    if duplicate is not None:
+        steps.append(lambda some: {"duplicate pair": duplicate[some]})
+    if filters.drop_lines_with:
+        names = filters.drop_lines_with
+        steps.append(
+            lambda some: {
+                "holds what drop_lines_with names": _hold(names, texts[0], some) | _hold(names, texts[1], some)
+            }
+        )
     if filters.min_script_fraction:
-        wrong = [_wrong_script(s, code, filters.min_script_fraction) for s, code in zip(texts, languages, strict=True)]
-        dropped["not in the language's script"] = wrong[0] | wrong[1]
-    return _pass(dropped, considered, counts)
+        steps.append(lambda some: {OTHER_SCRIPT: np.logical_or(*(_wrong_script(filters, *one, some) for one in both))})
+    if filters.min_aligned_fraction and aligned is not None:
+        steps.append(lambda some: {"too few words are aligned": aligned[some] < filters.min_aligned_fraction})
+    if filters.language_threshold:
+        for number, (code, lines) in enumerate(both):
+            steps.append(
+                lambda some, number=number, code=code, lines=lines: {
+                    f"side {number + 1} is {OTHER_LANGUAGE}": in_other_language(
+                        _take(lines, some), code, filters.language_threshold
+                    )
+                }
+            )
+    return _sift(steps, considered)
 
 
-def usual_script(language: str) -> str | None:
-    """A regular expression of a letter in the script that a language is usually written in, or None if unknown."""
-    return _LETTERS.get(langcodes.get(language).maximize().script or "")
+def _sift(steps: Sequence[Step], considered: Kept) -> Sifted:
+    """Takes one step after the other, each on what is left: the costly ones come last."""
+    keep, dropped = considered.copy(), {}
+    for step in steps:
+        numbers = np.flatnonzero(keep)
+        if not len(numbers):
+            break
+        for reason, mask in step(numbers).items():
+            if len(gone := numbers[mask & keep[numbers]]):
+                dropped[reason] = gone
+                keep[gone] = False
+    return Sifted(keep, dropped)
 
 
-def _length_reasons(filters: Filters, words: NDArray[np.integer]) -> dict[str, Kept]:
+def _words(filters: Filters, language: str, lines: Sequence[str], words: NDArray[np.integer]) -> NDArray:
+    """Words of each line: the tokenizer's, but not in a script without blanks, where these may be whole sentences."""
+    asked = filters.min_words or filters.max_words or filters.max_length_ratio
+    return count_words(lines) if asked and letters_a_word(language) > 1 else words
+
+
+def _length_reasons(filters: Filters, words: NDArray) -> dict[str, Kept]:
     reasons = {"too short": words.min(axis=1) < filters.min_words}
     if filters.max_words:
         reasons["too long"] = words.max(axis=1) > filters.max_words
     return reasons
 
 
-def _pass(dropped: dict[str, Kept], considered: Kept, counts: Counter[str]) -> Kept:
-    keep = considered.copy()
-    for reason, mask in dropped.items():
-        if count := int((keep & mask).sum()):
-            counts[f"dropped: {reason}"] = count
-        keep &= ~mask
-    return keep
+def _hold(markers: Sequence[str], lines: Sequence[str], some: Index) -> Kept:
+    folded = [marker.casefold() for marker in markers]
+    texts = [line.casefold() for line in _take(lines, some)]
+    return np.asarray([any(marker in text for marker in folded) for text in texts], bool)
 
 
-def _wrong_script(lines: Sequence[str], language: str, min_fraction: float) -> Kept:
-    """Lines whose letters are less than a share of the language's script; a line without letters is not wrong."""
-    pattern = usual_script(language)
-    if pattern is None:
-        return np.zeros(len(lines), bool)
-    text = pa.array(lines, pa.string())
-    right, letters = (
-        pc.count_substring_regex(text, p).to_numpy(zero_copy_only=False)  # type: ignore[attr-defined]
-        for p in (pattern, r"\pL")
-    )
-    return right < min_fraction * letters
+def _wrong_script(filters: Filters, language: str, lines: Sequence[str], some: Index) -> Kept:
+    return in_other_script(_take(lines, some), language, filters.min_script_fraction)
+
+
+def _equal(texts: Sequence[Sequence[str]], some: Index) -> Kept:
+    left, right = (_take(lines, some) for lines in texts)
+    return np.asarray([_plain(a) == _plain(b) for a, b in zip(left, right, strict=True)], bool)
+
+
+def _take(items: Sequence[Item], numbers: Index) -> list[Item]:
+    chosen: list[int] = numbers.tolist()
+    return [items[n] for n in chosen]
 
 
 def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip()
+
+
+def _beginning(document: Document) -> str:
+    """As much of a document as its language is judged by."""
+    text, lines = "", iter(document.paragraphs)
+    while len(text) < READ_CHARACTERS and (line := next(lines, None)) is not None:
+        text += f"{line} "
+    return text

@@ -14,6 +14,7 @@ from xalign_ray.artifacts import hash_value
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, RunConfig
 from xalign_ray.config.tokenizers import BpeTokenizer, FolderTokenizer, Tokenizer
+from xalign_ray.data import language_id
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source
 from xalign_ray.data.tokenizer_folder import NEEDED, open_tokenizer
@@ -34,6 +35,7 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
             "inputs": [[next(left) for _ in source.files] for source in sources],
             "tokenizer": tokenizer_identity(config.data),
             "aligners": _aligners(config.data),
+            "language_identifier": language_id.identity() if config.data.filters.language_threshold else None,
             "parsers": {PARSERS[name]: version(PARSERS[name]) for name in _formats(sources) if name in PARSERS},
             "versions": {"shards": SHARDS_VERSION, "tokenizers": tokenizers.__version__},
         }

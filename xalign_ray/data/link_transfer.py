@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from xalign_ray.data.word_alignment.links import read_pharaoh
 from xalign_ray.text.cached_tokenizer import EncodedLines
 from xalign_ray.text.rows import Index, Ints, run_index, starts
 
@@ -74,3 +76,19 @@ def _words_in(encoding: EncodedLines, lines: Index, blank_words: Index, left: In
     first = np.searchsorted(keys, asked, "left") - begins[lines]
     last = np.searchsorted(keys, asked, "right") - begins[lines]
     return first, np.maximum(np.minimum(last, left[lines]) - first, 0)
+
+
+def linked_share(alignments: Sequence[str | None], words: Index) -> NDArray[np.float64]:
+    """Of each pair [N] the share of the words of both sides that its alignment links; nan of one that has none.
+
+    Args:
+        alignments: as Pharaoh.
+        words: [N, 2], of both sides, as the alignments count them.
+    """
+    linked = [np.nan if one is None else _linked_words(one) for one in alignments]
+    return np.asarray(linked, np.float64) / np.maximum(words.sum(axis=1), 1)
+
+
+def _linked_words(alignment: str) -> int:
+    links = read_pharaoh(alignment)
+    return len({i for i, _ in links}) + len({j for _, j in links})

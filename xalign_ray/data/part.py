@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from xalign_ray.artifacts import hash_file, whole_json, write_json
 from xalign_ray.data.bad_rows import BadRowsFile
+from xalign_ray.data.dropped import DroppedRow, first_rows, write_sample
 from xalign_ray.data.duplicates import Duplicates, hash_records, write_hashes
 from xalign_ray.data.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
@@ -65,6 +66,11 @@ class Task:
         return self.record_file.with_suffix(".bad.jsonl")
 
     @property
+    def dropped_file(self) -> Path:
+        """A sample of what the filters dropped of the part, if they did of any."""
+        return self.record_file.with_suffix(".dropped.jsonl")
+
+    @property
     def hashes_file(self) -> Path:
         """Hashes of the part's lines or pairs, where duplicate ones are dropped."""
         return self.record_file.with_suffix(".hashes")
@@ -90,6 +96,8 @@ def read_record(task: Task) -> dict[str, Any] | None:
     record = whole_json(task.record_file, "trained", "held_out", "counts", "bad_rows")
     if record is None or not task.bad_rows_file.is_file():
         return None
+    if record.get("dropped") and not task.dropped_file.is_file():
+        return None
     files = [shard for shard in (record["trained"], record["held_out"]) if shard]
     whole = all((f := Path(task.folder) / s["file"]).is_file() and hash_file(f) == s["sha256"] for s in files)
     return record if whole else None
@@ -103,14 +111,18 @@ def prepare_part(task: Task) -> None:
     held_out = _Split("held_out", ShardWriter(folder / "held_out" / f"{task.name}.parquet"))
     skipped: Counter[str] = Counter()
     broken: list[BrokenFile] = []
+    dropped: list[DroppedRow] = []
+    seen: Counter[str] = Counter()
     with _rare_collections(), BadRowsFile(task.bad_rows_file) as bad_rows, trained.writer, held_out.writer:
         windows = enumerate(_windows(_read(task, bad_rows, skipped, broken)))
         for number, window in windows:
-            _write_window(task, number, window, (trained, held_out), counts)
+            dropped += first_rows(_write_window(task, number, window, (trained, held_out), counts), seen)
             if task.max_pairs and trained.examples == task.max_pairs:
                 counts[LEFT_FILES] = int(next(windows, None) is not None)
                 break
     counts.update({k if k.startswith(NOTED) else f"skipped: {k}": count for k, count in skipped.items()})
+    if dropped:
+        write_sample(task.dropped_file, dropped)
     record = {
         "pool": task.pool,
         "trained": _describe(task, trained),
@@ -118,6 +130,7 @@ def prepare_part(task: Task) -> None:
         "counts": dict(counts),
         "bad_rows": dict(bad_rows.counts),
         "broken_files": [asdict(one) for one in broken],
+        "dropped": sorted(seen),  # reasons of which there is a sample
     }
     write_json(task.record_file, record)
 
@@ -182,7 +195,10 @@ def _lines(record: Document | Pair) -> tuple[str, ...]:
     return record.paragraphs if isinstance(record, Document) else record.texts
 
 
-def _write_window(task: Task, number: int, window: list, splits: tuple[_Split, ...], counts: Counter[str]) -> None:
+def _write_window(
+    task: Task, number: int, window: list, splits: tuple[_Split, ...], counts: Counter[str]
+) -> Sequence[DroppedRow]:
+    """Writes the examples of a window; returns a few of the rows that were dropped."""
     encoder = _open_encoder(task)
     records = [record for record, _ in window]
     duplicate = np.concatenate([mask for _, mask in window]) if task.filters.drop_duplicates else None
@@ -199,6 +215,7 @@ def _write_window(task: Task, number: int, window: list, splits: tuple[_Split, .
         split.writer.append(rows)
         split.tokens += len(rows.pieces)
         split.examples += len(rows.segment_words) // _segments(task)
+    return found.dropped
 
 
 def _describe(task: Task, split: _Split) -> dict[str, Any] | None:

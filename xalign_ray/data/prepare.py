@@ -27,6 +27,7 @@ from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.data.bad_rows import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.dictionaries import read_translations, trained_translations, write_lexicon
+from xalign_ray.data.dropped import DROPPED, merge_samples
 from xalign_ray.data.duplicates import mark_duplicates
 from xalign_ray.data.examples import longest_word
 from xalign_ray.data.file_hashes import (
@@ -278,6 +279,7 @@ def _finish(
         )
     bad = merge_counts([record["bad_rows"] for _, record in records])
     merge_files([task.bad_rows_file for task in tasks], folder / BAD_ROWS)
+    merge_samples(_samples(records, len(texts)), folder / DROPPED)
     counts = merge_counts([record["counts"] for _, record in records])
     good = counts.get("lines", 0) + counts.get("pairs", 0)
     check_bad_fraction(bad, good + sum(bad.values()), config.data.max_bad_fraction, folder / BAD_ROWS)
@@ -311,6 +313,15 @@ def _finish(
     )
     write_manifest(folder, manifest)
     say_lines(manifest)
+
+
+def _samples(records: Sequence[tuple[Task, dict[str, Any]]], sources: int) -> list[dict[Path, list[str]]]:
+    """Of each source the files with samples of what was dropped, and the reasons in each."""
+    files: list[dict[Path, list[str]]] = [{} for _ in range(sources)]
+    for task, record in records:
+        if record["dropped"]:
+            files[task.source][task.dropped_file] = record["dropped"]
+    return files
 
 
 def _pools(records: Sequence[tuple[Task, dict[str, Any]]]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 
 RECIPES = 200
-LONGEST = 400  # characters of a sentence: what is wrong is quoted, never unfolded
+LONGEST = 600  # characters of a sentence: what is wrong is quoted, never unfolded; all keys of a block may be listed
 STARTS = ("tiny/mlm", "tiny/align-mlm", "tiny/dict-mlm-50", "tiny/xlm", "tiny/weam", "tiny/ppa")
 
 # What is written where another value belongs.

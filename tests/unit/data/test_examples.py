@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from tokenizers import Tokenizer
 
 from tests.unit.text.test_rows import as_lists
 from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.data.examples import ExampleEncoder, Examples, encode_documents, encode_pairs, longest_word, pack
-from xalign_ray.data.filters import Filters, usual_script
+from xalign_ray.data.filters import Filters
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.rows import Rows, starts, sum_runs, take
@@ -295,14 +293,3 @@ def test_without_filters_nothing_is_dropped(encoder) -> None:
     found = encode_documents(encoder(), [document("a", "\u043a\u043e\u0442", "a")])
     assert len(found.rows) == 3
     assert not [reason for reason in found.counts if reason.startswith("dropped")]
-
-
-@pytest.mark.parametrize(
-    ("language", "letter"),
-    [("en", "a"), ("zh", "\u6587"), ("ja", "\u3042"), ("ko", "\ud55c"), ("ar", "\u0639"), ("sr", "\u0430")],
-)
-def test_the_usual_script_of_a_language(language: str, letter: str) -> None:
-    pattern = usual_script(language)
-    assert pattern is not None
-    found = pc.count_substring_regex(pa.array([letter, "\u0531"]), pattern).to_pylist()
-    assert found == [1, 0], "an Armenian letter is in none of them"

