@@ -27,10 +27,20 @@ _UNSPACED = {
 
 
 @lru_cache(maxsize=1)
+def _categories() -> str:
+    """The first letter of the Unicode category of each code point."""
+    return "".join(unicodedata.category(chr(point))[0] for point in range(0x110000))
+
+
+def is_letter() -> NDArray[np.bool_]:
+    """Whether each code point is a letter (Unicode category L)."""
+    return np.frombuffer(_categories().encode(), np.uint8) == ord("L")
+
+
+@lru_cache(maxsize=1)
 def _kinds() -> NDArray[np.uint8]:
     """The kind of each code point."""
-    categories = [unicodedata.category(chr(point))[0] for point in range(0x110000)]
-    kinds = np.asarray([_CATEGORIES[one] for one in categories], np.uint8)
+    kinds = np.asarray([_CATEGORIES[one] for one in _categories()], np.uint8)
     for kind, ranges in _UNSPACED.items():
         for first, last in ranges:
             block = kinds[first : last + 1]
@@ -58,10 +68,15 @@ class Characters:
     line_units: Index
 
 
+def code_points(lines: Sequence[str]) -> tuple[NDArray[np.uint32], Index]:
+    """Of all lines, one after the other [C], and how many each line has [N]."""
+    points = np.frombuffer("".join(lines).encode("utf-32-le", "surrogatepass"), "<u4")
+    return points, np.fromiter(map(len, lines), np.int64, len(lines))
+
+
 def read_characters(lines: Sequence[str]) -> Characters:
     """Of some lines."""
-    points = np.frombuffer("".join(lines).encode("utf-32-le", "surrogatepass"), "<u4")
-    lengths = np.fromiter(map(len, lines), np.int64, len(lines))
+    points, lengths = code_points(lines)
     kinds = _kinds()[points]
     full = kinds != BLANK
     alone = kinds >= IDEOGRAPH

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import langcodes
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 from langcodes.data_dicts import LIKELY_SUBTAGS
 from numpy.typing import NDArray
 
-from xalign_ray.text.characters import CHARACTERS_A_WORD, IDEOGRAPH, SYLLABLE
+from xalign_ray.text.characters import CHARACTERS_A_WORD, IDEOGRAPH, SYLLABLE, code_points, is_letter
 
 # What RE2 calls the scripts that languages are written in; a script that is not here is not checked.
 _NAMES = {
@@ -48,12 +49,21 @@ def in_other_script(lines: Sequence[str], language: str, min_fraction: float) ->
     pattern = usual_script(language)
     if pattern is None:
         return np.zeros(len(lines), bool)
-    text = pa.array(lines, pa.string())
-    right, letters = (
-        pc.count_substring_regex(text, p).to_numpy(zero_copy_only=False)  # type: ignore[attr-defined]
-        for p in (pattern, r"\pL")
-    )
-    return right < min_fraction * letters
+    points, lengths = code_points(lines)
+    line = np.repeat(np.arange(len(lines)), lengths)
+    letters, right = _letters_of(pattern)
+    return np.bincount(line, right[points], len(lines)) < min_fraction * np.bincount(line, letters[points], len(lines))
+
+
+@lru_cache(maxsize=8)
+def _letters_of(pattern: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each code point is a letter, and whether it is one that the pattern finds."""
+    letters = is_letter()
+    points = np.flatnonzero(letters)
+    right = np.zeros(len(letters), bool)
+    found = pc.match_substring_regex(pa.array(map(chr, points.tolist()), pa.string()), pattern)  # type: ignore[attr-defined]
+    right[points] = found.to_numpy(zero_copy_only=False)
+    return letters, right
 
 
 def letters_a_word(language: str) -> float:

