@@ -14,9 +14,8 @@ import torch
 from transformers import AutoModel
 
 from tests.ray.tagging_world import write_encoder
-from xalign_ray.artifacts import hash_file
 from xalign_ray.config.schema import ModelConfig
-from xalign_ray.data.shards import read_group
+from xalign_ray.data.shards import Shard, hash_footer, read_group
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.tokenizer_folder import open_tokenizer
 from xalign_ray.errors import ConfigError, DataError
@@ -67,7 +66,7 @@ def test_a_shard_of_pickles_is_refused(tmp_path: Path, marker: Path) -> None:
     path = tmp_path / "a.parquet"
     write_pickles(path, marker, lists=True)
     with pytest.raises(DataError, match=r"a\.parquet is no shard: a column of it holds something else than lists"):
-        read_group(str(path), hash_file(path), 0)
+        read_group(Shard(str(path), hash_footer(path)), 0)
     assert not marker.exists()
 
 

@@ -28,13 +28,14 @@ from tests.ray.runs import (
     when,
 )
 from tests.ray.small import batches, recipe
+from xalign_ray.config import derive
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import feed
 from xalign_ray.data.prepare import prepare
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 STEPS = 96  # six chunks: more blocks than a feed makes in its first second
-STUTTERS_FROM, SERVER_DIES_AT = 30, 50
+STUTTERS_FROM, SERVER_DIES_AT = 18, 33  # a block server is not needed once it has made the last block, from step 63 on
 SIZES = batches(24, 12, STEPS, saved_every=20)
 
 
@@ -95,17 +96,18 @@ def stored() -> float:
 def test_a_feed_that_nobody_reads_stops_at_its_limit(world: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow rank's blocks wait in the store: as many as the limit allows, however long the run is."""
     before = stored()
-    config = recipe(world, *batches(256, 128, 6400, saved_every=1000), "parallel.data_cpus=0.5")
+    config = recipe(world, *batches(256, 128, 12800, saved_every=1000), "parallel.data_cpus=0.5")
     monkeypatch.setattr(feed, "STORE_BYTES", 8 << 20)
+    monkeypatch.setattr(derive, "BLOCK_BYTES", 1 << 20)
     server = feed.BlockServer(str(prepare(config).folder), config.model_dump_json(), 0)
     (reference,) = server.get(0, 0)
     columns = BlockAccessor.for_block(ray.get(reference)).to_numpy()
     assert isinstance(columns, dict)
-    size, limit = sum(column.nbytes for column in columns.values()), 2 * feed.STORE_BYTES
-    assert 800 * size > 50 * limit
+    step, limit = sum(column.nbytes for column in columns.values()), 2 * feed.STORE_BYTES
+    assert 2 * 12800 * step > 50 * limit
     quiet_since, until = time.monotonic(), time.monotonic() + PATIENCE_S
     while (held := stored() - before) <= limit / 2 or time.monotonic() < quiet_since + 3:
-        assert held < limit + 4 * size  # what runs when the limit is reached is finished
+        assert held < limit + 4 * derive.BLOCK_BYTES  # what runs when the limit is reached is finished
         assert time.monotonic() < until
         if pids(DATA_TASK):
             quiet_since = time.monotonic()

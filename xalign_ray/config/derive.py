@@ -11,12 +11,12 @@ from xalign_ray.config.load import merge
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 
-ORDER_VERSION = 1  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
-CHUNK_STEPS = 16  # steps whose rows are drawn and shuffled together: longer mixes better, shorter reads less at once
+ORDER_VERSION = 2  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
+CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads, fewer are closer to a schedule
 WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 # What a continued encoder takes of a recipe.
 NOT_OF_THE_START = ("hidden_dropout_prob", "language_embeddings", "conditioned_head")
-MAX_PARTITIONS = 64  # a chunk has partitions, so that a worker's rows of it are one contiguous read
+BLOCK_BYTES = 16 << 20  # of what a data task makes at once for a worker: far below where Ray Data splits blocks
 FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl
 
 
@@ -52,9 +52,10 @@ def derive_batch(config: RunConfig) -> BatchSizes:
     return BatchSizes(rows, workers, accumulation)
 
 
-def partitions(global_rows: int) -> int:
-    """Partitions of a chunk: the largest divisor of the global batch up to MAX_PARTITIONS, for any workers."""
-    return max(n for n in range(1, min(global_rows, MAX_PARTITIONS) + 1) if global_rows % n == 0)
+def block_shape(config: RunConfig, row_bytes: int) -> tuple[int, int]:
+    """How a worker's rows are cut into blocks of at most BLOCK_BYTES: steps of a block, and blocks of a step."""
+    rows = -(-config.train.global_batch_size // config.parallel.workers)
+    return max(1, BLOCK_BYTES // (rows * row_bytes)), -(-rows * row_bytes // BLOCK_BYTES)
 
 
 def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
@@ -66,7 +67,7 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
             "init_from": _start_identity(config.model.init_from)
         }
     tree["deepspeed_overrides"] = config.parallel.deepspeed_overrides
-    return hash_value({"recipe": tree, "data": data_fingerprint, "order": [ORDER_VERSION, CHUNK_STEPS, MAX_PARTITIONS]})
+    return hash_value({"recipe": tree, "data": data_fingerprint, "order": [ORDER_VERSION, CHUNK_STEPS]})
 
 
 def _start_identity(init_from: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xalign_ray.config.derive import block_shape, derive_batch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import IGNORED, Columns
@@ -27,21 +28,32 @@ class BatchReader:
             name: values for stream in config.streams for name, values in no_rows(stream, self.context).items()
         }
 
+    @property
+    def row_bytes(self) -> int:
+        """Of all columns."""
+        return sum(values.itemsize * int(np.prod(values.shape[1:])) for values in self.columns.values())
+
+    def requests(self, first_step: int, rank: int) -> Iterator[Request]:
+        """A rank's work from a step to the last; every rank has as many requests, for the same steps."""
+        low, high = derive_batch(self.config).rows_of(rank)
+        shape = block_shape(self.config, self.row_bytes)
+        return self.order.requests(first_step, self.config.train.max_steps, low, high, *shape)
+
     def __call__(self, request: Request) -> Columns:
-        """The rows of a request in the order of (step, row): whole steps, ready to be split into batches."""
+        """The rows of a request in the order of (step, row)."""
         order = self.order
         steps = range(request.first, request.last)
         positions = np.concatenate([order.positions(step, request.low, request.high) for step in steps])
         places = order.places(request)
         columns = {name: _blank(name, values, len(positions)) for name, values in self.columns.items()}
-        for number, (stream, pool) in enumerate(self.sources):
-            mine = np.flatnonzero(places.source == number)
+        pools = [pool for _, pool in self.sources]
+        stream_of = np.array([stream for stream, _ in self.sources])[places.source]
+        for number, stream in enumerate(self.config.streams):
+            mine = np.flatnonzero(stream_of == number)
             if not len(mine):
                 continue
-            rows = self.prepared.read(pool, Places(places.source[mine], places.group[mine], places.row[mine]))
-            for name, values in stream_columns(
-                self.config.streams[stream], rows, positions[mine], self.context
-            ).items():
+            rows = self.prepared.read(pools, Places(places.source[mine], places.shard[mine], places.row[mine]))
+            for name, values in stream_columns(stream, rows, positions[mine], self.context).items():
                 columns[name][mine] = values
         return columns
 
@@ -50,7 +62,16 @@ def _blank(name: str, like: NDArray, rows: int) -> NDArray:
     return np.full((rows, *like.shape[1:]), IGNORED if name.endswith("labels") else 0, like.dtype)
 
 
-def split_steps(columns: Columns, rows_per_step: int) -> Iterator[Columns]:
-    """Splits the rows of a request into the batches of its steps."""
-    for begin in range(0, len(columns["position"]), rows_per_step):
-        yield {name: values[begin : begin + rows_per_step] for name, values in columns.items()}
+def split_blocks(blocks: Iterable[tuple[Request, Columns]], rows_per_step: int) -> Generator[Columns, None, None]:
+    """The batches of steps, of blocks that are several steps or a part of one."""
+    parts: list[Columns] = []
+    for request, columns in blocks:
+        rows = request.high - request.low
+        if rows < rows_per_step:
+            parts.append(columns)
+            if sum(len(part["position"]) for part in parts) == rows_per_step:
+                yield {name: np.concatenate([part[name] for part in parts]) for name in columns}
+                parts = []
+            continue
+        for begin in range(0, len(columns["position"]), rows):
+            yield {name: values[begin : begin + rows] for name, values in columns.items()}

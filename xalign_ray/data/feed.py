@@ -18,7 +18,7 @@ from ray.data.block import BlockAccessor
 
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import BatchReader, split_steps
+from xalign_ray.data.batches import BatchReader, split_blocks
 from xalign_ray.data.placement import placement, wait_for_place
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import Columns
@@ -26,7 +26,7 @@ from xalign_ray.text.order import Request
 
 WINDOW = 2  # blocks a rank has asked for and not yet consumed
 STRETCH = 1024  # blocks of one execution: a list that fits anywhere, however long the run
-STORE_BYTES = 64 << 20  # blocks made ahead for a rank: the object store is not a place to keep a corpus
+STORE_BYTES = 128 << 20  # blocks made ahead for a rank: the object store is not a place to keep a corpus
 EXPIRE_S = 30  # how long a killed executor's claim on CPUs lives (Ray's default of 180 s starves the next attempt)
 
 Broadcast = Callable[[Any], Any]
@@ -38,11 +38,9 @@ class BlockServer:
     def __init__(self, folder: str, config: str, first_step: int) -> None:
         self.folder, self.config = folder, config
         self.run = RunConfig.model_validate_json(config)
-        batch = derive_batch(self.run)
-        self.workers = batch.workers
-        order = Prepared.open(Path(folder)).order(self.run)
-        last = self.run.train.max_steps
-        ranks = [order.requests(first_step, last, *batch.rows_of(rank)) for rank in range(self.workers)]
+        self.workers = self.run.parallel.workers
+        reader = BatchReader(Prepared.open(Path(folder)), self.run)
+        ranks = [reader.requests(first_step, rank) for rank in range(self.workers)]
         self.made = self._blocks(request for turn in zip(*ranks, strict=True) for request in turn)
         self.waiting: dict[int, Any] = {}
         self.count = 0
@@ -116,23 +114,27 @@ def open_feed(
         )
     server = broadcast(own)
     low, high = derive_batch(config).rows_of(rank)
-    requests = prepared.order(config).requests(first_step, config.train.max_steps, low, high)
-    numbers = iter([number for number, _ in enumerate(requests)])
-    asked: deque[Any] = deque()
+    requests = BatchReader(prepared, config).requests(first_step, rank)
     try:
-        for number in numbers:
-            asked.append(server.get.remote(rank, number))
-            if len(asked) > WINDOW:
-                yield from _steps(asked.popleft(), high - low)
-        while asked:
-            yield from _steps(asked.popleft(), high - low)
+        yield from split_blocks(_blocks(server, rank, requests), high - low)
     finally:
         if own is not None:
             ray.kill(own)
 
 
-def _steps(reference: Any, rows_per_step: int) -> Iterator[Columns]:
+def _blocks(server: Any, rank: int, requests: Iterator[Request]) -> Iterator[tuple[Request, Columns]]:
+    """A rank's blocks in order, the next WINDOW already asked for."""
+    asked: deque[tuple[Request, Any]] = deque()
+    for number, request in enumerate(requests):
+        asked.append((request, server.get.remote(rank, number)))
+        if len(asked) > WINDOW:
+            yield _fetch(*asked.popleft())
+    while asked:
+        yield _fetch(*asked.popleft())
+
+
+def _fetch(request: Request, reference: Any) -> tuple[Request, Columns]:
     (block,) = ray.get(reference)
     columns = BlockAccessor.for_block(ray.get(block)).to_numpy()
     assert isinstance(columns, dict), "a block of several columns"
-    return split_steps(columns, rows_per_step)
+    return request, columns

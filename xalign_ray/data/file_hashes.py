@@ -22,7 +22,7 @@ REGULAR = "regular_pieces.npy"
 NEW_ROWS = "new_rows.json"
 OPENED = (
     "settings.json", REGULAR, NEW_ROWS, "entries.json", "lexicon.npz", "pairs_trained.npz", "pairs_held_out.npz",
-    "pair_words.json",
+    "pair_words.json", "shards.arrow",
 )  # fmt: skip
 NOT_OPENED = ("bad_rows.jsonl", "dropped.jsonl", "dictionary_bad_rows.jsonl", TOKENIZER_FILES)
 BY_PREPARE = ("parts", "word_alignment")
@@ -102,10 +102,9 @@ def is_sealed(manifest: Mapping[str, Any]) -> bool:
     return manifest.get("sha256") == hash_value(fields)
 
 
-def remove_damaged(folder: Path, manifest: Mapping[str, Any]) -> bool:
+def remove_damaged(folder: Path, manifest: Mapping[str, Any], shards: Mapping[str, str]) -> bool:
     """Reads every file of a finished folder, and removes what is not as it was written; whether there was any."""
     records = whole_json(folder / RECORDS) or {}
-    shards = {shard["file"]: shard["sha256"] for shard in _shards(manifest)}
     listed = manifest["files"] | records | shards
     extra = set(_below(folder, TOKENIZER)) - set(listed)
     found = hash_files(folder, listed)
@@ -117,11 +116,6 @@ def remove_damaged(folder: Path, manifest: Mapping[str, Any]) -> bool:
             for made in _MADE_TOGETHER:
                 shutil.rmtree(folder.joinpath(*parts[:2], made), ignore_errors=True)
     return bool(damaged)
-
-
-def _shards(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    trained = [shard for pool in manifest["pools"].values() for shard in pool["shards"]]
-    return trained + [shard for shards in manifest["held_out"].values() for shard in shards]
 
 
 def _below(folder: Path, place: str) -> list[str]:

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import BatchReader, split_steps
+from xalign_ray.data.batches import BatchReader, split_blocks
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import Columns
+from xalign_ray.text.order import Request
 
 
 def open_local(prepared: Prepared, config: RunConfig, first_step: int, rank: int) -> Generator[Columns, None, None]:
     """A rank's batches of the steps from `first_step` to the last."""
-    low, high = derive_batch(config).rows_of(rank)
     reader = BatchReader(prepared, config)
-    requests = reader.order.requests(first_step, config.train.max_steps, low, high)
+    low, high = derive_batch(config).rows_of(rank)
+    return split_blocks(_blocks(reader, reader.requests(first_step, rank)), high - low)
+
+
+def _blocks(reader: BatchReader, requests: Iterator[Request]) -> Generator[tuple[Request, Columns], None, None]:
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="feed") as thread:
 
-        def ask() -> Future[Columns] | None:
+        def ask() -> tuple[Request, Future[Columns]] | None:
             request = next(requests, None)
-            return None if request is None else thread.submit(reader, request)
+            return None if request is None else (request, thread.submit(reader, request))
 
         ahead = ask()
         while ahead is not None:
-            columns, ahead = ahead.result(), ask()
-            yield from split_steps(columns, high - low)
+            request, columns = ahead
+            made, ahead = columns.result(), ask()
+            yield request, made

@@ -41,7 +41,7 @@ class Task:
     """One part to be prepared: small, so that it travels to a worker; what is large lies in the folder."""
 
     folder: str
-    name: str  # of the shard, below its pool
+    name: str  # of its shards, below their split
     pool: str
     languages: tuple[str, ...]
     part: Part
@@ -83,7 +83,7 @@ class Task:
 
 @dataclass
 class _Split:
-    """One of a part's two shards while it is written."""
+    """What a part trains on, or holds out, while it is written."""
 
     name: str
     writer: ShardWriter
@@ -98,17 +98,18 @@ def read_record(task: Task) -> dict[str, Any] | None:
         return None
     if record.get("dropped") and not task.dropped_file.is_file():
         return None
-    files = [shard for shard in (record["trained"], record["held_out"]) if shard]
+    files = [shard for split in (record["trained"], record["held_out"]) if split for shard in split["shards"]]
     whole = all((f := Path(task.folder) / s["file"]).is_file() and hash_file(f) == s["sha256"] for s in files)
     return record if whole else None
 
 
 def prepare_part(task: Task) -> None:
-    """Reads, tokenizes, packs and writes one part: two shards at most, its bad rows, and its record, last."""
+    """Reads, tokenizes, packs and writes one part: shards of its two splits, its bad rows, and its record, last."""
     folder = Path(task.folder)
     counts: Counter[str] = Counter()
-    trained = _Split("trained", ShardWriter(folder / "shards" / f"{task.name}.parquet"))
-    held_out = _Split("held_out", ShardWriter(folder / "held_out" / f"{task.name}.parquet"))
+    links = not _is_text(task)
+    trained = _Split("trained", ShardWriter(folder / "shards" / task.name, links))
+    held_out = _Split("held_out", ShardWriter(folder / "held_out" / task.name, links))
     skipped: Counter[str] = Counter()
     broken: list[BrokenFile] = []
     dropped: list[DroppedRow] = []
@@ -219,16 +220,17 @@ def _write_window(
 
 
 def _describe(task: Task, split: _Split) -> dict[str, Any] | None:
-    path = split.writer.path
-    if not split.writer.groups:
-        return None
-    return {
-        "file": path.relative_to(task.folder).as_posix(),
-        "sha256": hash_file(path),
-        "groups": split.writer.groups,
-        "tokens": split.tokens,
-        "examples": split.examples,
-    }
+    """What the record says of a split; None if it has no rows."""
+    shards = [
+        {
+            "file": shard.path.relative_to(task.folder).as_posix(),
+            "sha256": hash_file(shard.path),
+            "footer": shard.footer,
+            "rows": shard.rows,
+        }
+        for shard in split.writer.shards
+    ]
+    return {"shards": shards, "tokens": split.tokens, "examples": split.examples} if shards else None
 
 
 def _is_text(task: Task) -> bool:

@@ -47,6 +47,7 @@ from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input, Source, data_root, find_sources, split_source
 from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
 from xalign_ray.data.prepared import Prepared, whole_folder
+from xalign_ray.data.shard_table import shard_hashes, write_shard_table
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import explain_empty, read_part
 from xalign_ray.data.sources.parts import count_bytes
@@ -86,7 +87,7 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
         return Prepared.open(folder)
     with hold(folder, "prepare", waits=True) as lock:
         manifest = whole_folder(folder)
-        if manifest is None or (not lock.waited and remove_damaged(folder, manifest)):
+        if manifest is None or (not lock.waited and remove_damaged(folder, manifest, shard_hashes(folder, manifest))):
             texts, dictionaries = (_split(some, hashes, KeptCuts.of_output(config.output)) for some in sources)
             connect()
             _make(config, texts, dictionaries, folder, fingerprint)
@@ -290,7 +291,9 @@ def _finish(
     special = asdict(vocabulary(backend))
     special.pop("regular")
     write_atomic(folder / "settings.json", json.dumps(data_settings(config), indent=1))
-    pools, held_out = _pools(records), _held_out(records)
+    shards: list[dict[str, Any]] = []
+    pools, held_out = (_pools(records, split, shards) for split in ("trained", "held_out"))
+    write_shard_table(folder, shards)
     of_source = [[record for task, record in records if task.source == place] for place in range(len(texts))]
     sources = [*(summarize(*both) for both in zip(texts, of_source, strict=True)), *dictionary_sources]
     broken = [one for _, record in records for one in record["broken_files"]] + [asdict(o) for o in dictionary_broken]
@@ -324,23 +327,21 @@ def _samples(records: Sequence[tuple[Task, dict[str, Any]]], sources: int) -> li
     return files
 
 
-def _pools(records: Sequence[tuple[Task, dict[str, Any]]]) -> dict[str, Any]:
-    pools: dict[str, Any] = {}
+def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: list[dict[str, Any]]) -> dict[str, Any]:
+    """Adds up each pool's parts of a split, and appends their shards, a pool's one after the other, to `shards`."""
+    pools: dict[str, list[dict[str, Any]]] = {}
     for task, record in records:
-        if record["trained"] is None:
-            continue
-        pool = pools.setdefault(task.pool, {"shards": [], "rows": 0, "tokens": 0, "examples": 0, "counts": {}})
-        pool["shards"].append(record["trained"])
-        pool["rows"] += sum(record["trained"]["groups"])
-        pool["tokens"] += record["trained"]["tokens"]
-        pool["examples"] += record["trained"]["examples"]
-        pool["counts"] = merge_counts([pool["counts"], record["counts"]])
-    return pools
-
-
-def _held_out(records: Sequence[tuple[Task, dict[str, Any]]]) -> dict[str, Any]:
-    held_out: dict[str, Any] = {}
-    for task, record in records:
-        if record["held_out"]:
-            held_out.setdefault(task.pool, []).append(record["held_out"])
-    return held_out
+        if record[split] is not None:
+            pools.setdefault(task.pool, []).append(record)
+    found = {}
+    for name, parts in pools.items():
+        mine = [shard for part in parts for shard in part[split]["shards"]]
+        found[name] = {
+            "shards": [len(shards), len(shards) + len(mine)],
+            "rows": sum(shard["rows"] for shard in mine),
+            "tokens": sum(part[split]["tokens"] for part in parts),
+            "examples": sum(part[split]["examples"] for part in parts),
+            **({"counts": merge_counts([part["counts"] for part in parts])} if split == "trained" else {}),
+        }
+        shards += mine
+    return found

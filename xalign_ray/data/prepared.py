@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +13,27 @@ from numpy.typing import NDArray
 
 from xalign_ray.artifacts import MANIFEST, read_json, read_manifest, whole_manifest
 from xalign_ray.config.choices import MaskedText, Stream
-from xalign_ray.config.derive import CHUNK_STEPS, partitions
+from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.scheduled import value_at
-from xalign_ray.config.schema import MaskingConfig, RunConfig
+from xalign_ray.config.schema import MaskingConfig, RunConfig, SamplingConfig
 from xalign_ray.data.file_hashes import HINT, NEW_ROWS, REGULAR, check_files, check_once, is_sealed
-from xalign_ray.data.shards import read_group
-from xalign_ray.errors import DataError
+from xalign_ray.data.shard_table import Shards, open_shard_table
+from xalign_ray.data.shards import SHARD_GROUPS, read_group
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Columns, Vocabulary
 from xalign_ray.text.dictionary import DictionaryPairs
-from xalign_ray.text.order import Order, Places, Pool
+from xalign_ray.text.order import ROW_GROUP, Order, Places, Pool, StreamPools
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows, concatenate, starts, take
-from xalign_ray.text.sampling import source_shares
+from xalign_ray.text.sampling import language_shares
 from xalign_ray.text.streams import stream_columns
 
 KEYS = (
     *("fingerprint", "languages", "max_seq_length", "vocabulary", "files"),
     *("pools", "held_out", "held_out_missing", "counts", "bad_rows", "dictionary", "sources", "broken_files"),
 )
+_SHARD_BITS = 40  # of a number that names a shard of a source
 HELD_OUT_ROWS = 64  # rows a language in the held-out loss: enough for a curve, cheap enough to repeat
 
 
@@ -138,38 +141,56 @@ class Prepared:
 
     def order(self, config: RunConfig) -> Order:
         """The order of a recipe over these shards: each stream draws from its pools on its own."""
-        streams = [(stream, self.pools(stream)) for stream in config.streams]
-        unit = config.sampling.unit
-        sizes = [(stream.kind, stream.weight, {n: p[unit] for n, p in pools.items()}) for stream, pools in streams]
+        streams = [
+            StreamPools(
+                stream.weight,
+                [Pool(self.shards(pool).rows) for pool in self.pools(stream)],
+                self._shares(stream, config.sampling),
+            )
+            for stream in config.streams
+        ]
+        return Order(streams, config.seed, config.train.global_batch_size, CHUNK_STEPS)
 
-        def shares(step: int) -> list[float]:
-            return source_shares(sizes, value_at(config.sampling.exponent, step))
-
-        pools = [_pool(pool) for _, pools in streams for pool in pools.values()]
-        rows = config.train.global_batch_size
-        return Order(pools, shares, config.seed, rows, partitions(rows), CHUNK_STEPS)
+    def _shares(self, stream: Stream, sampling: SamplingConfig) -> Callable[[int], NDArray[np.float64]]:
+        sizes = {name: float(pool[sampling.unit]) for name, pool in self.pools(stream).items()}
+        if not sizes:
+            raise ConfigError(
+                f"stream {stream.kind} has no rows: prepare found no such text; check data.corpora and data.parallel."
+            )
+        of = lru_cache(maxsize=1)(lambda exponent: np.array([*language_shares(sizes, exponent).values()]))
+        return lambda step: of(value_at(sampling.exponent, step))
 
     def sources(self, config: RunConfig) -> list[tuple[int, str]]:
         """For each source of the order: the number of its stream, and its pool."""
         return [(i, name) for i, stream in enumerate(config.streams) for name in self.pools(stream)]
 
-    def read(self, pool: str, places: Places) -> Rows:
-        """The rows at these places of a pool, in their order; each row group is read once."""
-        shards, begins = self.manifest["pools"][pool]["shards"], self._group_begins[pool]
-        needed, which = np.unique(places.group, return_inverse=True)
-        lying_in = np.searchsorted(begins, needed, side="right") - 1
-        groups = [
-            read_group(str(self.folder / shards[shard]["file"]), shards[shard]["sha256"], int(number - begins[shard]))
-            for number, shard in zip(needed, lying_in, strict=True)
-        ]
-        first = np.cumsum([0] + [len(group) for group in groups])
-        return take(concatenate(groups), first[which] + places.row)
+    def read(self, pools: Sequence[str], places: Places) -> Rows:
+        """The rows at these places of some pools, in their order; each row group is read once.
+
+        Args:
+            pools: the pool of each source.
+        """
+        group, row = np.divmod(places.row, ROW_GROUP)
+        shard = places.source << _SHARD_BITS | places.shard
+        needed, which = np.unique(shard * SHARD_GROUPS + group, return_inverse=True)
+        groups = []
+        for shard, group in zip(*np.divmod(needed, SHARD_GROUPS), strict=True):
+            source, number = int(shard) >> _SHARD_BITS, int(shard) & (1 << _SHARD_BITS) - 1
+            groups.append(read_group(self.shards(pools[source])[number], int(group)))
+        return take(concatenate(groups), starts(np.array([len(group) for group in groups]))[which] + row)
+
+    def shards(self, pool: str, held_out: bool = False) -> Shards:
+        """The shards of a pool, those that are trained on or the held-out ones."""
+        return self._shards[pool, held_out]
 
     @cached_property
-    def _group_begins(self) -> dict[str, NDArray[np.int64]]:
-        """The number of each shard's first row group in its pool: a read looks up few of what may be millions."""
-        pools = self.manifest["pools"].items()
-        return {name: starts(np.array([len(shard["groups"]) for shard in pool["shards"]])) for name, pool in pools}
+    def _shards(self) -> dict[tuple[str, bool], Shards]:
+        table = open_shard_table(self.folder)
+        return {
+            (name, key == "held_out"): Shards(self.folder, table, pool["shards"])
+            for key in ("pools", "held_out")
+            for name, pool in self.manifest[key].items()
+        }
 
     def context(self, config: RunConfig) -> StreamContext:
         """What streams of this recipe need besides rows."""
@@ -187,8 +208,8 @@ class Prepared:
         max_seq_length = self.manifest["max_seq_length"]
         context = StreamContext(0, MaskingConfig(), self.vocabulary, None, max_seq_length, global_rows=1)
         batches = []
-        for pool, shards in sorted(self.manifest["held_out"].items()):
-            rows = self._first_rows(shards, HELD_OUT_ROWS)
+        for pool in sorted(self.manifest["held_out"]):
+            rows = self.first_rows(pool, HELD_OUT_ROWS, held_out=True)
             total = min(len(rows), HELD_OUT_ROWS)
             for begin in range(0, total, batch_rows * workers):
                 low = min(begin + rank * batch_rows, total)
@@ -198,18 +219,15 @@ class Prepared:
                 )
         return batches
 
-    def _first_rows(self, shards: list[dict[str, Any]], count: int) -> Rows:
-        """The first `count` rows of some shards or more, or all: no more row groups are read than it takes."""
+    def first_rows(self, pool: str, count: int, held_out: bool = False) -> Rows:
+        """The first `count` rows of a pool or more, or all: no more row groups are read than it takes."""
         groups: list[Rows] = []
-        for shard in shards:
-            for group in range(len(shard["groups"])):
+        shards = self.shards(pool, held_out)
+        for number, rows in enumerate(shards.rows.tolist()):
+            for group in range(-(-rows // ROW_GROUP)):
                 if sum(map(len, groups)) < count:
-                    groups.append(read_group(str(self.folder / shard["file"]), shard["sha256"], group))
+                    groups.append(read_group(shards[number], group))
         return concatenate(groups)
-
-
-def _pool(pool: dict[str, Any]) -> Pool:
-    return Pool(tuple(size for shard in pool["shards"] for size in shard["groups"]))
 
 
 def whole_folder(folder: Path) -> dict[str, Any] | None:

@@ -1,11 +1,15 @@
-"""Token shards: rows as Parquet, in row groups that are read one at a time."""
+"""Token shards: rows as Parquet, in row groups that are read one at a time, each page with its checksum."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,96 +17,159 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from xalign_ray.artifacts import unfinished
-from xalign_ray.data.file_hashes import check_once
+from xalign_ray.data.file_hashes import HINT
 from xalign_ray.errors import DataError
-from xalign_ray.text.rows import Rows, starts, sum_runs
+from xalign_ray.text.order import ROW_GROUP
+from xalign_ray.text.rows import Rows, concatenate, split_rows, starts, sum_runs
 
-ROW_GROUP = 512  # rows that are read together
-CACHED_GROUPS = 256  # row groups kept in a process: small corpora are then read from disk once
+SHARD_GROUPS = 64  # row groups of a shard: its footer, read whenever it is opened, is tens of kilobytes
+SHARD_ROWS = SHARD_GROUPS * ROW_GROUP
+CACHED_GROUPS = 256  # row groups kept in a process, some 0.3 MiB each: those that short requests share, small corpora
+OPEN_SHARDS = 512  # of a process, about a third of a MiB each: four of each of a hundred languages
 
 ON_DISK, IN_ROWS = "side_", "segment_"  # how a column on disk is called, and its field of Rows
+LINKS = ("side_links", "link_from", "link_to")  # columns of word-aligned pairs only
 _LISTS = pa.list_(pa.field("element", pa.int32(), nullable=False))
+_TAIL = 8  # bytes behind a footer: its length, and the mark of the format
+
+
+class Written(NamedTuple):
+    """A shard that was written: its file, the hash of the file's footer, and its rows."""
+
+    path: Path
+    footer: str
+    rows: int
 
 
 class ShardWriter:
-    """Writes a shard group by group under a temporary name; it appears under its own when the block ends well.
+    """Writes rows as shards of SHARD_ROWS, `NAME-0000.parquet` and so on, in row groups of ROW_GROUP.
 
-    The same rows in the same calls give the same bytes: no dictionary pages, no statistics, no timestamps. A shard
-    without rows is not written. `groups` are the rows of each row group.
+    They are written under temporary names and appear together when the block ends well. The same rows give the same
+    bytes, whatever the calls: no dictionary pages, no statistics, no timestamps. Without rows there is no shard.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, links: bool = False) -> None:
+        """Of files next to `path` whose names begin with its name; `links` if any rows may have word alignments."""
         self.path = path
-        self.groups: list[int] = []
-        self._temporary = unfinished(path)
+        self.shards: list[Written] = []
+        self._columns = [name for name in _COLUMNS if links or name not in LINKS]
+        self._left: list[Rows] = []  # fewer than a row group
+        self._rows = 0  # of the shard that is being written
         self._writer: pq.ParquetWriter | None = None
+        self._unfinished: list[Path] = []
 
     def __enter__(self) -> ShardWriter:
         return self
 
     def append(self, rows: Rows) -> None:
-        """Writes these rows as row groups of their own."""
-        if not len(rows):
-            return
-        table = _as_table(rows)
-        if self._writer is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(
-                self._temporary,
-                table.schema,
-                compression="zstd",
-                use_byte_stream_split=True,  # most bytes of small numbers are zero: packed in half the time
-                use_dictionary=False,
-                write_statistics=False,
-                store_schema=False,
-            )
-        self._writer.write_table(table, row_group_size=ROW_GROUP)
-        self.groups += [min(ROW_GROUP, len(rows) - begin) for begin in range(0, len(rows), ROW_GROUP)]
+        """Takes some rows more; whole row groups are written."""
+        self._left.append(rows)
+        if sum(map(len, self._left)) >= ROW_GROUP:
+            *groups, last = split_rows(concatenate(self._left), ROW_GROUP)
+            self._left = [last]
+            self._write(groups)
+
+    def _write(self, groups: Sequence[Rows]) -> None:
+        for group in groups:
+            table = _as_table(group, self._columns)
+            if self._writer is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._unfinished.append(unfinished(self._name(len(self._unfinished))))
+                self._writer = pq.ParquetWriter(
+                    self._unfinished[-1],
+                    table.schema,
+                    compression="zstd",
+                    use_byte_stream_split=True,  # most bytes of small numbers are zero: packed in half the time
+                    use_dictionary=False,
+                    write_statistics=False,
+                    store_schema=False,
+                    write_page_checksum=True,
+                )
+            self._writer.write_table(table)
+            self._rows += len(group)
+            if self._rows == SHARD_ROWS:
+                self._close()
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            self.shards.append(Written(self._name(len(self.shards)), hash_footer(self._unfinished[-1]), self._rows))
+            self._rows = 0
+
+    def _name(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}-{number:04d}.parquet")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._writer is None:
-            return
-        self._writer.close()
         if kind is None:
-            os.replace(self._temporary, self.path)
-        else:
-            self._temporary.unlink(missing_ok=True)
+            self._write(list(split_rows(concatenate(self._left), ROW_GROUP)))
+            self._close()
+            for temporary, shard in zip(self._unfinished, self.shards, strict=True):
+                os.replace(temporary, shard.path)
+        elif self._writer is not None:
+            self._writer.close()
+        for temporary in self._unfinished:
+            temporary.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard to be read: its file, and the hash of the footer that prepare wrote."""
+
+    path: str
+    footer: str
 
 
 @lru_cache(maxsize=CACHED_GROUPS)
-def read_group(path: str, file_hash: str, group: int) -> Rows:
+def read_group(shard: Shard, group: int) -> Rows:
     """One row group of a shard.
 
     Raises:
-        DataError: if the file's bytes are not those that prepare wrote; checked once a process.
+        DataError: the shard is missing, or what is read of it is not as it was written; pages have checksums, and the
+            footer's hash is in the manifest.
     """
-    return _as_rows(_open(path, file_hash).read_row_group(group))
+    try:
+        return _as_rows(_open(shard).read_row_group(group, use_threads=False))
+    except FileNotFoundError:
+        raise DataError(f"{shard.path} is missing. {HINT}") from None
+    except (OSError, pa.ArrowException) as error:
+        _open.cache_clear()  # a repaired one is another file
+        raise DataError(f"{shard.path} is damaged: {error}. {HINT}") from error
 
 
-@lru_cache(maxsize=256)
-def _open(path: str, file_hash: str) -> pq.ParquetFile:
-    file = pq.ParquetFile(check_once(Path(path), file_hash))
+@lru_cache(maxsize=OPEN_SHARDS)
+def _open(shard: Shard) -> pq.ParquetFile:
+    if (found := hash_footer(Path(shard.path))) != shard.footer:
+        raise DataError(f"{shard.path} is damaged: the hash of its footer is {found}, not {shard.footer}. {HINT}")
+    file = pq.ParquetFile(shard.path, page_checksum_verification=True)
     if any(field.type != _LISTS for field in file.schema_arrow):  # pickled objects would run what they hold
-        raise DataError(f"{path} is no shard: a column of it holds something else than lists of numbers.")
+        raise DataError(f"{shard.path} is no shard: a column of it holds something else than lists of numbers.")
     return file
 
 
-def _as_table(rows: Rows) -> pa.Table:
+def hash_footer(path: Path) -> str:
+    """The begin of the SHA-256 of a Parquet file's footer, in hexadecimal; empty if it has none."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        footer = int.from_bytes(file.read(4), "little") + _TAIL
+        if footer > size:
+            return ""
+        file.seek(size - footer)
+        return hashlib.sha256(file.read()).hexdigest()[:16]
+
+
+def _as_table(rows: Rows, columns: Sequence[str]) -> pa.Table:
     row_words = sum_runs(rows.segment_words, rows.row_segments)
-    row_pieces = sum_runs(rows.word_length, row_words)
-    row_links = sum_runs(rows.segment_links, rows.row_segments)
-    columns = {
-        "pieces": _lists(rows.pieces, row_pieces),
-        "word_length": _lists(rows.word_length, row_words),
-        "entry": _lists(rows.entry, row_words),
-        "side_words": _lists(rows.segment_words, rows.row_segments),
-        "side_language": _lists(rows.segment_language, rows.row_segments),
-        "side_links": _lists(rows.segment_links, rows.row_segments),
-        "link_from": _lists(rows.link_from, row_links),
-        "link_to": _lists(rows.link_to, row_links),
+    lengths = {
+        "pieces": sum_runs(rows.word_length, row_words),
+        **dict.fromkeys(("word_length", "entry"), row_words),
+        **dict.fromkeys(("side_words", "side_language", "side_links"), rows.row_segments),
+        **dict.fromkeys(("link_from", "link_to"), sum_runs(rows.segment_links, rows.row_segments)),
     }
     schema = pa.schema([pa.field(name, _LISTS, nullable=False) for name in columns])
-    return pa.table(columns, schema)
+    lists = {name: _lists(getattr(rows, name.replace(ON_DISK, IN_ROWS)), lengths[name]) for name in columns}
+    return pa.table(lists, schema)
 
 
 def _lists(values: NDArray[np.int32], lengths: NDArray[np.integer]) -> pa.ListArray:
@@ -119,4 +186,10 @@ def _as_rows(table: pa.Table) -> Rows:
         flat[name.replace(ON_DISK, IN_ROWS)] = column.flatten().to_numpy()
         if name == "side_words":
             flat["row_segments"] = column.value_lengths().to_numpy()
+    if "segment_links" not in flat:
+        none = np.zeros(0, np.int32)
+        flat |= {"segment_links": np.zeros_like(flat["segment_words"]), "link_from": none, "link_to": none}
     return Rows(**flat)
+
+
+_COLUMNS = [f.name.replace(IN_ROWS, ON_DISK) for f in fields(Rows) if f.name != "row_segments"]

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xalign_ray.artifacts import read_manifest, write_atomic, write_json
-from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.saved import CONFIG, open_saved
-from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.data.prepared import Prepared
@@ -23,7 +21,6 @@ from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.errors import DataError
 from xalign_ray.text.collate import specials
 from xalign_ray.text.order import Request
-from xalign_ray.text.sampling import source_shares
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 if TYPE_CHECKING:
@@ -265,12 +262,12 @@ def _sampling(prepared: Prepared, config: RunConfig) -> list[SamplingStats]:
     sources = prepared.sources(config)
     steps, rows = config.train.max_steps, config.train.global_batch_size
     expected = np.zeros(len(sources))
-    for first in range(0, steps, CHUNK_STEPS):
-        expected += np.asarray(_shares(prepared, config, first)) * rows * min(CHUNK_STEPS, steps - first)
-    chunks, left = divmod(steps, CHUNK_STEPS)
+    for first in range(0, steps, order.chunk_steps):
+        expected += order.shares(first) * rows * min(order.chunk_steps, steps - first)
+    chunks, left = divmod(steps, order.chunk_steps)
     drawn = order.sampled_before(chunks).copy()
     if left:
-        rest = order.places(Request(chunks, chunks * CHUNK_STEPS, steps, 0, rows))
+        rest = order.places(Request(chunks * order.chunk_steps, steps, 0, rows))
         drawn += np.bincount(rest.source, minlength=len(sources))
     pool_rows = [prepared.manifest["pools"][pool]["rows"] for _, pool in sources]
     return [
@@ -284,12 +281,3 @@ def _sampling(prepared: Prepared, config: RunConfig) -> list[SamplingStats]:
         )
         for number, (stream, pool) in enumerate(sources)
     ]
-
-
-def _shares(prepared: Prepared, config: RunConfig, step: int) -> list[float]:
-    unit = config.sampling.unit
-    sizes = [
-        (stream.kind, stream.weight, {name: pool[unit] for name, pool in prepared.pools(stream).items()})
-        for stream in config.streams
-    ]
-    return source_shares(sizes, value_at(config.sampling.exponent, step))

@@ -1,13 +1,11 @@
-"""How often each stream and language is drawn.
+"""How often each language of a stream is drawn.
 
 Formulas, and how the papers were read: docs/explanation/methods.md, Sampling of languages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from xalign_ray.errors import ConfigError
+from collections.abc import Mapping
 
 
 def language_shares(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
@@ -15,23 +13,3 @@ def language_shares(sizes: Mapping[str, float], exponent: float) -> dict[str, fl
     total = sum(sizes.values())
     raised = {name: (size / total) ** exponent for name, size in sizes.items()}
     return {name: value / sum(raised.values()) for name, value in raised.items()}
-
-
-def source_shares(streams: Sequence[tuple[str, float, Mapping[str, float]]], exponent: float) -> list[float]:
-    """The probability of each (stream, pool), in the order of streams and of their pools; they sum to 1.
-
-    Args:
-        streams: for each stream its kind, its weight and the sizes of its pools by name.
-
-    Raises:
-        ConfigError: if a stream has nothing to draw from.
-    """
-    total = sum(weight for _, weight, _ in streams)
-    shares: list[float] = []
-    for kind, weight, sizes in streams:
-        if not sizes:
-            raise ConfigError(
-                f"stream {kind} has no rows: prepare found no such text; check data.corpora and data.parallel."
-            )
-        shares += [weight / total * share for share in language_shares(sizes, exponent).values()]
-    return shares

@@ -21,6 +21,8 @@ from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.train.loop import train
 
+STEPS = 16
+
 
 def interrupted(workers, config: RunConfig, folder: Path, prepared_folder: Path, until: int) -> None:
     """A run whose feed breaks off."""
@@ -47,14 +49,14 @@ def test_a_corpus_smaller_than_a_step_is_read_in_equal_turns(two: Pool, tmp_path
         "model.hidden_size=32",
         "model.intermediate_size=64",
     ]
-    config = recipe(data, *batches(72, 36, CHUNK_STEPS, saved_every=4), name="tiny/mlm")
+    config = recipe(data, *batches(72, 36, STEPS, saved_every=4), name="tiny/mlm")
     prepared = prepare_here(config)
     rows = [pool["rows"] for pool in prepared.manifest["pools"].values()]
     assert 3 * sum(rows) < 72
     order, turns = prepared.order(config), Counter[tuple[int, int, int]]()
-    for request in order.requests(0, CHUNK_STEPS, 0, 72):
+    for request in order.requests(0, CHUNK_STEPS, 0, 72, CHUNK_STEPS):
         places = order.places(request)
-        turns.update(zip(places.source.tolist(), places.group.tolist(), places.row.tolist(), strict=True))
+        turns.update(zip(places.source.tolist(), places.shard.tolist(), places.row.tolist(), strict=True))
     for source, size in enumerate(rows):
         taken = [count for place, count in turns.items() if place[0] == source]
         assert len(taken) == size
@@ -63,5 +65,5 @@ def test_a_corpus_smaller_than_a_step_is_read_in_equal_turns(two: Pool, tmp_path
     two.call(interrupted, config, tmp_path / "moved", prepared.folder, 7)
     two.call(without_ray, config, tmp_path / "moved", prepared.folder)
     assert starts(tmp_path / "moved") == [0, 4]
-    assert curve(tmp_path / "moved", CHUNK_STEPS) == expected
+    assert curve(tmp_path / "moved", STEPS) == expected
     check_rows(tmp_path / "moved", expected)

@@ -9,9 +9,10 @@ import pytest
 
 from tests.unit.data.conftest import make_config
 from tests.unit.text.test_masking import assert_chance
+from xalign_ray.config import derive
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import BatchReader, split_steps
+from xalign_ray.data.batches import BatchReader, split_blocks
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import IGNORED, TOKEN_COLUMNS, Columns, hash_rows
@@ -49,7 +50,7 @@ def test_shares_of_any_number_of_workers_are_the_same_steps(
         assert_same(join([steps[step] for steps in ranks]), whole)
 
 
-@pytest.mark.parametrize("first", [1, 15, 16, 23, 39])
+@pytest.mark.parametrize("first", [1, 15, 32, 39])
 def test_a_resumed_stream_goes_on_with_the_same_steps(prepared: Prepared, config: RunConfig, first: int) -> None:
     (alone,) = all_steps(prepared, config)
     (resumed,) = all_steps(prepared, config, first)
@@ -63,12 +64,40 @@ def test_steps_own_their_positions_in_slot_order(prepared: Prepared, config: Run
         assert share["position"].tolist() == list(range(step * 12, (step + 1) * 12))
 
 
+def steps_of(reader: BatchReader, request: Request) -> list[Columns]:
+    return list(split_blocks([(request, reader(request))], request.high - request.low))
+
+
+@pytest.mark.parametrize(("workers", "block_bytes"), [(1, 1), (1, 4000), (2, 1), (5, 700), (1, 20_000)])
+def test_blocks_of_any_size_are_the_same_steps(
+    prepared: Prepared, config: RunConfig, monkeypatch: pytest.MonkeyPatch, workers: int, block_bytes: int
+) -> None:
+    (alone,) = all_steps(prepared, config)
+    monkeypatch.setattr(derive, "BLOCK_BYTES", block_bytes)
+    spread = with_workers(config, workers)
+    reader = BatchReader(prepared, spread)
+    made = list(reader.requests(0, 0))
+    rows = [(request.last - request.first) * (request.high - request.low) for request in made]
+    assert max(rows) * reader.row_bytes <= block_bytes or max(rows) == 1
+    assert made[0].last - made[0].first == 1, "training begins when one step is there"
+    assert len({len(list(reader.requests(0, rank))) for rank in range(workers)}) == 1
+    ranks = all_steps(prepared, spread)
+    for step, whole in enumerate(alone):
+        assert_same(join([steps[step] for steps in ranks]), whole)
+
+
+def test_the_bytes_of_a_row_are_those_of_its_columns(prepared: Prepared, config: RunConfig) -> None:
+    reader = BatchReader(prepared, config)
+    columns = reader(Request(0, 2, 0, 12))
+    assert sum(values.nbytes for values in columns.values()) == 24 * reader.row_bytes
+
+
 def test_a_request_may_be_any_stretch_of_a_chunk(prepared: Prepared, config: RunConfig) -> None:
     reader = BatchReader(prepared, config)
-    whole = list(split_steps(reader(Request(1, 16, 32, 0, 12)), 12))
+    whole = steps_of(reader, Request(0, 32, 0, 12))
     for first, last, low, high in ((16, 17, 0, 12), (20, 32, 3, 4), (31, 32, 11, 12)):
-        part = split_steps(reader(Request(1, first, last, low, high)), high - low)
-        for share, step in zip(part, whole[first - 16 : last - 16], strict=True):
+        part = steps_of(reader, Request(first, last, low, high))
+        for share, step in zip(part, whole[first:last], strict=True):
             assert_same(share, {name: values[low:high] for name, values in step.items()})
 
 
@@ -91,7 +120,7 @@ def test_columns_of_some_streams_are_blank_in_the_rows_of_others(prepared: Prepa
     aligned = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: hmm}]"
     config = make_config(inputs, streams, aligned)
     reader = BatchReader(prepared, config)
-    request = Request(0, 0, 16, 0, 12)
+    request = Request(0, 16, 0, 12)
     whole = reader(request)
     kind = np.array([config.streams[stream].kind for stream, _ in reader.sources])[reader.order.places(request).source]
     assert {name for name in whole if name.startswith(("query_", "key_", "pair_", "aligned"))} == {
@@ -104,7 +133,7 @@ def test_columns_of_some_streams_are_blank_in_the_rows_of_others(prepared: Prepa
         np.testing.assert_array_equal(filled, kind == source_segment)
     assert not whole["aligned"][kind != "aligned_pairs"].any()
     for row in range(12):
-        one = reader(Request(0, 3, 4, row, row + 1))
+        one = reader(Request(3, 4, row, row + 1))
         assert_same(one, {name: values[36 + row : 37 + row] for name, values in whole.items()})
 
 
@@ -122,7 +151,9 @@ def test_streams_and_languages_are_drawn_by_weight_and_alpha(prepared: Prepared,
     config = make_config(inputs, "train.max_steps=200", "train.global_batch_size=96", "sampling.alpha=0.5")
     order, sources = prepared.order(config), prepared.sources(config)
     drawn = Counter(
-        sources[source] for request in order.requests(0, 200, 0, 96) for source in order.places(request).source.tolist()
+        sources[source]
+        for request in order.requests(0, 200, 0, 96, 32)
+        for source in order.places(request).source.tolist()
     )
     total = 200 * 96
     sizes = {name: pool["tokens"] for name, pool in prepared.manifest["pools"].items() if name.startswith("text/")}
@@ -134,12 +165,12 @@ def test_streams_and_languages_are_drawn_by_weight_and_alpha(prepared: Prepared,
 
 
 def test_every_row_of_a_pool_is_seen_once_before_any_is_seen_twice(prepared: Prepared, inputs) -> None:
-    config = make_config(inputs, "streams=[{kind: masked_text}]", "train.max_steps=400", "sampling.alpha=1")
+    config = make_config(inputs, "streams=[{kind: masked_text}]", "train.max_steps=416", "sampling.alpha=1")
     order = prepared.order(config)
     seen: Counter[tuple[int, int, int]] = Counter()
-    for request in order.requests(0, 400, 0, 12):
+    for request in order.requests(0, 416, 0, 12, 32):
         places = order.places(request)
-        seen.update(zip(places.source.tolist(), places.group.tolist(), places.row.tolist(), strict=True))
+        seen.update(zip(places.source.tolist(), places.shard.tolist(), places.row.tolist(), strict=True))
     for source, (_, pool) in enumerate(prepared.sources(config)):
         counts = [n for place, n in seen.items() if place[0] == source]
         assert len(counts) == prepared.manifest["pools"][pool]["rows"]

@@ -24,6 +24,8 @@ from xalign_ray.data.word_alignment import corpus
 from xalign_ray.errors import DataError
 from xalign_ray.text.collate import IGNORED
 
+EVERY = 1 << 60  # rows
+
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> RunConfig:
@@ -48,7 +50,8 @@ def test_the_manifest_tells_what_there_is(prepared: Prepared) -> None:
     assert sorted((special.pad, special.unknown, special.cls, special.sep, special.mask)) == [0, 1, 2, 3, 4]
     assert not set(prepared.vocabulary.regular.tolist()) & {0, 1, 2, 3, 4}
     for pool in prepared.manifest["pools"].values():
-        assert pool["rows"] == sum(sum(shard["groups"]) for shard in pool["shards"])
+        begin, end = pool["shards"]
+        assert end > begin
 
 
 def test_the_same_inputs_elsewhere_are_the_same_bytes_and_fingerprint(prepared: Prepared, fresh: RunConfig) -> None:
@@ -76,8 +79,8 @@ def test_an_interrupted_prepare_goes_on_with_what_is_missing(fresh: RunConfig) -
     wanted = shards(whole)
     (whole.folder / "manifest.json").unlink()
     (whole.folder / "parts" / "text" / "de" / "part-00000.json").unlink()
-    (whole.folder / "shards" / "text" / "de" / "part-00000.parquet").unlink()
-    untouched = whole.folder / "shards" / "text" / "en" / "part-00000.parquet"
+    (whole.folder / "shards" / "text" / "de" / "part-00000-0000.parquet").unlink()
+    untouched = whole.folder / "shards" / "text" / "en" / "part-00000-0000.parquet"
     before = untouched.stat().st_mtime_ns
     assert shards(prepare_here(fresh)) == wanted
     assert untouched.stat().st_mtime_ns == before
@@ -86,13 +89,12 @@ def test_an_interrupted_prepare_goes_on_with_what_is_missing(fresh: RunConfig) -
 def test_verify_mends_a_damaged_shard_and_nothing_else(fresh: RunConfig) -> None:
     whole = prepare_here(fresh)
     wanted = shards(whole)
-    path = whole.folder / "shards" / "text" / "en" / "part-00000.parquet"
+    path = whole.folder / "shards" / "text" / "en" / "part-00000-0000.parquet"
     content = bytearray(path.read_bytes())
     content[100] ^= 1
     path.write_bytes(content)
-    shard = whole.manifest["pools"]["text/en"]["shards"][0]
     with pytest.raises(DataError, match=f"^{path} is damaged: .* {HINT}$"):
-        read_group(str(path), shard["sha256"], 0)
+        read_group(whole.shards("text/en")[0], 0)
     assert shards(prepare_here(fresh, verify=True)) == wanted
 
 
@@ -147,8 +149,8 @@ def test_held_out_rows_are_the_same_for_any_number_of_workers(prepared: Prepared
 
 def test_held_out_rows_are_not_trained_on(prepared: Prepared) -> None:
     for language in ("en", "de"):
-        shard = prepared.manifest["held_out"][f"text/{language}"][0]
-        assert sum(shard["groups"]) > 0
+        shard = prepared.manifest["held_out"][f"text/{language}"]
+        assert shard["rows"] == len(prepared.first_rows(f"text/{language}", EVERY, held_out=True)) > 0
         tokens = prepared.manifest["pools"][f"text/{language}"]["tokens"] + shard["tokens"]
         assert tokens < prepared.manifest["counts"]["tokens"]
     (first, *_) = prepared.held_out(0, 1, 4)
@@ -173,9 +175,9 @@ def test_a_part_is_done_in_windows_that_do_not_change_what_is_kept(
 ) -> None:
     monkeypatch.setattr("xalign_ray.data.part.WINDOW_CHARACTERS", 4000)
     windowed = prepare_here(fresh)
+    assert shards(windowed) != shards(prepared), "rows are packed and shuffled window by window"
     for name, pool in windowed.manifest["pools"].items():
         wanted = prepared.manifest["pools"][name]
-        assert len(pool["shards"][0]["groups"]) > len(wanted["shards"][0]["groups"])
         assert {key: pool[key] for key in ("tokens", "examples", "counts")} == {
             key: wanted[key] for key in ("tokens", "examples", "counts")
         }
@@ -184,11 +186,7 @@ def test_a_part_is_done_in_windows_that_do_not_change_what_is_kept(
 
 def pieces_of(prepared: Prepared, pool: str) -> list[int]:
     """All pieces of a pool, sorted."""
-    shards = prepared.manifest["pools"][pool]["shards"]
-    groups = [
-        read_group(str(prepared.folder / s["file"]), s["sha256"], g) for s in shards for g in range(len(s["groups"]))
-    ]
-    return sorted(np.concatenate([group.pieces for group in groups]).tolist())
+    return sorted(prepared.first_rows(pool, EVERY).pieces.tolist())
 
 
 def test_duplicate_lines_and_pairs_are_dropped_across_parts(tmp_path: Path) -> None:
@@ -203,7 +201,7 @@ def test_duplicate_lines_and_pairs_are_dropped_across_parts(tmp_path: Path) -> N
     assert once.manifest["counts"]["dropped: duplicate line"] == 2 * len(lines) - len(set(lines))
     assert once.manifest["counts"].get("dropped: duplicate pair", 0) == len(pairs) - len(set(pairs))
     assert once.manifest["counts"]["lines"] == whole.manifest["counts"]["lines"] == 2 * len(lines)
-    assert len(once.manifest["pools"]["text/en"]["shards"]) == 1, "all of the second part stood in the first"
+    assert len(once.shards("text/en")) == 1, "all of the second part stood in the first"
     assert once.fingerprint != whole.fingerprint
     wanted = shards(once)
     (once.folder / "manifest.json").unlink()
@@ -222,9 +220,9 @@ def test_the_first_pairs_that_pass_are_kept_however_large_a_part_is(
     monkeypatch.setattr("xalign_ray.data.sources.parts.PART_BYTES", 1000)
     monkeypatch.setattr("xalign_ray.data.part.WINDOW_CHARACTERS", 700)
     few = prepare_here(make_config(tmp_path, kept, "data.max_pairs=100"))
-    assert len(prepare_here(make_config(tmp_path, kept)).manifest["pools"]["pairs/de-en"]["shards"]) > 3
+    assert len(prepare_here(make_config(tmp_path, kept)).shards("pairs/de-en")) > 3
     pool = few.manifest["pools"]["pairs/de-en"]
-    assert (len(pool["shards"]), pool["examples"]) == (1, 100)
+    assert (len(few.shards("pairs/de-en")), pool["examples"]) == (1, 100)
     assert few.manifest["counts"]["documents"] == 1800, "text is not limited"
     assert few.manifest["counts"]["pairs"] < 250, "the rest of the file is not read"
     monkeypatch.undo()
@@ -246,12 +244,11 @@ def test_a_corpus_that_asks_for_it_is_aligned_on_the_tokenizers_words(
     aligned = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: hmm}]"
     config = make_config(tmp_path, aligned, "streams=[{kind: aligned_pairs}]", "data.max_seq_length=48")
     prepared = prepare_here(config)
-    (shard,) = prepared.manifest["pools"]["pairs/de-en"]["shards"]
-    rows = [read_group(str(prepared.folder / shard["file"]), shard["sha256"], g) for g in range(len(shard["groups"]))]
-    owned = sum(int(one.segment_words[::2].sum()) for one in rows)
-    exact = sum(int((one.link_from == one.link_to).sum()) for one in rows)
+    rows = prepared.first_rows("pairs/de-en", EVERY)
+    owned = int(rows.segment_words[::2].sum())
+    exact = int((rows.link_from == rows.link_to).sum())
     assert exact > 0.9 * owned, "word k of a line translates word k, stops included"
-    assert prepared.manifest["counts"]["links"] == sum(len(one.link_from) for one in rows)
+    assert prepared.manifest["counts"]["links"] == len(rows.link_from)
     assert (
         json.loads((prepared.folder / "word_alignment" / "0" / "manifest.json").read_text())["counts"]["pairs"] == 250
     )
@@ -266,14 +263,10 @@ def test_alignments_reach_the_shards_and_bad_ones_the_bad_rows(tmp_path: Path) -
     (tmp_path / "pairs.align").write_text("\n".join(alignments) + "\n")
     paths = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de, pairs.align]}]"
     prepared = prepare_here(make_config(tmp_path, paths, "data.max_bad_fraction=0.05"))
-    (shard,) = prepared.manifest["pools"]["pairs/de-en"]["shards"]
-    links = 0
-    for group in range(len(shard["groups"])):
-        rows = read_group(str(prepared.folder / shard["file"]), shard["sha256"], group)
-        assert rows.segment_links[1::2].sum() == 0, "the first side owns the links"
-        links += len(rows.link_from)
-        np.testing.assert_array_equal(rows.link_from, rows.link_to)
-    assert links == prepared.manifest["counts"]["links"] > 1000
+    rows = prepared.first_rows("pairs/de-en", EVERY)
+    assert rows.segment_links[1::2].sum() == 0, "the first side owns the links"
+    np.testing.assert_array_equal(rows.link_from, rows.link_to)
+    assert len(rows.link_from) == prepared.manifest["counts"]["links"] > 1000
     assert prepared.manifest["bad_rows"] == {
         "alignment is not of the form i-j i-j": 1,
         "alignment points beyond the sentence": 1,

@@ -1,42 +1,28 @@
-"""Reads of a pool look up the row groups that they need, and nothing for each of those that there are."""
+"""Reads of pools look up the row groups that they need, and nothing for each of those that there are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from xalign_ray.artifacts import hash_file
 from xalign_ray.data import prepared
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.text.order import Places
-from xalign_ray.text.rows import Rows
+from xalign_ray.data.shard_table import SHARD_TABLE, shard_hashes, write_shard_table
+from xalign_ray.data.shards import Shard
+from xalign_ray.text.order import ROW_GROUP, Places
+from xalign_ray.text.rows import Rows, concatenate
 
-SIZES = (3, 1, 4, 2)  # row groups of each shard
-
-
-class Counted(list):
-    """A list that counts how many of its entries are looked at."""
-
-    looked = 0
-
-    def __getitem__(self, place: Any) -> Any:
-        self.looked += 1
-        return super().__getitem__(place)
-
-    def __iter__(self) -> Iterator[Any]:
-        self.looked += len(self)
-        return super().__iter__()
+SHARDS = {"text/de": 2, "text/en": 5}
 
 
-def named_row(shard: int, group: int) -> Rows:
-    """A row group of one row, whose only piece says where it lies."""
-    one = np.array([1], np.int32)
-    none = np.zeros(0, np.int32)
+def named_row(name: str, group: int, row: int) -> Rows:
+    """A row whose only piece says where it lies."""
+    one, none = np.array([1], np.int32), np.zeros(0, np.int32)
     return Rows(
-        pieces=np.array([100 * shard + group], np.int32),
+        pieces=np.array([int(name.split(".")[0]) * 100_000 + group * 1000 + row], np.int32),
         word_length=one,
         entry=np.zeros(1, np.int32),
         segment_words=one,
@@ -48,28 +34,41 @@ def named_row(shard: int, group: int) -> Rows:
     )
 
 
+def shard(number: int) -> dict[str, object]:
+    return {"file": f"{number}.parquet", "sha256": f"hash {number}", "footer": f"footer {number}", "rows": 300}
+
+
 @pytest.fixture
-def many(monkeypatch: pytest.MonkeyPatch) -> Prepared:
-    def read_group(path: str, file_hash: str, group: int) -> Rows:
-        assert file_hash == f"hash of {Path(path).name}"
-        return named_row(int(Path(path).name), group)
+def many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prepared:
+    def read_group(shard: Shard, group: int) -> Rows:
+        name = Path(shard.path).name
+        assert shard.footer == f"footer {name.split('.')[0]}"
+        return concatenate([named_row(name, group, row) for row in range(ROW_GROUP if group == 0 else 44)])
 
     monkeypatch.setattr(prepared, "read_group", read_group)
-    shards = [{"file": str(n), "sha256": f"hash of {n}", "groups": [1] * size} for n, size in enumerate(SIZES)]
-    return Prepared(Path("/nowhere"), {"pools": {"text/en": {"shards": Counted(shards)}}})
+    write_shard_table(tmp_path, [shard(number) for number in range(7)])
+    pools = {"text/de": {"shards": [0, 2]}, "text/en": {"shards": [2, 7]}}
+    return Prepared(tmp_path, {"pools": pools, "held_out": {"text/en": {"shards": [0, 1]}}})
 
 
-def test_each_row_group_is_found_in_its_shard(many: Prepared) -> None:
-    right = [100 * shard + group for shard, size in enumerate(SIZES) for group in range(size)]
-    group = np.array([9, 0, 3, 4, 2, 7, 1, 8, 5, 6, 0])
-    rows = many.read("text/en", Places(np.zeros_like(group), group, np.zeros_like(group)))
-    assert rows.pieces.tolist() == [right[number] for number in group]
+def test_each_row_is_found_in_the_shard_of_its_pool(many: Prepared) -> None:
+    source, shard, row = np.array([[1, 4, 299], [0, 0, 7], [1, 0, 256], [0, 1, 0], [1, 4, 298], [0, 0, 7]]).T
+    rows = many.read(["text/de", "text/en"], Places(source, shard, row))
+    assert rows.pieces.tolist() == [601_043, 7, 201_000, 100_000, 601_042, 7]
 
 
-def test_a_read_looks_at_the_shards_that_it_needs_only(many: Prepared) -> None:
-    place = Places(np.array([0]), np.array([5]), np.array([0]))
-    many.read("text/en", place)
-    shards = many.manifest["pools"]["text/en"]["shards"]
-    before = shards.looked
-    many.read("text/en", place)
-    assert shards.looked - before <= 2
+def test_shards_are_those_of_a_pool_and_a_split(many: Prepared) -> None:
+    assert [len(many.shards(pool)) for pool in SHARDS] == [2, 5]
+    assert many.shards("text/en")[0] == Shard(str(many.folder / "2.parquet"), "footer 2")
+    assert many.shards("text/en", held_out=True)[0].footer == "footer 0"
+    assert many.shards("text/de").rows.tolist() == [300, 300]
+
+
+def test_the_table_gives_hashes_while_it_is_as_it_was_written(many: Prepared) -> None:
+    path = many.folder / SHARD_TABLE
+    manifest = {"files": {SHARD_TABLE: hash_file(path)}}
+    assert shard_hashes(many.folder, manifest) == {f"{number}.parquet": f"hash {number}" for number in range(7)}
+    path.write_bytes(path.read_bytes()[:-1])
+    assert shard_hashes(many.folder, manifest) == {}
+    path.unlink()
+    assert shard_hashes(many.folder, manifest) == {}

@@ -20,11 +20,10 @@ from xalign_ray.cli import app
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.shards import read_group
 from xalign_ray.data.stats import as_tables, measure
 from xalign_ray.errors import DataError
 from xalign_ray.text.order import Request
-from xalign_ray.text.rows import NO_ENTRY, concatenate
+from xalign_ray.text.rows import NO_ENTRY
 from xalign_ray.text.streams import stream_columns
 from xalign_ray.track.events import EventLog
 
@@ -38,14 +37,7 @@ def test_counts_padding_and_coverage_are_those_of_the_shards(inputs: Path, prepa
     stats = stats_of(inputs, tmp_path)
     assert [pool.pool for pool in stats.pools] == ["pairs/de-en", "text/de", "text/en"]
     (english,) = (pool for pool in stats.pools if pool.pool == "text/en")
-    shards = prepared.manifest["pools"]["text/en"]["shards"]
-    rows = concatenate(
-        [
-            read_group(str(prepared.folder / shard["file"]), shard["sha256"], group)
-            for shard in shards
-            for group in range(len(shard["groups"]))
-        ]
-    )
+    rows = prepared.first_rows("text/en", 1 << 60)
     assert (english.rows, english.tokens, english.documents, english.sentences) == (
         len(rows),
         len(rows.pieces),
@@ -70,7 +62,7 @@ def test_draws_are_the_rows_that_the_order_deals(inputs: Path, config: RunConfig
     prepared = prepare_here(run)
     order, sources = prepared.order(run), prepared.sources(run)
     dealt = np.zeros(len(sources), np.int64)
-    for request in order.requests(0, steps, 0, 12):
+    for request in order.requests(0, steps, 0, 12, 32):
         assert isinstance(request, Request)
         dealt += np.bincount(order.places(request).source, minlength=len(sources))
     assert [draw.drawn_rows for draw in stats.sampling] == dealt.tolist()

@@ -14,14 +14,14 @@ from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text import counter_random, masking, order
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import IGNORED, Vocabulary
-from xalign_ray.text.order import Order, Pool
+from xalign_ray.text.order import Pool
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows
 from xalign_ray.text.streams import stream_columns
 
 SEED = 12345
 FOUR = np.array([0, 1, 5, 8191], np.int64)
-POOLS = [Pool((5, 5, 3)), Pool((40,)), Pool((7,) * 9 + (2,))]
+POOLS = [Pool(np.array(rows)) for rows in ([300, 300, 3], [4000], [700] * 9 + [2])]
 
 # fmt: off
 SCRAMBLED = [16294208416658607535, 10451216379200822465, 16490336266968443936]
@@ -33,9 +33,9 @@ DRAWN = [
 ]
 UNIFORM = [0.6291932815332858, 0.5548130632287196, 0.1867820028462176, 0.617104376575832]
 BELOW = [1, 5, 18, 617104]
-FIRST_STEP = [[0, 2, 0], [1, 0, 7], [2, 2, 4], [0, 1, 1], [2, 0, 0], [2, 0, 5]]
-END_OF_A_CHUNK = [[2, 1, 3], [1, 0, 34], [0, 0, 3], [1, 0, 7]]
-ORDER_SUMS = [2205854113, 4177049768, 2870510909]
+FIRST_STEP = [[4, 7, 256], [1, 0, 1280], [2, 0, 0], [0, 0, 256], [1, 0, 1281], [4, 7, 257]]
+END_OF_A_CHUNK = [[3, 0, 2353], [1, 0, 1405], [4, 7, 333], [2, 0, 77]]
+ORDER_SUMS = [1488248338, 4112181463, 1139561732, 1765803001]
 VIEWS = {
     "masked_text": [
         [
@@ -135,7 +135,7 @@ def test_every_purpose_of_a_draw_has_a_number_of_its_own():
         purposes,
         {
             "CHOOSE_WORD": 1, "SHOW": 2, "RANDOM_PIECE": 3, "SWITCH": 4, "PICK_LANGUAGE": 5, "PICK_SYNONYM": 6,
-            "SWAP_SEGMENTS": 7, "INSTANCE": 8,
+            "SWAP_SEGMENTS": 7, "INSTANCE": 8, "SPREAD": 9,
         },
     )  # fmt: skip
     assert len(set(purposes.values())) == len(purposes)
@@ -143,9 +143,9 @@ def test_every_purpose_of_a_draw_has_a_number_of_its_own():
 
 
 def test_every_purpose_of_the_order_has_a_number_of_its_own():
-    found = (order.COUNTS, order.SHUFFLE, order.EPOCH, order.PARTITIONS)
-    assert len(set(found)) == 4
-    assert_pinned(found, (1, 2, 3, 4))
+    found = (order.OFFSETS, order.SHARDS, order.GROUPS)
+    assert len(set(found)) == 3
+    assert_pinned(found, (1, 2, 3))
 
 
 def test_draws():
@@ -160,24 +160,30 @@ def test_draws():
 
 
 def places(first: int, last: int, low: int, high: int, global_rows: int, seed: int = SEED) -> list[list[int]]:
-    """[source, group, row] of the rows of some steps."""
-    drawn = Order(POOLS, [0.2, 0.5, 0.3], seed, global_rows, derive.partitions(global_rows), derive.CHUNK_STEPS)
-    found = [drawn.places(request) for request in drawn.requests(first, last, low, high)]
+    """[source, shard, row] of the rows of some steps."""
+    streams = [
+        order.StreamPools(1.0, POOLS, lambda _: np.array([0.2, 0.5, 0.3])),
+        order.StreamPools(0.5, POOLS[1:], lambda step: np.array([0.4, 0.6] if step < 64 else [0.9, 0.1])),
+    ]
+    drawn = order.Order(streams, seed, global_rows, derive.CHUNK_STEPS)
+    found = [drawn.places(request) for request in drawn.requests(first, last, low, high, 10)]
     return [list(place) for one in found for place in zip(*(map(np.ndarray.tolist, vars(one).values())), strict=True)]
 
 
 def test_order():
-    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, derive.MAX_PARTITIONS], [1, 16, 64])
+    constants = (order.ROW_GROUP, order.WINDOW_SHARDS, order.PARTITION_ROWS, order.MAX_PARTITIONS, order.TABLED)
+    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, *constants], [2, 32, 256, 4, 256, 128, 1024])
     assert_pinned(places(0, 1, 0, 6, 12), FIRST_STEP)
-    assert_pinned(places(15, 17, 4, 6, 12), END_OF_A_CHUNK)
+    assert_pinned(places(31, 33, 4, 6, 12), END_OF_A_CHUNK)
     everything = [
-        zlib.crc32(np.array(places(0, 40, 0, rows, rows, seed), "<i8").tobytes())
+        zlib.crc32(np.array(places(0, 80, 0, rows, rows, seed), "<i8").tobytes())
         for rows, seed in ((12, SEED), (130, SEED), (128, 1))
     ]
+    everything.append(zlib.crc32(np.array(places(500_000, 500_003, 7, 90, 130), "<i8").tobytes()))
     assert_pinned(everything, ORDER_SUMS)
 
 
-@pytest.mark.parametrize("constant", ["ORDER_VERSION", "CHUNK_STEPS", "MAX_PARTITIONS"])
+@pytest.mark.parametrize("constant", ["ORDER_VERSION", "CHUNK_STEPS"])
 def test_another_order_is_another_run(monkeypatch: pytest.MonkeyPatch, constant: str):
     config = load_recipe("tiny/mlm", []).config
     before = derive.run_fingerprint(config, "data")

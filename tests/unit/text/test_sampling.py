@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xalign_ray.config.schema import SamplingConfig
-from xalign_ray.errors import ConfigError
-from xalign_ray.text.sampling import language_shares, source_shares
+from xalign_ray.text.sampling import language_shares
 
 SIZES = {"en": 8000.0, "sw": 125.0}
 
@@ -20,21 +19,8 @@ def test_shares_are_sizes_to_the_power_of_alpha(alpha: float, en: float) -> None
     assert shares == pytest.approx({"en": en, "sw": 1 - en})
 
 
-def test_streams_share_by_weight_and_pools_by_size_within_them() -> None:
-    shares = source_shares([("masked_text", 3.0, {"a": 1.0, "b": 1.0}), ("masked_pairs", 1.0, {"c": 9.0})], 0.7)
-    assert shares == pytest.approx([3 / 8, 3 / 8, 1 / 4])
-
-
 def test_shares_of_very_many_very_different_pools_sum_to_one() -> None:
-    sizes = {str(n): 10.0**n for n in range(13)}
-    assert sum(source_shares([("masked_text", 1.0, sizes)], 0.3)) == pytest.approx(1, abs=1e-12)
-
-
-def test_a_stream_without_rows_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^stream masked_pairs has no rows: .*check data\.corpora and data\.parallel"
-    ):
-        source_shares([("masked_pairs", 1.0, {})], 1.0)
+    assert sum(language_shares({str(n): 10.0**n for n in range(13)}, 0.3).values()) == pytest.approx(1, abs=1e-12)
 
 
 def test_temperature_is_the_inverse_of_alpha() -> None:
