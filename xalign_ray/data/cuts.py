@@ -49,5 +49,5 @@ def _as_fields(files: Sequence[str], part: Part) -> list[Any]:
 
 def _from_fields(format_: str, files: Sequence[str], fields: Sequence[Any]) -> Part:
     numbers, spans, first_line, borders = fields
-    paths = tuple(files[number] for number in numbers)
+    paths = tuple(files[int(number)] for number in numbers)
     return Part(format_, paths, tuple(Span(*span) for span in spans), first_line, borders)

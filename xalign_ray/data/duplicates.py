@@ -1,76 +1,160 @@
-"""Finds lines and pairs that stood before in their pool: hashes of each part first, then partition by partition."""
+"""Finds lines and pairs that stood before in their pool: each part's hashes are sorted, then compared by ranges.
+
+A range of hashes is a partition, and a task of its own: it reads its stretch of each part's file, so that the work is
+linear in the lines and a task's memory is bounded by PARTITION_LINES, whatever the size of the pool.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from xalign_ray.artifacts import write_atomic
+from xalign_ray.artifacts import unfinished, write_atomic
 from xalign_ray.data.sources.records import Document, Pair
-from xalign_ray.text.rows import Index
 
-PARTITION_ROWS = 8_000_000  # hashes that are compared at once: about 0.5 GB while they are sorted
+PARTITION_LINES = 4_000_000  # whose hashes and numbers a task holds: 48 MiB, and some 150 while they are sorted
+RANGES = 4096  # that hashes are filed by; a partition is some of them: beyond 1.6e10 lines it grows
+_HEADER = 8 * (RANGES + 1)
+
+Hashes = NDArray[np.uint64]
+Numbers = NDArray[np.uint32]
 
 
-def hash_records(records: Iterable[Document | Pair]) -> np.ndarray:
+@dataclass(frozen=True)
+class Partition:
+    """Some of the ranges of a pool's hashes: `number` of `count`. Small, so that it travels to a worker."""
+
+    folder: str  # of the data
+    hash_files: tuple[str, ...]  # of the pool's parts, in order
+    duplicates_file: Path
+    number: int
+    count: int
+
+
+def hash_records(records: Iterable[Document | Pair]) -> Iterator[bytes]:
     """8 bytes of each line or pair, in reading order; among 10^8 a false alarm has odds of 1:3700."""
-    digests = bytearray()
     for record in records:
         texts = record.paragraphs if isinstance(record, Document) else ("\n".join(record.texts),)
         for text in texts:
             plain = unicodedata.normalize("NFC", text).strip()
-            digests += hashlib.blake2b(plain.encode(), digest_size=8, person=b"repeated").digest()
-    return np.frombuffer(bytes(digests), "<u8")
+            yield hashlib.blake2b(plain.encode(), digest_size=8, person=b"repeated").digest()
 
 
-def write_hashes(path: Path, hashes: np.ndarray) -> None:
-    """Keeps the hashes of a part."""
-    write_atomic(path, hashes.astype("<u8").tobytes())
+def write_hashes(path: Path, digests: Iterator[bytes]) -> None:
+    """Files the hashes of a part in runs of PARTITION_LINES lines.
 
-
-def mark_duplicates(hash_files: Sequence[Path], duplicate_files: Sequence[Path]) -> None:
-    """Writes, for each part of a pool, the numbers of its lines that stood before in it or in an earlier part.
-
-    Every partition (the hashes of one remainder) is sorted on its own: memory is bounded by PARTITION_ROWS hashes and
-    one part's, whatever the size of the pool; each file is read once a partition.
+    A run is sorted by hash: where each range of hashes begins, and the end (int64, RANGES + 1), then the hashes
+    (uint64), then the number that each line has in the part (uint32).
     """
-    total = sum(path.stat().st_size for path in hash_files) // 8
-    partitions = max(1, -(-total // PARTITION_ROWS))
-    duplicates: list[list[Index]] = [[] for _ in hash_files]
-    for remainder in range(partitions):
-        for part, numbers in enumerate(_duplicates_of(hash_files, partitions, remainder)):
-            duplicates[part].append(numbers)
-    for path, numbers in zip(duplicate_files, duplicates, strict=True):
-        write_atomic(path, np.sort(np.concatenate(numbers)).astype("<i8").tobytes())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary, first = unfinished(path), 0
+    borders = np.arange(1, RANGES, dtype=np.uint64) * np.uint64(2**64 // RANGES)
+    try:
+        with temporary.open("xb") as out:
+            while len(hashes := _next_run(digests)):
+                order = np.argsort(hashes, kind="stable")  # equal ones stay in the order of lines
+                hashes = hashes[order]
+                begins = np.searchsorted(hashes, borders)
+                out.write(np.concatenate([[0], begins, [len(hashes)]]).astype("<i8").tobytes())
+                out.write(hashes.tobytes())
+                out.write((order + first).astype("<u4").tobytes())
+                first += len(hashes)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
-def _duplicates_of(files: Sequence[Path], partitions: int, remainder: int) -> list[Index]:
-    hashes, numbers = [], []
-    for path in files:
-        values = np.fromfile(path, "<u8")
-        chosen = np.flatnonzero(values % np.uint64(partitions) == remainder)
-        hashes.append(values[chosen])
-        numbers.append(chosen)
-    joined = np.concatenate(hashes)
-    order = np.argsort(joined, kind="stable")  # equal hashes stay in the order of parts and lines
-    duplicates = np.zeros(len(joined), bool)
-    duplicates[order[1:]] = joined[order[1:]] == joined[order[:-1]]
-    bounds = np.cumsum([len(part) for part in hashes])[:-1]
-    return [
-        part_numbers[part_duplicates]
-        for part_numbers, part_duplicates in zip(numbers, np.split(duplicates, bounds), strict=True)
+def _next_run(digests: Iterator[bytes]) -> Hashes:
+    run = bytearray()
+    for _, digest in zip(range(PARTITION_LINES), digests, strict=False):  # in this order none is lost
+        run += digest
+    return np.frombuffer(run, "<u8")
+
+
+def count_partitions(hash_files: Sequence[Path]) -> int:
+    """How many partitions a pool has: as many as hold PARTITION_LINES lines each."""
+    lines = sum(_count_lines(path) for path in hash_files)
+    return min(RANGES, max(1, -(-lines // PARTITION_LINES)))
+
+
+def partition_bytes(partitions: Sequence[Partition]) -> list[float]:
+    """How much each partition reads, about."""
+    sizes = {files: sum(Path(file).stat().st_size for file in files) for files in {p.hash_files for p in partitions}}
+    return [sizes[partition.hash_files] / partition.count for partition in partitions]
+
+
+def find_duplicates(partition: Partition) -> None:
+    """Writes the numbers of the lines whose hash stood before in their part or in an earlier one, part by part.
+
+    The file: the byte where each part's numbers begin, and the end (int64, parts + 1); the numbers (uint32), ascending.
+    """
+    of_part = [_read_ranges(Path(file), partition) for file in partition.hash_files]
+    lengths = [sum(map(len, hashes)) for hashes, _ in of_part]
+    hashes = np.concatenate([*chain.from_iterable(hashes for hashes, _ in of_part), np.empty(0, np.uint64)])
+    numbers = np.concatenate([*chain.from_iterable(numbers for _, numbers in of_part), np.empty(0, np.uint32)])
+    del of_part
+    order = np.argsort(hashes, kind="stable")  # equal hashes stay in the order of parts and lines
+    hashes = hashes[order]
+    duplicate = np.zeros(len(order), bool)
+    duplicate[order[1:]] = hashes[1:] == hashes[:-1]
+    ends = np.cumsum(lengths)
+    found = [
+        np.sort(numbers[end - length : end][duplicate[end - length : end]])
+        for length, end in zip(lengths, ends.tolist(), strict=True)
     ]
+    begins = 8 * (len(found) + 1) + 4 * np.cumsum([0, *map(len, found)]).astype("<i8")
+    write_atomic(partition.duplicates_file, b"".join([begins.tobytes(), *(one.tobytes() for one in found)]))
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(lines for _, lines in _runs(file))
+
+
+def _runs(file: BinaryIO) -> Iterator[tuple[int, int]]:
+    """The byte where each run of a file of hashes begins, and its lines."""
+    at, size = 0, os.fstat(file.fileno()).st_size
+    while at < size:
+        lines = int(_array(file, at + 8 * RANGES, "<i8", 1)[0])
+        yield at, lines
+        at += _HEADER + 12 * lines
+
+
+def _read_ranges(path: Path, partition: Partition) -> tuple[list[Hashes], list[Numbers]]:
+    """The hashes of a part that are of the partition, and their lines, run after run."""
+    low, high = (RANGES * number // partition.count for number in (partition.number, partition.number + 1))
+    hashes, numbers = [], []
+    with path.open("rb") as file:
+        for at, lines in _runs(file):
+            begin, end = (int(_array(file, at + 8 * place, "<i8", 1)[0]) for place in (low, high))
+            hashes.append(_array(file, at + _HEADER + 8 * begin, "<u8", end - begin))
+            numbers.append(_array(file, at + _HEADER + 8 * lines + 4 * begin, "<u4", end - begin))
+    return hashes, numbers
+
+
+def _array(file: BinaryIO, at: int, kind: str, count: int) -> np.ndarray:
+    file.seek(at)
+    return np.fromfile(file, kind, count)
 
 
 class Duplicates:
     """The duplicate lines of one part, asked for window by window."""
 
-    def __init__(self, path: Path) -> None:
-        self._numbers = np.fromfile(path, "<i8")
+    def __init__(self, files: Iterable[Path], part: int) -> None:
+        """`files` are of all partitions of the pool, `part` is the part's number in it."""
+        self._numbers = np.sort(np.concatenate([_of_part(path, part) for path in files]))
         self._seen = 0
 
     def next(self, count: int) -> np.ndarray:
@@ -80,3 +164,9 @@ class Duplicates:
         mask[self._numbers[low:high] - self._seen] = True
         self._seen += count
         return mask
+
+
+def _of_part(path: Path, part: int) -> Numbers:
+    with path.open("rb") as file:
+        begin, end = _array(file, 8 * part, "<i8", 2).tolist()
+        return _array(file, begin, "<u4", (end - begin) // 4)

@@ -54,6 +54,8 @@ class Task:
     source: int = 0  # number of the source of the recipe that the part is of
     keep_rest_out: bool = False  # of a file whose rest cannot be read
     alignment: tuple[str, int] | None = None  # folder of a word alignment, and the part's number in it
+    number: int = 0  # of the part in its pool
+    duplicates: tuple[str, ...] = ()  # the files of the pool's partitions, where duplicates are dropped
 
     @property
     def record_file(self) -> Path:
@@ -72,13 +74,8 @@ class Task:
 
     @property
     def hashes_file(self) -> Path:
-        """Hashes of the part's lines or pairs, where duplicate ones are dropped."""
-        return self.record_file.with_suffix(".hashes")
-
-    @property
-    def duplicates_file(self) -> Path:
-        """Numbers of the part's lines or pairs that stood before."""
-        return self.record_file.with_suffix(".duplicates")
+        """Hashes of the part's lines or pairs, until duplicate ones are found."""
+        return self.record_file.with_suffix(".sorted_hashes")
 
 
 @dataclass
@@ -92,15 +89,20 @@ class _Split:
 
 
 def read_record(task: Task) -> dict[str, Any] | None:
-    """What a finished part says of itself, or None if it is not finished or a file of it is not as it was written."""
+    """What a finished part says of itself, or None if it is not finished."""
     record = whole_json(task.record_file, "trained", "held_out", "counts", "bad_rows")
     if record is None or not task.bad_rows_file.is_file():
         return None
-    if record.get("dropped") and not task.dropped_file.is_file():
-        return None
+    return None if record.get("dropped") and not task.dropped_file.is_file() else record
+
+
+def is_finished(task: Task) -> bool:
+    """Whether a part is finished and its shards are as they were written: reads them."""
+    record = read_record(task)
+    if record is None:
+        return False
     files = [shard for split in (record["trained"], record["held_out"]) if split for shard in split["shards"]]
-    whole = all((f := Path(task.folder) / s["file"]).is_file() and hash_file(f) == s["sha256"] for s in files)
-    return record if whole else None
+    return all((f := Path(task.folder) / s["file"]).is_file() and hash_file(f) == s["sha256"] for s in files)
 
 
 def prepare_part(task: Task) -> None:
@@ -159,7 +161,7 @@ def _read(
     task: Task, bad_rows: BadRowsFile, skipped: Counter[str], broken: list[BrokenFile]
 ) -> Iterator[tuple[Document | Pair, np.ndarray | None]]:
     """The good records, each with the mask of its duplicate lines if these are to be dropped."""
-    duplicates = Duplicates(task.duplicates_file) if task.filters.drop_duplicates else None
+    duplicates = Duplicates(map(Path, task.duplicates), task.number) if task.filters.drop_duplicates else None
     records = read_part(task.part, task.languages, skipped, broken if task.keep_rest_out else None)
     if task.alignment:
         folder, number = task.alignment

@@ -28,7 +28,8 @@ from xalign_ray.data.bad_rows import BAD_ROWS, check_bad_fraction, merge_counts,
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.dictionaries import read_translations, trained_translations, write_lexicon
 from xalign_ray.data.dropped import DROPPED, merge_samples
-from xalign_ray.data.duplicates import mark_duplicates
+from xalign_ray.data.duplicate_passes import with_duplicates
+from xalign_ray.data.duplicates import find_duplicates, partition_bytes
 from xalign_ray.data.examples import longest_word
 from xalign_ray.data.file_hashes import (
     NEW_ROWS,
@@ -45,7 +46,7 @@ from xalign_ray.data.file_hashes import (
 from xalign_ray.data.identity import data_folder, fingerprint_of, given_folder
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input, Source, data_root, find_sources, split_source
-from xalign_ray.data.part import Task, hash_part, prepare_part, read_record
+from xalign_ray.data.part import Task, hash_part, is_finished, prepare_part, read_record
 from xalign_ray.data.prepared import Prepared, whole_folder
 from xalign_ray.data.shard_table import shard_hashes, write_shard_table
 from xalign_ray.data.sources.broken import BrokenFile
@@ -65,6 +66,7 @@ from xalign_ray.text.tokenizer import train_bpe
 
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
 SPLIT_AT_ONCE = 16  # sources; most of that is waiting for a disk or a store
+READ_AT_ONCE = 8  # parts of an interrupted prepare that are hashed
 MAX_FAULTS = 10  # parts whose faults are reported at once
 
 
@@ -109,11 +111,14 @@ def _make(
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
     dictionary_counts = write_lexicon(config, translations, tokenizer, folder)
     tasks = _tasks(config, texts, folder, _align(config, texts, folder))
-    todo = [task for task in tasks if read_record(task) is None]
     if config.data.filters.drop_duplicates:
-        _mark_duplicates(tasks, config.parallel)
-    if todo:
-        _run_tasks(todo, prepare_part, config.parallel)
+        tasks = with_duplicates(tasks, lambda tasks, work: _run_tasks(tasks, work, config.parallel))
+    with ThreadPoolExecutor(READ_AT_ONCE) as threads:
+        finished = [*threads.map(is_finished, tasks)]
+    todo = [task for task, done in zip(tasks, finished, strict=True) if not done]
+    for task in todo:
+        task.record_file.unlink(missing_ok=True)  # what stands there from now on was written in this prepare
+    _run_tasks(todo, prepare_part, config.parallel)
     _finish(config, texts, tasks, folder, fingerprint, dictionary_counts, dictionary_sources, broken)
 
 
@@ -217,21 +222,13 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path, alignments: 
                     alignment=(str(alignments[place]), part_number) if place in alignments else None,
                     source=place,
                     keep_rest_out=config.data.on_broken_file == "keep_rest_out",
+                    number=number,
                 )
             )
     return tasks
 
 
-def _mark_duplicates(tasks: Sequence[Task], parallel: ParallelConfig) -> None:
-    """Reads every source once for hashes, before it is prepared; done once, whatever is interrupted after."""
-    missing = [task for task in tasks if not (task.duplicates_file.is_file() and task.hashes_file.is_file())]
-    for pool in dict.fromkeys(task.pool for task in missing):
-        members = [task for task in tasks if task.pool == pool]
-        _run_tasks([task for task in members if not task.hashes_file.is_file()], hash_part, parallel)
-        mark_duplicates([task.hashes_file for task in members], [task.duplicates_file for task in members])
-
-
-def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None], parallel: ParallelConfig) -> None:
+def _run_tasks(tasks: Sequence[Any], work: Callable[[Any], None], parallel: ParallelConfig) -> None:
     import ray.data
 
     from xalign_ray.data.placement import check_placement, placement
@@ -243,13 +240,25 @@ def _run_tasks(tasks: Sequence[Task], work: Callable[[Task], None], parallel: Pa
     context.enable_progress_bars = context.print_on_execution_start = False
     numbers = ray.data.from_items([{"number": number} for number in range(len(tasks))], override_num_blocks=len(tasks))
     do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
-    sizes = dict(enumerate(count_bytes([task.part for task in tasks])))
+    title, noun, sizes_of = _SHOWN[work]
     done = []
-    with PartsDone("looking for duplicate lines" if work is hash_part else "preparing", sizes) as shown:
+    with PartsDone(title, dict(enumerate(sizes_of(tasks))), part=noun) as shown:
         for row in numbers.map(do_one, num_cpus=1, **placement(parallel)).iter_rows():
             done.append(row)
             shown.add(row["number"])
     _raise_faults(done)
+
+
+def _part_bytes(tasks: Sequence[Task]) -> list[float]:
+    return count_bytes([task.part for task in tasks])
+
+
+# What is shown of a pass: its title, what its tasks are, and how large each of them is.
+_SHOWN: dict[Callable[[Any], None], tuple[str, str, Callable[[Any], Sequence[float]]]] = {
+    hash_part: ("reading for duplicate lines", "part", _part_bytes),
+    find_duplicates: ("looking for duplicate lines", "partition", partition_bytes),
+    prepare_part: ("preparing", "part", _part_bytes),
+}
 
 
 def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:
@@ -257,7 +266,7 @@ def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:
         raise DataError("\n".join(dict.fromkeys(faults[:MAX_FAULTS])))
 
 
-def _do_numbered(row: dict[str, Any], tasks: Sequence[Task], work: Callable[[Task], None]) -> dict[str, Any]:
+def _do_numbered(row: dict[str, Any], tasks: Sequence[Any], work: Callable[[Any], None]) -> dict[str, Any]:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a task has one CPU
     task = tasks[row["number"]]
     return {"number": row["number"], "fault": fault_of(lambda: work(task), Path(task.folder))}

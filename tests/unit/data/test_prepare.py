@@ -206,7 +206,7 @@ def test_duplicate_lines_and_pairs_are_dropped_across_parts(tmp_path: Path) -> N
     wanted = shards(once)
     (once.folder / "manifest.json").unlink()
     (once.folder / "parts" / "text" / "en" / "part-00001.json").unlink()
-    (once.folder / "parts" / "text" / "en" / "part-00001.hashes").unlink()
+    (once.folder / "parts" / "text" / "en" / "00000-of-00001.duplicates").unlink()
     assert shards(prepare_here(config)) == wanted
 
 
