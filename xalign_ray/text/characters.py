@@ -74,11 +74,11 @@ def code_points(lines: Sequence[str]) -> tuple[NDArray[np.uint32], Index]:
     return points, np.fromiter(map(len, lines), np.int64, len(lines))
 
 
-def read_characters(lines: Sequence[str]) -> Characters:
-    """Of some lines."""
+def read_characters(lines: Sequence[str], punctuation: bool = True) -> Characters:
+    """Of some lines; without punctuation it is as good as blanks."""
     points, lengths = code_points(lines)
     kinds = _kinds()[points]
-    full = kinds != BLANK
+    full = (kinds != BLANK) & ((kinds != PUNCTUATION) | punctuation)
     alone = kinds >= IDEOGRAPH
     begins = full.copy()
     begins[1:] &= ~full[:-1] | alone[1:] | alone[:-1]

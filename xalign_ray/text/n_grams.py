@@ -22,7 +22,7 @@ def unit_hashes(text: Characters) -> Hashes:
     place = np.arange(len(text.points)) - np.repeat(starts(text.unit_length), text.unit_length)
     powers = np.cumprod(np.full(int(place.max()) + 1, _CHARACTER))
     mixed = (text.points.astype(np.uint64) + np.uint64(1)) * powers[place]
-    return _mix(np.add.reduceat(mixed, starts(text.unit_length)))
+    return mix(np.add.reduceat(mixed, starts(text.unit_length)))
 
 
 def top_n_grams(
@@ -68,7 +68,7 @@ def _standing_twice(hashes: Hashes, document: Index, sizes: Sequence[int]) -> It
     What stands twice does so without its last word too: each n looks only where a shorter one was found.
     """
     places = np.arange(len(hashes))
-    rolled, rolled_to = _mix(document.astype(np.uint64) * _DOCUMENT), 0
+    rolled, rolled_to = mix(document.astype(np.uint64) * _DOCUMENT), 0
     for n in sizes:
         places = places[places <= len(hashes) - n]
         places = places[document[places] == document[places + n - 1]]
@@ -88,7 +88,7 @@ def _spans(lengths: Index, n: int) -> Index:
     return total[np.minimum(np.arange(len(lengths)) + n, len(lengths))] - total[:-1]
 
 
-def _mix(values: Hashes) -> Hashes:
+def mix(values: Hashes) -> Hashes:
     """Spreads the bits of hashes: the last step of SplitMix64."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
