@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from corpus import Material
 from generated import Source
 from records import record
 
-from xalign_ray.config.filters import FiltersConfig, QualityConfig
+from xalign_ray.config.filters import FiltersConfig, NearDuplicatesConfig, QualityConfig
+from xalign_ray.data.duplicate_passes import with_duplicates
 from xalign_ray.data.part import Task, prepare_part
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
@@ -47,6 +48,8 @@ SETTINGS: Mapping[str, FiltersConfig] = {
     "language": FiltersConfig(language_threshold=0.65),
     "gopher": FiltersConfig(quality=GOPHER),
     "n_grams": FiltersConfig(quality=N_GRAMS),
+    "duplicates": FiltersConfig(drop_duplicates=True),
+    "near_duplicates": FiltersConfig(near_duplicates=NearDuplicatesConfig()),
 }
 
 
@@ -79,9 +82,18 @@ def _rate(folder: Path, source: Source, name: str, megabytes: float, seed: int) 
     path = folder / f"{name}.txt"
     path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
     language = source.language
-    task = Task(str(folder), f"text/{language}/{name}-{seed}", f"text/{language}", (language,),
+    pool = f"text/{language}-{name}-{seed}"  # a folder of its own
+    task = Task(str(folder), f"{pool}/part", pool, (language,),
                 Part("text", (str(path),), (WHOLE,)), (language,), 128, True, 0.02, SETTINGS[name])  # fmt: skip
     began = time.process_time()
+    for kind in ("duplicates", "near_duplicates"):
+        if kind == name:
+            (task,) = with_duplicates([task], _one_by_one, kind)
     prepare_part(task)
     seconds = time.process_time() - began
     return path.stat().st_size / 1e6 / seconds
+
+
+def _one_by_one(tasks: Sequence[Any], work: Callable[[Any], None]) -> None:
+    for task in tasks:
+        work(task)

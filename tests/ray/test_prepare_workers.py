@@ -80,7 +80,7 @@ def test_ray_prepares_the_bytes_that_one_process_does_and_says_how_far_it_is(
     said = capsys.readouterr().err
     for number in range(1, 9):
         assert re.search(rf"^preparing: {number} of 8 parts, \d+\.\d MB/s, ", said, re.MULTILINE)
-    passes = ("reading for duplicate lines: 8 of 8 parts", "looking for duplicate lines: 3 of 3 partitions")
+    passes = ("reading for duplicate lines: 8 of 8 parts", "looking for duplicates: 3 of 3 partitions")
     for job in ("hashing the inputs: 9 of 9 files", *passes):
         assert f"\n{job}, " in f"\n{said}"
 

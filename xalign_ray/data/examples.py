@@ -63,18 +63,24 @@ def longest_word(capacity: int, segments_per_example: int) -> int:
     return min(LONGEST_WORD, (capacity - specials(segments_per_example)) // segments_per_example)
 
 
-def encode_documents(encoder: ExampleEncoder, documents: Sequence[Document], duplicate: Kept | None = None) -> Examples:
+def encode_documents(
+    encoder: ExampleEncoder,
+    documents: Sequence[Document],
+    duplicate: Kept | None = None,
+    near_duplicate: Kept | None = None,
+) -> Examples:
     """Sentences, or as many lines of a document as fit together; longer lines than a row are split at a word.
 
     Args:
         documents: of one language.
         duplicate: for each line of all documents whether it is to be dropped, because it stood somewhere before.
+        near_duplicate: for each document whether one that is nearly like it stood somewhere before.
     """
     (language,) = {document.language for document in documents}
     document_lines = np.asarray([len(document.paragraphs) for document in documents], np.int64)
     counts = Counter(documents=len(documents), lines=int(document_lines.sum()))
     _note_languages(counts, encoder.filters, [language], len(documents))
-    whole = keep_documents(encoder.filters, language, documents)
+    whole = keep_documents(encoder.filters, language, documents, near_duplicate)
     dropped = [*_count_sifted(counts, whole, document_lines, lambda n: (documents[n], documents[n].paragraphs))]
     if not whole.keep.all():
         duplicate = duplicate if duplicate is None else duplicate[np.repeat(whole.keep, document_lines)]
@@ -114,13 +120,18 @@ def encode_documents(encoder: ExampleEncoder, documents: Sequence[Document], dup
 
 
 def encode_pairs(
-    encoder: ExampleEncoder, pairs: Sequence[Pair], duplicate: Kept | None = None, max_pairs: int = 0
+    encoder: ExampleEncoder,
+    pairs: Sequence[Pair],
+    duplicate: Kept | None = None,
+    max_pairs: int = 0,
+    near_duplicate: Kept | None = None,
 ) -> Examples:
     """Both segments of translations; a pair too long for a row loses words at the end of its longer segment (counted).
 
     Args:
         pairs: of one pair of languages, in the same order.
         duplicate: for each pair whether it is to be dropped, because it stood somewhere before.
+        near_duplicate: as duplicate, of pairs that are nearly like one that stood before.
         max_pairs: how many are kept, the first that pass the filters; 0 is all.
     """
     (languages,) = {pair.languages for pair in pairs}
@@ -138,7 +149,7 @@ def encode_pairs(
     _count_dropped(counts, NO_WORDS, empty)
     _note_languages(counts, encoder.filters, languages, len(pairs))
     linked = _linked(encoder, pairs, segment_words, counts) if encoder.filters.min_aligned_fraction else None
-    sifted = keep_pairs(encoder.filters, languages, texts, segment_words, duplicate, linked, ~empty)
+    sifted = keep_pairs(encoder.filters, languages, texts, segment_words, duplicate, near_duplicate, linked, ~empty)
     dropped = [*_count_sifted(counts, sifted, np.ones(len(pairs), np.int64), lambda n: (pairs[n], pairs[n].texts))]
     keep = sifted.keep
     if max_pairs:

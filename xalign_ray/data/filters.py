@@ -34,9 +34,18 @@ class Sifted:
     dropped: Mapping[str, Index]
 
 
-def keep_documents(filters: Filters, language: str, documents: Sequence[Document]) -> Sifted:
-    """Which documents, of one language, pass as a whole; this needs no tokenizer."""
-    steps: list[Step] = [lambda some: low_quality(filters.quality, language, _take(documents, some))]
+def keep_documents(
+    filters: Filters, language: str, documents: Sequence[Document], near_duplicate: Kept | None
+) -> Sifted:
+    """Which documents, of one language, pass as a whole; this needs no tokenizer.
+
+    Args:
+        near_duplicate: for each document whether one that is nearly like it stood somewhere before.
+    """
+    steps: list[Step] = []
+    if near_duplicate is not None:
+        steps.append(lambda some: {"near-duplicate document": near_duplicate[some]})
+    steps.append(lambda some: low_quality(filters.quality, language, _take(documents, some)))
     if filters.language_threshold:
         steps.append(
             lambda some: {
@@ -75,6 +84,7 @@ def keep_pairs(
     texts: Sequence[Sequence[str]],
     words: Index,
     duplicate: Kept | None,
+    near_duplicate: Kept | None,
     aligned: NDArray[np.floating] | None,
     considered: Kept,
 ) -> Sifted:
@@ -83,6 +93,7 @@ def keep_pairs(
     Args:
         words: [N, 2], of each side, as the tokenizer counts them.
         duplicate: for each pair whether it stood somewhere before.
+        near_duplicate: for each pair whether one that is nearly like it stood somewhere before.
         aligned: [N] words of both sides that are linked; nan of a pair that nothing has aligned.
     """
     both: list[tuple[str, Sequence[str]]] = [*zip(languages, texts, strict=True)]
@@ -95,6 +106,8 @@ def keep_pairs(
         steps.append(lambda some: {"texts are identical": _equal(texts, some)})
     if duplicate is not None:
         steps.append(lambda some: {"duplicate pair": duplicate[some]})
+    if near_duplicate is not None:
+        steps.append(lambda some: {"near-duplicate pair": near_duplicate[some]})
     if filters.drop_lines_with:
         names = filters.drop_lines_with
         steps.append(

@@ -21,6 +21,7 @@ from xalign_ray.data.dropped import DroppedRow, first_rows, write_sample
 from xalign_ray.data.duplicates import Duplicates, hash_records, write_hashes
 from xalign_ray.data.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
+from xalign_ray.data.near_duplicates import band_hashes
 from xalign_ray.data.shards import ShardWriter
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED, read_part
@@ -56,6 +57,7 @@ class Task:
     alignment: tuple[str, int] | None = None  # folder of a word alignment, and the part's number in it
     number: int = 0  # of the part in its pool
     duplicates: tuple[str, ...] = ()  # the files of the pool's partitions, where duplicates are dropped
+    near_duplicates: tuple[str, ...] = ()  # the same of near-duplicates
 
     @property
     def record_file(self) -> Path:
@@ -72,10 +74,9 @@ class Task:
         """A sample of what the filters dropped of the part, if they did of any."""
         return self.record_file.with_suffix(".dropped.jsonl")
 
-    @property
-    def hashes_file(self) -> Path:
-        """Hashes of the part's lines or pairs, until duplicate ones are found."""
-        return self.record_file.with_suffix(".sorted_hashes")
+    def hashes_file(self, kind: str) -> Path:
+        """Hashes of what the part holds, until duplicates of the kind (a field of the task) are found."""
+        return self.record_file.with_suffix(f".{kind}.sorted_hashes")
 
 
 @dataclass
@@ -151,17 +152,34 @@ def _rare_collections() -> Iterator[None]:
 
 def hash_part(task: Task) -> None:
     """The first of two passes where duplicate lines or pairs are dropped: writes the hashes of one part."""
-    broken = [] if task.keep_rest_out else None
-    records = read_part(task.part, task.languages, broken=broken)
-    records = (record for record in records if isinstance(record, Document | Pair))
-    write_hashes(task.hashes_file, hash_records(records))
+    write_hashes(task.hashes_file("duplicates"), hash_records(_good_records(task)))
 
 
-def _read(
-    task: Task, bad_rows: BadRowsFile, skipped: Counter[str], broken: list[BrokenFile]
-) -> Iterator[tuple[Document | Pair, np.ndarray | None]]:
-    """The good records, each with the mask of its duplicate lines if these are to be dropped."""
-    duplicates = Duplicates(map(Path, task.duplicates), task.number) if task.filters.drop_duplicates else None
+def sign_part(task: Task) -> None:
+    """The same for near-duplicate documents or pairs: the hashes of their bands, so many of each."""
+    assert task.filters.near_duplicates is not None, "they were asked for"
+    hashes = band_hashes(task.filters.near_duplicates, task.languages, _good_records(task))
+    write_hashes(task.hashes_file("near_duplicates"), hashes)
+
+
+def _good_records(task: Task) -> Iterator[Document | Pair]:
+    records = read_part(task.part, task.languages, broken=[] if task.keep_rest_out else None)
+    return (record for record in records if isinstance(record, Document | Pair))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A good record; the mask of its duplicate lines, and whether it is a near-duplicate, where these are dropped."""
+
+    record: Document | Pair
+    duplicate: np.ndarray | None
+    near_duplicate: bool | None
+
+
+def _read(task: Task, bad_rows: BadRowsFile, skipped: Counter[str], broken: list[BrokenFile]) -> Iterator[_Found]:
+    duplicates = Duplicates(map(Path, task.duplicates), task.number) if task.duplicates else None
+    near = Duplicates(map(Path, task.near_duplicates), task.number) if task.near_duplicates else None
+    bands = task.filters.near_duplicates.num_buckets if task.filters.near_duplicates else 0
     records = read_part(task.part, task.languages, skipped, broken if task.keep_rest_out else None)
     if task.alignment:
         folder, number = task.alignment
@@ -173,20 +191,22 @@ def _read(
             bad_rows.add(record)
         elif isinstance(record, Document | Pair):
             lines = len(record.paragraphs) if isinstance(record, Document) else 1
-            yield record, duplicates.next(lines) if duplicates else None
+            yield _Found(
+                record,
+                duplicates.next(lines) if duplicates else None,
+                bool(near.next(bands).any()) if near else None,
+            )
 
 
 def _with_alignment(record: Record, alignment: str) -> Record:
     return replace(record, alignment=alignment) if isinstance(record, Pair) else record
 
 
-def _windows(
-    records: Iterator[tuple[Document | Pair, np.ndarray | None]],
-) -> Iterator[list[tuple[Document | Pair, np.ndarray | None]]]:
+def _windows(records: Iterator[_Found]) -> Iterator[list[_Found]]:
     window, characters = [], 0
-    for record in records:
-        window.append(record)
-        characters += sum(map(len, _lines(record[0])))
+    for found in records:
+        window.append(found)
+        characters += sum(map(len, _lines(found.record)))
         if characters >= WINDOW_CHARACTERS:
             yield window
             window, characters = [], 0
@@ -199,16 +219,19 @@ def _lines(record: Document | Pair) -> tuple[str, ...]:
 
 
 def _write_window(
-    task: Task, number: int, window: list, splits: tuple[_Split, ...], counts: Counter[str]
+    task: Task, number: int, window: Sequence[_Found], splits: tuple[_Split, ...], counts: Counter[str]
 ) -> Sequence[DroppedRow]:
     """Writes the examples of a window; returns a few of the rows that were dropped."""
     encoder = _open_encoder(task)
-    records = [record for record, _ in window]
-    duplicate = np.concatenate([mask for _, mask in window]) if task.filters.drop_duplicates else None
+    records: list[Any] = [one.record for one in window]  # of one of the two kinds, as the pool is
+    lines = [one.duplicate for one in window if one.duplicate is not None]
+    duplicate = np.concatenate(lines) if task.duplicates else None
+    near = np.asarray([one.near_duplicate for one in window], bool) if task.near_duplicates else None
     if _is_text(task):
-        found = encode_documents(encoder, records, duplicate)
+        found = encode_documents(encoder, records, duplicate, near)
     else:
-        found = encode_pairs(encoder, records, duplicate, task.max_pairs and task.max_pairs - splits[0].examples)
+        left = task.max_pairs and task.max_pairs - splits[0].examples
+        found = encode_pairs(encoder, records, duplicate, left, near)
     counts.update(found.counts)
     for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
         numbers = np.flatnonzero(chosen)

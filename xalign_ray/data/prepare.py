@@ -46,7 +46,7 @@ from xalign_ray.data.file_hashes import (
 from xalign_ray.data.identity import data_folder, fingerprint_of, given_folder
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input, Source, data_root, find_sources, split_source
-from xalign_ray.data.part import Task, hash_part, is_finished, prepare_part, read_record
+from xalign_ray.data.part import Task, hash_part, is_finished, prepare_part, read_record, sign_part
 from xalign_ray.data.prepared import Prepared, whole_folder
 from xalign_ray.data.shard_table import shard_hashes, write_shard_table
 from xalign_ray.data.sources.broken import BrokenFile
@@ -111,8 +111,10 @@ def _make(
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
     dictionary_counts = write_lexicon(config, translations, tokenizer, folder)
     tasks = _tasks(config, texts, folder, _align(config, texts, folder))
-    if config.data.filters.drop_duplicates:
-        tasks = with_duplicates(tasks, lambda tasks, work: _run_tasks(tasks, work, config.parallel))
+    filters = config.data.filters
+    for kind, asked in (("duplicates", filters.drop_duplicates), ("near_duplicates", filters.near_duplicates)):
+        if asked:
+            tasks = with_duplicates(tasks, lambda tasks, work: _run_tasks(tasks, work, config.parallel), kind)
     with ThreadPoolExecutor(READ_AT_ONCE) as threads:
         finished = [*threads.map(is_finished, tasks)]
     todo = [task for task, done in zip(tasks, finished, strict=True) if not done]
@@ -256,7 +258,8 @@ def _part_bytes(tasks: Sequence[Task]) -> list[float]:
 # What is shown of a pass: its title, what its tasks are, and how large each of them is.
 _SHOWN: dict[Callable[[Any], None], tuple[str, str, Callable[[Any], Sequence[float]]]] = {
     hash_part: ("reading for duplicate lines", "part", _part_bytes),
-    find_duplicates: ("looking for duplicate lines", "partition", partition_bytes),
+    sign_part: ("reading for near-duplicates", "part", _part_bytes),
+    find_duplicates: ("looking for duplicates", "partition", partition_bytes),
     prepare_part: ("preparing", "part", _part_bytes),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -226,3 +227,60 @@ def test_what_is_not_installed_is_said_before_anything_is_read(
     code = cli._run(lambda: cli.app(["prepare", str(tmp_path / "recipe.yaml")], prog_name="xalign"))
     assert code == 2
     assert "needs the package fast-langdetect-that-is-not-there: pip install" in capsys.readouterr().err
+
+
+def near(folder: Path, **filters: object) -> Prepared:
+    parallel = [{"format": "tsv", "languages": ["en", "de"], "paths": ["pairs.tsv"]}]
+    corpora = [{"format": "text", "language": "en", "paths": ["a.txt", "b.txt"]}]
+    return prepare_here(recipe(folder, {"near_duplicates": {}} | filters, corpora=corpora, parallel=parallel))
+
+
+def write_near(folder: Path) -> None:
+    """Documents of 40 words, some of them with one word exchanged; the same as pairs."""
+    first = [[f"n{n}w{k}" for k in range(40)] for n in range(30)]
+    changed = [[*words[:-1], "other"] for words in first]
+    own = [[f"own{n}w{k}" for k in range(40)] for n in range(3)]
+    write(folder, "a.txt", *([" ".join(words)] for words in [*first[:20], changed[4], *own[:1]]))
+    write(folder, "b.txt", *([" ".join(words)] for words in [changed[2], first[3], *own[1:], *first[20:], changed[25]]))
+    pairs = [(" ".join(words), " ".join(words).upper()) for words in [*first[:5], changed[1], *own]]
+    (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
+
+
+def test_near_duplicates_of_a_pool_are_dropped_but_the_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_near(tmp_path)
+    prepared = near(tmp_path)
+    texts = [one for one in prepared.manifest["sources"] if one["name"] == "text/en"]
+    assert [(one["rows"], one["set_aside"]) for one in texts] == [(37, {"near-duplicate document": 4})]
+    assert source(prepared, "pairs/de-en")["set_aside"] == {"near-duplicate pair": 1}
+    assert [row["line"] for row in sample(prepared)] == [41, 1, 3, 29, 6]
+    assert "near-duplicate document 4" in capfd.readouterr().err
+    wanted = {path.name: path.read_bytes() for path in prepared.folder.glob("shards/*/*/*.parquet")}
+    (prepared.folder / "manifest.json").unlink()
+    (prepared.folder / "parts" / "text" / "en" / "part-00001.json").unlink()
+    again = near(tmp_path)
+    assert {path.name: path.read_bytes() for path in again.folder.glob("shards/*/*/*.parquet")} == wanted
+
+
+def test_near_duplicates_are_the_same_however_parts_and_partitions_are_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_near(tmp_path)
+    wanted = near(tmp_path).manifest["counts"]
+    monkeypatch.setattr("xalign_ray.data.sources.parts.PART_BYTES", 2000)
+    monkeypatch.setattr("xalign_ray.data.duplicates.PARTITION_LINES", 50)
+    monkeypatch.setattr("xalign_ray.data.near_duplicates.WINDOW_CHARACTERS", 1000)
+    monkeypatch.setattr("xalign_ray.data.part.WINDOW_CHARACTERS", 1500)
+    shutil.rmtree(tmp_path / "out")
+    counts = near(tmp_path).manifest["counts"]
+    assert {key: counts[key] for key in counts if key.startswith("dropped")} == {
+        "dropped: near-duplicate document": 4,
+        "dropped: near-duplicate pair": 1,
+    }
+    assert counts["words"] == wanted["words"]
+
+
+def test_duplicate_lines_and_near_duplicates_together(tmp_path: Path) -> None:
+    write_near(tmp_path)
+    prepared = near(tmp_path, drop_duplicates=True)
+    assert source(prepared, "text/en")["set_aside"] == {"near-duplicate document": 4}
+    assert source(prepared, "pairs/de-en")["kept"] == 8
