@@ -199,9 +199,9 @@ class Order:
         steps = (number * TABLED + np.arange(TABLED)) * self.chunk_steps
         begins, counts = [], []
         for stream, (of, rows) in enumerate(zip(self.streams, self._stream_rows, strict=True)):
-            shares = np.stack([of.shares(int(step)) for step in steps])
-            assert shares.shape == (TABLED, len(of.pools))
-            ends = np.cumsum(shares, axis=1)
+            shares = [of.shares(step) for step in steps.tolist()]
+            constant = all(one is shares[0] for one in shares)
+            ends = np.cumsum(np.stack(shares[:1] if constant else shares), axis=1)
             ends[:, -1] = 1.0
             after = np.ceil(rows * ends - offsets[:, stream]).astype(np.int64)
             before = np.concatenate((np.zeros((TABLED, 1), np.int64), after[:, :-1]), axis=1)
