@@ -11,8 +11,8 @@ from typing import Any
 from corpus import GLOBAL_ROWS, Material, make_config, prepare_here, text_tokens_per_row, write_round
 from records import record
 
-from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.batches import BatchReader
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import Columns
@@ -20,6 +20,7 @@ from xalign_ray.text.collate import Columns
 ROUNDS = 3
 MAX_MEGABYTES = 20  # of text: rows are read again and again
 START_UP = 8  # blocks that do not count: processes start, caches fill
+BLOCK_STEPS = 16  # of a full block, about
 CPUS = 2
 
 
@@ -36,13 +37,14 @@ def measure(material: Material) -> list[dict[str, Any]]:
     prepared = prepare_here(config)
     one, two = (config.model_copy(update={"parallel": config.parallel.model_copy(update={"data_cpus": cpus})})
                 for cpus in (CPUS, CPUS / 2))  # fmt: skip
+    begins = {request.first for request in BatchReader(prepared, config).requests(0, 0)}
     ray.init(address="local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     speeds: dict[str, list[float]] = {"process": [], "one": [], "two": []}
     try:
         for _ in range(ROUNDS):
-            speeds["process"].append(_speed(open_local(prepared, config, 0, 0)))
-            speeds["one"].append(_speed(_open_ray(prepared, one)))
-            speeds["two"].append(_speed(_open_ray(prepared, two)))
+            speeds["process"].append(_speed(open_local(prepared, config, 0, 0), begins))
+            speeds["one"].append(_speed(_open_ray(prepared, one), begins))
+            speeds["two"].append(_speed(_open_ray(prepared, two), begins))
     finally:
         ray.shutdown()
     return _records(
@@ -52,7 +54,7 @@ def measure(material: Material) -> list[dict[str, Any]]:
 
 def _steps(megabytes: float) -> int:
     blocks = START_UP + 1 + max(4, int(megabytes * 0.24))
-    return blocks * CHUNK_STEPS
+    return blocks * BLOCK_STEPS
 
 
 def _open_ray(prepared: Prepared, config: RunConfig) -> Iterator[Columns]:
@@ -61,18 +63,20 @@ def _open_ray(prepared: Prepared, config: RunConfig) -> Iterator[Columns]:
     return open_feed(prepared, config, 0, 0, lambda own: own)
 
 
-def _speed(stream: Iterator[Columns]) -> float:
+def _speed(stream: Iterator[Columns], begins: set[int]) -> float:
     """Rows a second of wall time, from the arrival of the first block that counts to that of the last."""
     began = now = 0.0
-    rows = 0
+    rows = counted = blocks = 0
     for step, share in enumerate(stream):
-        block, within = divmod(step, CHUNK_STEPS)
-        if block >= START_UP and not within:
-            rows += GLOBAL_ROWS * CHUNK_STEPS if began else 0
-            now = time.perf_counter()
-            began = began or now
-        assert len(share["position"]) == GLOBAL_ROWS
-    return rows / (now - began)
+        if step in begins:
+            blocks += 1
+            if blocks > START_UP:
+                now = time.perf_counter()
+                began = began or now
+                counted = rows
+        if began:
+            rows += len(share["position"])
+    return counted / (now - began)
 
 
 def _records(material: Material, speeds: dict[str, float]) -> list[dict[str, Any]]:

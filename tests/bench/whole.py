@@ -17,7 +17,6 @@ from naive import NaiveDictMlm
 from records import record
 from tokenizers import Tokenizer
 
-from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.batches import BatchReader
 from xalign_ray.data.examples import longest_word
@@ -27,6 +26,7 @@ from xalign_ray.data.tokenizer_folder import open_tokenizer
 from xalign_ray.text.order import Request
 
 ROUNDS = 5  # that count; the real text comes before, to warm up
+BLOCK_STEPS = 16  # of a request: about derive.BLOCK_BYTES
 PEERS_TAKE = 5  # the peers get every so manyth line of what we get: they are slow, and their cost is by the token
 
 Lines = dict[str, list[str]]
@@ -117,7 +117,7 @@ def _time_feed(prepared: Prepared, config: RunConfig, peers: Peers, lines: Lines
     """One pass over the rows in rounds, after a warm-up that does not count: times as in Round."""
     reader, rows = BatchReader(prepared, config), config.train.global_batch_size
     total = sum(pool["rows"] for pool in prepared.manifest["pools"].values())
-    requests = max(1, total // (rows * CHUNK_STEPS * ROUNDS))  # of a round
+    requests = max(1, total // (rows * BLOCK_STEPS * ROUNDS))  # of a round
     per_row = text_tokens_per_row(prepared)
     times = []
     for number in range(ROUNDS + 1):
@@ -130,7 +130,7 @@ def _time_feed(prepared: Prepared, config: RunConfig, peers: Peers, lines: Lines
 
 def _feed(reader: BatchReader, chunks: range, rows: int) -> int:
     """Makes all steps of some chunks; returns their rows."""
-    requests = (Request(chunk, chunk * CHUNK_STEPS, (chunk + 1) * CHUNK_STEPS, 0, rows) for chunk in chunks)
+    requests = (Request(chunk * BLOCK_STEPS, (chunk + 1) * BLOCK_STEPS, 0, rows) for chunk in chunks)
     return sum(len(reader(request)["position"]) for request in requests)
 
 
