@@ -50,6 +50,15 @@ def test_shares_of_any_number_of_workers_are_the_same_steps(
         assert_same(join([steps[step] for steps in ranks]), whole)
 
 
+def test_seven_and_sixty_four_workers_see_the_same_steps(prepared: Prepared, inputs) -> None:
+    config = make_config(inputs, "train.global_batch_size=100", "train.max_steps=4")
+    (alone,) = all_steps(prepared, config)
+    for workers in (7, 64):
+        ranks = all_steps(prepared, with_workers(config, workers))
+        for step, whole in enumerate(alone):
+            assert_same(join([steps[step] for steps in ranks]), whole)
+
+
 @pytest.mark.parametrize("first", [1, 15, 32, 39])
 def test_a_resumed_stream_goes_on_with_the_same_steps(prepared: Prepared, config: RunConfig, first: int) -> None:
     (alone,) = all_steps(prepared, config)
