@@ -72,9 +72,9 @@ class CachedTokenizer:
     """Tokenizes lines exactly as the tokenizer does, but asks it only for pretokens that it has not seen before.
 
     A pretoken is what stands between two blanks. Where its pieces may depend on its neighbours (odd or double blanks,
-    controls, a combining mark at its begin, an added token), or where it is seldom seen twice (a long one), it is
-    tokenized together with them; and a tokenizer that looks beyond blanks is given whole lines. Memory is bounded:
-    past CACHE_BYTES what the last lines did not use is forgotten.
+    controls, a combining mark at its begin, an added token that is no whole word), or where it is seldom seen twice (a
+    long one), it is tokenized together with them; and a tokenizer that looks beyond blanks is given whole lines. Memory
+    is bounded: past CACHE_BYTES what the last lines did not use is forgotten.
 
     Args:
         entries: the dictionary entry of each (language id, form).

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from xalign_ray.text.tokenizer import tokenize_lines
 
@@ -30,6 +30,8 @@ _PROBE = (
     "'", "'s", "\u2019s", "$5",
 )  # fmt: skip
 _PROBE_LINES = 200
+_PROBE_WORDS = 8  # added tokens that are whole words
+_WORD_SHAPES = ("{}", "{},", "({})", "{}s", "x{}", "x-{}", "{0}-{0}", "{}1", "_{}")
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,14 @@ def find_pretoken_rules(backend: Tokenizer, longest: int) -> PretokenRules | Non
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True
-    added = tuple(t.content for t in backend.get_added_tokens_decoder().values() if not t.special)
+    listed = [token for token in backend.get_added_tokens_decoder().values() if not token.special]
+    whole_words = [token.content for token in listed if _is_whole_word(token)]
+    added = tuple(token.content for token in listed if not _is_whole_word(token))
     if getattr(backend.model, "dropout", None) or not _parts_are_local(backend) or _reach_over_blanks(added):
         return None
-    before = [_outcome(backend, pretoken, longest) for pretoken in _PROBE]
-    inside = [_outcome(backend, f" {pretoken}", longest) for pretoken in _PROBE]
+    tried = [*_PROBE, *(shape.format(word) for word in whole_words[:_PROBE_WORDS] for shape in _WORD_SHAPES)]
+    before = [_outcome(backend, pretoken, longest) for pretoken in tried]
+    inside = [_outcome(backend, f" {pretoken}", longest) for pretoken in tried]
     tokens = tuple(text for token in added if not token.isspace() for text in {token, token.lower()})
     vanish = before == inside and next(_flat(backend.pre_tokenizer))["type"] in _SPLITTERS
     padded = any(part.get("handle_chinese_chars") for part in _flat(backend.normalizer))
@@ -75,22 +80,35 @@ def find_pretoken_rules(backend: Tokenizer, longest: int) -> PretokenRules | Non
         first_differs=before != inside,
         added=tokens,
         blanks_vanish=vanish,
-        isolates_han=vanish and padded and not added,
+        isolates_han=vanish and padded and not added and not any(" " in _normalize(backend, w) for w in whole_words),
         normalizer=backend.normalizer,
     )
-    for numbers in _probe_lines():
-        line = " ".join(_PROBE[i] for i in numbers)
+    for numbers in _probe_lines(len(tried)):
+        line = " ".join(tried[i] for i in numbers)
         wanted = [before[numbers[0]], *(inside[i] for i in numbers[1:])]
         if _outcome(backend, line, longest) != [word for words in wanted for word in words]:
             return None
     return rules
 
 
-def _probe_lines() -> Iterator[list[int]]:
+def _probe_lines(kinds: int) -> Iterator[list[int]]:
     """Every kind of pretoken first, last and between others, in a random order that is always the same."""
     source = random.Random(0)
     for number in range(_PROBE_LINES):
-        yield [number % len(_PROBE), *(source.randrange(len(_PROBE)) for _ in range(source.randrange(1, 7)))]
+        yield [number % kinds, *(source.randrange(kinds) for _ in range(source.randrange(1, 7)))]
+
+
+def _is_whole_word(token: AddedToken) -> bool:
+    """Whether an added token is found only where it is a whole word, and takes no more than the blank before it.
+
+    Then what stands between the blanks around it is cut the same wherever it stands: our new pieces are such tokens.
+    """
+    plain = not any(c.isspace() for c in token.content)
+    return plain and token.single_word and token.normalized and not token.rstrip
+
+
+def _normalize(backend: Tokenizer, text: str) -> str:
+    return backend.normalizer.normalize_str(text) if backend.normalizer else text
 
 
 def _outcome(backend: Tokenizer, line: str, longest: int) -> list[tuple[int, ...]]:
