@@ -11,6 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.parity.train.pool import Pool
+    from tests.s3_server import S3Server
 
 LONGEST = ["test_faults_node", "test_jobs", "test_faults_driver", "test_faults_feed", "test_six_objectives"]
 # Tests send these to what they start, which would ignore them where this process does: under nohup, or behind `&`.
@@ -59,3 +60,36 @@ def one() -> Iterator[Pool]:
 def two() -> Iterator[Pool]:
     """Two worker processes with a group between them."""
     yield from _pool(2)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """One S3 server for all tests of a process."""
+    from tests.s3_server import S3Server  # moto, which most tests can do without
+
+    server = S3Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """The S3 server with an empty bucket, and an environment that leads there, also of processes that are started."""
+    import fsspec
+
+    from tests.s3_server import BUCKET
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "tester")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-to-be-shown")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    fsspec.filesystem("s3").clear_instance_cache()
+    system = fsspec.filesystem("s3")
+    if not system.exists(BUCKET):
+        system.mkdir(BUCKET)
+    yield s3_server
+    s3_server.heal()
+    if found := system.find(BUCKET):
+        system.rm(found)
+    system.clear_instance_cache()

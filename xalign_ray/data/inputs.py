@@ -8,13 +8,14 @@ from pathlib import Path
 
 from xalign_ray.config.schema import Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
 from xalign_ray.data.cuts import KeptCuts
-from xalign_ray.data.sources.files import is_url, join_path
+from xalign_ray.data.sources.files import join_path
 from xalign_ray.data.sources.formats import check_languages, find_files
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
 from xalign_ray.locks import hold
+from xalign_ray.storage import is_url
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tests.unit.rules.tree import PACKAGE, ROOT, imports, is_within, python_file
 LAYERS = [
     {"credentials"},
     {"errors", "status_line"},
-    {"artifacts", "stops"},
+    {"artifacts", "stops", "storage"},
     {"locks", "run_folder"},
     {"config"},
     {"text", "demo", "track"},
@@ -50,6 +50,7 @@ WITHOUT_TORCH = [
     "artifacts.py",
     "locks.py",
     "run_folder.py",
+    "storage.py",
     "stops.py",
 ]
 WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs.py", "api.py", "opened_run.py", "__init__.py"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import glob
-import re
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from xalign_ray.errors import DataError
+from xalign_ray.storage import StoredFile, find_system, is_url, said_of
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _VERSIONS = (
     "ETag",
     "etag",
@@ -20,12 +19,6 @@ _VERSIONS = (
     "mtime",
     "updated",
 )  # as stores say
-_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
-
-
-def is_url(path: str) -> bool:
-    """Whether a path begins with a scheme, as s3://bucket/key does."""
-    return bool(_SCHEME.match(path))
 
 
 def join_path(root: str, path: str) -> str:
@@ -39,15 +32,15 @@ def open_bytes(path: str) -> BinaryIO:
     """A file to read and seek in.
 
     Raises:
-      DataError: it cannot be opened: a link that leads nowhere or to itself, a file that others may not read.
+      DataError: it cannot be opened: a link that leads nowhere or to itself, a file that others may not read, a URL
+        whose store refuses.
     """
     if not is_url(path):
         try:
             return open(path, "rb")
         except OSError as error:
             raise DataError(f"{path} cannot be opened: {error.strerror}.") from None
-    system, inner = _find_system(path)
-    return cast("BinaryIO", system.open(inner, "rb"))
+    return cast("BinaryIO", StoredFile(path))
 
 
 def facts_of(path: str) -> list[Any] | None:
@@ -55,8 +48,9 @@ def facts_of(path: str) -> list[Any] | None:
     if not is_url(path):
         stat = Path(path).stat()
         return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
-    system, inner = _find_system(path)
-    info = system.info(inner)
+    system, inner = find_system(path)
+    with said_of(path):
+        info = system.info(inner)
     version = next((info[key] for key in _VERSIONS if info.get(key)), None)
     return [info.get("size"), str(version)] if version else None
 
@@ -73,8 +67,9 @@ def is_folder(path: str) -> bool:
     """Whether a path is a folder."""
     if not is_url(path):
         return Path(path).is_dir()
-    system, inner = _find_system(path)
-    return system.isdir(inner)
+    system, inner = find_system(path)
+    with said_of(path, "cannot be looked up"):
+        return system.isdir(inner)
 
 
 def expand(path: str) -> list[str]:
@@ -92,25 +87,9 @@ def expand(path: str) -> list[str]:
 
 
 def _expand_url(path: str) -> list[str]:
-    system, inner = _find_system(path)
-    try:
+    system, inner = find_system(path)
+    with said_of(path, "cannot be looked up"):
         found = [inner] if system.exists(inner) else sorted(cast("list[str]", system.glob(inner)))
-    except Exception as error:  # each store's package raises errors of its own kinds
-        said = str(error) or type(error).__name__
-        raise DataError(f"{path} cannot be looked up: {said}. Check the network and your access to it.") from error
     if not found:
         raise DataError(f"{path} does not exist. Check the URL and your access to it.")
     return [path] if found == [inner] else [system.unstrip_protocol(one) for one in found]
-
-
-def _find_system(path: str) -> tuple[Any, str]:
-    import fsspec
-
-    scheme = path.partition("://")[0]
-    try:
-        return fsspec.core.url_to_fs(path)
-    except ImportError as error:
-        package = _PACKAGES.get(scheme, f"that fsspec needs for it ({error})")
-        raise DataError(f"{path}: {scheme}:// is read through the package {package}; install it here.") from None
-    except ValueError as error:
-        raise DataError(f"{path}: {scheme}:// is not a scheme that fsspec knows ({error}).") from None

@@ -10,10 +10,11 @@ import fsspec
 import pytest
 
 from xalign_ray.data.sources import parts as cutting
-from xalign_ray.data.sources.files import expand, is_folder, is_url, join_path, size_of
+from xalign_ray.data.sources.files import expand, is_folder, join_path, size_of
 from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.errors import DataError
+from xalign_ray.storage import is_url
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_a_file_url_is_a_path(tmp_path: Path) -> None:
     [
         ("memory://corpus/no.txt", "memory://corpus/no.txt does not exist. Check the URL and your access to it."),
         ("memory://corpus/*.xml", "memory://corpus/*.xml does not exist. Check the URL and your access to it."),
-        ("s3://bucket/a", "s3://bucket/a: s3:// is read through the package s3fs; install it here."),
+        ("gs://bucket/a", "gs://bucket/a: gs:// is read through the package gcsfs; install it here."),
         (
             "nope://bucket/a",
             "nope://bucket/a: nope:// is not a scheme that fsspec knows (Protocol not known: nope).",

@@ -1,0 +1,137 @@
+"""Opens what lies behind URLs (s3, gs, az, hf, https) through fsspec, and says in sentences what a store refuses."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from xalign_ray.errors import DataError
+
+BLOCK_BYTES = 4 << 20  # asked of a store at once: to look at a head costs no more, and a stream of them is fast
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
+# What the stores' packages say, by words in the name of the error or in its text; the first that fits holds.
+_FAULTS = (
+    (r"expired", "the credentials have expired. Renew them in the environment and give the same command again."),
+    (
+        r"nocredentials|unable to locate credentials|anonymous caller",
+        "there are no credentials for the store. Give them in the environment, AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY for s3://.",
+    ),
+    (r"nosuchbucket|bucket does not exist", "there is no such bucket. Check its name and the store that is asked."),
+    (
+        r"bad request",  # to HEAD S3 answers so, with nothing more
+        "the store refuses the request and does not say why: so it does with credentials that have expired or are "
+        "incomplete, and with a wrong region. Renew them in the environment and give the same command again.",
+    ),
+    (r"filenotfound|nosuchkey|404", "there is no such object. Check the URL and your access to it."),
+    (
+        r"permission|access denied|forbidden|invalidaccesskey|signature|401|403",
+        "the store refuses access. Check the credentials in the environment, and what they may read and write.",
+    ),
+)
+
+
+def is_url(path: str) -> bool:
+    """Whether a path begins with a scheme, as s3://bucket/key does."""
+    return bool(_SCHEME.match(path))
+
+
+def find_system(url: str) -> tuple[Any, str]:
+    """The fsspec file system of a URL, and the URL's path in it.
+
+    Raises:
+      DataError: the scheme is not known, or the package that reads it is not installed.
+    """
+    import fsspec
+
+    scheme = url.partition("://")[0]
+    try:
+        # A listing kept by this process would hide what another one writes.
+        return fsspec.core.url_to_fs(url, use_listings_cache=False)
+    except ImportError as error:
+        package = _PACKAGES.get(scheme, f"that fsspec needs for it ({error})")
+        raise DataError(f"{url}: {scheme}:// is read through the package {package}; install it here.") from None
+    except ValueError as error:
+        raise DataError(f"{url}: {scheme}:// is not a scheme that fsspec knows ({error}).") from None
+
+
+@contextmanager
+def said_of(url: str, what: str = "cannot be read") -> Iterator[None]:
+    """Inside, what a store's package raises, each its own kinds, becomes one sentence about a URL."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{url} {what}: {_sentence(error)}") from error
+
+
+def _sentence(error: Exception) -> str:
+    known = " ".join(f"{type(one).__name__} {one}" for one in _causes(error))
+    for words, said in _FAULTS:
+        if re.search(words, known, re.IGNORECASE):
+            return said
+    text = " ".join(str(error).split()) or type(error).__name__
+    return f"{text.rstrip('.')}. Check the network and your access to it."
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+class StoredFile(io.BufferedIOBase):
+    """An object of a store as a file to read and seek in; it must be as long as the store says, to the last byte.
+
+    Raises, from each of its methods:
+      DataError: the store refuses, does not answer after its package's own tries, or ends an object early.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        system, path = find_system(url)
+        with said_of(url):
+            self._file = system.open(path, "rb", block_size=BLOCK_BYTES)
+            self._size = self._file.seek(0, io.SEEK_END)
+            self._file.seek(0)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def read(self, size: int | None = -1) -> bytes:
+        at = self._file.tell()
+        wanted = max(0, self._size - at if size is None or size < 0 else min(size, self._size - at))
+        with said_of(self._url, f"cannot be read at byte {at:,}"):
+            data = self._file.read(wanted)
+            if len(data) < wanted:
+                raise EOFError(f"the store ended it after {at + len(data):,} of {self._size:,} bytes")
+        return data
+
+    def read1(self, size: int = -1) -> bytes:
+        return self.read(size if size >= 0 else io.DEFAULT_BUFFER_SIZE)
+
+    def readinto(self, buffer: Any) -> int:
+        target = memoryview(buffer).cast("B")
+        data = self.read(len(target))
+        target[: len(data)] = data
+        return len(data)
+
+    def readline(self, size: int | None = -1) -> bytes:
+        with said_of(self._url, f"cannot be read at byte {self._file.tell():,}"):
+            return self._file.readline(-1 if size is None else size)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
