@@ -16,7 +16,7 @@ import ray.data
 from ray.data import ExecutionOptions, ExecutionResources
 from ray.data.block import BlockAccessor
 
-from xalign_ray.config.derive import derive_batch
+from xalign_ray.config.derive import BLOCK_BYTES, block_shape, derive_batch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.batches import BatchReader, split_blocks
 from xalign_ray.data.placement import placement, wait_for_place
@@ -120,6 +120,19 @@ def open_feed(
     finally:
         if own is not None:
             ray.kill(own)
+
+
+def describe_feed(prepared: Prepared, config: RunConfig) -> dict[str, float]:
+    """What a start event says of the feed, for each worker: steps of a full block, its size and that of all ahead."""
+    reader = BatchReader(prepared, config)
+    rows = derive_batch(config).rows_of(0)[1]
+    steps, _ = block_shape(config, reader.row_bytes)
+    block = min(BLOCK_BYTES, steps * rows * reader.row_bytes)
+    return {
+        "block_steps": steps,
+        "block_mib": round(block / (1 << 20), 1),
+        "ahead_mib": round((STORE_BYTES + (WINDOW + 1) * block) / (1 << 20), 1),
+    }
 
 
 def _blocks(server: Any, rank: int, requests: Iterator[Request]) -> Iterator[tuple[Request, Columns]]:

@@ -28,7 +28,7 @@ from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 from xalign_ray import stops
 from xalign_ray.config import schema
 from xalign_ray.config.derive import FEED_CPUS
-from xalign_ray.data.feed import open_feed
+from xalign_ray.data.feed import describe_feed, open_feed
 from xalign_ray.data.placement import check_placement
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import (
@@ -300,7 +300,7 @@ def _work(job: dict[str, Any]) -> XalignError | None:
             prepared,
             open_batches,
             workers,
-            job["facts"],
+            job["facts"] | {"feed": describe_feed(prepared, config)},
             on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),
             trust=job["trust"],
             stop_asked=hear_stop(job["stop"]) if workers.rank == 0 else lambda: "",
