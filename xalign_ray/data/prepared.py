@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.artifacts import MANIFEST, read_json, read_manifest, whole_manifest
-from xalign_ray.config.choices import MaskedText, Stream
+from xalign_ray.config.choices import Stream
 from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.scheduled import value_at
-from xalign_ray.config.schema import MaskingConfig, RunConfig, SamplingConfig
+from xalign_ray.config.schema import RunConfig, SamplingConfig
 from xalign_ray.data.file_hashes import HINT, NEW_ROWS, REGULAR, check_files, check_once, is_sealed
+from xalign_ray.data.held_out import held_out_batches
 from xalign_ray.data.shard_table import Shards, open_shard_table
 from xalign_ray.data.shards import SHARD_GROUPS, read_group
 from xalign_ray.errors import ConfigError, DataError
@@ -27,14 +28,12 @@ from xalign_ray.text.order import ROW_GROUP, Order, Places, Pool, StreamPools
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows, concatenate, starts, take
 from xalign_ray.text.sampling import language_shares
-from xalign_ray.text.streams import stream_columns
 
 KEYS = (
     *("fingerprint", "languages", "max_seq_length", "vocabulary", "files"),
     *("pools", "held_out", "held_out_missing", "counts", "bad_rows", "dictionary", "sources", "broken_files"),
 )
 _SHARD_BITS = 40  # of a number that names a shard of a source
-HELD_OUT_ROWS = 64  # rows a language in the held-out loss: enough for a curve, cheap enough to repeat
 
 
 @dataclass(frozen=True)
@@ -199,25 +198,9 @@ class Prepared:
             config.seed, config.masking, self.vocabulary, self.lexicon, config.data.max_seq_length, global_rows=rows
         )
 
-    def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[str, Columns]]:
-        """Masked held-out rows of each language, the same masks in every run of this data.
-
-        Returns:
-            (language, columns) for batches of this rank; as many on each rank, some perhaps without rows.
-        """
-        max_seq_length = self.manifest["max_seq_length"]
-        context = StreamContext(0, MaskingConfig(), self.vocabulary, None, max_seq_length, global_rows=1)
-        batches = []
-        for pool in sorted(self.manifest["held_out"]):
-            rows = self.first_rows(pool, HELD_OUT_ROWS, held_out=True)
-            total = min(len(rows), HELD_OUT_ROWS)
-            for begin in range(0, total, batch_rows * workers):
-                low = min(begin + rank * batch_rows, total)
-                mine = np.arange(low, min(low + batch_rows, total))
-                batches.append(
-                    (pool.removeprefix("text/"), stream_columns(MaskedText(), take(rows, mine), mine, context))
-                )
-        return batches
+    def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[NDArray[np.int64], Columns]]:
+        """The held-out rows of a rank in batches, with the language of each row: see `held_out_batches`."""
+        return held_out_batches(self, rank, workers, batch_rows)
 
     def first_rows(self, pool: str, count: int, held_out: bool = False) -> Rows:
         """The first `count` rows of a pool or more, or all: no more row groups are read than it takes."""

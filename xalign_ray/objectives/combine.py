@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import cast
 
@@ -64,11 +64,17 @@ class Objectives(nn.Module):
         self.metrics: Mapping[str, tuple[Tensor, Tensor]] = {}
 
     def forward(
-        self, batch: Mapping[str, Tensor], part: tuple[int, int], step: int, only: Collection[str] | None = None
+        self, batch: Mapping[str, Tensor], part: tuple[int, int], step: int, of_labels: str = ""
     ) -> dict[str, Tensor]:
-        """The sum of each loss, or of `only` some kinds, over B >= 0 rows; see `MicroStep` for the other arguments."""
+        """The sum of each loss over B >= 0 rows; see `MicroStep` for the other arguments.
+
+        Args:
+            of_labels: a kind: only this loss, and not its sum but its terms, a label each, [N] in the order of labels.
+        """
         micro_step = MicroStep(self.encoder, batch, part, step)
-        sums = {kind: loss(micro_step) for kind, loss in self.losses.items() if only is None or kind in only}
+        if of_labels:
+            return {of_labels: self.losses[of_labels].of_labels(micro_step)}
+        sums = {kind: loss(micro_step) for kind, loss in self.losses.items()}
         self.metrics = micro_step.metrics
         return sums
 

@@ -31,9 +31,7 @@ class MaskedLmLoss(Objective):
 
     def forward(self, micro_step: MicroStep) -> Tensor:
         """The summed cross-entropy, in nats."""
-        labels = micro_step.batch["labels"]
-        asked = labels != NOT_PREDICTED
-        given = (micro_step.hidden[asked], micro_step.batch["language_ids"][asked], labels[asked].long())
+        given = _labelled(micro_step)
         at_once = self.settings.labels_at_once
         if at_once is None or len(given[0]) <= at_once:
             return _cross_entropy(micro_step.encoder, *given)
@@ -45,10 +43,26 @@ class MaskedLmLoss(Objective):
         ]
         return torch.stack(sums).sum()
 
+    def of_labels(self, micro_step: MicroStep) -> Tensor:
+        """The cross-entropy of each label, [N], row by row; `labels_at_once` as in training."""
+        given = _labelled(micro_step)
+        at_once = self.settings.labels_at_once or max(len(given[0]), 1)
+        chunks = zip(*(values.split(at_once) for values in given), strict=True)
+        return torch.cat([_cross_entropy(micro_step.encoder, *chunk, reduction="none") for chunk in chunks])
+
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The labels of the batch."""
         return float(np.count_nonzero(batch["labels"] != NOT_PREDICTED))
 
 
-def _cross_entropy(encoder: TrainableEncoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(encoder.predict(hidden, language).float(), labels, reduction="sum")
+def _labelled(micro_step: MicroStep) -> tuple[Tensor, Tensor, Tensor]:
+    """Hidden states [N, d], languages and labels of the positions that have one."""
+    labels = micro_step.batch["labels"]
+    asked = labels != NOT_PREDICTED
+    return micro_step.hidden[asked], micro_step.batch["language_ids"][asked], labels[asked].long()
+
+
+def _cross_entropy(
+    encoder: TrainableEncoder, hidden: Tensor, language: Tensor, labels: Tensor, reduction: str = "sum"
+) -> Tensor:
+    return F.cross_entropy(encoder.predict(hidden, language).float(), labels, reduction=reduction)

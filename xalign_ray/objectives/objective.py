@@ -103,6 +103,10 @@ class Objective(nn.Module, ABC):
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:
         """How many things a rank's sums over one global step run over: its rows and all its slices."""
 
+    def of_labels(self, micro_step: MicroStep) -> Tensor:
+        """The terms of the sum where each is that of a label, [N]; only losses by which held-out rows are scored."""
+        raise NotImplementedError
+
     def after_step(self, encoder: TrainableEncoder, gather: Gather) -> None:
         """What it does once the weights have moved; called by all ranks once a global step, by default nothing.
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from xalign_ray import stops
 from xalign_ray.config.schema import RunConfig
@@ -49,7 +50,7 @@ class PreparedRows(Protocol):
     @property
     def held_out_missing(self) -> Mapping[str, int]: ...
     def pairs(self, split: Any) -> Any: ...
-    def held_out(self, rank: int, workers: int, batch_rows: int) -> Sequence[tuple[str, RankBatch]]: ...
+    def held_out(self, rank: int, workers: int, batch_rows: int) -> Sequence[tuple[NDArray[np.integer], RankBatch]]: ...
 
 
 def train(

@@ -73,7 +73,7 @@ def score_and_train(
     objectives, prepared = build(config), synthetic.SyntheticRows()
     engine = Engine(objectives, config, workers)
     shares = [
-        (language, {name: values[part] for name, values in share.items()})
+        (language[part], {name: values[part] for name, values in share.items()})
         for language, share in prepared.held_out(workers.rank, workers.size, 8)
         for part in (slice(0, 1), slice(1, None))  # a language comes in several batches
     ]

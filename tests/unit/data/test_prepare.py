@@ -18,7 +18,7 @@ from xalign_ray.config.schema import ParallelConfig, RunConfig
 from xalign_ray.data import prepare as preparation
 from xalign_ray.data.file_hashes import HINT
 from xalign_ray.data.part import Task
-from xalign_ray.data.prepared import HELD_OUT_ROWS, Prepared
+from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.shards import read_group
 from xalign_ray.data.word_alignment import corpus
 from xalign_ray.errors import DataError
@@ -133,18 +133,6 @@ def test_words_held_out_are_no_entries(prepared: Prepared) -> None:
     entries = {tuple(entry) for entry in json.loads((prepared.folder / "entries.json").read_text())}
     assert not entries & {(0, pair[1]) for pair in prepared.pair_words("held_out")}
     assert {(0, pair[1]) for pair in prepared.pair_words("trained")} <= entries
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_held_out_rows_are_the_same_for_any_number_of_workers(prepared: Prepared, workers: int) -> None:
-    alone = prepared.held_out(0, 1, 4)
-    shares = [prepared.held_out(rank, workers, 4) for rank in range(workers)]
-    assert len({len(share) for share in shares}) == 1, "collectives need as many batches on each rank"
-    for language in ("de", "en"):
-        every = [c["row_hash"] for share in shares for name, c in share if name == language]
-        wanted = np.concatenate([c["row_hash"] for name, c in alone if name == language])
-        assert sorted(np.concatenate(every).tolist()) == sorted(wanted.tolist())
-        assert 0 < len(wanted) <= HELD_OUT_ROWS
 
 
 def test_held_out_rows_are_not_trained_on(prepared: Prepared) -> None:
