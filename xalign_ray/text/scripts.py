@@ -13,6 +13,7 @@ from langcodes.data_dicts import LIKELY_SUBTAGS
 from numpy.typing import NDArray
 
 from xalign_ray.text.characters import CHARACTERS_A_WORD, IDEOGRAPH, SYLLABLE, code_points, is_letter
+from xalign_ray.text.rows import starts
 
 # What RE2 calls the scripts that languages are written in; a script that is not here is not checked.
 _NAMES = {
@@ -27,6 +28,7 @@ _LETTERS = {script: rf"\p{{{name}}}" for script, name in _NAMES.items()} | {
     "Kore": r"[\p{Hangul}\p{Han}]",
 }
 _NOT_LISTED = {"azb": "Arab", "pnb": "Arab", "sh": "Latn"}  # of mBERT's languages those that CLDR has no script of
+_RIGHT = 1 << 32
 _UNSPACED: dict[str, int] = dict.fromkeys(("Hans", "Hant", "Jpan"), IDEOGRAPH)
 _UNSPACED |= dict.fromkeys(("Thai", "Laoo", "Khmr", "Mymr", "Tibt"), SYLLABLE)
 
@@ -50,20 +52,21 @@ def in_other_script(lines: Sequence[str], language: str, min_fraction: float) ->
     if pattern is None:
         return np.zeros(len(lines), bool)
     points, lengths = code_points(lines)
-    line = np.repeat(np.arange(len(lines)), lengths)
-    letters, right = _letters_of(pattern)
-    return np.bincount(line, right[points], len(lines)) < min_fraction * np.bincount(line, letters[points], len(lines))
+    full = lengths > 0
+    counts = np.zeros(len(lines), np.int64)
+    if full.any():
+        counts[full] = np.add.reduceat(_letters_of(pattern)[points], starts(lengths)[full])
+    return counts // _RIGHT < min_fraction * (counts % _RIGHT)
 
 
 @lru_cache(maxsize=8)
-def _letters_of(pattern: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether each code point is a letter, and whether it is one that the pattern finds."""
-    letters = is_letter()
-    points = np.flatnonzero(letters)
-    right = np.zeros(len(letters), bool)
+def _letters_of(pattern: str) -> NDArray[np.int64]:
+    """Of each code point: 1 if it is a letter, and _RIGHT more if the pattern finds it; both are counted in one sum."""
+    values = is_letter().astype(np.int64)
+    points = np.flatnonzero(values)
     found = pc.match_substring_regex(pa.array(map(chr, points.tolist()), pa.string()), pattern)  # type: ignore[attr-defined]
-    right[points] = found.to_numpy(zero_copy_only=False)
-    return letters, right
+    values[points] += _RIGHT * found.to_numpy(zero_copy_only=False)
+    return values
 
 
 def letters_a_word(language: str) -> float:
