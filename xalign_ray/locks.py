@@ -108,6 +108,7 @@ def hold(
     Raises:
         LockError: another process holds it, has taken it over, or the folder cannot be written.
     """
+    _refuse_url(folder)
     path = folder / LOCK
     content = json.dumps(asdict(Holder(verb))).encode()
     watch, reported = _Watch(lease_s), False
@@ -141,10 +142,19 @@ def check_writable(folder: Path) -> None:
     Raises:
         LockError: it cannot, in a sentence.
     """
+    _refuse_url(folder)
     path = unfinished(folder / "probe")
     if (file := _create(path, b"")) is not None:
         os.close(file)
         path.unlink(missing_ok=True)
+
+
+def _refuse_url(folder: Path) -> None:
+    if folder.parts and folder.parts[0].endswith(":"):  # what a path makes of s3://bucket
+        raise LockError(
+            f"{folder.parts[0]}//{'/'.join(folder.parts[1:])} is a URL: inputs may lie in an object store, but what is "
+            "written goes to a folder on a disk that all nodes share. Name one."
+        )
 
 
 def holds(folder: Path, token: str) -> bool:

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from xalign_ray.artifacts import unfinished
 from xalign_ray.errors import LockError
-from xalign_ray.locks import LOCK, hold, holds
+from xalign_ray.locks import LOCK, check_writable, hold, holds
 
 PATIENCE_S = 60
 LEASE_S, BEAT_S = 0.6, 0.1
@@ -197,3 +198,13 @@ def test_a_folder_that_cannot_be_written_is_refused_in_a_sentence(tmp_path: Path
         hold(tmp_path / "file", "pretrain").__enter__()
     with pytest.raises(LockError, match=r"cannot be written \(File name too long\). Name another output."):
         hold(tmp_path / ("x" * 300), "pretrain").__enter__()
+
+
+@pytest.mark.parametrize("take", [check_writable, lambda folder: hold(folder, "pretrain").__enter__()])
+def test_a_url_is_refused_and_does_not_become_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, take: Callable[[Path], object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LockError, match=r"^s3://bucket/runs is a URL: .* a folder on a disk that all nodes share"):
+        take(Path("s3://bucket/runs"))
+    assert not list(tmp_path.iterdir())
