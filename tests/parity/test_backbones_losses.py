@@ -19,6 +19,7 @@ LOSSES += "{kind: momentum_contrast, queue_size: 8, projection: 4}, {kind: sente
 SETTINGS = ["streams=[{kind: aligned_pairs}, {kind: contrasted_pairs}, {kind: code_switched_labels}]"]
 SETTINGS += [
     f"objectives=[{LOSSES}]",
+    "train={max_steps: 2, global_batch_size: 48, per_device_batch_size: 48}",  # rows of every stream
     "model.num_hidden_layers=2",
     "model.hidden_size=16",
     "model.num_attention_heads=2",

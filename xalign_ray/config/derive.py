@@ -55,7 +55,7 @@ def derive_batch(config: RunConfig) -> BatchSizes:
 def block_shape(config: RunConfig, row_bytes: int) -> tuple[int, int]:
     """How a worker's rows are cut into blocks of at most BLOCK_BYTES: steps of a block, and blocks of a step."""
     rows = -(-config.train.global_batch_size // config.parallel.workers)
-    return max(1, BLOCK_BYTES // (rows * row_bytes)), -(-rows * row_bytes // BLOCK_BYTES)
+    return max(1, BLOCK_BYTES // (rows * row_bytes)), min(rows, -(-rows * row_bytes // BLOCK_BYTES))
 
 
 def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
