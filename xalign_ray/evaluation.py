@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError
+from xalign_ray.mirror import local_folder
 from xalign_ray.pipeline import check_export, check_lasting, say
 from xalign_ray.run_folder import SCORES, RunFolder
 
@@ -83,6 +84,6 @@ def publish_scores(run: Path | None) -> None:
     write_model_card(run)
     track = saved["track"]
     if track["mlflow"] != "off" and (
-        said := publish(run, resolve_uri(track["mlflow"], Path(saved["output"])), track["experiment"])
+        said := publish(run, resolve_uri(track["mlflow"], local_folder(saved["output"])), track["experiment"])
     ):
         say(said)

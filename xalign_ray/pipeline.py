@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -20,6 +21,7 @@ from xalign_ray.config.saved import open_saved, read_saved
 from xalign_ray.config.start import base_recipe, needed_recipes, settle
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.locks import check_writable, hold
+from xalign_ray.mirror import fetch, local_folder, published
 from xalign_ray.run_folder import RunFolder, check_export
 
 if TYPE_CHECKING:
@@ -61,11 +63,11 @@ def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepar
         rehash: read all input files again, whatever is remembered of them.
     """
     check(recipe)
-    check_lasting("output", recipe.config.output)
+    check_lasting("output", local_folder(recipe.config.output))
     from xalign_ray.data.inputs import check_inputs
 
     if rehash:
-        forget_inputs(recipe.config.output)
+        forget_inputs(local_folder(recipe.config.output))
     check_inputs(recipe.config)  # before the imports that take seconds
     from xalign_ray.data.prepare import prepare as prepare_data
     from xalign_ray.train.driver import connect
@@ -121,10 +123,10 @@ def pretrain(
         The run folder. A finished one is returned as it is.
     """
     check(recipe)
-    check_lasting("output", recipe.config.output)
+    check_lasting("output", local_folder(recipe.config.output))
     check_lasting("--out", out)
     if rehash:
-        forget_inputs(recipe.config.output)
+        forget_inputs(local_folder(recipe.config.output))
     base = base_recipe(recipe)
     start = recipe.config.model.init_from
     if base:
@@ -154,7 +156,9 @@ def find_run(recipe: Recipe) -> Path | None:
 
 
 def check_lasting(key: str, path: str | Path | None) -> None:
-    """Refuses a relative output in a Ray job: its working directory is an unpacked upload that goes with the job."""
+    """Refuses a URL, and in a Ray job a relative path: its working directory is an upload that goes with the job."""
+    if path is not None and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):  # a Path has lost one slash
+        raise ConfigError(f"{key} is a URL; give it as --set output=URL, where runs get names of their own.")
     if JOB_MARK in os.environ and path is not None and not Path(path).is_absolute():
         raise ConfigError(
             f"{key} is '{path}': in a Ray job a relative path lies in the uploaded copy of the code, which is removed "
@@ -170,10 +174,11 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool, title: str) 
 
     prepared = prepare_data(recipe.config, connect=lambda: _open_cluster(recipe, out))
     folder, facts = _describe_run(recipe, prepared, out)
+    fetch(folder)
     if finished_run(folder) is not None:
         _repair_run(recipe, prepared, folder, facts, trust)
         return folder
-    with hold(folder, "pretrain") as lock:
+    with hold(folder, "pretrain") as lock, published(folder, "pretrain"):
         if finished_run(folder) is None:
             _open_cluster(recipe, out)
             _write_config(recipe, folder, facts)
@@ -189,7 +194,7 @@ def _open_cluster(recipe: Recipe, out: Path | None) -> None:
     """Joins or starts a cluster that can hold the run; what can be known without one is found out before."""
     from xalign_ray.train.driver import check_cluster, check_machine, connect
 
-    check_writable(out or Path(recipe.config.output))
+    check_writable(out or local_folder(recipe.config.output))
     check_machine(recipe.config.parallel)
     connect(recipe.config.parallel)
     check_cluster(recipe.config.parallel)
@@ -212,11 +217,12 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
             "The shards of this recipe are not there yet, and --no-ray does not make them: run `xalign prepare`."
         )
     folder, facts = _describe_run(recipe, prepared, out)
+    fetch(folder)
     if finished_run(folder) is not None:
         if rank == 0:
             _repair_run(recipe, prepared, folder, facts, trust)
         return folder
-    with hold(folder, "pretrain") if rank == 0 else nullcontext():
+    with _writer(folder) if rank == 0 else nullcontext():
         if rank == 0:
             _write_config(recipe, folder, facts)
         with _followed(recipe, folder, active=rank == 0):
@@ -233,6 +239,12 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
             if rank == 0:
                 _finish_run(recipe, prepared, folder, facts, trust)
     return folder
+
+
+@contextmanager
+def _writer(folder: Path) -> Iterator[None]:
+    with hold(folder, "pretrain"), published(folder, "pretrain"):
+        yield
 
 
 def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None) -> tuple[Path, dict[str, Any]]:
@@ -267,7 +279,7 @@ def _write_config(recipe: Recipe, folder: Path, facts: Mapping[str, Any]) -> Non
 
 def default_folder(recipe: Recipe, fingerprint: str) -> Path:
     """Where a run goes unless `out` says otherwise: the same recipe on the same data finds its own run again."""
-    return Path(recipe.config.output) / f"{recipe.name.replace('/', '-')}-{fingerprint[:8]}"
+    return local_folder(recipe.config.output) / f"{recipe.name.replace('/', '-')}-{fingerprint[:8]}"
 
 
 def _identity(folder: Path) -> dict[str, Any]:
@@ -310,7 +322,7 @@ def _followed(recipe: Recipe, folder: Path, active: bool = True) -> Iterator[Non
         return
     from xalign_ray.track.follower import follow, resolve_uri
 
-    follower = follow(folder, resolve_uri(track.mlflow, Path(recipe.config.output)), track.experiment)
+    follower = follow(folder, resolve_uri(track.mlflow, local_folder(recipe.config.output)), track.experiment)
     try:
         yield
     finally:

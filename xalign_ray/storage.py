@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from xalign_ray.errors import DataError
+from xalign_ray.errors import DataError, XalignError
 
 BLOCK_BYTES = 4 << 20  # asked of a store at once: to look at a head costs no more, and a stream of them is fast
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -64,7 +64,7 @@ def said_of(url: str, what: str = "cannot be read") -> Iterator[None]:
     """Inside, what a store's package raises, each its own kinds, becomes one sentence about a URL."""
     try:
         yield
-    except DataError:
+    except XalignError:
         raise
     except Exception as error:
         raise DataError(f"{url} {what}: {_sentence(error)}") from error

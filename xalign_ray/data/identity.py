@@ -20,6 +20,7 @@ from xalign_ray.data.inputs import Source
 from xalign_ray.data.tokenizer_folder import NEEDED, open_tokenizer
 from xalign_ray.data.word_alignment.corpus import FILES_VERSION
 from xalign_ray.data.word_alignment.kinds import named_aligner
+from xalign_ray.mirror import local_folder
 
 SHARDS_VERSION = 8  # raise it when the same input would give other shards
 PARSERS = {"wikipedia": "mwparserfromhell"}  # packages whose versions read a format differently
@@ -44,7 +45,7 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
 
 def data_folder(config: RunConfig, fingerprint: str) -> Path:
     """Where data of this fingerprint lies."""
-    return Path(config.output).absolute() / "data" / fingerprint[:12]
+    return local_folder(config.output).absolute() / "data" / fingerprint[:12]
 
 
 def given_folder(tokenizer: Tokenizer) -> FolderTokenizer:

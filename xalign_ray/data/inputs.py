@@ -15,6 +15,7 @@ from xalign_ray.data.sources.parts import Part
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
 from xalign_ray.locks import hold
+from xalign_ray.mirror import local_folder
 from xalign_ray.storage import is_url
 
 
@@ -41,7 +42,7 @@ class Input:
 
 def data_root(config: RunConfig) -> Path:
     """The folder that relative paths of `data` start from; the embedded world is written if it is not there."""
-    return open_root(config.data.root, Path(config.output))
+    return open_root(config.data.root, local_folder(config.output))
 
 
 def open_root(root: str, output: Path) -> Path:

@@ -60,6 +60,7 @@ from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerSplitter
 from xalign_ray.errors import DataError, fault_of
 from xalign_ray.locks import hold
+from xalign_ray.mirror import fetch, local_folder, publish
 from xalign_ray.status_line import PartsDone
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
@@ -82,17 +83,21 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
         DataError, ConfigError: input that is missing, empty or worse than data.max_bad_fraction.
     """
     sources = find_sources(config.data, data_root(config))
-    hashes = InputHashes.of_output(config.output)
+    output = local_folder(config.output)
+    hashes = InputHashes.of_output(output)
     fingerprint = fingerprint_of(config, [*chain(*sources)], hashes)
     folder = data_folder(config, fingerprint)
+    fetch(folder)
     if not verify and whole_folder(folder) is not None:
         return Prepared.open(folder)
     with hold(folder, "prepare", waits=True) as lock:
         manifest = whole_folder(folder)
         if manifest is None or (not lock.waited and remove_damaged(folder, manifest, shard_hashes(folder, manifest))):
-            texts, dictionaries = (_split(some, hashes, KeptCuts.of_output(config.output)) for some in sources)
+            cuts = KeptCuts.of_output(output)
+            texts, dictionaries = (_split(some, hashes, cuts) for some in sources)
             connect()
             _make(config, texts, dictionaries, folder, fingerprint)
+            publish(folder)
         elif verify:
             say_lines(manifest)
     return Prepared.open(folder)
@@ -127,7 +132,8 @@ def _make(
 def find_prepared(config: RunConfig) -> Prepared | None:
     """The shards of a recipe if they are finished, else None; makes nothing."""
     sources = [*chain(*find_sources(config.data, data_root(config)))]
-    folder = data_folder(config, fingerprint_of(config, sources, InputHashes.of_output(config.output)))
+    folder = data_folder(config, fingerprint_of(config, sources, InputHashes.of_output(local_folder(config.output))))
+    fetch(folder)
     return Prepared.open(folder) if (folder / MANIFEST).is_file() else None
 
 

@@ -15,6 +15,7 @@ LAYERS = [
     {"errors", "status_line"},
     {"artifacts", "stops", "storage"},
     {"locks", "run_folder"},
+    {"mirror"},
     {"config"},
     {"text", "demo", "track"},
     {"models", "objectives", "data"},
@@ -51,6 +52,7 @@ WITHOUT_TORCH = [
     "locks.py",
     "run_folder.py",
     "storage.py",
+    "mirror.py",
     "stops.py",
 ]
 WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs.py", "api.py", "opened_run.py", "__init__.py"]
