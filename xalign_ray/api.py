@@ -134,10 +134,10 @@ def export(run: PathLike | Run, step: int | None = None, out: PathLike | None = 
     Raises:
         DataError: there is no such checkpoint, or the run's folder is damaged.
     """
-    from xalign_ray import pipeline
+    from xalign_ray import exports
 
     with _stoppable():
-        return pipeline.export(Path(run), step, _path(out), trust)
+        return exports.export(Path(run), step, _path(out), trust)
 
 
 def evaluate(

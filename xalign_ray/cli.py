@@ -107,9 +107,9 @@ def export(
     trust: Trust = False,
 ) -> None:
     """Export a run's newest checkpoint again, or the weights of another step."""
-    from xalign_ray import pipeline
+    from xalign_ray import exports
 
-    typer.echo(str(pipeline.export(run, step, out, trust)))
+    typer.echo(str(exports.export(run, step, out, trust)))
 
 
 @app.command()

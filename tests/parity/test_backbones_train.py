@@ -15,7 +15,7 @@ from tests.parity.train.live import batch_of_step, compute, train_here
 from tests.parity.train.pool import Pool
 from tests.ray.small import batches, write_world
 from tests.unit.data.conftest import prepare_here
-from xalign_ray import pipeline
+from xalign_ray import exports
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
@@ -68,7 +68,7 @@ def runs(one: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
             folder = base / f"{family}-{stage}"
             folder.mkdir()
             one.call(train_and_show, config, prepared.folder, folder)
-            pipeline.export_run(Recipe("tiny/mlm", config, {}), prepared, folder, dict(FACTS))
+            exports.export_run(Recipe("tiny/mlm", config, {}), prepared, folder, dict(FACTS))
     names = [f"{family}-{stage}" for family in FAMILIES for stage in STAGES]
     subprocess.run([sys.executable, "-c", STRANGER, *names], cwd=base, check=True, timeout=300)
     return base

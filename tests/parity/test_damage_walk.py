@@ -20,7 +20,7 @@ import yaml
 
 from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, files_of
-from xalign_ray import cli, evaluation, pipeline
+from xalign_ray import cli, evaluation, exports, pipeline
 from xalign_ray.artifacts import hash_file, hash_files
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data import prepare as preparation
@@ -81,7 +81,7 @@ def report_of(world: World) -> dict[str, str]:
 
 def exported(world: World) -> str:
     out = world.folder / "exported"
-    pipeline.export(world.run, None, out)
+    exports.export(world.run, None, out)
     return hash_file(out / "model.safetensors")
 
 
@@ -223,7 +223,7 @@ def test_a_full_disk_at_export_is_a_sentence_and_leaves_the_older_export(
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # bytes of a file; the kernel refuses more, as when full
     try:
-        code = cli._run(lambda: pipeline.export(world.run))
+        code = cli._run(lambda: exports.export(world.run))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert code == 1

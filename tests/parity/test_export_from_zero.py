@@ -14,7 +14,7 @@ import pytest
 from tests.parity.train.live import batch_of_step, compute, train_here
 from tests.parity.train.pool import Pool
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
-from xalign_ray import pipeline
+from xalign_ray import exports
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
@@ -84,7 +84,7 @@ def folders(two: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
             folder = base / f"{recipe}-{stage}"
             folder.mkdir()
             two.call(train_and_show, config, prepared.folder, folder)
-            pipeline.export_run(Recipe("test", config, {}), prepared, folder, dict(FACTS))
+            exports.export_run(Recipe("test", config, {}), prepared, folder, dict(FACTS))
     names = [f"{recipe}-{stage}" for recipe in RECIPES for stage in STAGES]
     subprocess.run([sys.executable, "-c", STRANGER, *names], cwd=base, check=True, timeout=300)
     return base

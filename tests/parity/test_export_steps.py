@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.unit.data.conftest import prepare_here
-from xalign_ray import pipeline
+from xalign_ray import exports, pipeline
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data.prepare import find_prepared
 from xalign_ray.demo.writer import write_demo
@@ -48,7 +48,7 @@ def step_of(folder: Path) -> int:
 
 def test_step_0_is_the_encoder_as_the_seed_made_it(finished: tuple[Recipe, Path], tmp_path: Path) -> None:
     recipe, run = finished
-    folder = pipeline.export(run, step=0, out=tmp_path / "untrained")
+    folder = exports.export(run, step=0, out=tmp_path / "untrained")
     prepared = find_prepared(recipe.config)
     assert prepared is not None
     first = build_objectives(recipe.config, prepared).state_dict()[f"encoder.hf.{WORDS}"]
@@ -59,15 +59,15 @@ def test_step_0_is_the_encoder_as_the_seed_made_it(finished: tuple[Recipe, Path]
 
 def test_a_kept_step_is_exported_beside_the_last_one(finished: tuple[Recipe, Path]) -> None:
     _, run = finished
-    folder = pipeline.export(run, step=2)
+    folder = exports.export(run, step=2)
     assert (folder, step_of(folder), step_of(run / "export")) == (run / "export_step_000002", 2, 4)
     assert not torch.equal(words(folder), words(run / "export"))
-    again = pipeline.export(run, step=4)
+    again = exports.export(run, step=4)
     assert torch.equal(words(again), words(run / "export"))
 
 
 def test_a_step_that_was_not_kept_is_refused(finished: tuple[Recipe, Path]) -> None:
     _, run = finished
     with pytest.raises(DataError) as caught:
-        pipeline.export(run, step=3)
+        exports.export(run, step=3)
     assert str(caught.value) == f"{run}/checkpoints has no whole checkpoint of step 3; let `xalign pretrain` reach one."

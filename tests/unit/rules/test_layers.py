@@ -23,6 +23,7 @@ LAYERS = [
     {"tasks"},
     {"finetune"},
     {"report", "needs"},
+    {"exports"},
     {"pipeline"},
     {"evaluation"},
     {"experiments", "opened_run"},
@@ -58,7 +59,7 @@ WITHOUT_TORCH = [
 WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs.py", "api.py", "opened_run.py", "__init__.py"]
 WITHOUT_RAY = ["text", "demo", "track", "config", "models", "objectives", "report", "data/local.py", "data/sources"]
 WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "arguments.py", "data_verbs.py", "needs.py"]
-WITHOUT_RAY += ["pipeline.py", "api.py", "opened_run.py", "__init__.py"]
+WITHOUT_RAY += ["exports.py", "pipeline.py", "api.py", "opened_run.py", "__init__.py"]
 
 
 def layer_of(path: Path) -> str:

@@ -1,0 +1,78 @@
+"""A run's weights as a Hugging Face folder: of its newest checkpoint, of another step, or as the seed gave them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_ray.artifacts import finished_run
+from xalign_ray.config.load import Recipe
+from xalign_ray.config.saved import open_saved
+from xalign_ray.errors import DataError
+from xalign_ray.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from xalign_ray.data.prepared import Prepared
+
+
+def export_run(
+    recipe: Recipe,
+    prepared: Prepared,
+    folder: Path,
+    facts: dict[str, Any],
+    step: int | None = None,
+    out: Path | None = None,
+    trust: bool = False,
+) -> Path:
+    """Writes the weights of a run as a Hugging Face folder: of its newest checkpoint, or of a step."""
+    from xalign_ray.models.export import export as write_export
+
+    state, reached = _weights(recipe, prepared, folder, facts["fingerprint"], step, trust)
+    target = out or (RunFolder(folder).export if step is None else RunFolder(folder).export_at(step))
+    write_export(
+        state,
+        recipe.config,
+        prepared,
+        target,
+        {"recipe": recipe.name, "fingerprint": facts["fingerprint"], "step": reached},
+    )
+    return target
+
+
+def _weights(
+    recipe: Recipe, prepared: Prepared, folder: Path, fingerprint: str, step: int | None, trust: bool
+) -> tuple[dict[str, Tensor], int]:
+    """The weights and the step they are of; at step 0 those that the seed gives, as every run of it began."""
+    from xalign_ray.train.checkpoint import newest
+    from xalign_ray.train.consolidate import consolidate
+    from xalign_ray.train.loop import build_objectives
+
+    if step == 0:
+        return build_objectives(recipe.config, prepared).state_dict(), 0
+    finished = finished_run(folder) or {}
+    checkpoint, damage = newest(folder, fingerprint, step, trust)
+    if checkpoint is None or (step is None and checkpoint.step < finished.get("steps", 0)):
+        asked = "whole checkpoint to export" if step is None else f"whole checkpoint of step {step}"
+        hint = f"{RunFolder(folder).checkpoints} has no {asked}; let `xalign pretrain` reach one."
+        raise DataError(" ".join([*damage, hint]))
+    return consolidate(checkpoint), checkpoint.step
+
+
+def export(run: Path, step: int | None = None, out: Path | None = None, trust: bool = False) -> Path:
+    """Exports a run folder again, finished or not.
+
+    Args:
+        step: of a checkpoint that was kept, the newest if None; 0 is the untrained encoder, the control of its run.
+        out: `<run>/export` by default, for a step `<run>/export_step_<step>`.
+        trust: whether the files of the checkpoint may run code.
+    """
+    from xalign_ray.data.prepared import Prepared
+    from xalign_ray.track.events import read_events
+
+    recipe, fingerprint = open_saved(run)
+    data = next((Path(event["data"]) for event in read_events(RunFolder(run).events) if "data" in event), None)
+    if data is None:
+        raise DataError(f"{RunFolder(run).events} does not say which data the run reads. Restore it from a copy.")
+    return export_run(recipe, Prepared.open(data), run, {"fingerprint": fingerprint}, step, out, trust)
