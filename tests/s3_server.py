@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ class S3Server:
       slow_s: each answer waits so long.
       failing: each so-manieth request is answered 500, 503, 500, ...; 0 for none.
       cut: the part of the answer's body that is sent of objects whose key contains the text; the rest never comes.
+      cut_put: half of what is sent arrives of objects whose key contains the text; the answer is that all is well.
       expired: all requests are refused as those with an expired token are.
     """
 
@@ -40,7 +42,7 @@ class S3Server:
 
     def heal(self) -> None:
         """No faults any more."""
-        self.slow_s, self.failing, self.cut, self.expired = 0.0, 0, "", False
+        self.slow_s, self.failing, self.cut, self.cut_put, self.expired = 0.0, 0, "", "", False
 
     @contextmanager
     def fault(self, **kinds: Any) -> Iterator[None]:
@@ -72,6 +74,10 @@ class S3Server:
             status = ("500 Internal Server Error", "503 Slow Down")[self.failed % 2]
             start(status, [("Content-Length", "0")])
             return [b""]
+        if self.cut_put and self.cut_put in environ["PATH_INFO"] and environ["REQUEST_METHOD"] == "PUT":
+            whole = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            half = whole[: len(whole) // 2]
+            environ |= {"wsgi.input": io.BytesIO(half), "CONTENT_LENGTH": str(len(half))}
         body = self._app(environ, start)
         if self.cut and self.cut in environ["PATH_INFO"] and environ["REQUEST_METHOD"] == "GET":
             whole = b"".join(body)

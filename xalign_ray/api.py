@@ -51,8 +51,9 @@ def open_run(path: PathLike) -> Run:
         DataError: it holds neither an event log nor scores.
     """
     from xalign_ray.config.explain import check_folder
+    from xalign_ray.mirror import opened
 
-    folder = RunFolder(Path(path))
+    folder = RunFolder(opened(os.fspath(path)))
     check_folder(folder.path)
     if not folder.events.is_file() and not folder.score_files:
         raise DataError(f"{folder.path} is not a run: it holds neither {EVENT_LOG} nor a {SCORES}.")
@@ -137,7 +138,7 @@ def export(run: PathLike | Run, step: int | None = None, out: PathLike | None = 
     from xalign_ray import exports
 
     with _stoppable():
-        return exports.export(Path(run), step, _path(out), trust)
+        return exports.export(os.fspath(run), step, _path(out), trust)
 
 
 def evaluate(

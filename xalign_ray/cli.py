@@ -236,9 +236,11 @@ def track_replay(
     experiment: Annotated[str, typer.Option(metavar="NAME", help="of MLflow's experiment")] = "xalign",
 ) -> None:
     """Bring MLflow up to date with a run folder. Doing it again adds nothing."""
+    from xalign_ray.mirror import opened
     from xalign_ray.track.follower import replay, resolve_uri
 
-    typer.echo("\n".join(replay(run, resolve_uri(to, run.parent), experiment)))
+    folder = opened(run)
+    typer.echo("\n".join(replay(folder, resolve_uri(to, folder.parent), experiment)))
 
 
 def _tree(recipe: str, settings: list[str] | None = None) -> dict[str, Any]:

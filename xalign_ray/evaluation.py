@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError
-from xalign_ray.mirror import local_folder
+from xalign_ray.mirror import local_folder, opened, publish_file, published, url_of
 from xalign_ray.pipeline import check_export, check_lasting, say
-from xalign_ray.run_folder import SCORES, RunFolder
+from xalign_ray.run_folder import CARD, SCORES, RunFolder
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score
@@ -32,8 +32,9 @@ def evaluate(
     target = target_folder(out, run, task)
     if known_task(task, TASKS) not in WITHOUT_DATA and data is None:
         raise ConfigError(f"--data is needed: the files of {task}.")
-    scores = TASKS[task].evaluate(encoder, data, languages)
-    write_scores(target / SCORES, scores)
+    scores = TASKS[task].evaluate(encoder, opened(data) if data else None, languages)
+    with published(target, "evaluate"):
+        write_scores(target / SCORES, scores)
     publish_scores(run)
     return scores
 
@@ -45,6 +46,7 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
         ConfigError: it is a path, no hub id, and there is no such folder.
         DataError: a file of our export is missing or not as it was written.
     """
+    model = str(opened(model)) if url_of(local_folder(model)) else model
     folder, organisation = Path(model), model.rpartition("/")[0]
     is_path = model.startswith((".", "/")) or "/" in organisation
     if is_path or (organisation and Path(organisation).is_dir()):  # what is left can be the id of a hub model
@@ -61,7 +63,7 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
 def target_folder(out: Path | None, run: Path | None, task: str) -> Path:
     if out is None and run is None:
         raise ConfigError("--out is needed: the model is not a run of ours, so there is no folder to write beside it.")
-    target = out or RunFolder(run).evaluation(task)  # type: ignore[arg-type]
+    target = local_folder(out) if out else RunFolder(run).evaluation(task)  # type: ignore[arg-type]
     check_lasting("--out", target)
     return target
 
@@ -82,6 +84,7 @@ def publish_scores(run: Path | None) -> None:
     from xalign_ray.track.follower import publish, resolve_uri
 
     write_model_card(run)
+    publish_file(RunFolder(run).export / CARD)
     track = saved["track"]
     if track["mlflow"] != "off" and (
         said := publish(run, resolve_uri(track["mlflow"], local_folder(saved["output"])), track["experiment"])

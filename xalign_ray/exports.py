@@ -9,6 +9,7 @@ from xalign_ray.artifacts import finished_run
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.saved import open_saved
 from xalign_ray.errors import DataError
+from xalign_ray.mirror import fetch, fetch_checkpoint, local_folder, opened, published
 from xalign_ray.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def _weights(
     if step == 0:
         return build_objectives(recipe.config, prepared).state_dict(), 0
     finished = finished_run(folder) or {}
+    fetch_checkpoint(folder, step)
     checkpoint, damage = newest(folder, fingerprint, step, trust)
     if checkpoint is None or (step is None and checkpoint.step < finished.get("steps", 0)):
         asked = "whole checkpoint to export" if step is None else f"whole checkpoint of step {step}"
@@ -60,7 +62,7 @@ def _weights(
     return consolidate(checkpoint), checkpoint.step
 
 
-def export(run: Path, step: int | None = None, out: Path | None = None, trust: bool = False) -> Path:
+def export(run: str | Path, step: int | None = None, out: Path | None = None, trust: bool = False) -> Path:
     """Exports a run folder again, finished or not.
 
     Args:
@@ -71,8 +73,11 @@ def export(run: Path, step: int | None = None, out: Path | None = None, trust: b
     from xalign_ray.data.prepared import Prepared
     from xalign_ray.track.events import read_events
 
+    run, out = opened(run), local_folder(out) if out else None
     recipe, fingerprint = open_saved(run)
-    data = next((Path(event["data"]) for event in read_events(RunFolder(run).events) if "data" in event), None)
+    data = next((event["data"] for event in read_events(RunFolder(run).events) if "data" in event), None)
     if data is None:
         raise DataError(f"{RunFolder(run).events} does not say which data the run reads. Restore it from a copy.")
-    return export_run(recipe, Prepared.open(data), run, {"fingerprint": fingerprint}, step, out, trust)
+    fetch(prepared := local_folder(data))
+    with published(out or run, "export"):
+        return export_run(recipe, Prepared.open(prepared), run, {"fingerprint": fingerprint}, step, out, trust)

@@ -152,8 +152,8 @@ def check_writable(folder: Path) -> None:
 def _refuse_url(folder: Path) -> None:
     if folder.parts and folder.parts[0].endswith(":"):  # what a path makes of s3://bucket
         raise LockError(
-            f"{folder.parts[0]}//{'/'.join(folder.parts[1:])} is a URL: inputs may lie in an object store, but what is "
-            "written goes to a folder on a disk that all nodes share. Name one."
+            f"{folder.parts[0]}//{'/'.join(folder.parts[1:])} is a URL, and this verb writes to a folder on a disk: "
+            "name one that all nodes share, and copy it to the store afterwards."
         )
 
 

@@ -7,24 +7,33 @@ import os
 import re
 import shutil
 import sys
-import threading
 import time
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from xalign_ray import stops
-from xalign_ray.artifacts import MANIFEST
-from xalign_ray.errors import DataError, LockError
-from xalign_ray.locks import BEAT_S, LEASE_S, LOCK, LOOK_S, Holder
-from xalign_ray.run_folder import CHECKPOINTS
-from xalign_ray.storage import find_system, is_url, said_of
+from xalign_ray.artifacts import MANIFEST, check_files, unfinished
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.locks import BEAT_S, LEASE_S
+from xalign_ray.publisher import (
+    PUBLISH_S,
+    RECORD,
+    Behind,
+    Publisher,
+    Record,
+    checkpoint_of,
+    is_published,
+    newest_first,
+)
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.storage import find_system, said_of
+from xalign_ray.stored_lock import hold_stored
 
 CACHE = "XALIGN_CACHE"  # the folder that mirrors stores; nodes of a cluster must share it
-_CONDITION = r"(?i)precondition|pre-condition|412|FileExists|conditionalrequestconflict"  # of a write that was not done
-PUBLISH_S = 1.0  # between two looks for what is new
+END_TRIES = 3
+_KEPT = "All is in {}: the same command publishes it."
+_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)")  # a URL, also one that a Path took a slash from
 
 
 def cache_folder() -> Path:
@@ -32,228 +41,260 @@ def cache_folder() -> Path:
     return Path(os.environ.get(CACHE) or Path.home() / ".cache" / "xalign-ray").absolute()
 
 
-def local_folder(output: str) -> Path:
-    """Where an output lies on this disk: itself, or the mirror of a URL."""
-    scheme, _, rest = output.partition("://")
-    return cache_folder() / scheme / rest.strip("/") if is_url(output) else Path(output)
+def local_folder(path: str | Path) -> Path:
+    """Where a folder lies on this disk: itself, or the mirror of a URL."""
+    named = _AS_PATH.fullmatch(str(path))
+    return cache_folder() / named[1] / named[2].strip("/") if named else Path(path)
 
 
 def url_of(folder: Path) -> str | None:
     """The URL that a folder mirrors; None of one that is only here."""
     try:
-        scheme, *rest = folder.absolute().relative_to(cache_folder()).parts
+        scheme, *rest = Path(os.path.abspath(folder)).relative_to(cache_folder()).parts
     except ValueError:
         return None
     return f"{scheme}://{'/'.join(rest)}"
 
 
-def fetch(folder: Path, anew: bool = False) -> None:
-    """Brings a finished folder of the store here unless it is here already; nothing for a folder that is no mirror.
+def opened(path: str | Path) -> Path:
+    """The folder of a run, a study or a task's data on this disk: itself, or the mirror of a URL, brought up to date.
 
-    Args:
-        anew: bring everything that is there, finished or not, in place of what is here; call it while holding the lock.
+    Raises:
+        ConfigError: there is nothing at the URL.
+        DataError: the store refuses.
+    """
+    folder = local_folder(path)
+    refresh(folder)
+    if (url := url_of(folder)) and not folder.is_dir():
+        raise ConfigError(f"There is nothing at {url}.")
+    return folder
+
+
+def fetch(folder: Path) -> None:
+    """Brings a finished folder of the store here unless it is here already; nothing for a folder that is no mirror.
 
     Raises:
         DataError: the store refuses.
     """
-    url = url_of(folder)
-    if url is None or (not anew and (folder / MANIFEST).is_file()):
-        return
-    system, root = find_system(url)
-    with said_of(url, "cannot be fetched"):
-        if not anew and not system.exists(f"{root}/{MANIFEST}"):
-            return
-        found = system.find(root)
-        for path in folder.iterdir() if anew and folder.is_dir() else ():
-            if not path.name.startswith(LOCK):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        names = [str(path)[len(root) :].lstrip("/") for path in found]
-        for name in sorted(filter(_is_published, names), key=_manifests_last):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            partial = folder / f"{name}.fetched"
-            system.get_file(f"{root}/{name}", str(partial))
-            partial.replace(folder / name)
-
-
-class Publisher:
-    """Uploads what is new in a mirrored folder, each file once while it stays as it is."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._url = url_of(folder) or ""
-        self._sent: dict[str, tuple[int, int]] = {}
-
-    def publish(self, finished: bool) -> None:
-        """One pass: whole checkpoints, and what else is there; the folder's manifest if it is finished, last of all.
-
-        Raises:
-            DataError: the store refuses.
-        """
-        system, root = find_system(self._url)
-        there = {path.relative_to(self._folder).as_posix() for path in self._folder.rglob("*") if path.is_file()}
-        names = [name for name in there if _is_published(name) and (finished or name != MANIFEST)]
-        with said_of(self._url, "cannot be published"):
-            for name in sorted(names, key=_manifests_last):
-                with suppress(FileNotFoundError):  # pruned meanwhile
-                    self._send(system, root, name)
-            for name in sorted(set(self._sent) - there, key=_manifests_last, reverse=True):
-                system.rm_file(f"{root}/{name}")
-                del self._sent[name]
-
-    def _send(self, system: Any, root: str, name: str) -> None:
-        path = self._folder / name
-        in_checkpoint = name.startswith(f"{CHECKPOINTS}/")
-        if in_checkpoint and not (self._folder / "/".join(Path(name).parts[:2]) / MANIFEST).is_file():
-            return
-        stat = path.stat()
-        if self._sent.get(name) != (stat.st_size, stat.st_mtime_ns):
-            system.put_file(str(path), f"{root}/{name}")
-            self._sent[name] = (stat.st_size, stat.st_mtime_ns)
+    if url_of(folder) and not (folder / MANIFEST).is_file() and is_finished(folder):
+        refresh(folder)
 
 
 def publish(folder: Path) -> None:
-    """Uploads a finished folder, its manifest last; nothing for a folder that is no mirror."""
-    if url_of(folder):
-        Publisher(folder).publish(finished=True)
-
-
-@contextmanager
-def published(folder: Path, verb: str) -> Iterator[None]:
-    """Inside, this process alone writes a folder of a store: it is fetched anew, and published while it grows.
+    """Uploads a finished folder, its manifest last; nothing for a folder that is no mirror.
 
     Raises:
         LockError: another process writes it.
-        DataError: the store refuses, at the begin or at the end; between them it is tried again.
+        DataError: the store refuses.
     """
-    url = url_of(folder)
-    if url is None:
-        yield
-        return
-    with _locked(url, verb):
-        fetch(folder, anew=True)
-        publisher, over = Publisher(folder), threading.Event()
-        thread = threading.Thread(target=_publish_until, args=(publisher, over), name="publish", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-            publisher.publish(finished=True)
+    with published(folder, "upload"):
+        pass
 
 
-def _publish_until(publisher: Publisher, over: threading.Event) -> None:
-    said = ""
-    while not over.wait(PUBLISH_S):
-        try:
-            publisher.publish(finished=False)
-        except DataError as error:
-            if str(error) != said:
-                sys.stderr.write(f"{error} It is tried again; training goes on.\n")
-            said = str(error)
+def publish_file(path: Path) -> None:
+    """Uploads one file of a mirror, in place of what is there; nothing for one that is only here.
+
+    Raises:
+        DataError: the store refuses.
+    """
+    if (url := url_of(path)) is not None:
+        system, there = find_system(url)
+        with said_of(url, "cannot be published"):
+            system.put_file(str(path), there)
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a folder has its manifest where others look for it: in the store, if it is a mirror."""
+    if (url := url_of(folder)) is None:
+        return (folder / MANIFEST).is_file()
+    system, root = find_system(url)
+    with said_of(url):
+        return system.exists(f"{root}/{MANIFEST}")
+
+
+def refresh(folder: Path) -> None:
+    """Brings what is new in the store here, but no checkpoints; nothing for a folder that is no mirror.
+
+    What was made here and could not be published stays, as long as no other machine has written there since.
+
+    Raises:
+        DataError: the store refuses.
+    """
+    if (url := url_of(folder)) is not None:
+        with said_of(url, "cannot be fetched"):
+            _Stored(folder, url).fetch()
+
+
+def fetch_checkpoint(folder: Path, step: int | None = None) -> None:
+    """Brings the newest whole checkpoint of a run here, or that of a step, unless it is here.
+
+    A damaged one is passed over with a sentence for the one before it.
+
+    Raises:
+        DataError: the store refuses.
+    """
+    if (url := url_of(folder)) is not None:
+        with said_of(url, "cannot be fetched"):
+            _Stored(folder, url).fetch_checkpoint(step)
 
 
 @contextmanager
-def _locked(url: str, verb: str) -> Iterator[None]:
-    """Holds the lock of a folder in a store: an object that is created, renewed and taken over on a condition only."""
-    system, root = find_system(url)
-    lock = _StoredLock(system, f"{root}/{LOCK}", Holder(verb))
-    with said_of(url, "cannot be locked"):
-        lock.take(url)
-    over = threading.Event()
-    thread = threading.Thread(target=lock.renew_until, args=(over,), name="store lock", daemon=True)
-    thread.start()
-    try:
+def published(
+    folder: Path, verb: str, keep: int | None = None, lease_s: float = LEASE_S, beat_s: float = BEAT_S
+) -> Iterator[None]:
+    """Inside, this process alone writes a folder of a store: it is fetched first, and published while it grows.
+
+    Nothing for a folder that is no mirror.
+
+    Args:
+        keep: checkpoints that stay there, beside what is removed here; all if None.
+
+    Raises:
+        LockError: another process writes it, or has taken it over.
+        DataError: the store refuses, at the begin or at the end; between them it is tried again.
+    """
+    if (url := url_of(folder)) is None:
         yield
-    except BaseException:
-        if lock.lost:
-            raise LockError(f"{url} is now written by another process. This one stops and writes no more.") from None
-        raise
-    finally:
-        over.set()
-        thread.join()
-        lock.release()
-
-
-class _StoredLock:
-    def __init__(self, system: Any, path: str, holder: Holder) -> None:
-        self._system, self._path, self._holder = system, path, holder
-        self._conditions = "s3" in system.protocol
-        self._version, self._beats = "", 0
-        self.lost = False
-
-    def take(self, url: str) -> None:
-        """Waits for as long as a silent lock may still be somebody's."""
-        began, seen = time.monotonic(), ""
-        while not self._write():
-            holder, version = self._look()
-            if holder is None:
-                continue
-            dead = holder.is_here and not holder.is_alive_here
-            if not self._conditions or holder.is_alive_here or (seen and version != seen and not dead):
-                hint = "Wait for its end, or stop it."
-                if not self._conditions:
-                    hint += f" If it is dead, remove {LOCK} there: this store cannot tell."
-                raise LockError(f"{url} is being written by {holder}. {hint}")
-            if not seen and not dead:
-                sys.stderr.write(f"{url} is being written by {holder}; looking whether it still lives.\n")
-            seen = version
-            if dead or time.monotonic() - began > LEASE_S:
-                self._version = version
-                continue
-            time.sleep(LOOK_S)
-
-    def renew_until(self, over: threading.Event) -> None:
-        """Shows every few seconds that the holder lives."""
-        while not over.wait(BEAT_S if self._conditions else None):
-            with suppress(Exception):  # the store does not answer: nobody else can take the lock meanwhile either
-                self.lost = not self._write()
-            if self.lost:
-                stops.interrupt_now()
-                return
-
-    def release(self) -> None:
-        """Removes the lock unless it is another's."""
-        with suppress(Exception):  # what stays is known to be dead by its process
-            holder, _ = self._look()
-            if holder and holder.token == self._holder.token:
-                self._system.rm_file(self._path)
-
-    def _write(self) -> bool:
-        """Whether the lock is ours now: written where there was none, or in place of the version that was seen."""
-        self._beats += 1
-        content = json.dumps(asdict(self._holder) | {"beats": self._beats}).encode()
-        if not self._conditions:
-            if self._system.exists(self._path):
-                return False
-            self._system.pipe_file(self._path, content)
-            return True
-        bucket, key, _ = self._system.split_path(self._path)
-        condition = {"IfMatch": self._version} if self._version else {"IfNoneMatch": "*"}
+        return
+    with hold_stored(url, verb, lease_s, beat_s) as lock:
+        with said_of(url, "cannot be fetched"):
+            stored = _Stored(folder, url)
+            stored.take_over()
+        publisher = Publisher(folder, url, lock, stored.sizes, keep)
+        behind = Behind(publisher, url)
         try:
-            answer = self._system.call_s3("put_object", Bucket=bucket, Key=key, Body=content, **condition)
-        except Exception as error:
-            if not re.search(_CONDITION, f"{type(error).__name__} {error}"):
-                raise
-            self._version = ""
+            yield
+        except BaseException:
+            behind.close()
+            if not lock.lost:
+                _say_rest(publisher, folder)
+            raise
+        behind.close()
+        for tries_left in reversed(range(END_TRIES)):
+            try:
+                return publisher.publish(last=True)
+            except DataError as error:
+                if not tries_left:
+                    raise DataError(f"{error} {_KEPT.format(folder)}") from error
+                time.sleep(PUBLISH_S)
+
+
+def _say_rest(publisher: Publisher, folder: Path) -> None:
+    """Publishes what is left while another error is on its way: what is wrong here is said only."""
+    try:
+        publisher.publish(last=True)
+    except DataError as error:
+        sys.stderr.write(f"{error} {_KEPT.format(folder)}\n")
+
+
+class _Stored:
+    """A folder of a store, as it is now, beside its mirror.
+
+    Attributes:
+        sizes: of each file that is published.
+    """
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._folder, self._url = folder, url
+        self._system, self._root = find_system(url)
+        found = self._system.find(self._root, detail=True)
+        self._infos = {str(path)[len(self._root) :].lstrip("/"): info for path, info in found.items()}
+        self.sizes = {name: int(info["size"]) for name, info in self._infos.items() if is_published(name)}
+        self._record = Record.of(folder)
+        self._writer = self._system.cat_file(f"{self._root}/{RECORD}").decode() if RECORD in self._infos else ""
+
+    def fetch(self) -> None:
+        """Brings what is new here, but no checkpoints; what others have removed goes."""
+        for name in sorted(self.sizes, key=_manifests_last):
+            if not checkpoint_of(name) and not self._is_here(name):
+                self._get(name)
+        if not self._is_ours:
+            for name in [one for one in self._record.files if one not in self._infos and not checkpoint_of(one)]:
+                (self._folder / name).unlink(missing_ok=True)
+                del self._record.files[name]
+        if self._infos:
+            self._record.write(self._folder)
+
+    def take_over(self) -> None:
+        """Makes this mirror the one that writes: what another has written meanwhile replaces what is here."""
+        ours = self._is_ours
+        if not ours:
+            if self._record.writer:
+                sys.stderr.write(f"{self._url} was written elsewhere since: it replaces what is in {self._folder}.\n")
+                (self._folder / MANIFEST).unlink(missing_ok=True)
+                self._record.files.pop(MANIFEST, None)
+            for one in self._whole_here():
+                if not self._is_here(f"{one}/{MANIFEST}"):
+                    shutil.rmtree(self._folder / one)
+        self.fetch()
+        if MANIFEST not in self._infos:
+            self.fetch_checkpoint(None)
+        if not ours:
+            self._record.writer = uuid.uuid4().hex
+            self._record.write(self._folder)
+            self._system.pipe_file(f"{self._root}/{RECORD}", self._record.writer.encode())
+
+    def fetch_checkpoint(self, step: int | None) -> None:
+        """Brings the newest whole checkpoint here, or that of a step, its manifest last, unless it is here."""
+        here = self._whole_here()
+        there = {checkpoint_of(name) for name in self.sizes if name.endswith(f"/{MANIFEST}")} - {""}
+        damaged = []
+        for one in newest_first(here | there):
+            if step is not None and RunFolder(self._folder).checkpoint(step).name != Path(one).name:
+                continue
+            if one in here or self._get_checkpoint(one, damaged):
+                damaged = [f"{said} {Path(one).name} is taken." for said in damaged]
+                break
+        for said in damaged:
+            sys.stderr.write(f"{said}\n")
+        self._record.write(self._folder)
+
+    def _get_checkpoint(self, one: str, damaged: list[str]) -> bool:
+        names = sorted((name for name in self.sizes if checkpoint_of(name) == one), key=_manifests_last)
+        try:
+            manifest = json.loads(self._system.cat_file(f"{self._root}/{one}/{MANIFEST}"))
+            for name in names[:-1]:
+                self._get(name)
+            check_files(self._folder / one, manifest["files"], "")
+        except (DataError, ValueError, KeyError, TypeError) as error:
+            damaged.append(f"{self._url}/{one} is damaged: {error}".strip())
+            shutil.rmtree(self._folder / one, ignore_errors=True)
             return False
-        self._version = answer["ETag"]
+        self._get(names[-1])
         return True
 
-    def _look(self) -> tuple[Holder | None, str]:
+    def _get(self, name: str) -> None:
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial, size = unfinished(path), self.sizes[name]
         try:
-            fields = json.loads(self._system.cat_file(self._path))
-            version = str(self._system.info(self._path).get("ETag", ""))
-        except FileNotFoundError:
-            return None, ""
-        fields.pop("beats")
-        return Holder(**fields), version
+            self._system.get_file(f"{self._root}/{name}", str(partial))
+            if (came := partial.stat().st_size) < size:
+                raise EOFError(f"the store ended {name} after {came:,} of {size:,} bytes")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+        self._record.add(self._folder, name, self._version(name))
 
+    @property
+    def _is_ours(self) -> bool:
+        """Whether no other mirror has written since this one: what is here is as new as what is there, or newer."""
+        return bool(self._record.writer) and self._record.writer == self._writer
 
-def _is_published(name: str) -> bool:
-    first = name.partition("/")[0]
-    return bool(name) and not any(part.startswith(".") for part in Path(name).parts) and first != "ray"
+    def _is_here(self, name: str) -> bool:
+        if self._is_ours:
+            return name in self._record.files or (self._folder / name).exists()
+        version = self._record.files.get(name, [""])[0]
+        return bool(version) and version == self._version(name) and self._record.is_same(self._folder, name)
+
+    def _version(self, name: str) -> str:
+        info = self._infos.get(name, {})
+        return str(next((info[key] for key in ("ETag", "etag", "mtime", "created") if key in info), ""))
+
+    def _whole_here(self) -> set[str]:
+        found = RunFolder(self._folder).checkpoints.glob(f"*/{MANIFEST}")
+        return {path.parent.relative_to(self._folder).as_posix() for path in found}
 
 
 def _manifests_last(name: str) -> tuple[bool, bool, str]:
-    return name == MANIFEST, name.endswith(f"/{MANIFEST}"), name
+    return name == MANIFEST, Path(name).name == MANIFEST, name

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from xalign_ray.config.start import base_recipe, needed_recipes, settle
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.exports import export_run
 from xalign_ray.locks import check_writable, hold
-from xalign_ray.mirror import fetch, local_folder, published
+from xalign_ray.mirror import is_finished, local_folder, published, refresh, url_of
 from xalign_ray.run_folder import RunFolder, check_export
 
 if TYPE_CHECKING:
@@ -122,6 +121,7 @@ def pretrain(
         The run folder. A finished one is returned as it is.
     """
     check(recipe)
+    out = local_folder(out) if out else None
     check_lasting("output", local_folder(recipe.config.output))
     check_lasting("--out", out)
     if rehash:
@@ -147,7 +147,10 @@ def find_run(recipe: Recipe) -> Path | None:
 
     if base := base_recipe(recipe):
         start = find_run(base)
-        if start is None or finished_run(start) is None:
+        if start is None:
+            return None
+        refresh(start)
+        if finished_run(start) is None:
             return None
         recipe = settle(recipe, str(RunFolder(start).export.absolute()))
     prepared = find_prepared(recipe.config)
@@ -155,9 +158,7 @@ def find_run(recipe: Recipe) -> Path | None:
 
 
 def check_lasting(key: str, path: str | Path | None) -> None:
-    """Refuses a URL, and in a Ray job a relative path: its working directory is an upload that goes with the job."""
-    if path is not None and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):  # a Path has lost one slash
-        raise ConfigError(f"{key} is a URL; give it as --set output=URL, where runs get names of their own.")
+    """Refuses a relative path in a Ray job: its working directory is an upload that goes with the job."""
     if JOB_MARK in os.environ and path is not None and not Path(path).is_absolute():
         raise ConfigError(
             f"{key} is '{path}': in a Ray job a relative path lies in the uploaded copy of the code, which is removed "
@@ -173,11 +174,10 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool, title: str) 
 
     prepared = prepare_data(recipe.config, connect=lambda: _open_cluster(recipe, out))
     folder, facts = _describe_run(recipe, prepared, out)
-    fetch(folder)
-    if finished_run(folder) is not None:
+    if _is_over(folder):
         _repair_run(recipe, prepared, folder, facts, trust)
         return folder
-    with hold(folder, "pretrain") as lock, published(folder, "pretrain"):
+    with hold(folder, "pretrain") as lock, published(folder, "pretrain", recipe.config.checkpoint.save_total_limit):
         if finished_run(folder) is None:
             _open_cluster(recipe, out)
             _write_config(recipe, folder, facts)
@@ -215,14 +215,17 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
         raise DataError(
             "The shards of this recipe are not there yet, and --no-ray does not make them: run `xalign prepare`."
         )
-    folder, facts = _describe_run(recipe, prepared, out)
-    fetch(folder)
-    if finished_run(folder) is not None:
+    folder, facts = _describe_run(recipe, prepared, out, rank)
+    if _is_over(folder, rank):
         if rank == 0:
             _repair_run(recipe, prepared, folder, facts, trust)
         return folder
-    with _writer(folder) if rank == 0 else nullcontext():
+    with ExitStack() as held:
         if rank == 0:
+            held.enter_context(hold(folder, "pretrain"))
+            held.enter_context(published(folder, "pretrain", config.checkpoint.save_total_limit))
+            if finished_run(folder) is not None:
+                return folder
             _write_config(recipe, folder, facts)
         with _followed(recipe, folder, active=rank == 0):
             train(
@@ -240,20 +243,24 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
     return folder
 
 
-@contextmanager
-def _writer(folder: Path) -> Iterator[None]:
-    with hold(folder, "pretrain"), published(folder, "pretrain"):
-        yield
+def _is_over(folder: Path, rank: int = 0) -> bool:
+    """Whether nothing is left to do for a run, not even to publish it; other ranks end where the first one does."""
+    finished = finished_run(folder) is not None
+    if url_of(folder) is None:
+        return finished
+    return (finished and is_finished(folder)) if rank == 0 else (finished or is_finished(folder))
 
 
-def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None) -> tuple[Path, dict[str, Any]]:
-    """The folder of a run and what its start event says; writes nothing."""
+def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: int = 0) -> tuple[Path, dict[str, Any]]:
+    """The folder of a run and what its start event says; writes nothing but what it finds in a store."""
     if recipe.config.model.init_from:
         from xalign_ray.models.backbone import check_tokenizer
 
         check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder, prepared.new_rows)
     fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
     folder = (out or default_folder(recipe, fingerprint)).absolute()
+    if rank == 0:
+        refresh(folder)
     if (before := _identity(folder)) and before.get("fingerprint") != fingerprint:
         other = str(before.get("fingerprint"))[:8]
         raise ConfigError(
@@ -264,7 +271,7 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None) -> tuple
         "recipe": recipe.name,
         "fingerprint": fingerprint,
         "seed": recipe.config.seed,
-        "data": str(prepared.folder.absolute()),
+        "data": url_of(prepared.folder) or str(prepared.folder.absolute()),
         "data_fingerprint": prepared.fingerprint,
     }
     return folder, facts
@@ -293,17 +300,20 @@ def _repair_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[st
     """Repairs what is missing or damaged of a finished run: its config.yaml, its export."""
     from xalign_ray.report.card import write_model_card
 
-    try:
-        open_saved(folder)
-    except DataError as damage:
-        say(f"{damage} It is written again.")
-        _write_config(recipe, folder, facts)
-    try:
-        check_export(RunFolder(folder).export, own=True)
-    except DataError as damage:
-        say(f"{damage} It is written again.")
-        export_run(recipe, prepared, folder, facts, trust=trust)
-        write_model_card(folder)
+    with suppress(DataError):
+        return check_run(folder)
+    with published(folder, "pretrain"):
+        try:
+            open_saved(folder)
+        except DataError as damage:
+            say(f"{damage} It is written again.")
+            _write_config(recipe, folder, facts)
+        try:
+            check_export(RunFolder(folder).export, own=True)
+        except DataError as damage:
+            say(f"{damage} It is written again.")
+            export_run(recipe, prepared, folder, facts, trust=trust)
+            write_model_card(folder)
 
 
 def check_run(folder: Path) -> None:

@@ -12,6 +12,7 @@ CONFIG = "config.yaml"
 EVENT_LOG = "events.jsonl"  # a study, a trial and an evaluation have one too
 SCORES = "scores.json"
 EXPORT = "export"
+CARD = "README.md"  # in the export: the model card
 EVALUATION = "evaluation"
 CHECKPOINTS = "checkpoints"
 REPORT = "report"

@@ -19,6 +19,7 @@ from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.errors import DataError
+from xalign_ray.mirror import local_folder
 from xalign_ray.text.collate import specials
 from xalign_ray.text.order import Request
 from xalign_ray.track.events import EVENT_LOG, read_events
@@ -211,7 +212,7 @@ def _open_run(folder: Path) -> _Subject:
     starts = [event for event in read_events(log) if event["event"] == "start"] if log.is_file() else []
     if not starts or "data" not in starts[-1]:
         raise DataError(f"{folder} has not begun to train, so it does not say which data it reads. Name its recipe.")
-    return _Subject(Prepared.open(Path(starts[-1]["data"])), config, folder, "stats")
+    return _Subject(Prepared.open(local_folder(starts[-1]["data"])), config, folder, "stats")
 
 
 def _pool(name: str, facts: dict[str, Any], max_seq_length: int) -> PoolStats:

@@ -12,6 +12,7 @@ from xalign_ray.experiments.declared import parse_study
 from xalign_ray.experiments.plan import check_task_files, plan_study
 from xalign_ray.experiments.study import open_schedule, run_cells, scores_of
 from xalign_ray.locks import hold
+from xalign_ray.mirror import opened, published
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import SCORES, Score, write_scores
 
@@ -37,7 +38,7 @@ def tune(
     settings = dict(options or {})
     one = {
         "task": task,
-        "data": [str(folder.absolute()) for folder in data],
+        "data": [str(opened(folder).absolute()) for folder in data],
         "languages": list(languages or ()),
         "train_language": train_language,
         "seeds": [settings.pop("seed", 0)],
@@ -55,7 +56,7 @@ def tune(
     plan = plan_study(study, target, str)
     if others := check_task_files(study.finetunings[0], plan.root):
         pipeline.say(others)
-    with hold(target, f"tune {task}"):
+    with hold(target, f"tune {task}"), published(target, f"tune {task}"):
         schedule = open_schedule(plan, target)
         scores = scores_of(schedule, run_cells(schedule, None))
         if schedule.failures and not scores:

@@ -16,7 +16,7 @@ from xalign_ray.report.run import Run, label_runs, read_run
 from xalign_ray.report.sentences import caveats, how_to_read
 from xalign_ray.report.tables import data_tables, run_table, score_table
 from xalign_ray.report.templates import ENVIRONMENT
-from xalign_ray.run_folder import RunFolder
+from xalign_ray.run_folder import CARD, RunFolder
 
 _GROUPINGS = ("task", "language")
 STOCK = ("bert", "xlm-roberta", "modernbert")  # families that transformers opens by itself
@@ -33,7 +33,7 @@ def write_model_card(run: Path) -> None:
     if not path.is_file():
         raise DataError(f"{run} has no exported encoder ({path} is missing); run `xalign export {run}` first.")
     model = read_json(path, f"`xalign export {run}` writes it again.", "model_type", "hidden_size")
-    write_atomic(export / "README.md", _write(label_runs([read_run(run)])[0], model))
+    write_atomic(export / CARD, _write(label_runs([read_run(run)])[0], model))
 
 
 def _write(run: Run, model: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import read_saved
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.mirror import local_folder
 from xalign_ray.report.log import Log, read_log
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.tasks.scores import Score, read_scores
@@ -100,7 +101,7 @@ def read_run(folder: Path) -> Run:
         )
     log = read_log(path) if path.is_file() else Log()
     data = next((start["data"] for start in reversed(log.starts) if start.get("data")), None)
-    return Run(folder, read_saved(folder), log, scores, read_manifest(Path(data)) if data else None)
+    return Run(folder, read_saved(folder), log, scores, read_manifest(local_folder(data)) if data else None)
 
 
 def label_runs(runs: Sequence[Run]) -> list[Run]:

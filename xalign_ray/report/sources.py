@@ -14,6 +14,7 @@ from xalign_ray.config.explain import check_folder
 from xalign_ray.config.saved import read_saved
 from xalign_ray.credentials import with_credentials
 from xalign_ray.errors import DataError, TrackingError, XalignError
+from xalign_ray.mirror import local_folder, opened
 from xalign_ray.report.log import Log
 from xalign_ray.report.run import Run, columns_of, read_run
 from xalign_ray.run_folder import CHOICES, EXPORT, STUDY
@@ -47,14 +48,15 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
     """
     for name in names:
         if not name.startswith(MLFLOW):
-            check_folder(Path(name))
+            check_folder(opened(name))
     runs: list[Run] = []
     for name in dict.fromkeys(names):
         if name.startswith(MLFLOW):
             runs += _from_mlflow(name.removeprefix(MLFLOW), tracking_uri)
         else:
-            is_study = any((Path(name) / file).is_file() for file in (STUDY, CHOICES))
-            runs += _from_study(Path(name)) if is_study else [read_run(Path(name))]
+            folder = local_folder(name)
+            is_study = any((folder / file).is_file() for file in (STUDY, CHOICES))
+            runs += _from_study(folder) if is_study else [read_run(folder)]
     return join_trials(_with_distinct_labels(runs))
 
 
@@ -112,7 +114,7 @@ def _from_study(folder: Path) -> list[Run]:
     study["choices"] = _read_choices(folder)
     left_out, found = _left_out(study["choices"]), []
     for cell in study["cells"]:
-        path, what = folder / (cell["folder"] or ""), {"label": cell["label"], "study": study}
+        path, what = opened(folder / (cell["folder"] or "")), {"label": cell["label"], "study": study}
         if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["name"] not in left_out:
             found.append(replace(read_run(path), config={}, **what))
         elif cell["kind"] == "pretraining" and path.is_dir() and cell["state"] not in ("waiting", "failed"):

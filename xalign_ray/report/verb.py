@@ -12,6 +12,7 @@ import yaml
 from rich.console import Console
 
 from xalign_ray.artifacts import hash_value, write_atomic
+from xalign_ray.mirror import local_folder, published
 from xalign_ray.report import charts, tables
 from xalign_ray.report.charts import Chart
 from xalign_ray.report.compare import COLUMNS, KEY, SCORE_COLUMNS, Comparison, compare, score_frame
@@ -69,9 +70,10 @@ def report(
         TrackingError: MLflow does not answer, or has no such runs.
     """
     alone = len(names) == 1 and not names[0].startswith(MLFLOW)
-    target = out or (Path(names[0]) / "report" if alone else Path("report"))
+    target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
     runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
-    comparison = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)
+    with published(target, "report"):
+        comparison = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)
     table = tables.terminal_table(comparison, comparison.by[0])
     if table.row_count:
         Console(stderr=True).print(table)

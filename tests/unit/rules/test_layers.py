@@ -15,6 +15,8 @@ LAYERS = [
     {"errors", "status_line"},
     {"artifacts", "stops", "storage"},
     {"locks", "run_folder"},
+    {"stored_lock"},
+    {"publisher"},
     {"mirror"},
     {"config"},
     {"text", "demo", "track"},
@@ -54,6 +56,8 @@ WITHOUT_TORCH = [
     "run_folder.py",
     "storage.py",
     "mirror.py",
+    "publisher.py",
+    "stored_lock.py",
     "stops.py",
 ]
 WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs.py", "api.py", "opened_run.py", "__init__.py"]

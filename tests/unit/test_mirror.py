@@ -1,0 +1,274 @@
+"""Folders of an S3 store on this disk: what is fetched, what is published and in which order, under faults too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tests.s3_server import S3Server
+from xalign_ray import mirror, publisher
+from xalign_ray.artifacts import hash_files, write_manifest
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.mirror import CACHE, fetch_checkpoint, local_folder, opened, published, refresh, url_of
+
+URL = "s3://store/runs/a"
+KEPT = "All is in {}: the same command publishes it."
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher, "PUBLISH_S", 0.02)
+    monkeypatch.setattr(mirror, "PUBLISH_S", 0.02)
+
+
+@pytest.fixture
+def machine(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
+    """The mirror of the run on a machine of that number, from then on."""
+
+    def use(number: int) -> Path:
+        monkeypatch.setenv(CACHE, str(tmp_path / f"machine-{number}"))
+        s3.requests.clear()
+        return local_folder(URL)
+
+    assert s3.requests
+    return use
+
+
+def stored() -> set[str]:
+    """Names in the run's folder of the store, but dots."""
+    names = {path.removeprefix("store/runs/a/") for path in fsspec.filesystem("s3").find("store/runs/a")}
+    return {name for name in names if not name.split("/")[-1].startswith(".")}
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def save(folder: Path, step: int) -> set[str]:
+    """A whole checkpoint; the names of its files."""
+    one = folder / "checkpoints" / f"step_{step:06d}"
+    (one / "state").mkdir(parents=True)
+    (one / "state" / "a.bin").write_bytes(bytes([step]) * 1000)
+    write_manifest(one, {"step": step, "files": hash_files(one)})
+    return {f"checkpoints/{one.name}/{name}" for name in ("state/a.bin", "manifest.json")}
+
+
+def whole_run(folder: Path, *steps: int) -> set[str]:
+    (folder / "config.yaml").write_text("a: 1\n")
+    (folder / "events.jsonl").write_text("{}\n")
+    return {"config.yaml", "events.jsonl"}.union(*(save(folder, step) for step in steps))
+
+
+def requests(s3: S3Server, method: str) -> list[str]:
+    """Keys that were asked for by a method, without those of the lock and the like."""
+    keys = [path.removeprefix("/store/runs/a/") for asked, path in s3.requests if asked == method]
+    return [key for key in keys if not key.split("/")[-1].startswith(".") and key != "/store"]
+
+
+def test_a_url_has_one_folder_here_also_when_it_was_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path))
+    assert local_folder(URL) == local_folder(Path(URL)) == tmp_path / "s3" / "store" / "runs" / "a"
+    assert url_of(local_folder(URL) / ".." / "b") == "s3://store/runs/b"
+    assert local_folder("runs/a") == Path("runs/a")
+    assert url_of(Path("runs/a")) is None
+
+
+def test_a_run_is_published_and_only_what_resuming_needs_comes_back(
+    s3: S3Server, machine: Callable[[int], Path]
+) -> None:
+    first = machine(1)
+    with published(first, "pretrain"):
+        names = whole_run(first, 10, 20)
+    assert stored() == names
+    second = machine(2)
+    with published(second, "pretrain", keep=2):
+        here = {path.relative_to(second).as_posix() for path in second.rglob("*") if path.is_file()}
+        assert {name for name in here if not name.startswith(".")} == {n for n in names if "step_000010" not in n}
+    assert stored() == names
+    assert requests(s3, "PUT") == requests(s3, "DELETE") == []  # all of it is known to be there
+
+
+def test_a_new_checkpoint_is_whole_before_an_old_one_goes_its_manifest_first(
+    s3: S3Server, machine: Callable[[int], Path]
+) -> None:
+    first = machine(1)
+    with published(first, "pretrain"):
+        whole_run(first, 10, 20)
+    second = machine(2)
+    with published(second, "pretrain", keep=2):
+        save(second, 30)
+        wait_for(lambda: not any("step_000010" in name for name in stored()))
+        save(second, 40)
+        for path in sorted((second / "checkpoints" / "step_000020").rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+    assert {name.split("/")[1] for name in stored() if "/" in name} == {"step_000030", "step_000040"}
+    changes = [(m, p.removeprefix("/store/runs/a/checkpoints/")) for m, p in s3.requests if "step_" in p]
+    changes = [change for change in changes if change[0] in ("PUT", "DELETE")]
+    assert changes == [
+        ("PUT", "step_000030/state/a.bin"),
+        ("PUT", "step_000030/manifest.json"),
+        ("DELETE", "step_000010/manifest.json"),
+        ("DELETE", "step_000010/state/a.bin"),
+        ("PUT", "step_000040/state/a.bin"),
+        ("PUT", "step_000040/manifest.json"),
+        ("DELETE", "step_000020/manifest.json"),
+        ("DELETE", "step_000020/state/a.bin"),
+    ]
+
+
+def test_the_manifest_of_a_folder_goes_last_and_what_is_half_uploaded_does_not_count(
+    s3: S3Server, machine: Callable[[int], Path]
+) -> None:
+    first = machine(1)
+    with published(first, "pretrain"):
+        whole_run(first)
+        write_manifest(first, {"steps": 3})
+        time.sleep(0.2)
+        (first / "events.jsonl").write_text("{}\n{}\n")
+        assert "manifest.json" not in stored()
+    assert requests(s3, "PUT")[-2:] == ["events.jsonl", "manifest.json"]
+    fsspec.filesystem("s3").rm("store/runs/a/manifest.json")
+    fsspec.filesystem("s3").pipe("store/runs/a/checkpoints/step_000090/state/a.bin", b"no manifest")
+    second = machine(2)
+    refresh(second)
+    fetch_checkpoint(second)
+    assert not (second / "checkpoints").exists()
+
+
+def test_a_log_that_grows_is_not_sent_at_each_line(s3: S3Server, machine: Callable[[int], Path]) -> None:
+    first = machine(1)
+    with published(first, "pretrain"):
+        first.mkdir(parents=True, exist_ok=True)
+        for _ in range(30):
+            with (first / "events.jsonl").open("a") as log:
+                log.write("{}\n")
+            time.sleep(0.02)
+        save(first, 10)  # before a checkpoint it is sent, for whoever goes on from there
+        wait_for(lambda: "checkpoints/step_000010/manifest.json" in stored())
+        assert fsspec.filesystem("s3").cat("store/runs/a/events.jsonl").count(b"\n") == 30
+    assert requests(s3, "PUT").count("events.jsonl") == 2
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_said(
+    machine: Callable[[int], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = machine(1)
+    with published(first, "pretrain"):
+        whole_run(first, 10, 20)
+    fsspec.filesystem("s3").pipe("store/runs/a/checkpoints/step_000020/state/a.bin", b"cut")
+    second = machine(2)
+    with published(second, "pretrain"):
+        assert [path.name for path in (second / "checkpoints").iterdir()] == ["step_000010"]
+        assert (second / "checkpoints" / "step_000010" / "state" / "a.bin").read_bytes() == bytes([10]) * 1000
+        (second / "checkpoints" / "step_000010").rename(second / "checkpoints" / "step_000020")  # as if trained anew
+    said = capsys.readouterr().err
+    assert f"{URL}/checkpoints/step_000020 is damaged: " in said
+    assert "its SHA-256 is" in said
+    assert "step_000010 is taken." in said
+    assert fsspec.filesystem("s3").cat("store/runs/a/checkpoints/step_000020/state/a.bin") == bytes([10]) * 1000
+
+
+def test_a_download_that_ends_early_is_no_file(s3: S3Server, machine: Callable[[int], Path]) -> None:
+    first = machine(1)
+    with published(first, "pretrain"):
+        whole_run(first, 10)
+    second = machine(2)
+    with s3.fault(cut="a.bin"), pytest.raises(DataError, match=f"^{URL} cannot be fetched: "):
+        fetch_checkpoint(second)
+    assert not [path for path in second.rglob("*") if path.is_file()]
+    fetch_checkpoint(second)
+    assert (second / "checkpoints" / "step_000010" / "manifest.json").is_file()
+
+
+def test_an_upload_that_did_not_arrive_whole_is_sent_again_before_its_manifest(
+    s3: S3Server, machine: Callable[[int], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = machine(1)
+    with published(first, "pretrain"):
+        with s3.fault(cut_put="a.bin"):
+            save(first, 10)
+            wait_for(lambda: requests(s3, "PUT").count("checkpoints/step_000010/state/a.bin") > 1)
+            assert "checkpoints/step_000010/manifest.json" not in stored()
+        wait_for(lambda: "checkpoints/step_000010/manifest.json" in stored())
+    assert "arrived with 500 of its 1,000 bytes. It goes on here, and is tried again." in capsys.readouterr().err
+    assert fsspec.filesystem("s3").cat("store/runs/a/checkpoints/step_000010/state/a.bin") == bytes([10]) * 1000
+
+
+def test_expired_credentials_are_said_once_and_what_was_not_published_is_published_by_the_next(
+    s3: S3Server, machine: Callable[[int], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = machine(1)
+    with published(first, "pretrain"):
+        names = whole_run(first)
+        wait_for(lambda: stored() == names)
+        with s3.fault(expired=True):
+            save(first, 10)
+            wait_for(lambda: len(requests(s3, "PUT")) > 5)
+        wait_for(lambda: "checkpoints/step_000010/manifest.json" in stored())
+    said = capsys.readouterr().err.splitlines()
+    refused = "the credentials have expired. Renew them in the environment and give the same command again."
+    assert said == [
+        f"{URL} cannot be published: {refused} It goes on here, and is tried again.",
+        f"{URL} is being published again.",
+    ]
+    with pytest.raises(DataError, match=refused) as error, published(first, "pretrain"):  # noqa: PT012
+        save(first, 20)
+        s3.expired = True
+    assert str(error.value).endswith(KEPT.format(first))
+    s3.heal()
+    fsspec.filesystem("s3").rm_file("store/runs/a/.lock")  # it could not be removed, and is of this very process
+    s3.requests.clear()
+    with published(first, "pretrain"):
+        assert (first / "checkpoints" / "step_000020" / "manifest.json").is_file()
+    assert requests(s3, "GET") == []  # nothing was replaced by what is in the store
+    assert "checkpoints/step_000020/manifest.json" in stored()
+
+
+def test_what_another_machine_wrote_since_replaces_what_was_not_published(
+    s3: S3Server, machine: Callable[[int], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = machine(1)
+    with pytest.raises(DataError, match="expired"), published(first, "pretrain"):  # noqa: PT012
+        whole_run(first, 10)
+        wait_for(lambda: "checkpoints/step_000010/manifest.json" in stored())
+        s3.expired = True
+        save(first, 30)
+        write_manifest(first, {"steps": 30})
+    s3.heal()
+    fsspec.filesystem("s3").rm_file("store/runs/a/.lock")
+    second = machine(2)
+    with published(second, "pretrain"):
+        (second / "events.jsonl").write_text("{}\n{}\n")
+        save(second, 20)
+    machine(1)
+    with published(first, "pretrain"):
+        assert (first / "events.jsonl").read_text() == "{}\n{}\n"
+        assert sorted(path.name for path in (first / "checkpoints").iterdir()) == ["step_000020"]
+        assert not (first / "manifest.json").exists()
+    assert f"{URL} was written elsewhere since: it replaces what is in {first}." in capsys.readouterr().err
+
+
+def test_a_reader_sees_what_is_new_and_brings_no_checkpoint(s3: S3Server, machine: Callable[[int], Path]) -> None:
+    first = machine(1)
+    with published(first, "pretrain"):
+        whole_run(first, 10)
+    machine(2)
+    assert (opened(URL) / "events.jsonl").read_text() == "{}\n"
+    assert not (opened(Path(URL)) / "checkpoints").exists()
+    assert requests(s3, "GET").count("events.jsonl") == 1
+    first = machine(1)
+    with published(first, "pretrain"):
+        (first / "events.jsonl").write_text("{}\n{}\n")
+        (first / "config.yaml").unlink()
+    second = machine(2)
+    assert (opened(URL) / "events.jsonl").read_text() == "{}\n{}\n"
+    assert not (second / "config.yaml").exists()
+    with pytest.raises(ConfigError, match=r"^There is nothing at s3://store/runs/b\.$"):
+        opened("s3://store/runs/b")

@@ -1,0 +1,166 @@
+"""The lock on a folder of a store: between processes that live, are killed, sleep, or race for what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tests.s3_server import S3Server
+from xalign_ray.errors import LockError
+from xalign_ray.locks import Holder
+from xalign_ray.mirror import CACHE, local_folder
+from xalign_ray.stored_lock import hold_stored
+
+URL = "s3://store/runs/a"
+LOCK_OBJECT = "store/runs/a/.lock"
+REFUSED = rf"^{URL} is being written by pretrain on .*\. Wait for its end, or stop it\.$"
+LOST = f"LockError: {URL} is no longer locked by this process: it was silent for too long, or the lock was removed."
+PROGRAM = f"""
+import functools, sys, time
+from xalign_ray import publisher, stored_lock
+from xalign_ray.mirror import local_folder, published
+publisher.PUBLISH_S = 0.02
+if sys.argv[1:]:
+    stored_lock.Holder = functools.partial(stored_lock.Holder, machine=sys.argv[1])
+with published(local_folder("{URL}"), "pretrain", beat_s=0.1):
+    print("holds", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def start(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., subprocess.Popen]]:
+    """Starts a process that holds the lock, as one of this machine or of another."""
+    assert s3.requests
+    monkeypatch.setenv(CACHE, str(tmp_path))
+    started: list[subprocess.Popen] = []
+
+    def start(*machine: str) -> subprocess.Popen:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen([sys.executable, "-c", PROGRAM, *machine], **pipes))
+        assert started[-1].stdout.readline() == "holds\n", started[-1].communicate()
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def holder() -> dict[str, str]:
+    return json.loads(fsspec.filesystem("s3").cat(LOCK_OBJECT))
+
+
+def test_a_living_writer_is_not_disturbed_and_a_killed_one_of_this_machine_is_followed_at_once(
+    start: Callable[..., subprocess.Popen],
+) -> None:
+    first = start()
+    with pytest.raises(LockError, match=REFUSED), hold_stored(URL, "pretrain"):
+        pass
+    first.kill()
+    first.communicate()
+    with hold_stored(URL, "pretrain"):
+        assert holder()["pid"] == os.getpid()
+    assert not fsspec.filesystem("s3").exists(LOCK_OBJECT)
+
+
+def test_a_writer_on_another_machine_is_refused_while_it_beats_and_followed_when_it_was_silent(
+    start: Callable[..., subprocess.Popen], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = start("elsewhere")
+    with pytest.raises(LockError, match=REFUSED), hold_stored(URL, "pretrain", lease_s=5):
+        pass
+    assert "looking whether it still lives." in capsys.readouterr().err
+    first.kill()
+    first.communicate()
+    began = time.monotonic()
+    with hold_stored(URL, "pretrain", lease_s=0.5, beat_s=0.1):
+        assert time.monotonic() - began >= 0.5
+        assert holder()["pid"] == os.getpid()
+
+
+def test_a_writer_that_slept_and_lost_its_lock_writes_nothing_more(start: Callable[..., subprocess.Popen]) -> None:
+    first = start("elsewhere")
+    first.send_signal(signal.SIGSTOP)
+    (local_folder(URL) / "events.jsonl").write_text("{}\n")
+    with hold_stored(URL, "pretrain", lease_s=0.5, beat_s=0.1):
+        first.send_signal(signal.SIGCONT)
+        _, said = first.communicate(timeout=20)
+        assert first.returncode == 1
+        assert LOST in said
+        assert holder()["pid"] == os.getpid()
+    assert not fsspec.filesystem("s3").exists("store/runs/a/events.jsonl")
+
+
+def test_of_two_that_wait_for_a_dead_writer_one_writes(s3: S3Server) -> None:
+    assert s3.requests
+    dead = asdict(Holder("pretrain", machine="elsewhere")) | {"beats": 7}
+    fsspec.filesystem("s3").pipe(LOCK_OBJECT, json.dumps(dead).encode())
+    together, ended, outcomes = threading.Barrier(2), threading.Event(), []
+
+    def write() -> None:
+        together.wait()
+        try:
+            with hold_stored(URL, "pretrain", lease_s=0.3, beat_s=0.1):
+                outcomes.append("writes")
+                assert ended.wait(20)
+        except LockError as error:
+            outcomes.append(str(error))
+            ended.set()
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes[0] == "writes"
+    assert f"{URL} is being written by pretrain on " in outcomes[1]
+    assert len(outcomes) == 2
+
+
+def test_a_lock_that_was_written_though_its_answer_was_lost_is_ours(s3: S3Server) -> None:
+    """As when a connection breaks after the write: the store's package tries again, and is refused."""
+    with hold_stored(URL, "pretrain", beat_s=60) as lock:
+        content = holder() | {"beats": 2}
+        fsspec.filesystem("s3").pipe(LOCK_OBJECT, json.dumps(content).encode())
+        lock._renew()
+        assert not lock.lost
+        lock.check()
+        assert holder()["beats"] == 2
+        lock._renew()
+        assert holder()["beats"] == 3
+    assert s3.requests
+
+
+def test_a_store_without_conditional_writes_has_one_writer_too() -> None:
+    url, system = "memory://store/run", fsspec.filesystem("memory")
+    system.store.clear()
+    with (
+        hold_stored(url, "pretrain"),
+        pytest.raises(LockError, match=r"^memory://store/run is being written by pretrain on .* or stop it\.$"),
+        hold_stored(url, "pretrain"),
+    ):
+        pass
+    assert system.find("/store/run") == []
+    system.pipe("/store/run/.lock", json.dumps(asdict(Holder("pretrain", machine="elsewhere")) | {"beats": 1}).encode())
+    words = r" If it is dead, remove \.lock there: this store has no conditional writes to find it out\.$"
+    with pytest.raises(LockError, match=words), hold_stored(url, "pretrain"):
+        pass
+    dead = subprocess.Popen(["true"])
+    started = "1"
+    dead.wait()
+    content = asdict(Holder("pretrain", pid=dead.pid, started=started)) | {"beats": 1}
+    system.pipe("/store/run/.lock", json.dumps(content).encode())
+    with hold_stored(url, "pretrain"):  # it was a process of this machine, which knows that it is dead
+        assert json.loads(system.cat("/store/run/.lock"))["pid"] == os.getpid()
