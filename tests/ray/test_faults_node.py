@@ -159,7 +159,7 @@ def test_a_node_with_a_worker_and_the_feed_dies_and_is_replaced_and_data_tasks_r
     assert held == [1, 1]
     assert len(starts(tmp_path / "run")) == 2
     check_rows(tmp_path / "run", expected)
-    kinds = {"Map(_do_numbered)", "MapBatches(_make_block)", "BlockServer.get"}
+    kinds = {"Map(_do_numbered)", "MapBatches(_make_blocks)", "BlockServer.get"}
     until = time.monotonic() + 20  # nodes tell of their tasks once a second
     while {name for name, _ in since(before)} < kinds and time.monotonic() < until:
         time.sleep(0.2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import IGNORED, Columns
 from xalign_ray.text.order import Order, Places, Request
 from xalign_ray.text.streams import no_rows, stream_columns
+
+GROUP = 8  # requests of a data task: Ray Data looks for ended tasks every tenth of a second, and many short ones idle
 
 
 class BatchReader:
@@ -60,6 +62,27 @@ class BatchReader:
 
 def _blank(name: str, like: NDArray, rows: int) -> NDArray:
     return np.full((rows, *like.shape[1:]), IGNORED if name.endswith("labels") else 0, like.dtype)
+
+
+def group_requests(requests: Sequence[Request], row_bytes: int) -> tuple[list[list[Request]], int]:
+    """Requests in their order, grouped for data tasks that put out a block each.
+
+    Returns:
+        The groups, and a target size of blocks in bytes by which Ray Data puts out each request's rows as one block: it
+        ends a block above the target, and splits one of 1.5 times the target. A group's blocks are between these; a
+        smaller one is alone in its task and ends with it.
+    """
+    sizes = [(one.last - one.first) * (one.high - one.low) * row_bytes for one in requests]
+    target = max(sizes) * 4 // 5
+    groups: list[list[Request]] = []
+    joins = False
+    for request, size in zip(requests, sizes, strict=True):
+        if joins and size > target and len(groups[-1]) < GROUP:
+            groups[-1].append(request)
+        else:
+            groups.append([request])
+        joins = size > target
+    return groups, target
 
 
 def split_blocks(blocks: Iterable[tuple[Request, Columns]], rows_per_step: int) -> Generator[Columns, None, None]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import astuple
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import ray
 import ray.data
 from ray.data import ExecutionOptions, ExecutionResources
@@ -18,7 +19,7 @@ from ray.data.block import BlockAccessor
 
 from xalign_ray.config.derive import BLOCK_BYTES, block_shape, derive_batch
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import BatchReader, split_blocks
+from xalign_ray.data.batches import BatchReader, group_requests, split_blocks
 from xalign_ray.data.placement import placement, wait_for_place
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import Columns
@@ -40,6 +41,7 @@ class BlockServer:
         self.run = RunConfig.model_validate_json(config)
         self.workers = self.run.parallel.workers
         reader = BatchReader(Prepared.open(Path(folder)), self.run)
+        self.row_bytes = reader.row_bytes
         ranks = [reader.requests(first_step, rank) for rank in range(self.workers)]
         self.made = self._blocks(request for turn in zip(*ranks, strict=True) for request in turn)
         self.waiting: dict[int, Any] = {}
@@ -57,20 +59,27 @@ class BlockServer:
 
     def _blocks(self, requests: Iterator[Request]) -> Iterator[Any]:
         """One block a request, in order. Requests are planned in stretches: a run of years is not one list."""
-        while items := [asdict(request) for request in islice(requests, STRETCH)]:
+        while stretch := [*islice(requests, STRETCH)]:
             made = 0
-            for bundle in self._execute(items):
+            for bundle in self._execute(stretch):
                 made += len(bundle.block_refs)
                 yield from bundle.block_refs
-            assert made == len(items), "a block above Ray Data's target size was split; the numbering would be wrong"
+            assert made == len(stretch), "Ray Data has split or joined blocks; the numbering would be wrong"
 
-    def _execute(self, items: list[dict[str, int]]) -> Iterator[Any]:
+    def _execute(self, requests: list[Request]) -> Iterator[Any]:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = context.print_on_execution_start = False
-        make_block: Any = partial(_make_block, folder=self.folder, config=self.config)
+        groups, target_bytes = group_requests(requests, self.row_bytes)
+        items = [{"requests": [astuple(request) for request in group]} for group in groups]
+        make_blocks: Any = partial(_make_blocks, folder=self.folder, config=self.config)
         blocks = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-            make_block, batch_size=1, num_cpus=self.run.parallel.data_cpus, **placement(self.run.parallel)
+            make_blocks,
+            batch_size=1,
+            batch_format="pyarrow",
+            num_cpus=self.run.parallel.data_cpus,
+            **placement(self.run.parallel),
         )
+        blocks.context.target_max_block_size = target_bytes
         blocks.context.execution_options = ExecutionOptions(
             preserve_order=True,
             resource_limits=ExecutionResources.for_limits(object_store_memory=STORE_BYTES * self.workers),
@@ -78,8 +87,9 @@ class BlockServer:
         return iter(blocks.iter_internal_ref_bundles())
 
 
-def _make_block(batch: dict[str, Any], folder: str, config: str) -> Columns:
-    return _open_reader(folder, config)(Request(**{name: int(values[0]) for name, values in batch.items()}))
+def _make_blocks(batch: pa.Table, folder: str, config: str) -> Iterator[Columns]:
+    for request in batch["requests"][0].as_py():
+        yield _open_reader(folder, config)(Request(*request))
 
 
 @lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ from tests.unit.text.test_masking import assert_chance
 from xalign_ray.config import derive
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import BatchReader, split_blocks
+from xalign_ray.data.batches import GROUP, BatchReader, group_requests, split_blocks
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import IGNORED, TOKEN_COLUMNS, Columns, hash_rows
@@ -94,6 +94,25 @@ def test_blocks_of_any_size_are_the_same_steps(
     ranks = all_steps(prepared, spread)
     for step, whole in enumerate(alone):
         assert_same(join([steps[step] for steps in ranks]), whole)
+
+
+@pytest.mark.parametrize(
+    ("workers", "block_bytes", "longest"),
+    [(1, 4000, GROUP), (2, 20_000, GROUP), (3, 1, GROUP), (5, 700, 1)],  # 1: of ranks with two rows and with three
+)
+def test_requests_are_grouped_so_that_a_task_ends_each_block_by_its_size(
+    prepared: Prepared, config: RunConfig, monkeypatch: pytest.MonkeyPatch, workers: int, block_bytes: int, longest: int
+) -> None:
+    monkeypatch.setattr(derive, "BLOCK_BYTES", block_bytes)
+    reader = BatchReader(prepared, with_workers(config, workers))
+    turns = zip(*(reader.requests(0, rank) for rank in range(workers)), strict=True)
+    requests = [request for turn in turns for request in turn]
+    groups, target = group_requests(requests, reader.row_bytes)
+    assert [request for group in groups for request in group] == requests
+    sizes = [[reader.row_bytes * len(reader(request)["position"]) for request in group] for group in groups]
+    assert max(map(max, sizes)) < 1.5 * target
+    assert all(size > target for group in sizes if len(group) > 1 for size in group)
+    assert max(map(len, groups)) == longest
 
 
 def test_the_bytes_of_a_row_are_those_of_its_columns(prepared: Prepared, config: RunConfig) -> None:
