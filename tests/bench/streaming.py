@@ -1,13 +1,17 @@
-"""Ray Data's steady throughput, one and two data workers, beside the same transform in this process."""
+"""Ray Data's steady throughput beside the same transform in process: one and two data workers, and 64 consumers."""
 
 from __future__ import annotations
 
 import os
 import statistics
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import Any
 
+import psutil
 from corpus import GLOBAL_ROWS, Material, make_config, prepare_here, text_tokens_per_row, write_round
 from records import record
 
@@ -19,9 +23,12 @@ from xalign_ray.text.collate import Columns
 
 ROUNDS = 3
 MAX_MEGABYTES = 20  # of text: rows are read again and again
-START_UP = 8  # blocks that do not count: processes start, caches fill
+START_UP = 16  # blocks that do not count: processes start, caches fill
+BLOCKS = 96  # that count
 BLOCK_STEPS = 16  # of a full block, about
 CPUS = 2
+HUNGRY, HUNGRY_CPUS = 64, 8  # consumers that do nothing else, and logical CPUs of the data tasks that serve them
+HUNGRY_ROWS, HUNGRY_STEPS = 8192, 320  # of the global batch; steps: all that is made is consumed
 
 
 def measure(material: Material) -> list[dict[str, Any]]:
@@ -33,7 +40,7 @@ def measure(material: Material) -> list[dict[str, Any]]:
     megabytes = min(material.megabytes, MAX_MEGABYTES)
     for number in range(2):
         write_round(material, folder, number, megabytes)
-    config = make_config(material, folder, 2, f"train.max_steps={_steps(material.megabytes)}")
+    config = make_config(material, folder, 2, f"train.max_steps={(START_UP + BLOCKS) * BLOCK_STEPS}")
     prepared = prepare_here(config)
     one, two = (config.model_copy(update={"parallel": config.parallel.model_copy(update={"data_cpus": cpus})})
                 for cpus in (CPUS, CPUS / 2))  # fmt: skip
@@ -47,14 +54,8 @@ def measure(material: Material) -> list[dict[str, Any]]:
             speeds["two"].append(_speed(_open_ray(prepared, two), begins))
     finally:
         ray.shutdown()
-    return _records(
-        material, {name: statistics.median(seen) * text_tokens_per_row(prepared) for name, seen in speeds.items()}
-    )
-
-
-def _steps(megabytes: float) -> int:
-    blocks = START_UP + 1 + max(4, int(megabytes * 0.24))
-    return blocks * BLOCK_STEPS
+    medians = {name: statistics.median(seen) * text_tokens_per_row(prepared) for name, seen in speeds.items()}
+    return [*_records(material, medians), _feed_many(prepared, config)]
 
 
 def _open_ray(prepared: Prepared, config: RunConfig) -> Iterator[Columns]:
@@ -86,8 +87,72 @@ def _records(material: Material, speeds: dict[str, float]) -> list[dict[str, Any
     )
     told = ", ".join(f"{name} {speed / 1e6:.2f} M tokens/s" for name, speed in speeds.items())
     return [
-        record("data/ray_ratio", speeds["one"] / speeds["process"], 0.6,
+        record("data/ray_ratio", speeds["one"] / speeds["process"], 0.85,
                f"Ray Data with one data worker against the same transform in process; {told}; {how}"),
-        record("data/ray_scaling", speeds["two"] / speeds["one"], None,
-               f"two data workers against one, {os.cpu_count()} cores, on which the consumer runs too; {how}"),
+        record("data/ray_scaling", speeds["two"] / speeds["one"], 1.7,
+               f"two data workers against one, {os.cpu_count()} cores, on which Ray and the idle consumer run; {how}"),
     ]  # fmt: skip
+
+
+def _feed_many(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
+    """Steps a second that 64 consumers get who do nothing else, and where the CPU time of the machine goes."""
+    import ray
+
+    from xalign_ray.data.feed import open_feed
+
+    config = config.model_copy(
+        update={
+            "parallel": config.parallel.model_copy(update={"data_cpus": 1.0, "workers": HUNGRY}),
+            "train": config.train.model_copy(update={"global_batch_size": HUNGRY_ROWS, "max_steps": HUNGRY_STEPS}),
+        }
+    )
+    ray.init(address="local", num_cpus=HUNGRY_CPUS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    server: Future[Any] = Future()
+    together = threading.Barrier(HUNGRY)
+    marks: list[tuple[float, dict[tuple[int, str], float]]] = []
+
+    def share(own: Any) -> Any:
+        if own is not None:
+            server.set_result(own)
+        return server.result()
+
+    def consume(rank: int) -> None:
+        stream = open_feed(prepared, config, 0, rank, share)
+        for steps in (1, HUNGRY_STEPS - 1):
+            assert sum(1 for _ in islice(stream, steps)) == steps
+            if together.wait() == 0:
+                marks.append((time.perf_counter(), _cpu_seconds()))
+            together.wait()
+        stream.close()
+
+    try:
+        with ThreadPoolExecutor(HUNGRY) as consumers:
+            for done in [consumers.submit(consume, rank) for rank in range(HUNGRY)]:
+                done.result()
+    finally:
+        ray.shutdown()
+    (began, before), (ended, after) = marks
+    wall, cores = ended - began, os.cpu_count() or 1
+    spent: dict[str, float] = {}
+    for (pid, name), seconds in after.items():
+        spent[name] = spent.get(name, 0.0) + (seconds - before.get((pid, name), 0.0)) / wall / cores
+    told = ", ".join(f"{name} {share:.1%}" for name, share in sorted(spent.items(), key=lambda one: -one[1])[:6])
+    return record("data/steps_per_s_64_consumers", (HUNGRY_STEPS - 1) / wall, None,
+                  f"steps of {HUNGRY_ROWS:,} rows for {HUNGRY} consumers without a model, {HUNGRY_CPUS} logical data "
+                  f"tasks on {cores} cores; of the machine's CPU time: {told}")  # fmt: skip
+
+
+def _cpu_seconds() -> dict[tuple[int, str], float]:
+    """Of this process and of Ray's, by number and name."""
+    found: dict[tuple[int, str], float] = {}
+    for process in psutil.process_iter(["cmdline", "cpu_times", "name"]):
+        name = (process.info["cmdline"] or [""])[0]
+        if process.pid == os.getpid():
+            name = "consumers"
+        elif process.info["name"] in ("raylet", "gcs_server"):
+            name = process.info["name"]
+        elif not name.startswith("ray::"):
+            continue
+        name = "data tasks" if name.startswith(("ray::MapBatches", "ray::IDLE")) else name.partition("(")[0]
+        found[process.pid, name] = sum(process.info["cpu_times"][:2])
+    return found
