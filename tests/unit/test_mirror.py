@@ -10,10 +10,13 @@ import fsspec
 import pytest
 
 from tests.s3_server import S3Server
-from xalign_ray import mirror, publisher
+from xalign_ray import mirror, pipeline, publisher
 from xalign_ray.artifacts import hash_files, write_manifest
+from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.experiments.study import run_study
 from xalign_ray.mirror import CACHE, fetch_checkpoint, local_folder, opened, published, refresh, url_of
+from xalign_ray.train.driver import check_mirror
 
 URL = "s3://store/runs/a"
 KEPT = "All is in {}: the same command publishes it."
@@ -272,3 +275,27 @@ def test_a_reader_sees_what_is_new_and_brings_no_checkpoint(s3: S3Server, machin
     assert not (second / "config.yaml").exists()
     with pytest.raises(ConfigError, match=r"^There is nothing at s3://store/runs/b\.$"):
         opened("s3://store/runs/b")
+
+
+def test_a_cluster_needs_a_folder_for_mirrors_that_its_nodes_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(CACHE, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    check_mirror(local_folder(URL), 1)
+    check_mirror(tmp_path / "runs", 2)
+    cache = tmp_path / ".cache" / "xalign-ray"
+    said = rf"^The cluster has 2 nodes, and {URL} is mirrored in {cache} of this one\. Set XALIGN_CACHE, on all of them"
+    with pytest.raises(ConfigError, match=said):
+        check_mirror(local_folder(URL), 2)
+    monkeypatch.setenv(CACHE, str(tmp_path))
+    check_mirror(local_folder(URL), 2)
+
+
+def test_what_cannot_be_a_url_is_refused_with_what_can_be_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"^--out is a URL: .* with --set output=s3://store/runs/a\.$"):
+        run_study("quickstart", Path(URL))
+    with pytest.raises(ConfigError, match=rf"^model\.init_from: {URL} is a URL; copy the encoder to a folder"):
+        pipeline.check(load_recipe("tiny/mlm", [f"model.init_from={URL}"]))
+    assert not list(tmp_path.iterdir())

@@ -49,6 +49,7 @@ def start(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     def start(*machine: str) -> subprocess.Popen:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         started.append(subprocess.Popen([sys.executable, "-c", PROGRAM, *machine], **pipes))
+        assert started[-1].stdout
         assert started[-1].stdout.readline() == "holds\n", started[-1].communicate()
         return started[-1]
 

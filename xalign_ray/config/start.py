@@ -8,6 +8,7 @@ from xalign_ray.config.load import Recipe, find_recipe, load_recipe
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.config.tokenizers import FolderTokenizer, StartTokenizer
 from xalign_ray.errors import ConfigError
+from xalign_ray.storage import is_url
 
 
 def base_recipe(recipe: Recipe) -> Recipe | None:
@@ -16,9 +17,14 @@ def base_recipe(recipe: Recipe) -> Recipe | None:
     It has the same seed, data folder, output, workers and tracking: one run for all that continue it.
 
     Raises:
-        ConfigError: there is no recipe of that name.
+        ConfigError: there is no recipe of that name, or it is a URL.
     """
     start = recipe.config.model.init_from or ""
+    if is_url(start):
+        raise ConfigError(
+            f"model.init_from: {start} is a URL; copy the encoder to a folder that all nodes share and name that, or "
+            f"the recipe that made it ({RUN_OF}NAME, with the same output)."
+        )
     if not start.startswith(RUN_OF):
         return None
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.artifacts import whole_manifest, write_json
 from xalign_ray.experiments.cell_log import seconds_of
 from xalign_ray.experiments.cells import Job, Pretraining
+from xalign_ray.mirror import url_of
 from xalign_ray.run_folder import STUDY
 from xalign_ray.status_line import duration
 
@@ -33,7 +34,7 @@ def describe(schedule: Schedule, job: Job) -> dict[str, Any]:
     cell |= {"state": schedule.states[job], "reason": schedule.failures.get(job)}
     if folder := _folder(schedule, job):
         inside = folder.is_relative_to(schedule.folder)
-        shown = folder.relative_to(schedule.folder).as_posix() if inside else str(folder)
+        shown = folder.relative_to(schedule.folder).as_posix() if inside else url_of(folder) or str(folder)
         development = (whole_manifest(folder) or {}).get("development")
         cell |= {"name": folder.name, "folder": shown, "development": development, "seconds": seconds_of(folder)}
     return cell

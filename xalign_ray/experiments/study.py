@@ -15,7 +15,7 @@ from xalign_ray.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value, wr
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.inputs import check_inputs
-from xalign_ray.errors import DataError, TrainingError
+from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.experiments.cells import FINISHED, TOKENIZED, Cell, Evaluation, Trial
 from xalign_ray.experiments.choice import write_choices
 from xalign_ray.experiments.declared import StudyConfig, load_study
@@ -24,6 +24,7 @@ from xalign_ray.experiments.progress import Progress
 from xalign_ray.experiments.record import describe_plan, write_record
 from xalign_ray.finetune.tune import MODEL
 from xalign_ray.locks import hold
+from xalign_ray.mirror import local_folder, published, url_of
 from xalign_ray.report.verb import report
 from xalign_ray.run_folder import CHOICES, STUDY, RunFolder
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
@@ -41,7 +42,7 @@ SPARE_CPUS = 1  # of a cluster started here, for what else Ray runs
 
 def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> str:
     """The cells of a study as text: which there are, what is done, what each needs. Starts nothing."""
-    output = (out or RUNS).absolute()
+    output = _output_of(out)
     study = load_study(name, settings)
     return describe_plan(open_schedule(_plan(study, output), output / STUDIES / study.name))
 
@@ -64,8 +65,7 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
         ConfigError: it cannot mean anything, or the cluster is too small for it.
         TrainingError: cells failed; everything else has been done and is on disk.
     """
-    pipeline.check_lasting("--out", out or RUNS)
-    output = (out or RUNS).absolute()
+    output = _output_of(out)
     study = load_study(name, settings)
     plan, folder = _plan(study, output), output / STUDIES / study.name
     if rehash:
@@ -143,6 +143,17 @@ def scores_of(schedule: Schedule, cells: Sequence[Cell]) -> list[Score]:
     return [score for cell in cells for score in read_scores(cell.folder(schedule.folder) / SCORES)]
 
 
+def _output_of(out: Path | None) -> Path:
+    output = out or RUNS
+    if (folder := local_folder(output)) != output:
+        raise ConfigError(
+            f"--out is a URL: the cells of a study are written to a folder that all nodes share. Name one, and put the "
+            f"runs into the store with --set output={url_of(folder)}."
+        )
+    pipeline.check_lasting("--out", output)
+    return output.absolute()
+
+
 def _plan(study: StudyConfig, output: Path) -> Plan:
     plan = plan_study(study, output, _open_model)
     for cell in plan.pretrainings:
@@ -177,7 +188,9 @@ def _give_scores_to_runs(schedule: Schedule, chosen: Sequence[Trial]) -> None:
     for encoder, model in schedule.models.items():
         if encoder.pretraining and (own := [cell for cell in shown if cell.model == model]):
             run = RunFolder(Path(model).parent)
-            write_scores(run.evaluation(schedule.plan.study.name) / SCORES, scores_of(schedule, own))
+            target = run.evaluation(schedule.plan.study.name)
+            with published(target, "study"):
+                write_scores(target / SCORES, scores_of(schedule, own))
             evaluation.publish_scores(run.path)
 
 

@@ -114,7 +114,7 @@ def _from_study(folder: Path) -> list[Run]:
     study["choices"] = _read_choices(folder)
     left_out, found = _left_out(study["choices"]), []
     for cell in study["cells"]:
-        path, what = opened(folder / (cell["folder"] or "")), {"label": cell["label"], "study": study}
+        path, what = opened(folder / local_folder(cell["folder"] or "")), {"label": cell["label"], "study": study}
         if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["name"] not in left_out:
             found.append(replace(read_run(path), config={}, **what))
         elif cell["kind"] == "pretraining" and path.is_dir() and cell["state"] not in ("waiting", "failed"):

@@ -42,6 +42,7 @@ from xalign_ray.errors import (
     first_sentence,
 )
 from xalign_ray.locks import holds
+from xalign_ray.mirror import CACHE, cache_folder, url_of
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import EventReader
 from xalign_ray.train.auth_token import ensure_token
@@ -167,6 +168,19 @@ def check_cluster(parallel: schema.ParallelConfig) -> None:
     check_placement(parallel)
 
 
+def check_mirror(run_folder: Path, nodes: int) -> None:
+    """Finds out whether the nodes of a cluster can share the mirror of a run in a store.
+
+    Raises:
+        ConfigError: it lies in the home folder of one of several nodes.
+    """
+    if nodes > 1 and CACHE not in os.environ and (url := url_of(run_folder)):
+        raise ConfigError(
+            f"The cluster has {nodes} nodes, and {url} is mirrored in {cache_folder()} of this one. Set {CACHE}, on "
+            "all of them, to a folder that they share."
+        )
+
+
 def run_on_ray(
     config: schema.RunConfig,
     run_folder: Path,
@@ -195,6 +209,7 @@ def run_on_ray(
     """
     parallel = config.parallel
     check_cluster(parallel)
+    check_mirror(run_folder, sum(node["Alive"] for node in ray.nodes()))
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(POLL_S))
     run_folder = run_folder.resolve()
     storage = RunFolder(run_folder).ray
