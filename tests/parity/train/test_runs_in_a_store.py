@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
@@ -15,19 +17,33 @@ from tests.ray.runs import PATIENCE_S, check_batches, starts
 from tests.ray.small import batches, write_world
 from tests.s3_server import S3Server
 from tests.unit.data.conftest import prepare_here
-from xalign_ray import evaluation, exports, open_run, pipeline
+from xalign_ray import evaluation, exports, open_run, pipeline, publisher
 from xalign_ray.config.load import load_recipe
-from xalign_ray.data.local import open_local
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.data import local
+from xalign_ray.data.prepared import Prepared
 from xalign_ray.mirror import CACHE, url_of
 from xalign_ray.publisher import files_below
 from xalign_ray.report.verb import report
 
-STEPS = 200
+STEPS, SAVED_EVERY = 60, 20
 
 
-def pretrain(environment: dict[str, str], settings: list[str]) -> None:
-    """In a process of its own, which is forked from one that has imported what training needs."""
+def pretrain_until_killed(environment: dict[str, str], settings: list[str], checkpoints: str) -> None:
+    """In a process of its own, killed between two checkpoints, as soon as the first of them is in the store."""
     os.environ |= environment
+    store, publisher.PUBLISH_S = fsspec.filesystem("s3"), 0.1
+    before, given = store.glob(checkpoints), local.open_local
+
+    def open_local(prepared: Prepared, config: RunConfig, first: int, rank: int) -> Iterator[dict[str, np.ndarray]]:
+        for number, batch in enumerate(given(prepared, config, first, rank)):
+            if number == SAVED_EVERY + 5:
+                while store.glob(checkpoints) == before:
+                    time.sleep(0.05)
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield batch
+
+    local.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
     pipeline.pretrain(load_recipe("tiny/align-mlm", settings), local=True)
 
 
@@ -39,7 +55,7 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
     context.set_forkserver_preload(["tests.parity.train.warm"])
     settings = write_world(tmp_path, sentences=300, parallel=50)
     store.put(f"{tmp_path}/demo/", "store/demo/", recursive=True)
-    settings += batches(8, 4, STEPS, saved_every=20)
+    settings += batches(8, 4, STEPS, saved_every=SAVED_EVERY)
     settings += ["data.root=s3://store/demo", "output=s3://store/runs", "parallel.workers=1"]
     recipe = load_recipe("tiny/align-mlm", settings)
 
@@ -48,7 +64,7 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
 
     on_machine(1)
     prepared = prepare_here(recipe.config)
-    rows = open_local(prepared, recipe.config, 0, 0)
+    rows = local.open_local(prepared, recipe.config, 0, 0)
     hashes = [int(next(rows)["row_hash"].sum(dtype=np.uint64)) for _ in range(STEPS)]
     run = pipeline.find_run(recipe)
     assert run
@@ -56,20 +72,12 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
     assert url
     assert url.startswith("s3://store/runs/tiny-align-mlm-")
 
-    def checkpoints() -> list[str]:
-        return store.glob(f"{url}/checkpoints/step_*/manifest.json")
-
     def train_and_kill() -> None:
-        before = checkpoints()
-        process = context.Process(target=pretrain, args=(dict(os.environ), settings))
+        whole = f"{url}/checkpoints/step_*/manifest.json"
+        process = context.Process(target=pretrain_until_killed, args=(dict(os.environ), settings, whole))
         process.start()
-        until = time.monotonic() + PATIENCE_S
-        while checkpoints() == before or not checkpoints():
-            assert process.is_alive()
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        process.kill()
-        process.join()
+        process.join(PATIENCE_S)
+        assert process.exitcode == -signal.SIGKILL
 
     train_and_kill()
     on_machine(2)
@@ -78,9 +86,7 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
     with s3.fault(failing=20):  # 5 % of the answers
         there = pipeline.pretrain(recipe, local=True)
     assert s3.failed
-    began = starts(there)
-    assert len(began) == 3
-    assert 0 < began[1] < began[2] < STEPS
+    assert starts(there) == [0, SAVED_EVERY, 2 * SAVED_EVERY]
     check_batches(there, hashes)
     on_machine(4)
     again = pipeline.pretrain(recipe, local=True)  # finished: it is only fetched
