@@ -146,7 +146,8 @@ def as_tables(stats: Stats) -> list[Table]:
         columns = ("pool", "stream", "share", "expected rows", "passes", "drawn")
         seen = _table(f"drawn in {stats.steps:,} steps", columns)
         for draw in stats.sampling:
-            shown = (f"{draw.expected_rows:,.1f}", f"{draw.expected_passes:.2f}", f"{draw.drawn_rows:,}")
+            expected = f"{draw.expected_rows:.1f}" if draw.expected_rows < 1000 else _count(draw.expected_rows)
+            shown = (expected, _passes(draw.expected_passes), _count(draw.drawn_rows))
             seen.add_row(draw.pool, draw.stream, f"{draw.probability:.4f}", *shown)
         tables.append(seen)
     for title, counts in (("dictionary", stats.dictionary), ("bad rows", stats.bad_rows), ("dropped", stats.dropped)):
@@ -169,8 +170,19 @@ def _table(title: str, columns: Sequence[str]) -> Table:
     return table
 
 
-def _count(number: int) -> str:
-    return f"{number:,}" if number < 10_000_000 else f"{number / 1e6:,.1f}M"
+_UNITS = (("k", 1e3), ("M", 1e6), ("B", 1e9), ("T", 1e12))
+
+
+def _count(number: float) -> str:
+    """At most six characters, so that a table of five such columns fits in 80."""
+    if number < 99_999.5:
+        return f"{number:,.0f}"
+    unit, scale = next((unit, scale) for unit, scale in _UNITS if number < 999.95 * scale)
+    return f"{number / scale:.1f}{unit}"
+
+
+def _passes(passes: float) -> str:
+    return "<0.01" if 0 < passes < 0.005 else f"{passes:.2f}"
 
 
 def _percent(share: float | None) -> str:

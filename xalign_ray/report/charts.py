@@ -177,12 +177,15 @@ def training_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
 
 
 def held_out_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
-    """Held-out masked-LM loss: the mean over languages, then language by language."""
+    """Held-out masked-LM loss: the mean over languages, then language by language, of many the largest."""
     own = losses.loc[losses.series == HELD_OUT]
     known = [code for run in runs for code in (run.data or {}).get("languages", ())]
     languages = [
         code for code in dict.fromkeys([*known, *sorted(set(own.language))]) if code in set(own.language) - {""}
     ]
+    if len(languages) >= _MAX_PANELS:  # not all are drawn: those with most text
+        pools = {name: pool for run in runs for name, pool in (run.data or {}).get("pools", {}).items()}
+        languages.sort(key=lambda code: -pools.get(f"text/{code}", {}).get("tokens", 0))
     titles = ({} if len(languages) == 1 else {"": _MEAN}) | {code: code for code in languages}
     curves = curves_of(own.rename(columns={"language": "panel", "step": "x", "run": "across"}))
     return _curve_chart(runs, curves, titles, "held-out", "Held-out masked-LM loss")

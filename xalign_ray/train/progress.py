@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from xalign_ray.status_line import StatusLine, duration
 
 _LOSS = "train/loss_"
+_MOST_SHOWN = 16  # languages
 
 
 class Progress:
@@ -66,10 +67,19 @@ class Progress:
         return f"  {duration(seconds)} left"
 
     def _held_out(self, event: Mapping[str, Any]) -> None:
-        languages = ", ".join(f"{language} {loss:.3f}" for language, loss in event["languages"].items())
         self._line.keep(
-            f"step {event['step']}/{self._steps}  held-out loss {event['metrics']['held_out/loss']:.3f} ({languages})"
+            f"step {event['step']}/{self._steps}  held-out loss {event['metrics']['held_out/loss']:.3f} "
+            f"({_by_language(event['languages'])})"
         )
+
+
+def _by_language(losses: Mapping[str, float]) -> str:
+    """Each language's, or the ends of what is too long to read: all of them are in events.jsonl."""
+    said = [f"{language} {loss:.3f}" for language, loss in losses.items()]
+    if len(said) <= _MOST_SHOWN:
+        return ", ".join(said)
+    said = [f"{language} {loss:.3f}" for language, loss in sorted(losses.items(), key=lambda one: one[1])]
+    return f"of {len(said)} languages the lowest {', '.join(said[:3])}, the highest {', '.join(said[-3:])}"
 
 
 def _number(value: float | None) -> str:

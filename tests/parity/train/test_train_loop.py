@@ -203,6 +203,20 @@ def test_progress_shows_step_losses_speed_and_time_left_in_plain_lines():
     ]
 
 
+def test_progress_shows_the_ends_of_the_held_out_losses_of_many_languages():
+    out = io.StringIO()
+    progress = Progress(100, out)
+    for count in (16, 17):
+        losses = {f"q{number:02}": 9.0 - number / 10 for number in range(count)}
+        progress.show({"event": "held_out", "step": 1, "metrics": {"held_out/loss": 8.0}, "languages": losses})
+    few, many = out.getvalue().splitlines()
+    assert few.endswith("(" + ", ".join(f"q{number:02} {9.0 - number / 10:.3f}" for number in range(16)) + ")")
+    assert many == (
+        "step 1/100  held-out loss 8.000 "
+        "(of 17 languages the lowest q16 7.400, q15 7.500, q14 7.600, the highest q02 8.800, q01 8.900, q00 9.000)"
+    )
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

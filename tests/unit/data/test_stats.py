@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,29 @@ def test_files_and_tables_hold_the_same_numbers(inputs: Path, tmp_path: Path) ->
     assert f"{stats.all.rows:,}" in shown
     assert f"{stats.sampling[0].drawn_rows:,}" in shown
     assert "pairs_trained" in shown
+
+
+@pytest.mark.parametrize("tokens", [99_999, 100_000, 9_999_499, 999_949_999, 1_000_000_000, 150_000_000_000])
+@pytest.mark.usefixtures("prepared")
+def test_tables_of_any_size_fit_in_80_columns(inputs: Path, tmp_path: Path, tokens: int) -> None:
+    stats, _ = measure(str(inputs / "recipe.yaml"), [STREAMS], tmp_path)
+    counts = dict.fromkeys(("documents", "sentences", "words", "source_tokens", "rows"), tokens)
+    pool = replace(stats.all, pool="text/zh-Hant", padding=1.0, **counts)
+    draw = replace(stats.sampling[0], stream="contrasted_pairs", drawn_rows=tokens, expected_rows=float(tokens))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(*as_tables(replace(stats, shards="data", pools=[pool], sampling=[draw])))
+    assert "…" not in console.export_text()
+
+
+def test_a_share_of_a_pass_is_not_shown_as_none(inputs: Path, prepared: Prepared, tmp_path: Path) -> None:
+    del prepared
+    stats, _ = measure(str(inputs / "recipe.yaml"), [STREAMS], tmp_path)
+    rare, never = (replace(stats.sampling[0], pool=str(passes), expected_passes=passes) for passes in (0.0004, 0.0))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(*as_tables(replace(stats, sampling=[rare, never])))
+    shown = console.export_text()
+    assert "<0.01" in shown
+    assert "0.00 " in shown
 
 
 def test_a_folder_has_no_draws_and_a_run_has_its_own(prepared: Prepared, config: RunConfig, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -250,6 +251,17 @@ def test_held_out_losses_stand_in_the_order_of_the_data_their_mean_first(
     chart = held_out_chart(runs, loss_frame(runs))
     assert chart is not None
     assert list(chart.panels) == titles
+
+
+def test_of_many_languages_those_with_most_text_have_a_panel(tmp_path: Path) -> None:
+    losses = {f"q{number:02}": 4.0 for number in range(40)}
+    runs = open_folders([write_run(tmp_path / "run", events=[start(), held_out(1, losses)])])
+    pools = {f"text/q{number:02}": {"tokens": number} for number in range(40)}
+    runs = [replace(run, data={"languages": [*losses], "pools": pools}) for run in runs]
+    chart = held_out_chart(runs, loss_frame(runs))
+    assert chart is not None
+    assert list(chart.panels) == ["mean over languages", *(f"q{number}" for number in range(39, 28, -1))]
+    assert chart.notes == ["29 more are in losses.csv."]
 
 
 def test_a_long_curve_is_thinned_by_means(tmp_path: Path) -> None:
