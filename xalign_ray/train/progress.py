@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from xalign_ray.status_line import StatusLine, duration
 
 _LOSS = "train/loss_"
-_MOST_SHOWN = 16  # languages
+_MAX_SHOWN = 16  # languages
 
 
 class Progress:
@@ -76,7 +76,7 @@ class Progress:
 def _by_language(losses: Mapping[str, float]) -> str:
     """Each language's, or the ends of what is too long to read: all of them are in events.jsonl."""
     said = [f"{language} {loss:.3f}" for language, loss in losses.items()]
-    if len(said) <= _MOST_SHOWN:
+    if len(said) <= _MAX_SHOWN:
         return ", ".join(said)
     said = [f"{language} {loss:.3f}" for language, loss in sorted(losses.items(), key=lambda one: one[1])]
     return f"of {len(said)} languages the lowest {', '.join(said[:3])}, the highest {', '.join(said[-3:])}"
