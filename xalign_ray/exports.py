@@ -53,7 +53,6 @@ def _weights(
     if step == 0:
         return build_objectives(recipe.config, prepared).state_dict(), 0
     finished = finished_run(folder) or {}
-    fetch_checkpoint(folder, step)
     checkpoint, damage = newest(folder, fingerprint, step, trust)
     if checkpoint is None or (step is None and checkpoint.step < finished.get("steps", 0)):
         asked = "whole checkpoint to export" if step is None else f"whole checkpoint of step {step}"
@@ -79,5 +78,7 @@ def export(run: str | Path, step: int | None = None, out: Path | None = None, tr
     if data is None:
         raise DataError(f"{RunFolder(run).events} does not say which data the run reads. Restore it from a copy.")
     fetch(prepared := local_folder(data))
+    if step != 0:
+        fetch_checkpoint(run, step)
     with published(out or run, "export"):
         return export_run(recipe, Prepared.open(prepared), run, {"fingerprint": fingerprint}, step, out, trust)

@@ -21,7 +21,7 @@ from xalign_ray.config.start import base_recipe, needed_recipes, settle
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.exports import export_run
 from xalign_ray.locks import check_writable, hold
-from xalign_ray.mirror import is_finished, local_folder, published, refresh, url_of
+from xalign_ray.mirror import fetch_checkpoint, is_finished, local_folder, published, refresh, url_of
 from xalign_ray.run_folder import RunFolder, check_export
 
 if TYPE_CHECKING:
@@ -312,6 +312,7 @@ def _repair_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[st
             check_export(RunFolder(folder).export, own=True)
         except DataError as damage:
             say(f"{damage} It is written again.")
+            fetch_checkpoint(folder)
             export_run(recipe, prepared, folder, facts, trust=trust)
             write_model_card(folder)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -22,6 +24,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import local
 from xalign_ray.data.prepared import Prepared
+from xalign_ray.errors import DataError
 from xalign_ray.mirror import CACHE, url_of
 from xalign_ray.publisher import files_below
 from xalign_ray.report.verb import report
@@ -83,6 +86,19 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
     on_machine(2)
     train_and_kill()
     on_machine(3)
+    given = local.open_local
+
+    def open_local(*arguments: Any) -> Iterator[dict[str, np.ndarray]]:
+        yield from itertools.islice(given(*arguments), SAVED_EVERY - 1)
+        s3.expired = True
+        yield from given(*arguments[:2], STEPS - 1, 0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "open_local", open_local)
+        with pytest.raises(DataError, match=r"expired\..* the same command publishes it\.$"):
+            pipeline.pretrain(recipe, local=True)
+    s3.heal()
+    store.rm_file(f"{url}/.lock")  # of this very process
     with s3.fault(failing=20):  # 5 % of the answers
         there = pipeline.pretrain(recipe, local=True)
     assert s3.failed
