@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from xalign_ray.artifacts import MANIFEST, check_files, unfinished
+from xalign_ray.artifacts import MANIFEST, check_files, unfinished, write_atomic
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.locks import BEAT_S, LEASE_S
 from xalign_ray.publisher import (
@@ -78,6 +78,25 @@ def fetch(folder: Path) -> None:
     """
     if url_of(folder) and not (folder / MANIFEST).is_file() and is_finished(folder):
         refresh(folder)
+
+
+def fetch_listed(folder: Path) -> None:
+    """Brings the files that the manifest of a finished folder lists here, unless they are here; nothing for no mirror.
+
+    Raises:
+        DataError: the store refuses.
+    """
+    if (url := url_of(folder)) is None or (folder / MANIFEST).is_file() or not is_finished(folder):
+        return
+    system, root = find_system(url)
+    with said_of(url, "cannot be fetched"):
+        manifest = system.cat_file(f"{root}/{MANIFEST}")
+        for name in json.loads(manifest)["files"]:
+            partial = unfinished(folder / name)
+            partial.parent.mkdir(parents=True, exist_ok=True)
+            system.get_file(f"{root}/{name}", str(partial))
+            partial.replace(folder / name)
+    write_atomic(folder / MANIFEST, manifest)
 
 
 def publish(folder: Path) -> None:

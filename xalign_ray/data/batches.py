@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +42,21 @@ class BatchReader:
         low, high = derive_batch(self.config).rows_of(rank)
         shape = block_shape(self.config, self.row_bytes)
         return self.order.requests(first_step, self.config.train.max_steps, low, high, *shape)
+
+    def in_turn(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Columns]]:
+        """Requests with their columns; while one is made, what the next will read is fetched where it is in a store."""
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch") as thread:
+            last = None
+            for request in chain(requests, [None]):
+                ahead = request and (request, thread.submit(self._fetch, request))
+                if last:
+                    last[1].result()
+                    yield last[0], self(last[0])
+                last = ahead
+
+    def _fetch(self, request: Request) -> None:
+        if self.prepared.is_stored:
+            self.prepared.fetch([pool for _, pool in self.sources], self.order.places(request))
 
     def __call__(self, request: Request) -> Columns:
         """The rows of a request in the order of (step, row)."""

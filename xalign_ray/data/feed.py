@@ -88,8 +88,8 @@ class BlockServer:
 
 
 def _make_blocks(batch: pa.Table, folder: str, config: str) -> Iterator[Columns]:
-    for request in batch["requests"][0].as_py():
-        yield _open_reader(folder, config)(Request(*request))
+    requests = [Request(*fields) for fields in batch["requests"][0].as_py()]
+    yield from (columns for _, columns in _open_reader(folder, config).in_turn(requests))
 
 
 @lru_cache(maxsize=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
@@ -21,14 +21,9 @@ def open_local(prepared: Prepared, config: RunConfig, first_step: int, rank: int
 
 
 def _blocks(reader: BatchReader, requests: Iterator[Request]) -> Generator[tuple[Request, Columns], None, None]:
+    blocks = reader.in_turn(requests)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="feed") as thread:
-
-        def ask() -> tuple[Request, Future[Columns]] | None:
-            request = next(requests, None)
-            return None if request is None else (request, thread.submit(reader, request))
-
-        ahead = ask()
-        while ahead is not None:
-            request, columns = ahead
-            made, ahead = columns.result(), ask()
-            yield request, made
+        ahead = thread.submit(next, blocks, None)
+        while (block := ahead.result()) is not None:
+            ahead = thread.submit(next, blocks, None)
+            yield block

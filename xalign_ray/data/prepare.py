@@ -60,7 +60,7 @@ from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerSplitter
 from xalign_ray.errors import DataError, fault_of
 from xalign_ray.locks import hold
-from xalign_ray.mirror import fetch, local_folder, publish
+from xalign_ray.mirror import fetch_listed, local_folder, publish, refresh
 from xalign_ray.status_line import PartsDone
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
@@ -87,7 +87,7 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
     hashes = InputHashes.of_output(output)
     fingerprint = fingerprint_of(config, [*chain(*sources)], hashes)
     folder = data_folder(config, fingerprint)
-    fetch(folder)
+    (refresh if verify else fetch_listed)(folder)
     if not verify and whole_folder(folder) is not None:
         return Prepared.open(folder)
     with hold(folder, "prepare", waits=True) as lock:
@@ -133,7 +133,7 @@ def find_prepared(config: RunConfig) -> Prepared | None:
     """The shards of a recipe if they are finished, else None; makes nothing."""
     sources = [*chain(*find_sources(config.data, data_root(config)))]
     folder = data_folder(config, fingerprint_of(config, sources, InputHashes.of_output(local_folder(config.output))))
-    fetch(folder)
+    fetch_listed(folder)
     return Prepared.open(folder) if (folder / MANIFEST).is_file() else None
 
 

@@ -19,8 +19,9 @@ from xalign_ray.config.schema import RunConfig, SamplingConfig
 from xalign_ray.data.file_hashes import HINT, NEW_ROWS, REGULAR, check_files, check_once, is_sealed
 from xalign_ray.data.held_out import held_out_batches
 from xalign_ray.data.shard_table import Shards, open_shard_table
-from xalign_ray.data.shards import SHARD_GROUPS, read_group
+from xalign_ray.data.shards import SHARD_GROUPS, Shard, fetch_groups, read_group
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.mirror import fetch_listed, url_of
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Columns, Vocabulary
 from xalign_ray.text.dictionary import DictionaryPairs
@@ -56,12 +57,13 @@ class Prepared:
 
     @classmethod
     def open(cls, folder: Path) -> Prepared:
-        """Opens a finished folder.
+        """Opens a finished folder; of one in a store, all but its shards is fetched.
 
         Raises:
             DataError: if prepare has not finished it, or a file that is not a shard is not as it was written: all of
                 them are read, once a process. A shard is checked when it is first read.
         """
+        fetch_listed(folder)
         manifest = read_manifest(folder, *KEYS)
         if manifest is None:
             raise DataError(f"{folder} has no manifest.json: prepare has not finished it. {HINT}")
@@ -169,14 +171,33 @@ class Prepared:
         Args:
             pools: the pool of each source.
         """
-        group, row = np.divmod(places.row, ROW_GROUP)
+        needed, which = self._groups(pools, places)
+        if self.is_stored:
+            fetch_groups(needed)
+        groups = [read_group(*one) for one in needed]
+        row = places.row % ROW_GROUP
+        return take(concatenate(groups), starts(np.array([len(group) for group in groups]))[which] + row)
+
+    def fetch(self, pools: Sequence[str], places: Places) -> None:
+        """Brings what `read` will need here, from a store that it lies in."""
+        if self.is_stored:
+            needed, _ = self._groups(pools, places)
+            fetch_groups(needed)
+
+    @cached_property
+    def is_stored(self) -> bool:
+        """Whether its shards may lie in a store."""
+        return url_of(self.folder) is not None
+
+    def _groups(self, pools: Sequence[str], places: Places) -> tuple[list[tuple[Shard, int]], NDArray[np.intp]]:
+        """The row groups of places, shard by shard, and for each place the number of its group among them."""
         shard = places.source << _SHARD_BITS | places.shard
-        needed, which = np.unique(shard * SHARD_GROUPS + group, return_inverse=True)
-        groups = []
+        needed, which = np.unique(shard * SHARD_GROUPS + places.row // ROW_GROUP, return_inverse=True)
+        found = []
         for shard, group in zip(*np.divmod(needed, SHARD_GROUPS), strict=True):
             source, number = int(shard) >> _SHARD_BITS, int(shard) & (1 << _SHARD_BITS) - 1
-            groups.append(read_group(self.shards(pools[source])[number], int(group)))
-        return take(concatenate(groups), starts(np.array([len(group) for group in groups]))[which] + row)
+            found.append((self.shards(pools[source])[number], int(group)))
+        return found, which
 
     def shards(self, pool: str, held_out: bool = False) -> Shards:
         """The shards of a pool, those that are trained on or the held-out ones."""

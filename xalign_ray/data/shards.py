@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +21,16 @@ from numpy.typing import NDArray
 
 from xalign_ray.artifacts import unfinished
 from xalign_ray.data.file_hashes import HINT
+from xalign_ray.data.stored_shards import StoredShard
 from xalign_ray.errors import DataError
+from xalign_ray.mirror import url_of
 from xalign_ray.text.order import ROW_GROUP
 from xalign_ray.text.rows import Rows, concatenate, split_rows, starts, sum_runs
 
 SHARD_GROUPS = 64  # row groups of a shard: its footer, read whenever it is opened, is tens of kilobytes
 SHARD_ROWS = SHARD_GROUPS * ROW_GROUP
 CACHED_GROUPS = 256  # row groups kept in a process, some 0.3 MiB each: those that short requests share, small corpora
+FETCHED_AT_ONCE = 16  # shards of which row groups are fetched
 OPEN_SHARDS = 512  # of a process, about a third of a MiB each: four of each of a hundred languages
 
 ON_DISK, IN_ROWS = "side_", "segment_"  # how a column on disk is called, and its field of Rows
@@ -122,29 +128,73 @@ class Shard:
 
 @lru_cache(maxsize=CACHED_GROUPS)
 def read_group(shard: Shard, group: int) -> Rows:
-    """One row group of a shard.
+    """One row group of a shard; of one in a store, it is fetched unless it is here.
 
     Raises:
         DataError: the shard is missing, or what is read of it is not as it was written; pages have checksums, and the
             footer's hash is in the manifest.
     """
     try:
-        return _as_rows(_open(shard).read_row_group(group, use_threads=False))
+        return _read(shard, group)
+    except DataError:
+        if not is_stored(shard):
+            raise
+    _open(shard).source.forget()  # what is damaged may be the copy here
+    _open.cache_clear()
+    return _read(shard, group)
+
+
+def _read(shard: Shard, group: int) -> Rows:
+    try:
+        opened = _open(shard)
+        if isinstance(opened.source, StoredShard):
+            opened.source.fetch([group])
+        return _as_rows(opened.file.read_row_group(group, use_threads=False))
     except FileNotFoundError:
         raise DataError(f"{shard.path} is missing. {HINT}") from None
     except (OSError, pa.ArrowException) as error:
         _open.cache_clear()  # a repaired one is another file
-        raise DataError(f"{shard.path} is damaged: {error}. {HINT}") from error
+        raise DataError(f"{url_of(Path(shard.path)) or shard.path} is damaged: {error}. {HINT}") from error
+
+
+def is_stored(shard: Shard) -> bool:
+    """Whether a shard is read from a store: it lies in a mirror, but is not there."""
+    return url_of(Path(shard.path)) is not None and not os.path.exists(shard.path)
+
+
+def fetch_groups(wanted: Iterable[tuple[Shard, int]]) -> None:
+    """Brings row groups of shards in stores here, many at once; those of a shard stand together.
+
+    Raises:
+        DataError: a store refuses, or a shard there is damaged.
+    """
+    by_shard = [(shard, [group for _, group in own]) for shard, own in groupby(wanted, itemgetter(0))]
+    with ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
+        for done in [threads.submit(_fetch, *one) for one in by_shard if is_stored(one[0])]:
+            done.result()
+
+
+def _fetch(shard: Shard, groups: Sequence[int]) -> None:
+    _open(shard).source.fetch(groups)
+
+
+class _Opened(NamedTuple):
+    file: pq.ParquetFile
+    source: Any  # a StoredShard, or a path
 
 
 @lru_cache(maxsize=OPEN_SHARDS)
-def _open(shard: Shard) -> pq.ParquetFile:
-    if (found := hash_footer(Path(shard.path))) != shard.footer:
+def _open(shard: Shard) -> _Opened:
+    if is_stored(shard):
+        source: Any = StoredShard(url_of(Path(shard.path)) or "", shard.footer)
+    elif (found := hash_footer(Path(shard.path))) != shard.footer:
         raise DataError(f"{shard.path} is damaged: the hash of its footer is {found}, not {shard.footer}. {HINT}")
-    file = pq.ParquetFile(shard.path, page_checksum_verification=True)
+    else:
+        source = shard.path
+    file = pq.ParquetFile(source, page_checksum_verification=True)
     if any(field.type != _LISTS for field in file.schema_arrow):  # pickled objects would run what they hold
         raise DataError(f"{shard.path} is no shard: a column of it holds something else than lists of numbers.")
-    return file
+    return _Opened(file, source)
 
 
 def hash_footer(path: Path) -> str:
