@@ -28,6 +28,7 @@ CACHED_GIB = 32.0  # unless that says otherwise
 _SHARDS = ".shards"  # of the cache folder: nodes may share that, but each machine has shards of its own
 _TAIL_BYTES = 128 << 10  # fetched first: most footers are smaller
 _FOOTER_END = 8  # bytes: a footer's length, and the mark of the format
+UNIT = 16  # row groups that are fetched together: those of a shard are read soon after each other, and requests cost
 _LEFT = 0.8  # of the bound, when files were removed
 _TRIM_SHARE = 16  # a process looks at the cache when it has written this part of the bound
 
@@ -84,21 +85,22 @@ class StoredShard(io.RawIOBase):
         partial.unlink()
 
     def fetch(self, groups: Sequence[int]) -> None:
-        """Brings row groups here, all at once, unless they are here."""
+        """Brings row groups here, all at once, unless they are here; with each those of its unit."""
         os.utime(self._file)  # by which the least recently used are known
-        spans = [(group, *self._span(group)) for group in groups if not os.pread(self._file, 1, self._size + group)[0]]
-        if not spans:
+        marks = os.pread(self._file, self.metadata.num_row_groups, self._size)
+        units = sorted({group // UNIT for group in groups if not marks[group]})
+        if not units:
             return
+        ends = [min((unit + 1) * UNIT, len(marks)) for unit in units]
+        spans = [(self._span(unit * UNIT)[0], self._span(end - 1)[1]) for unit, end in zip(units, ends, strict=True)]
         with said_of(self._url):
-            came = self._system.cat_ranges(
-                [self._there] * len(spans), [begin for _, begin, _ in spans], [end for _, _, end in spans]
-            )
-            for (group, begin, end), data in zip(spans, came, strict=True):
-                if len(data) < end - begin:
-                    raise EOFError(f"the store ended it after {begin + len(data):,} of {self._size:,} bytes")
-                os.pwrite(self._file, data, begin)
-                os.pwrite(self._file, b"\1", self._size + group)
-        _count(sum(end - begin for _, begin, end in spans))
+            came = self._system.cat_ranges([self._there] * len(spans), *map(list, zip(*spans, strict=True)))
+            for unit, end, (first, last), data in zip(units, ends, spans, came, strict=True):
+                if len(data) < last - first:
+                    raise EOFError(f"the store ended it after {first + len(data):,} of {self._size:,} bytes")
+                os.pwrite(self._file, data, first)
+                os.pwrite(self._file, b"\1" * (end - unit * UNIT), self._size + unit * UNIT)
+        _count(sum(last - first for first, last in spans))
 
     def forget(self) -> None:
         """Removes it from the cache, so that it is fetched anew."""
