@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.artifacts import unfinished
 from xalign_ray.data.file_hashes import HINT
-from xalign_ray.data.stored_shards import StoredShard
+from xalign_ray.data.stored_shards import StoredShard, forget
 from xalign_ray.errors import DataError
 from xalign_ray.mirror import url_of
 from xalign_ray.text.order import ROW_GROUP
@@ -139,17 +139,16 @@ def read_group(shard: Shard, group: int) -> Rows:
     except DataError:
         if not is_stored(shard):
             raise
-    _open(shard).source.forget()  # what is damaged may be the copy here
-    _open.cache_clear()
+    forget(url_of(Path(shard.path)) or "", shard.footer)  # what is damaged may be the copy here
     return _read(shard, group)
 
 
 def _read(shard: Shard, group: int) -> Rows:
     try:
-        opened = _open(shard)
-        if isinstance(opened.source, StoredShard):
-            opened.source.fetch([group])
-        return _as_rows(opened.file.read_row_group(group, use_threads=False))
+        file = _open(shard)
+        if isinstance(file, StoredShard):
+            return _as_rows(file.read_row_group(group))
+        return _as_rows(file.read_row_group(group, use_threads=False))
     except FileNotFoundError:
         raise DataError(f"{shard.path} is missing. {HINT}") from None
     except (OSError, pa.ArrowException) as error:
@@ -175,26 +174,21 @@ def fetch_groups(wanted: Iterable[tuple[Shard, int]]) -> None:
 
 
 def _fetch(shard: Shard, groups: Sequence[int]) -> None:
-    _open(shard).source.fetch(groups)
-
-
-class _Opened(NamedTuple):
-    file: pq.ParquetFile
-    source: Any  # a StoredShard, or a path
+    if isinstance(stored := _open(shard), StoredShard):
+        stored.fetch(groups)
 
 
 @lru_cache(maxsize=OPEN_SHARDS)
-def _open(shard: Shard) -> _Opened:
+def _open(shard: Shard) -> pq.ParquetFile | StoredShard:
     if is_stored(shard):
-        source: Any = StoredShard(url_of(Path(shard.path)) or "", shard.footer)
+        file = StoredShard(url_of(Path(shard.path)) or "", shard.footer)
     elif (found := hash_footer(Path(shard.path))) != shard.footer:
         raise DataError(f"{shard.path} is damaged: the hash of its footer is {found}, not {shard.footer}. {HINT}")
     else:
-        source = shard.path
-    file = pq.ParquetFile(source, page_checksum_verification=True)
+        file = pq.ParquetFile(shard.path, page_checksum_verification=True)
     if any(field.type != _LISTS for field in file.schema_arrow):  # pickled objects would run what they hold
         raise DataError(f"{shard.path} is no shard: a column of it holds something else than lists of numbers.")
-    return _Opened(file, source)
+    return file
 
 
 def hash_footer(path: Path) -> str:

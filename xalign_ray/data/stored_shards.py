@@ -12,15 +12,16 @@ import io
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xalign_ray.artifacts import MACHINE, unfinished
 from xalign_ray.data.file_hashes import HINT
 from xalign_ray.errors import DataError
-from xalign_ray.mirror import cache_folder
+from xalign_ray.mirror import CACHE, cache_folder
 from xalign_ray.storage import find_system, said_of
 
 CACHE_GIB = "XALIGN_CACHE_GIB"  # how much of the shards in stores a machine keeps
@@ -29,6 +30,7 @@ _SHARDS = ".shards"  # of the cache folder: nodes may share that, but each machi
 _TAIL_BYTES = 128 << 10  # fetched first: most footers are smaller
 _FOOTER_END = 8  # bytes: a footer's length, and the mark of the format
 UNIT = 16  # row groups that are fetched together: those of a shard are read soon after each other, and requests cost
+_LENGTH = 4  # bytes at the end of a file in the cache that say how many the marks and they are
 _LEFT = 0.8  # of the bound, when files were removed
 _TRIM_SHARE = 16  # a process looks at the cache when it has written this part of the bound
 
@@ -36,11 +38,12 @@ _written = 0
 _lock = threading.Lock()
 
 
-class StoredShard(io.RawIOBase):
-    """The file of a shard in the cache, which is what of it was fetched; to be read by pyarrow.
+class StoredShard:
+    """A shard in a store; what of it was fetched is in the cache. Holds no file open between its calls.
 
-    Raises, when it is made and from `fetch`:
+    Raises, when it is made and from its methods:
         DataError: the store refuses, or the shard there is not the one that prepare wrote.
+        OSError, ArrowException: what is in the cache is damaged.
     """
 
     def __init__(self, url: str, footer: str) -> None:
@@ -48,29 +51,59 @@ class StoredShard(io.RawIOBase):
         Args:
             footer: hash of the shard's footer.
         """
-        self._url = url
+        self._url, self._footer = url, footer
         self._system, self._there = find_system(url)
-        self._path = shard_cache() / f"{footer}-{hashlib.sha256(url.encode()).hexdigest()[:16]}.parquet"
-        try:
-            self._file = os.open(self._path, os.O_RDWR)
-        except FileNotFoundError:
-            self._create(footer)
-            self._file = os.open(self._path, os.O_RDWR)
-        self._at = 0
-        self._size = os.fstat(self._file).st_size
-        self._size -= int.from_bytes(os.pread(self._file, 4, self._size - 4), "little")
-        self.metadata = pq.read_metadata(self)
+        self._path = _path_of(url, footer)
+        for _ in range(2):
+            with self._opened() as file:
+                self._size = os.fstat(file).st_size
+                self._size -= int.from_bytes(os.pread(file, _LENGTH, max(0, self._size - _LENGTH)), "little")
+                if _hash_footer(_Bytes(file, self._size), self._size) == footer:
+                    self._metadata = pq.read_metadata(_Bytes(file, self._size))
+                    return
+            forget(url, footer)  # the copy here was damaged
+        raise DataError(f"{self._path} is not as it was written a moment ago. Check the disk, or name another {CACHE}.")
 
-    def _create(self, footer: str) -> None:
+    def fetch(self, groups: Sequence[int]) -> None:
+        """Brings row groups here, all at once, unless they are here; with each those of its unit."""
+        with self._opened() as file:
+            self._fetch(file, groups)
+
+    def read_row_group(self, group: int) -> pa.Table:
+        """One row group, fetched unless it is here; pages are checked against their checksums."""
+        with self._opened() as file:
+            self._fetch(file, [group])
+            opened = pq.ParquetFile(_Bytes(file, self._size), metadata=self._metadata, page_checksum_verification=True)
+            return opened.read_row_group(group, use_threads=False)
+
+    @property
+    def schema_arrow(self) -> pa.Schema:
+        """Of its columns."""
+        return self._metadata.schema.to_arrow_schema()
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The file in the cache, made if it is not there; whoever removes it meanwhile, it stays until it is closed."""
+        try:
+            file = os.open(self._path, os.O_RDWR)
+        except FileNotFoundError:
+            self._create()
+            file = os.open(self._path, os.O_RDWR)
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+    def _create(self) -> None:
         with said_of(self._url):
             size = int(self._system.info(self._there)["size"])
             tail = self._read(max(0, size - _TAIL_BYTES), size)
             length = int.from_bytes(tail[-_FOOTER_END:][:4], "little") + _FOOTER_END
             if len(tail) < length <= size:
                 tail = self._read(size - length, size)
-        if hashlib.sha256(tail[-length:]).hexdigest()[:16] != footer:
+        if hashlib.sha256(tail[-length:]).hexdigest()[:16] != self._footer:
             raise DataError(f"{self._url} is damaged: its footer is not the one that was written. {HINT}")
-        marks = pq.read_metadata(io.BytesIO(tail[-length:].rjust(length + 4, b"P"))).num_row_groups + 4
+        marks = pq.read_metadata(io.BytesIO(tail[-length:].rjust(length + 4, b"P"))).num_row_groups + _LENGTH
         self._path.parent.mkdir(parents=True, exist_ok=True)
         partial = unfinished(self._path)
         with partial.open("wb") as file:
@@ -78,36 +111,34 @@ class StoredShard(io.RawIOBase):
             file.truncate(size + marks)
             file.seek(size - length)
             file.write(tail[-length:])
-            file.seek(size + marks - 4)
-            file.write(marks.to_bytes(4, "little"))
+            file.seek(size + marks - _LENGTH)
+            file.write(marks.to_bytes(_LENGTH, "little"))
         with suppress(FileExistsError):  # not in place of another's, who writes into it
             os.link(partial, self._path)
         partial.unlink()
 
-    def fetch(self, groups: Sequence[int]) -> None:
-        """Brings row groups here, all at once, unless they are here; with each those of its unit."""
-        os.utime(self._file)  # by which the least recently used are known
-        marks = os.pread(self._file, self.metadata.num_row_groups, self._size)
+    def _fetch(self, file: int, groups: Sequence[int]) -> None:
+        os.utime(file)  # by which the least recently used are known
+        marks = os.pread(file, self._metadata.num_row_groups, self._size)
         units = sorted({group // UNIT for group in groups if not marks[group]})
         if not units:
             return
         ends = [min((unit + 1) * UNIT, len(marks)) for unit in units]
         spans = [(self._span(unit * UNIT)[0], self._span(end - 1)[1]) for unit, end in zip(units, ends, strict=True)]
         with said_of(self._url):
-            came = self._system.cat_ranges([self._there] * len(spans), *map(list, zip(*spans, strict=True)))
-            for unit, end, (first, last), data in zip(units, ends, spans, came, strict=True):
-                if len(data) < last - first:
-                    raise EOFError(f"the store ended it after {first + len(data):,} of {self._size:,} bytes")
-                os.pwrite(self._file, data, first)
-                os.pwrite(self._file, b"\1" * (end - unit * UNIT), self._size + unit * UNIT)
+            begins, stops = map(list, zip(*spans, strict=True))
+            came = self._system.cat_ranges([self._there] * len(spans), begins, stops, on_error="raise")
+        for unit, end, (first, last), data in zip(units, ends, spans, came, strict=True):
+            if len(data) < last - first:
+                raise DataError(
+                    f"{self._url} is damaged: it ends after {first + len(data):,} of {self._size:,} bytes. {HINT}"
+                )
+            _write(file, data, first)
+            _write(file, b"\1" * (end - unit * UNIT), self._size + unit * UNIT)
         _count(sum(last - first for first, last in spans))
 
-    def forget(self) -> None:
-        """Removes it from the cache, so that it is fetched anew."""
-        self._path.unlink(missing_ok=True)
-
     def _span(self, group: int) -> tuple[int, int]:
-        row_group = self.metadata.row_group(group)
+        row_group = self._metadata.row_group(group)
         columns = [row_group.column(number) for number in range(row_group.num_columns)]
         return (
             min(column.data_page_offset for column in columns),
@@ -116,6 +147,13 @@ class StoredShard(io.RawIOBase):
 
     def _read(self, begin: int, end: int) -> bytes:
         return self._system.cat_file(self._there, start=begin, end=end)
+
+
+class _Bytes(io.RawIOBase):
+    """The begin of an open file, as pyarrow reads one."""
+
+    def __init__(self, file: int, size: int) -> None:
+        self._file, self._size, self._at = file, size, 0
 
     def readable(self) -> bool:
         return True
@@ -128,15 +166,35 @@ class StoredShard(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = os.pread(self._file, min(len(buffer), self._size - self._at), self._at)
+        data = os.pread(self._file, max(0, min(len(buffer), self._size - self._at)), self._at)
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
 
-    def close(self) -> None:
-        if not self.closed:
-            os.close(self._file)
-        super().close()
+
+def _hash_footer(file: io.RawIOBase, size: int) -> str:
+    """As `shards.hash_footer`."""
+    file.seek(max(0, size - _FOOTER_END))
+    length = int.from_bytes((file.read(4) or b"")[:4], "little") + _FOOTER_END
+    file.seek(max(0, size - length))
+    return hashlib.sha256(file.read(length) or b"").hexdigest()[:16]
+
+
+def _write(file: int, data: bytes, at: int) -> None:
+    """All of it: a full disk may take a part."""
+    left = memoryview(data)
+    while left:
+        taken = os.pwrite(file, left, at)
+        left, at = left[taken:], at + taken
+
+
+def forget(url: str, footer: str) -> None:
+    """Removes a shard from the cache, so that it is fetched anew."""
+    _path_of(url, footer).unlink(missing_ok=True)
+
+
+def _path_of(url: str, footer: str) -> Path:
+    return shard_cache() / f"{footer}-{hashlib.sha256(url.encode()).hexdigest()[:16]}.parquet"
 
 
 def shard_cache() -> Path:
