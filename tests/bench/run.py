@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import ray
 from corpus import Material
 from rich.console import Console
-from rich.table import Column, Table
+from rich.padding import Padding
 
 OUT = Path("bench.json")
 
@@ -64,11 +64,12 @@ def _write(topic: str, records: list[dict[str, Any]]) -> None:
 
 
 def _show(records: list[dict[str, Any]], title: str) -> None:
-    table = Table(Column("name", no_wrap=True), "value", "target", "better", "how", title=title)
+    console = Console(highlight=False)
+    console.rule(title)
     for one in records:
-        target = "report" if one["target"] is None else f"{one['target']:g}"
-        table.add_row(one["name"], f"{one['value']:.4g}", target, one["better"], one["how"])
-    Console().print(table)
+        target = "" if one["target"] is None else f"  target {one['target']:g}, {one['better']} is better"
+        console.print(f"[bold]{one['name']}  {one['value']:.4g}[/bold]{target}")
+        console.print(Padding(one["how"], (0, 0, 0, 4)), style="dim")
 
 
 if __name__ == "__main__":
