@@ -172,14 +172,12 @@ class Prepared:
             pools: the pool of each source.
         """
         needed, which = self._groups(pools, places)
-        if self.is_stored:
-            fetch_groups(needed)
         groups = [read_group(*one) for one in needed]
         row = places.row % ROW_GROUP
         return take(concatenate(groups), starts(np.array([len(group) for group in groups]))[which] + row)
 
     def fetch(self, pools: Sequence[str], places: Places) -> None:
-        """Brings what `read` will need here, from a store that it lies in."""
+        """Brings what `read` will need here, from a store that it lies in, many row groups at once."""
         if self.is_stored:
             needed, _ = self._groups(pools, places)
             fetch_groups(needed)

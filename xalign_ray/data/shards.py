@@ -168,9 +168,13 @@ def fetch_groups(wanted: Iterable[tuple[Shard, int]]) -> None:
         DataError: a store refuses, or a shard there is damaged.
     """
     by_shard = [(shard, [group for _, group in own]) for shard, own in groupby(wanted, itemgetter(0))]
-    with ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
-        for done in [threads.submit(_fetch, *one) for one in by_shard if is_stored(one[0])]:
-            done.result()
+    for done in [_fetchers().submit(_fetch, *one) for one in by_shard if is_stored(one[0])]:
+        done.result()
+
+
+@lru_cache(maxsize=1)  # to start threads costs more than to look whether something must be fetched
+def _fetchers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="fetch row groups")
 
 
 def _fetch(shard: Shard, groups: Sequence[int]) -> None:
