@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 
 import numpy as np
@@ -17,6 +18,7 @@ from xalign_ray.text.order import Order, Places, Request
 from xalign_ray.text.streams import no_rows, stream_columns
 
 GROUP = 8  # requests of a data task: Ray Data looks for ended tasks every tenth of a second, and many short ones idle
+FETCHED_AHEAD = 3  # requests: a store answers late while rows are made, and a shard's first read takes three answers
 
 
 class BatchReader:
@@ -44,15 +46,16 @@ class BatchReader:
         return self.order.requests(first_step, self.config.train.max_steps, low, high, *shape)
 
     def in_turn(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Columns]]:
-        """Requests with their columns; while one is made, what the next will read is fetched where it is in a store."""
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fetch") as thread:
-            last = None
-            for request in chain(requests, [None]):
-                ahead = request and (request, thread.submit(self._fetch, request))
-                if last:
-                    last[1].result()
-                    yield last[0], self(last[0])
-                last = ahead
+        """Requests with their columns; meanwhile what the next few will read is fetched where it is in a store."""
+        ahead: deque[tuple[Request, Future[None]]] = deque()
+        with ThreadPoolExecutor(FETCHED_AHEAD, thread_name_prefix="fetch") as threads:
+            for request in chain(requests, [None] * FETCHED_AHEAD):
+                if request:
+                    ahead.append((request, threads.submit(self._fetch, request)))
+                if len(ahead) > FETCHED_AHEAD or (ahead and not request):
+                    first, fetched = ahead.popleft()
+                    fetched.result()
+                    yield first, self(first)
 
     def _fetch(self, request: Request) -> None:
         if self.prepared.is_stored:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 
 import numpy as np
@@ -12,7 +13,7 @@ from tests.unit.text.test_masking import assert_chance
 from xalign_ray.config import derive
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import GROUP, BatchReader, group_requests, split_blocks
+from xalign_ray.data.batches import FETCHED_AHEAD, GROUP, BatchReader, group_requests, split_blocks
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import IGNORED, TOKEN_COLUMNS, Columns, hash_rows
@@ -113,6 +114,29 @@ def test_requests_are_grouped_so_that_a_task_ends_each_block_by_its_size(
     assert max(map(max, sizes)) < 1.5 * target
     assert all(size > target for group in sizes if len(group) > 1 for size in group)
     assert max(map(len, groups)) == longest
+
+
+def test_while_a_request_is_made_the_next_ones_are_fetched(prepared: Prepared, config: RunConfig) -> None:
+    begun: set[Request] = set()
+    change = threading.Condition()
+
+    class Watched(BatchReader):
+        def _fetch(self, request: Request) -> None:
+            with change:
+                begun.add(request)
+                change.notify()
+
+        def __call__(self, request: Request) -> Columns:
+            at = requests.index(request)
+            with change:
+                assert change.wait_for(lambda: begun >= {*requests[: at + 1 + FETCHED_AHEAD]}, timeout=20)
+            assert begun == {*requests[: at + 1 + FETCHED_AHEAD]}
+            return {}
+
+    for number in (1, FETCHED_AHEAD, 8):
+        requests = [Request(step, step + 1, 0, 12) for step in range(number)]
+        begun.clear()
+        assert [request for request, _ in Watched(prepared, config).in_turn(requests)] == requests
 
 
 def test_the_bytes_of_a_row_are_those_of_its_columns(prepared: Prepared, config: RunConfig) -> None:
