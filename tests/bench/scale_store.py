@@ -22,7 +22,7 @@ from xalign_ray.mirror import CACHE, local_folder
 ROUNDS = 3
 SHAPE = Shape(languages=9, workers=1, global_rows=512, tasks=1)
 SHARDS = 24  # of the largest language
-START_UP, SECONDS = 64, 10.0  # steps that do not count; of each arm in a round
+START_UP, SECONDS = 256, 10.0  # steps in which each source opens its first shards, not counted; of each arm in a round
 URL = "s3://store/data"
 
 

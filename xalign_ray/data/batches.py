@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -27,6 +28,7 @@ class BatchReader:
     def __init__(self, prepared: Prepared, config: RunConfig) -> None:
         self.prepared, self.config = prepared, config
         self.order: Order = prepared.order(config)
+        self._places = lru_cache(FETCHED_AHEAD + 2)(self.order.places)  # fetched, then read
         self.sources = prepared.sources(config)
         self.context = prepared.context(config)
         # Every batch of a run has the columns of all its streams, whichever of them its rows happen to be of.
@@ -59,14 +61,14 @@ class BatchReader:
 
     def _fetch(self, request: Request) -> None:
         if self.prepared.is_stored:
-            self.prepared.fetch([pool for _, pool in self.sources], self.order.places(request))
+            self.prepared.fetch([pool for _, pool in self.sources], self._places(request))
 
     def __call__(self, request: Request) -> Columns:
         """The rows of a request in the order of (step, row)."""
         order = self.order
         steps = range(request.first, request.last)
         positions = np.concatenate([order.positions(step, request.low, request.high) for step in steps])
-        places = order.places(request)
+        places = self._places(request)
         columns = {name: _blank(name, values, len(positions)) for name, values in self.columns.items()}
         pools = [pool for _, pool in self.sources]
         stream_of = np.array([stream for stream, _ in self.sources])[places.source]
