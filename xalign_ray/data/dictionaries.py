@@ -48,20 +48,21 @@ def write_lexicon(
     """
     if not config.data.dictionaries:
         return {}
+    languages = config.languages
     pieces = tokenize_keys(
         tokenizer,
-        config.languages,
+        languages,
         [key for translation in (*translations.trained, *translations.held_out) for key in translation],
     )
     entries, lexicon = build_lexicon(list(translations.trained), pieces.get)
     write_arrays(folder / "lexicon.npz", partial(np.savez, **asdict(lexicon)))
-    write_json(folder / "entries.json", list(entries))
+    write_json(folder / "entries.json", list(entries), indent=None)
     words: dict[str, list[list[str]]] = {}
     for split, kept in (("trained", list(translations.trained)), ("held_out", list(translations.held_out))):
         usable = [translation for translation in kept if all(pieces.get(key) is not None for key in translation)]
         arrays = asdict(pair_arrays(usable, pieces.get))
         write_arrays(folder / f"pairs_{split}.npz", partial(np.savez, **arrays))
-        words[split] = [[config.languages[a[0]], a[1], config.languages[b[0]], b[1]] for a, b in usable]
+        words[split] = [[languages[a[0]], a[1], languages[b[0]], b[1]] for a, b in usable]
         translations.counts[f"pairs_{split}"] = len(usable)
         translations.counts[f"pairs_{split}_without_pieces"] = len(kept) - len(usable)
     translations.counts["entries"] = len(entries)
@@ -70,7 +71,7 @@ def write_lexicon(
     }
     translations.counts["words"] = len(used)
     translations.counts["words_of_one_piece"] = sum(len(pieces.get(key) or ()) == 1 for key in used)
-    write_json(folder / "pair_words.json", words)
+    write_json(folder / "pair_words.json", words, indent=None)
     return dict(translations.counts)
 
 

@@ -210,7 +210,8 @@ def _copy_tokenizer(source: Path, folder: Path) -> None:
 
 def _write_pairs(config: RunConfig, prepared: Prepared, folder: Path) -> None:
     if config.data.dictionaries:
-        write_json(folder / PAIRS_FILE, {split: prepared.pair_words(split) for split in ("trained", "held_out")})
+        pairs = {split: prepared.pair_words(split) for split in ("trained", "held_out")}
+        write_json(folder / PAIRS_FILE, pairs, indent=None)
 
 
 def _replace(new: Path, folder: Path) -> None:
