@@ -15,6 +15,7 @@ MASK, RANDOM, KEEP = 0, 1, 2
 
 # A candidate as one number, so that one sort orders them all: its group, 30 random bits, its place in the group.
 PLACE_BITS, RANDOM_BITS, GROUP_BITS = 13, 30, 21
+EARLY = 2  # times as many words as a budget takes are put in order first: any number gives the same words
 
 
 def budgets(lengths: NDArray[np.integer], rate: float | NDArray[np.float64]) -> Index:
@@ -48,30 +49,43 @@ def choose_words(
     Returns:
         [W] whether the word is chosen. Source: BERT, create_pretraining_data.py, `create_masked_lm_predictions`.
     """
-    per_group = group_words.astype(np.int64)
     candidates = None
     if eligible is not None:
         candidates = np.flatnonzero(eligible)
         keys, word_number, word_length = keys[candidates], word_number[candidates], word_length[candidates]
-        per_group = sum_runs(eligible.astype(np.int64), group_words)
-    first = starts(per_group)
-    order = _shuffle(random_bits(keys, CHOOSE_WORD, word_number), per_group, first)
-    length = word_length[order]
+        group_words = sum_runs(eligible.astype(np.int64), group_words)
+    bits = random_bits(keys, CHOOSE_WORD, word_number) >> np.uint64(64 - RANDOM_BITS)
+    group, left = run_index(group_words), budget.astype(np.int64)
+    # Few words are looked at, so only those that come early are put in order; the others where a budget is left.
+    early = bits < np.uint64(min(1.0, EARLY * left.sum() / max(1, word_length.sum())) * 2**RANDOM_BITS)
+    taken = np.zeros(len(bits), np.bool_)
+    for part in (early, ~early):
+        mine = np.flatnonzero(part & (left > 0)[group])
+        _take_in_turn(mine, bits, word_length, np.bincount(group[mine], minlength=len(left)), left, taken)
+    if eligible is None or candidates is None:
+        return taken
+    chosen = np.zeros(len(eligible), np.bool_)
+    chosen[candidates[taken]] = True
+    return chosen
 
-    taken = np.zeros(len(length), np.bool_)
-    left = budget.astype(np.int64).copy()
-    active = np.flatnonzero((per_group > 0) & (left > 0))
+
+def _take_in_turn(
+    mine: Index, bits: Bits, word_length: NDArray[np.integer], per_group: Index, left: Index, taken: NDArray[np.bool_]
+) -> None:
+    """Takes some of the words, of which each group has so many, in the order of their bits; lowers what is left."""
+    first = starts(per_group)
+    order = mine[_shuffle(bits[mine], per_group, first)]
+    length = word_length[order]
+    fits = np.zeros(len(order), np.bool_)
+    active = np.flatnonzero(per_group > 0)
     turn = 0
     while len(active):  # one turn looks at one word of every group that still has budget and words
         at = first[active] + turn
-        fits = length[at] <= left[active]
-        taken[at] = fits
-        left[active] -= length[at] * fits
+        fits[at] = now = length[at] <= left[active]
+        left[active] -= length[at] * now
         turn += 1
         active = active[(left[active] > 0) & (per_group[active] > turn)]
-    chosen = np.zeros(int(group_words.sum()), np.bool_)
-    chosen[order[taken] if candidates is None else candidates[order[taken]]] = True
-    return chosen
+    taken[order[fits]] = True
 
 
 def _shuffle(bits: Bits, per_group: Index, first: Index) -> Index:
@@ -81,7 +95,7 @@ def _shuffle(bits: Bits, per_group: Index, first: Index) -> Index:
     group = run_index(per_group)
     place = np.arange(len(group)) - first[group]
     packed = (group << (RANDOM_BITS + PLACE_BITS) | place).astype(np.uint64)
-    packed |= bits >> np.uint64(64 - RANDOM_BITS) << np.uint64(PLACE_BITS)
+    packed |= bits << np.uint64(PLACE_BITS)
     packed.sort()
     return first[group] + (packed & np.uint64(2**PLACE_BITS - 1)).astype(np.int64)
 
