@@ -15,7 +15,7 @@ from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.pretokens import find_pretoken_rules
 from xalign_ray.text.rows import NO_ENTRY
-from xalign_ray.text.tokenizer import LONGEST_WORD
+from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_lines
 
 
 class Forms(dict):
@@ -127,9 +127,14 @@ def test_new_pieces_are_cut_as_the_tokenizer_cuts_them(name: str) -> None:
     for _ in range(2):
         assert cut_pieces(as_words(tokenizer.tokenize(lines, 0, place=True), forms)) == cut_pieces(wanted)
         assert cut_pieces(as_words(tokenizer.tokenize(lines, 0), forms)) == cut_pieces(wanted)
-    # Where a tokenizer puts a blank behind a Chinese character, a whole line's offsets add that character to the next
-    # new word's form; alone the word has its own.
+    # Where a tokenizer puts a blank behind a Chinese character, its offsets add that character to the next new word.
     assert_exact(backend, [line for line in lines if not HAN.search(line)], tokenizer, forms, LONGEST_WORD)
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_a_new_word_behind_a_chinese_character_has_its_own_form(name: str) -> None:
+    backend, _ = extend_tokenizer(LOCAL[name](), ["hund Katze vogel"], 3, {}, 1)
+    assert tokenize_lines(backend, ["the \u4e2d hund"]).forms[-1] == "hund"
 
 
 @pytest.mark.parametrize("name", LOCAL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 import numpy as np
@@ -19,6 +19,7 @@ from xalign_ray.text.tokenizer import LONGEST_WORD, TokenizedLines, tokenize_lin
 
 CACHE_BYTES = 192 << 20
 LONGEST_PRETOKEN = 32  # characters; what is longer is seldom seen twice
+TOGETHER = 32  # new pretokens that the tokenizer is given as one line
 PRETOKEN_BYTES = 160  # a key and its entry in a Python dict, without its characters and pieces
 
 _WHOLE, _UNKNOWN = -1, -2  # rows of pretokens that need their neighbours, and of those not seen before
@@ -216,13 +217,32 @@ class CachedTokenizer:
         rows[unknown[~local]] = _WHOLE
         new: list[str] = [pretokens[i] for i in unknown[local].tolist()]
         if new:
-            as_in_line = new if first else [f" {pretoken}" for pretoken in new]
-            fresh = self._add(tokenize_lines(self._backend, as_in_line, self._longest), language)
+            lines = tokenize_lines(self._backend, new, self._longest) if first else self._tokenize_together(new)
+            fresh = self._add(lines, language)
             rows[unknown[local]] = fresh
             self.misses += len(new)
             known.update(zip(new, fresh.tolist(), strict=True))
             self._key_bytes += sum(map(len, new)) + PRETOKEN_BYTES * len(new)
         return rows
+
+    def _tokenize_together(self, pretokens: list[str]) -> TokenizedLines:
+        """Pretokens as they stand inside a line, each as if it were a line: many in one cost a third of one by one."""
+        pretokens = [unicodedata.normalize("NFC", pretoken) for pretoken in pretokens]
+        lines = [
+            "".join(f" {pretoken}" for pretoken in pretokens[begin : begin + TOGETHER])
+            for begin in range(0, len(pretokens), TOGETHER)
+        ]
+        found = tokenize_lines(self._backend, lines, self._longest)
+        line_begin = starts(np.fromiter(map(len, lines), np.int64, len(lines)))
+        word_end = line_begin[run_index(found.line_words)] + found.line_end
+        pretoken_end = np.cumsum(np.fromiter(map(len, pretokens), np.int64, len(pretokens)) + 1)
+        owner = np.searchsorted(pretoken_end, word_end)
+        assert (np.diff(owner) >= 0).all(), "pretokens that do not need their neighbours"
+        return replace(
+            found,
+            line_words=np.bincount(owner, minlength=len(pretokens)).astype(np.int32),
+            blank_words=np.asarray([bool(pretoken) for pretoken in pretokens], np.int32),
+        )
 
     def _is_local(self, pretoken: str) -> bool:
         assert self._rules is not None

@@ -54,10 +54,11 @@ def choose_words(
         candidates = np.flatnonzero(eligible)
         keys, word_number, word_length = keys[candidates], word_number[candidates], word_length[candidates]
         group_words = sum_runs(eligible.astype(np.int64), group_words)
-    bits = random_bits(keys, CHOOSE_WORD, word_number) >> np.uint64(64 - RANDOM_BITS)
+    bits = random_bits(keys, CHOOSE_WORD, word_number)
     group, left = run_index(group_words), budget.astype(np.int64)
     # Few words are looked at, so only those that come early are put in order; the others where a budget is left.
-    early = bits < np.uint64(min(1.0, EARLY * left.sum() / max(1, word_length.sum())) * 2**RANDOM_BITS)
+    share = min(1.0, EARLY * left.sum() / max(1, word_length.sum()))
+    early = bits >> np.uint64(64 - RANDOM_BITS) < np.uint64(share * 2**RANDOM_BITS)
     taken = np.zeros(len(bits), np.bool_)
     for part in (early, ~early):
         mine = np.flatnonzero(part & (left > 0)[group])
@@ -95,7 +96,7 @@ def _shuffle(bits: Bits, per_group: Index, first: Index) -> Index:
     group = run_index(per_group)
     place = np.arange(len(group)) - first[group]
     packed = (group << (RANDOM_BITS + PLACE_BITS) | place).astype(np.uint64)
-    packed |= bits << np.uint64(PLACE_BITS)
+    packed |= bits >> np.uint64(64 - RANDOM_BITS) << np.uint64(PLACE_BITS)
     packed.sort()
     return first[group] + (packed & np.uint64(2**PLACE_BITS - 1)).astype(np.int64)
 

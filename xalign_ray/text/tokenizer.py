@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from xalign_ray.config.tokenizers import BpeTokenizer
-from xalign_ray.text.rows import Ints, run_index
+from xalign_ray.text.rows import Index, Ints, run_index
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_SHARE = 0.5  # at most so much of a trained vocabulary is single characters; rarer ones become [UNK]
@@ -28,13 +28,15 @@ class TokenizedLines:
     """Lines split into words and pieces, as flat arrays.
 
     pieces [T] piece ids; word_length [W] pieces of each word; forms: the form of each word for look-ups, empty where
-    it has none; blank_word [W] the number, in its line, of the word by white space that each word begins in;
-    line_words [N] words of each line, blank_words [N] its words by white space.
+    it has none; line_end [W] where each word ends in its line (in NFC), in characters; blank_word [W] the number, in
+    its line, of the word by white space that each word begins in; line_words [N] words of each line, blank_words [N]
+    its words by white space.
     """
 
     pieces: Ints
     word_length: Ints
     forms: list[str]
+    line_end: Index
     blank_word: Ints
     line_words: Ints
     blank_words: Ints
@@ -100,12 +102,14 @@ def tokenize_lines(
     alone = np.repeat(lengths > longest, lengths)  # pieces that are words of their own
     begins = np.flatnonzero(first | alone)
     lengths = np.diff(np.append(begins, len(ids)))
-    ends = begins + lengths
-    surfaces = [
-        (line, offsets[begin][0], offsets[end - 1][1])
-        for line, begin, end in zip(piece_line[begins].tolist(), begins.tolist(), ends.tolist(), strict=True)
-    ]
-    line_words = np.bincount(piece_line[begins], minlength=len(lines)).astype(np.int32)
+    word_line = piece_line[begins]
+    line_begin = np.asarray([offsets[at][0] for at in begins.tolist()], np.int64)
+    line_end = np.asarray([offsets[at - 1][1] for at in (begins + lengths).tolist()], np.int64)
+    # A blank that a normalizer puts behind a Chinese character has its offsets, and an added token may begin with it.
+    late = (word_line[1:] == word_line[:-1]) & (line_begin[1:] < line_end[:-1]) & (line_end[:-1] < line_end[1:])
+    line_begin[1:][late] = line_end[:-1][late]
+    surfaces = list(zip(word_line.tolist(), line_begin.tolist(), line_end.tolist(), strict=True))
+    line_words = np.bincount(word_line, minlength=len(lines)).astype(np.int32)
     if place:
         blank_word, blank_words = _find_blank_words(lines, surfaces)
     else:
@@ -118,6 +122,7 @@ def tokenize_lines(
             "" if formless else look_up_form(lines[line][begin:end])
             for (line, begin, end), formless in zip(surfaces, alone[begins].tolist(), strict=True)
         ],
+        line_end=line_end,
         blank_word=blank_word,
         line_words=line_words,
         blank_words=blank_words,
