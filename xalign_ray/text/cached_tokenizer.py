@@ -236,11 +236,11 @@ class CachedTokenizer:
         line_begin = starts(np.fromiter(map(len, lines), np.int64, len(lines)))
         word_end = line_begin[run_index(found.line_words)] + found.line_end
         pretoken_end = np.cumsum(np.fromiter(map(len, pretokens), np.int64, len(pretokens)) + 1)
-        owner = np.searchsorted(pretoken_end, word_end)
-        assert (np.diff(owner) >= 0).all(), "pretokens that do not need their neighbours"
+        pretoken_of = np.searchsorted(pretoken_end, word_end)
+        assert (np.diff(pretoken_of) >= 0).all(), "pretokens that do not need their neighbours"
         return replace(
             found,
-            line_words=np.bincount(owner, minlength=len(pretokens)).astype(np.int32),
+            line_words=np.bincount(pretoken_of, minlength=len(pretokens)).astype(np.int32),
             blank_words=np.asarray([bool(pretoken) for pretoken in pretokens], np.int32),
         )
 
