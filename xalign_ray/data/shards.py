@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.artifacts import unfinished
 from xalign_ray.data.file_hashes import HINT
-from xalign_ray.data.stored_shards import StoredShard, forget
+from xalign_ray.data.stored_shards import UNIT, StoredShard, forget
 from xalign_ray.errors import DataError
 from xalign_ray.mirror import url_of
 from xalign_ray.text.order import ROW_GROUP
@@ -31,11 +31,13 @@ SHARD_GROUPS = 64  # row groups of a shard: its footer, read whenever it is open
 SHARD_ROWS = SHARD_GROUPS * ROW_GROUP
 CACHED_GROUPS = 256  # row groups kept in a process, some 0.3 MiB each: those that short requests share, small corpora
 FETCHED_AT_ONCE = 16  # shards of which row groups are fetched
+FETCHED_UNITS = 1 << 16  # that a process remembers
 OPEN_SHARDS = 512  # of a process, about a third of a MiB each: four of each of a hundred languages
 
 ON_DISK, IN_ROWS = "side_", "segment_"  # how a column on disk is called, and its field of Rows
 LINKS = ("side_links", "link_from", "link_to")  # columns of word-aligned pairs only
 _LISTS = pa.list_(pa.field("element", pa.int32(), nullable=False))
+_fetched: set[tuple[Shard, int]] = set()  # not looked for again; what was removed since is fetched when it is read
 _TAIL = 8  # bytes behind a footer: its length, and the mark of the format
 
 
@@ -167,9 +169,13 @@ def fetch_groups(wanted: Iterable[tuple[Shard, int]]) -> None:
     Raises:
         DataError: a store refuses, or a shard there is damaged.
     """
-    by_shard = [(shard, [group for _, group in own]) for shard, own in groupby(wanted, itemgetter(0))]
+    new = [one for one in dict.fromkeys((shard, group // UNIT) for shard, group in wanted) if one not in _fetched]
+    by_shard = [(shard, [unit * UNIT for _, unit in own]) for shard, own in groupby(new, itemgetter(0))]
     for done in [_fetchers().submit(_fetch, *one) for one in by_shard if is_stored(one[0])]:
         done.result()
+    if len(_fetched) > FETCHED_UNITS:
+        _fetched.clear()
+    _fetched.update(new)
 
 
 @lru_cache(maxsize=1)  # to start threads costs more than to look whether something must be fetched

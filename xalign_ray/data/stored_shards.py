@@ -73,7 +73,8 @@ class StoredShard:
         """One row group, fetched unless it is here; pages are checked against their checksums."""
         with self._opened() as file:
             self._fetch(file, [group])
-            opened = pq.ParquetFile(_Bytes(file, self._size), metadata=self._metadata, page_checksum_verification=True)
+            source = pa.OSFile(f"/dev/fd/{file}")  # not the path, which another process may have removed by now
+            opened = pq.ParquetFile(source, metadata=self._metadata, page_checksum_verification=True)
             return opened.read_row_group(group, use_threads=False)
 
     @property
