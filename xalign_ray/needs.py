@@ -65,6 +65,8 @@ def state_bytes(config: RunConfig, parameters: int) -> float:
     unit = BF16 if config.train.bf16 else FP32
     master = FP32 if config.train.bf16 else 0
     weights, gradients, states = unit, unit, 2 * FP32 + master
+    if config.train.bf16 and stage == 0:  # autocast: all in fp32, and bf16 copies of the weights
+        weights, gradients, states = FP32 + BF16, FP32, 2 * FP32
     return parameters * (
         weights / (workers if stage >= 3 else 1)
         + gradients / (workers if stage >= 2 else 1)

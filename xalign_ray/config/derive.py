@@ -94,7 +94,7 @@ def deepspeed_config(config: RunConfig, on_gpu: bool) -> dict[str, Any]:
         "gradient_clipping": config.train.max_grad_norm,
         "zero_optimization": {"stage": config.parallel.zero_stage},
         "zero_allow_untested_optimizer": True,
-        "bf16": {"enabled": config.train.bf16},
+        "bf16": {"enabled": config.train.bf16 and config.parallel.zero_stage > 0},  # at stage 0 the engine casts
         "steps_per_print": 2**31,
         "wall_clock_breakdown": False,
     }

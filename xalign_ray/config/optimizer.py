@@ -27,7 +27,7 @@ class AdamW(_Adam):
 
 
 class Lamb(_Adam):
-    """LAMB: Adam's direction with decay, scaled to each tensor's own norm; ZeRO stage 0 only."""
+    """LAMB: Adam's direction with decay, scaled to each tensor's own norm; ZeRO stages 0 to 2."""
 
     kind: Literal["lamb"] = "lamb"
     learning_rate: Annotated[Float, Field(gt=0, description="at the peak of the schedule")] = 1.6e-3

@@ -220,7 +220,13 @@ class TrainConfig(Frozen):
     ] = 32
     optimizer: Annotated[Optimizer, Field(description="how weights move")] = AdamW()
     schedule: ScheduleConfig = ScheduleConfig()
-    bf16: Annotated[bool, Field(description="DeepSpeed's bf16 over fp32 master weights; fp32 if false")] = False
+    bf16: Annotated[
+        bool,
+        Field(
+            description="bf16 over fp32 master weights: DeepSpeed's, at ZeRO stage 0 torch's autocast; fp32 if false"
+        ),
+    ] = False
+    tf32: Annotated[bool, Field(description="TF32 in the matrix products of fp32 on GPUs that have it")] = True
     max_grad_norm: Annotated[Float, Field(ge=0, description="0 is no clipping")] = 1.0
     eval_steps: Annotated[Int, Field(ge=0, description="0 is never")] = 100
 
@@ -291,11 +297,6 @@ class RunConfig(Frozen):
             )
         if len(set(asked)) < len(asked):
             raise ValueError(f"objectives name {', '.join(asked)}: each kind may stand once")
-        if self.train.bf16 and self.parallel.zero_stage == 0:
-            raise ValueError(
-                "train.bf16 with parallel.zero_stage 0 is refused: DeepSpeed then starts Adam at step 2 "
-                "and decays weights once too often; use zero_stage 1"
-            )
         return self
 
     @model_validator(mode="after")
@@ -304,10 +305,10 @@ class RunConfig(Frozen):
         stage = self.parallel.zero_stage
         refusals = [
             (
-                self.train.optimizer.kind == "lamb" and stage > 0,
+                self.train.optimizer.kind == "lamb" and stage == 3,
                 "train.optimizer.kind lamb",
-                "LAMB needs the norm of each whole tensor, of which a worker's optimizer sees a part from stage 1 on; "
-                "use zero_stage 0",
+                "LAMB needs the norm of each whole tensor, and at stage 3 DeepSpeed does not say which part of it a "
+                "worker's optimizer sees; use zero_stage 2",
             ),
             *(
                 (stage == 3, what, f"{why}; use zero_stage 2")

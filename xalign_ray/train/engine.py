@@ -6,19 +6,21 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from xalign_ray.config.derive import deepspeed_config
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.train.distributed import Workers
+from xalign_ray.train.lamb import Lamb, Parts
 from xalign_ray.train.optimizers import build_optimizer
 from xalign_ray.train.trust import only_data
 
@@ -45,6 +47,7 @@ class Engine:
         # Stage 3 puts one of its own in its place and leaves it there, with a bias's gradient summed in another order:
         # the bits of a later run in the same process would depend on what ran before it.
         nn.functional.linear = LINEAR
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.train.tf32
         self._workers = workers
         self._stage = config.parallel.zero_stage
         self._universal = universal
@@ -56,10 +59,17 @@ class Engine:
             config=deepspeed_config(config, workers.on_gpu) | {"checkpoint": {"load_universal": universal}},
         )
         self._writer = _careful_writer(self._engine)
+        # DeepSpeed's own bf16 at stage 0 calls the optimizer once with zero gradients while it is set up.
+        self._casts = config.train.bf16 and self._stage == 0
+        if isinstance(self._optimizer, Lamb) and self._stage:
+            zero = self._engine.optimizer
+            held = zip(zero.single_partition_of_fp32_groups, zero.bit16_groups, strict=True)
+            self._optimizer.share({flat: _parts(tensors) for flat, tensors in held}, dist.all_reduce)
 
     def forward(self, *arguments: Any) -> dict[str, torch.Tensor]:
         """The module's output for one micro-batch."""
-        return self._engine(*arguments)
+        with torch.autocast(self._workers.device.type, torch.bfloat16, enabled=self._casts):
+            return self._engine(*arguments)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Adds a micro-batch's gradients; DeepSpeed divides them by micro-steps and averages over ranks."""
@@ -176,6 +186,13 @@ def load_deepspeed(on_gpu: bool) -> Any:
     # the first run on a machine half a minute and a C++ compiler.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     return deepspeed
+
+
+def _parts(tensors: Sequence[Any]) -> Parts:
+    """What this rank holds of the tensors of a group, which DeepSpeed has laid one after the other and cut by rank."""
+    held = [(number, one._hp_mapping.hp_fragment_address) for number, one in enumerate(tensors) if one._hp_mapping]
+    numbers, places = [number for number, _ in held], [place for _, place in held]
+    return Parts(len(tensors), numbers, [slice(place.start, place.start + place.numel) for place in places])
 
 
 def _empty(module: str, names: list[str]) -> ModuleType:

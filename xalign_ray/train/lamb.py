@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a rank holds of the tensors that lie one after the other in a flat one, of which each rank has a stretch.
+
+    Attributes:
+        tensors: how many tensors there are, on all ranks.
+        number: of each part here, the tensor that it belongs to.
+        at: of each part here, where it lies in the rank's stretch.
+    """
+
+    tensors: int
+    number: Sequence[int]
+    at: Sequence[slice]
+
+
+WHOLE = Parts(1, [0], [slice(None)])
+
+
 class Lamb(Optimizer):
     """You et al. 2020, algorithm 2, with bias correction and phi the identity.
 
     With Adam's m and v: r = m^ / (sqrt(v^) + eps) + decay * w, and w <- w - lr * |w| / |r| * r, where the ratio of the
-    norms is 1 if one of them is 0. Norms are those of whole tensors, so it is wrong where a rank holds a part of one.
+    norms is 1 if one of them is 0. Norms are those of whole tensors: where ranks hold parts, `share` says which.
     """
 
     def __init__(
@@ -21,6 +40,17 @@ class Lamb(Optimizer):
     ) -> None:
         """Groups may set `adapt: False`, whose tensors move by lr * r: biases and LayerNorm."""
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "adapt": True})
+        self._parts: Mapping[torch.Tensor, Parts] = {}
+        self._add_up: Callable[[torch.Tensor], object] = lambda squares: squares
+
+    def share(self, parts: Mapping[torch.Tensor, Parts], add_up: Callable[[torch.Tensor], object]) -> None:
+        """Says what this rank holds where it does not hold whole tensors.
+
+        Args:
+            parts: of each flat tensor that is moved, what lies in it; the same number of them on all ranks.
+            add_up: puts the sum over ranks into a tensor; called by all of them, once for each flat tensor.
+        """
+        self._parts, self._add_up = parts, add_up
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -37,11 +67,24 @@ class Lamb(Optimizer):
 
     def _move(self, weight: torch.Tensor, group: dict[str, Any]) -> None:
         direction = self._adam(weight, group).add_(weight, alpha=group["weight_decay"])
-        rate = group["lr"]
         if group["adapt"]:
-            own, other = weight.norm(), direction.norm()
-            rate = rate * torch.where((own > 0) & (other > 0), own / other, torch.ones_like(own))
-        weight.sub_(direction * rate)
+            self._adapt(weight, direction)
+        weight.sub_(direction, alpha=group["lr"])
+
+    def _adapt(self, weight: torch.Tensor, direction: torch.Tensor) -> None:
+        """Makes the direction of each tensor, in place, as long as the tensor is."""
+        held = self._parts.get(weight, WHOLE)
+        pieces = [direction[at] for at in held.at]
+        squares = weight.new_zeros(2, held.tensors)
+        if pieces:
+            norms = torch._foreach_norm([*(weight[at] for at in held.at), *pieces])
+            squares[:, held.number] = torch.stack(norms).view(2, -1).square()
+        if weight in self._parts:
+            self._add_up(squares)
+        own, other = squares.sqrt()
+        ratios = torch.where((own > 0) & (other > 0), own / other, torch.ones_like(own))
+        if pieces:
+            torch._foreach_mul_(pieces, ratios[held.number].unbind())
 
     def _adam(self, weight: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
         """m^ / (sqrt(v^) + eps) after one more gradient."""
