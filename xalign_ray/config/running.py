@@ -21,6 +21,16 @@ OURS_IN_DEEPSPEED = {  # keys of DeepSpeed's that follow from the recipe's own; 
 TRACKED = ("http", "https", "file", "sqlite", "postgresql", "mysql", "mssql", "databricks", "databricks-uc", "uc")
 
 
+def _one_gpu_or_none(given: Any) -> Any:
+    """A process of several GPUs would leave all but one idle."""
+    if isinstance(given, int | float) and not isinstance(given, bool) and given not in (0, 1):
+        raise ValueError(
+            f"a training process has one GPU or none, not {given:g}: NCCL refuses two processes on one GPU, and one "
+            "process trains on one; raise parallel.workers for more"
+        )
+    return given
+
+
 class ParallelConfig(Frozen):
     """How the work is spread. Nothing here changes what a step computes, so nothing here is in the fingerprint."""
 
@@ -32,7 +42,9 @@ class ParallelConfig(Frozen):
     ] = 2
     cpus_per_worker: Annotated[Float, Field(gt=0, description="logical CPUs that a training process reserves")] = 1
     gpus_per_worker: Annotated[
-        Float, Field(ge=0, description="GPUs that a training process reserves; 0 trains on CPUs")
+        Int,
+        BeforeValidator(_one_gpu_or_none),
+        Field(description="GPUs of a training process: 1, or 0 to train on CPUs"),
     ] = 0
     data_cpus: Annotated[Float, Field(gt=0, description="CPUs of one streaming task")] = 0.5
     data_resource: Annotated[

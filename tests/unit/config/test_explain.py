@@ -11,7 +11,9 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.renamed import RENAMED
 from xalign_ray.errors import ConfigError
 
-TRAIN = "bf16, eval_steps, global_batch_size, max_grad_norm, max_steps, optimizer, per_device_batch_size, schedule"
+TRAIN = (
+    "bf16, eval_steps, global_batch_size, max_grad_norm, max_steps, optimizer, per_device_batch_size, schedule, tf32"
+)
 STREAMS = "masked_text, masked_pairs, code_switched_labels, code_switched_copy, aligned_pairs, contrasted_pairs"
 
 CASES = {

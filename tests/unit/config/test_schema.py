@@ -62,6 +62,12 @@ DICT = "[{languages: [en, de], paths: [x]}]"
         (["objectives=[{kind: masked_lm, labels_at_once: 64}]", "parallel.zero_stage=3"],
          "objective masked_lm with labels_at_once with parallel.zero_stage 3 is refused: how often it calls the head "
          "follows a worker's labels, and at stage 3 every worker must make the same calls; use zero_stage 2."),
+        (["parallel.gpus_per_worker=0.5"],
+         "'parallel.gpus_per_worker': a training process has one GPU or none, not 0.5: NCCL refuses two "
+         "processes on one GPU, and one process trains on one; raise parallel.workers for more."),
+        (["parallel.gpus_per_worker=2"],
+         "'parallel.gpus_per_worker': a training process has one GPU or none, not 2: NCCL refuses two "
+         "processes on one GPU, and one process trains on one; raise parallel.workers for more."),
         (["train.optimizer={kind: lamb}", "parallel.zero_stage=3"],
          "train.optimizer.kind lamb with parallel.zero_stage 3 is refused: LAMB needs the norm of each whole tensor, "
          "and at stage 3 DeepSpeed does not say which part of it a worker's optimizer sees; use zero_stage 2."),
