@@ -5,9 +5,10 @@ Formulas, and how the papers were read: docs/explanation/methods.md, New pieces 
 
 from __future__ import annotations
 
+import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -40,8 +41,8 @@ def extend_tokenizer(
         return tokenize_words(tokenizer, [word])[0]
 
     normalize = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
-    seen = Counter(word for line in lines for word in _words(normalize(line)))
-    ranked = sorted(seen, key=lambda word: (-seen[word], word))
+    seen = _count_words(lines, normalize)
+    ranked = sorted((word for word in seen if len(word) > 1), key=lambda word: (-seen[word], word))
     chosen: list[str] = []
     for word in ranked:
         if len(chosen) == count:
@@ -55,13 +56,27 @@ def extend_tokenizer(
     return extended, choose_rows({numbers[word]: word for word in chosen}, tokenize, translations, unknown)
 
 
-def _words(line: str) -> Iterator[str]:
+def _count_words(lines: Iterable[str], normalize: Callable[[str], str]) -> Counter[str]:
     """Runs of letters and their marks, of two characters or more, that blanks and punctuation alone set apart."""
-    for word in line.split():
-        kinds = [unicodedata.category(character)[0] for character in word]
-        inside = [place for place, kind in enumerate(kinds) if kind in "LMN"]
-        if inside and len(inside) > 1 and set(kinds[inside[0] : inside[-1] + 1]) <= {"L", "M"}:
-            yield word[inside[0] : inside[-1] + 1]
+    given: Counter[str] = Counter()
+    for line in lines:
+        given.update(line.split())
+    words: Counter[str] = Counter()
+    for between_blanks, count in given.items():  # each of them looked at once, however often it stands in the text
+        for word in normalize(between_blanks).split():
+            if inner := word if word.isalpha() else _inner(word.strip(string.punctuation)):
+                words[inner] += count
+    return words
+
+
+def _inner(word: str) -> str:
+    """A word without the signs around it; empty if there are others inside."""
+    if word.isalpha():
+        return word
+    kinds = [unicodedata.category(character)[0] for character in word]
+    inside = [place for place, kind in enumerate(kinds) if kind in "LMN"]
+    is_word = inside and set(kinds[inside[0] : inside[-1] + 1]) <= {"L", "M"}
+    return word[inside[0] : inside[-1] + 1] if is_word else ""
 
 
 def choose_rows(
