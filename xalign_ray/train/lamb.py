@@ -77,14 +77,14 @@ class Lamb(Optimizer):
         pieces = [direction[at] for at in held.at]
         squares = weight.new_zeros(2, held.tensors)
         if pieces:
-            norms = torch._foreach_norm([*(weight[at] for at in held.at), *pieces])
+            norms = torch._foreach_norm([*(weight[at] for at in held.at), *pieces])  # pyright: ignore
             squares[:, held.number] = torch.stack(norms).view(2, -1).square()
         if weight in self._parts:
             self._add_up(squares)
         own, other = squares.sqrt()
         ratios = torch.where((own > 0) & (other > 0), own / other, torch.ones_like(own))
         if pieces:
-            torch._foreach_mul_(pieces, ratios[held.number].unbind())
+            torch._foreach_mul_(pieces, ratios[held.number].unbind())  # pyright: ignore
 
     def _adam(self, weight: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
         """m^ / (sqrt(v^) + eps) after one more gradient."""
