@@ -76,6 +76,10 @@ class Family(ABC):
         """The most tokens of a row."""
         return values["max_position_embeddings"]
 
+    def windows(self, config: Any) -> list[int | None]:
+        """Of each layer, how far a token sees to either side; None is everywhere."""
+        return [None] * config.num_hidden_layers
+
     def segments(self, values: Values) -> int:
         """How many segments it distinguishes."""
         return values["type_vocab_size"]

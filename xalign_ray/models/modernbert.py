@@ -47,6 +47,10 @@ class ModernBert(Family):
     transform: ClassVar[str] = "head."
     output_bias: ClassVar[str] = "decoder.bias"
 
+    def windows(self, config: Any) -> list[int | None]:
+        """Half of `local_attention` in the local layers."""
+        return [config.sliding_window if kind == "sliding_attention" else None for kind in config.layer_types]
+
     def segments(self, values: Values) -> int:  # noqa: ARG002
         """All text is of one."""
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -28,6 +29,9 @@ class MaskedLmLoss(Objective):
         each rank must call the head equally often.
     Relations: on pairs it is TLM, on code-switched labels DICT-MLM: same loss, other rows.
     """
+
+    encoded: ClassVar[Mapping[str, int]] = {"": 3}
+    predicts: ClassVar[bool] = True
 
     def forward(self, micro_step: MicroStep) -> Tensor:
         """The summed cross-entropy, in nats."""

@@ -27,6 +27,7 @@ from xalign_ray.track.events import EventLog, last_attempt, last_step
 from xalign_ray.train.checkpoint import Checkpoints
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
+from xalign_ray.train.flops import peak_tflops
 from xalign_ray.train.held_out import can_score, held_out_losses
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.reshard import load_resharded, needs_resharding
@@ -249,6 +250,8 @@ class Loop:
 
 def _metrics(outcome: Outcome, seconds: float, waited: float, workers: Workers) -> dict[str, float]:
     totals = outcome.totals
+    tflops = totals.flops / seconds / workers.size / 1e12
+    peak = peak_tflops(torch.cuda.get_device_name(workers.device)) if workers.on_gpu else None
     return {
         "train/loss": outcome.loss,
         **{f"train/loss_{kind}": value for kind, value in outcome.losses.items()},
@@ -257,6 +260,8 @@ def _metrics(outcome: Outcome, seconds: float, waited: float, workers: Workers) 
         "train/gradient_norm": outcome.gradient_norm,
         "train/labels": totals.labels,
         "train/tokens_per_s": totals.tokens / seconds,
+        "train/tflops": tflops,
+        **({"train/mfu": tflops / peak} if peak else {}),
         "train/padding_share": 1 - totals.tokens / totals.positions,
         "train/cross_lingual_label_share": totals.cross_lingual / max(totals.labels, 1),
         "data/fallback_words": totals.no_room,

@@ -16,6 +16,7 @@ from xalign_ray.errors import TrainingError
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.train.distributed import Workers, combine_hash, split_hash
 from xalign_ray.train.engine import Engine
+from xalign_ray.train.flops import Flops
 from xalign_ray.train.schedule import learning_rate
 
 RankBatch = Mapping[str, np.ndarray]
@@ -33,6 +34,7 @@ class Totals:
     positions: int
     cross_lingual: int
     no_room: int
+    flops: float
     stop_asked: bool
 
 
@@ -78,6 +80,7 @@ class Stepper:
         self._config = config
         self._workers = workers
         self._sizes = derive_batch(config)
+        self._flops = Flops(objectives)
 
     def take(self, step: int, batch: RankBatch, stop_asked: bool = False, problem: str | None = None) -> Outcome:
         """Takes step number `step` (from 0) on this rank's rows of it.
@@ -119,8 +122,9 @@ class Stepper:
         flags = [float(stop_asked), float(problem is not None)]
         switched = [batch[name].sum() for name in ("cross_lingual", "no_room")]
         own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, *switched, *flags]
-        low, high, labels, tokens, positions, crossed, no_room, stops, problems, *summed = self._workers.sum(
-            [*own, *counts.values()]
+        flops = self._flops.of_rows(batch) + self._flops.of_labels(counts)
+        low, high, labels, tokens, positions, crossed, no_room, stops, problems, flops, *summed = self._workers.sum(
+            [*own, flops, *counts.values()]
         )
         if problems:
             raise_on_all_ranks(self._workers, problem)
@@ -132,6 +136,7 @@ class Stepper:
             positions=int(positions),
             cross_lingual=int(crossed),
             no_room=int(no_room),
+            flops=flops,
             stop_asked=stops > 0,
         )
 
