@@ -30,9 +30,9 @@ class Workers:
         """Whether the model lives on a GPU."""
         return self.device.type == "cuda"
 
-    def sum(self, values: Sequence[float]) -> list[float]:
+    def sum(self, values: Sequence[float] | torch.Tensor) -> list[float]:
         """Element-wise sum over the ranks, in float64; the order of the sum is the same on every rank."""
-        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+        total = torch.as_tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(total)
         return total.tolist()
 

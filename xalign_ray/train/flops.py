@@ -32,8 +32,8 @@ class Flops:
     """Of an encoder and its losses: 6 a weight and token, attention by the lengths of examples, the head by labels.
 
     Weights are those of the layers, without embeddings. What is done over padding or again for memory's sake is not
-    counted, nor are the words that dictionary_alignment encodes one by one, and word_exchange's use of the head. Source:
-    Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B.
+    counted, nor are the words that dictionary_alignment encodes one by one, and word_exchange's use of the head.
+    Source: Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B.
     """
 
     def __init__(self, objectives: Objectives) -> None:

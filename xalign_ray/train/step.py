@@ -59,9 +59,9 @@ def tensors(rows: RankBatch, device: torch.device, also: Sequence[str] = ()) -> 
     Args:
         also: further columns to take, those of them that the rows have.
     """
-    taken = {key: rows[key] for key in (*MODEL_INPUTS, *also) if key in rows}
-    wide = {key: value if value.dtype == np.uint8 else value.astype(np.int64) for key, value in taken.items()}
-    return {key: torch.from_numpy(np.ascontiguousarray(value)).to(device) for key, value in wide.items()}
+    taken = {key: np.ascontiguousarray(rows[key]) for key in (*MODEL_INPUTS, *also) if key in rows}
+    given = {key: torch.from_numpy(value).to(device) for key, value in taken.items()}  # narrow on its way there
+    return {key: value if value.dtype == torch.uint8 else value.long() for key, value in given.items()}
 
 
 def raise_on_all_ranks(workers: Workers, problem: str | None) -> None:
@@ -147,8 +147,9 @@ class Stepper:
             The losses' sums, and the means of the metrics that they log, over all ranks.
         """
         last = self._sizes.accumulation - 1
-        sums: dict[str, float] = dict.fromkeys(totals.counts, 0.0)
-        logged: dict[str, np.ndarray] = {}
+        nothing = torch.zeros((), dtype=torch.float64, device=self._workers.device)
+        sums = dict.fromkeys(totals.counts, nothing)  # on the device: to read one there is to wait for it
+        logged: dict[str, torch.Tensor] = {}
         for micro, rows in enumerate(np.array_split(np.arange(len(batch["position"])), last + 1)):
             self._reseed(step, micro)
             mine = {key: values[rows] for key, values in batch.items()}
@@ -157,12 +158,12 @@ class Stepper:
             )
             self._engine.backward(self._scaled(step, given, totals))
             for kind, value in given.items():
-                sums[kind] += float(value.detach())
-            for name, (value, over) in self._objectives.metrics.items():
-                logged[name] = np.add(logged.get(name, np.zeros(2)), (float(value), float(over)))
+                sums[kind] = sums[kind] + value.detach()
+            for name, both in self._objectives.metrics.items():
+                logged[name] = logged.get(name, nothing) + torch.stack(both)
             if micro < last:
                 self._engine.next_micro_step()
-        summed = self._workers.sum([*sums.values(), *(part for both in logged.values() for part in both)])
+        summed = self._workers.sum(torch.cat([torch.stack([*sums.values()]), *logged.values()]))
         means = zip(logged, summed[len(sums) :: 2], summed[len(sums) + 1 :: 2], strict=True)
         return dict(zip(sums, summed[: len(sums)], strict=True)), {n: total / over for n, total, over in means if over}
 
