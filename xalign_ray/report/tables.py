@@ -310,6 +310,8 @@ def _data_table(users: Mapping[str, Mapping[str, Any]], alone: bool) -> Table:
             )
         )
     header = ("language", "documents or pairs", "examples", "tokens", "words in the dictionaries")
+    if not dictionary:
+        header, rows = header[:-1], [row[:-1] for row in rows]
     return Table("Training data" if alone else f"Training data of {', '.join(users)}", header, rows, note)
 
 

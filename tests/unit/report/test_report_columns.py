@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.unit.report.run_folders import entries, open_folders, score, write_run
 from xalign_ray.report.run import Run, columns_of, label_runs, read_run
-from xalign_ray.report.tables import Entry, difference_table
+from xalign_ray.report.tables import Entry, data_tables, difference_table
 from xalign_ray.tasks.scores import write_scores
 
 
@@ -90,3 +90,12 @@ def test_seeds_that_continue_one_recipes_runs_are_one_column(tmp_path: Path) -> 
     runs = [continued(tmp_path / f"ppa{seed}", f"tiny-mlm-6f107dc{seed}", seed) for seed in (0, 1)]
     other = continued(tmp_path / "other", "tiny-align-mlm-6f107dc2", 0)
     assert sizes(open_folders([*runs, other])) == {"tiny/ppa": 2, "tiny/ppa (init_from=run:tiny-align-mlm)": 1}
+
+
+def test_data_without_dictionaries_have_no_column_of_what_dictionaries_know(tmp_path: Path) -> None:
+    (run,) = open_folders([write_run(tmp_path / "run")])
+    (known,) = data_tables([run])
+    assert known.header[-1] == "words in the dictionaries"
+    (bare,) = data_tables([replace(run, data={**(run.data or {}), "dictionary": {}})])
+    assert bare.header[-1] == "tokens"
+    assert [row[:-1] for row in known.rows] == [*bare.rows]
