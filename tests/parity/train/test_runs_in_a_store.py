@@ -33,7 +33,7 @@ STEPS, SAVED_EVERY = 60, 20
 def pretrain_until_killed(environment: dict[str, str], settings: list[str], checkpoints: str) -> None:
     """In a process of its own, killed between two checkpoints, as soon as the first of them is in the store."""
     os.environ |= environment
-    store, publisher.PUBLISH_S = fsspec.filesystem("s3"), 0.1
+    store, publisher.PUBLISH_S = fsspec.filesystem("s3", use_listings_cache=False), 0.1
     before, given = store.glob(checkpoints), local.open_local
 
     def open_local(prepared: Prepared, config: RunConfig, first: int, rank: int) -> Iterator[dict[str, np.ndarray]]:
@@ -51,7 +51,7 @@ def pretrain_until_killed(environment: dict[str, str], settings: list[str], chec
 def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = fsspec.filesystem("s3")
+    store = fsspec.filesystem("s3", use_listings_cache=False)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.parity.train.warm"])
     settings = write_world(tmp_path, sentences=300, parallel=50)
