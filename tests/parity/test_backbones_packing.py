@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from transformers import ModernBertConfig, ModernBertForMaskedLM
 
 from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models import attention
 from xalign_ray.models.encoder import build_encoder
 
 FIRST, SECOND, LENGTH = 5, 7, 16
@@ -45,7 +48,7 @@ def narrow_modernbert(path):
 
 
 @pytest.fixture(scope="module", params=["bert", "xlm-r", "modernbert", "narrow modernbert"])
-def encoder(request, tmp_path_factory):
+def dense(request, tmp_path_factory):
     torch.manual_seed(0)
     if request.param == "narrow modernbert":
         model = narrow_modernbert(tmp_path_factory.mktemp("modernbert"))
@@ -55,6 +58,13 @@ def encoder(request, tmp_path_factory):
     with torch.no_grad():
         for parameter in made.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
+    return made
+
+
+@pytest.fixture(scope="module", params=["dense", "varlen"])
+def encoder(request, dense):
+    made = copy.deepcopy(dense)
+    made.attend(attention.implementation(request.param, torch.device("cpu")))
     return made
 
 
@@ -103,3 +113,45 @@ def test_zero_rows_call_the_same_modules_and_leave_zero_gradients(encoder):
     assert (hidden.shape, logits.shape) == ((0, LENGTH, 32), (0, 50))
     assert called == expected
     assert all(not p.grad.any() for p in encoder.parameters())
+
+
+def rows_of_many_lengths():
+    """Full rows, short ones, one of padding alone; examples of 1 to 16 tokens."""
+    rows = []
+    for row, lengths in enumerate([[16], [1, 3, 12], [5, 7], [], [2]]):
+        parts = [example(length, 10 * row + number) for number, length in enumerate(lengths, 1)]
+        parts = [part | {"example_ids": part["example_ids"] * number} for number, part in enumerate(parts, 1)]
+        parts.append(dict.fromkeys(example(1, 0), torch.zeros(1, LENGTH - sum(lengths), dtype=torch.int32)))
+        rows.append({key: torch.cat([part[key] for part in parts], dim=1) for key in parts[0]})
+    return {key: torch.cat([row[key] for row in rows]) for key in rows[0]}
+
+
+def states_and_gradients(encoder, batch, layer=None):
+    encoder.zero_grad()
+    real = batch["example_ids"] > 0
+    hidden = encoder.encode(batch, layer)[real]
+    (hidden * torch.linspace(-1, 1, hidden.numel()).view_as(hidden)).sum().backward()
+    return hidden.detach(), {name: p.grad for name, p in encoder.named_parameters() if p.grad is not None}
+
+
+def test_without_padding_states_and_gradients_are_those_of_the_dense_mask(dense):
+    varlen = copy.deepcopy(dense)
+    varlen.attend(attention.implementation("varlen", torch.device("cpu")))
+    batch = rows_of_many_lengths()
+    for layer in (None, 2):
+        (hidden, gradients), (expected, wanted) = (states_and_gradients(one, batch, layer) for one in (varlen, dense))
+        torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=0)
+        assert gradients.keys() == wanted.keys()
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(gradient, wanted[name], atol=2e-5, rtol=1e-4)
+    with torch.autocast("cpu", torch.bfloat16):
+        half, expected = (states_and_gradients(one, batch)[0] for one in (varlen, dense))
+    torch.testing.assert_close(half, expected, atol=0.1, rtol=0)
+
+
+def test_a_copy_of_an_encoder_and_its_export_know_nothing_of_our_attention(dense, tmp_path):
+    varlen = copy.deepcopy(dense)
+    varlen.attend(attention.implementation("varlen", torch.device("cpu")))
+    varlen.hf.save_pretrained(tmp_path)
+    assert attention.VARLEN not in (tmp_path / "config.json").read_text()
+    assert dense.hf.config._attn_implementation == attention.DENSE

@@ -227,6 +227,19 @@ class TrainConfig(Frozen):
         ),
     ] = False
     tf32: Annotated[bool, Field(description="TF32 in the matrix products of fp32 on GPUs that have it")] = True
+    attention: Annotated[
+        Literal["auto", "dense", "varlen"],
+        Field(
+            description="how the examples of a row are kept apart: by a mask over the row, or, without its padding, by "
+            "kernels for variable lengths; auto is varlen wherever it is faster"
+        ),
+    ] = "auto"
+    gradient_checkpointing: Annotated[
+        bool, Field(description="make the activations of each layer again going backward instead of keeping them")
+    ] = False
+    torch_compile: Annotated[
+        bool, Field(description="run the encoder's layers through torch.compile; minutes at the start")
+    ] = False
     max_grad_norm: Annotated[Float, Field(ge=0, description="0 is no clipping")] = 1.0
     eval_steps: Annotated[Int, Field(ge=0, description="0 is never")] = 100
 
@@ -309,6 +322,12 @@ class RunConfig(Frozen):
                 "train.optimizer.kind lamb",
                 "LAMB needs the norm of each whole tensor, and at stage 3 DeepSpeed does not say which part of it a "
                 "worker's optimizer sees; use zero_stage 2",
+            ),
+            (
+                self.train.torch_compile and stage == 3,
+                "train.torch_compile",
+                "stage 3 gathers the weights of each layer while it is called, which a compiled one leaves out; use "
+                "zero_stage 2",
             ),
             *(
                 (stage == 3, what, f"{why}; use zero_stage 2")

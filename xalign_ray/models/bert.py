@@ -55,10 +55,9 @@ class Bert(Family):
 
         return Classes(BertConfig, BertForMaskedLM, partial(BertModel, add_pooling_layer=False))
 
-    def arguments(self, config: Any, batch: Mapping[str, Tensor], same_example: Tensor) -> dict[str, Any]:
+    def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
         """Positions as they are; segments that the model has no type for are the last that it has."""
         return {
-            "attention_mask": same_example,
             "position_ids": batch["position_ids"],
             "token_type_ids": batch["segment_ids"].clamp(max=config.type_vocab_size - 1),
         }

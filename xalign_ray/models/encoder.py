@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
+from xalign_ray.models import attention
 from xalign_ray.models.backbone import backbone, check_fits
 from xalign_ray.models.extension import add_rows
 from xalign_ray.models.family import Family
@@ -48,24 +49,31 @@ class AlignedEncoder(nn.Module):
         """Hidden states [B, L, d] of the last layer, or after `layer` of them (from 1).
 
         Reads the keys in READ, each [B, L]. A token attends to the tokens of its own example and no others, so that a
-        packed row is the same as its examples one by one.
+        packed row is the same as its examples one by one. What stands at padding means nothing.
         The language vector is added to the word vector, before position, segment and LayerNorm (DICT-MLM).
         """
-        if not len(batch["input_ids"]):
+        ids, examples = batch["input_ids"], batch["example_ids"]
+        if not len(ids):
             # Models cannot reshape zero rows; a row of padding calls the same modules, as the other ranks need.
-            return self.encode({key: batch[key].new_zeros(1, batch[key].shape[1]) for key in READ}, layer)[:0]
+            return self.encode({key: batch[key].new_zeros(1, ids.shape[1]) for key in READ}, layer)[:0]
+        if self.hf.config._attn_implementation == attention.DENSE:
+            mask = self.family.mask(self.hf.config, attention.same_example(examples))
+            return self._encode(batch, layer, attention_mask=mask)
+        real, lengths = attention.unpad(examples)
+        hidden = self._encode({key: batch[key][real][None] for key in READ}, layer, attention_mask=None, **lengths)
+        return hidden.new_zeros(*ids.shape, self.hidden_size).index_put((real,), hidden[0])
+
+    def _encode(self, batch: Mapping[str, Tensor], layer: int | None, **seen: Any) -> Tensor:
         vectors = self.embed(batch["input_ids"])
         if self.languages is not None:
             vectors = vectors + self.languages(batch["language_ids"])
-        examples = batch["example_ids"]
-        # Padding (0) attends to padding: a row of the mask without a True would give NaN.
-        same_example = examples[:, None, :, None] == examples[:, None, None, :]
-        seen = self.hf.base_model(
-            inputs_embeds=vectors,
-            output_hidden_states=layer is not None,
-            **self.family.arguments(self.hf.config, batch, same_example),
-        )
-        return seen.last_hidden_state if layer is None else seen.hidden_states[layer]
+        given = self.family.arguments(self.hf.config, batch)
+        made = self.hf.base_model(inputs_embeds=vectors, output_hidden_states=layer is not None, **given, **seen)
+        return made.last_hidden_state if layer is None else made.hidden_states[layer]
+
+    def attend(self, implementation: str) -> None:
+        """Sets how tokens see each other: an `attention.implementation`, of which all give the same up to rounding."""
+        self.hf.set_attn_implementation(implementation)
 
     def predict(self, hidden: Tensor, language: Tensor, transform: nn.Module | None = None) -> Tensor:
         """Logits [N, V] over the vocabulary, of hidden states [N, d] whose label is in the language [N].
@@ -131,13 +139,16 @@ def build_encoder(
 def _load(model: ModelConfig, family: Family, values: Mapping[str, Any]) -> Any:
     classes = family.classes()
     config = classes.config.from_dict(dict(values))
-    # sdpa takes boolean masks as they are; eager attention would add them to the scores.
-    config._attn_implementation = "sdpa"
+    config._attn_implementation = attention.DENSE
     if model.init_from is None:
         return classes.masked_lm(config)
     try:
         return classes.masked_lm.from_pretrained(
-            model.init_from, config=config, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=False
+            model.init_from,
+            config=config,
+            dtype=torch.float32,
+            attn_implementation=attention.DENSE,
+            trust_remote_code=False,
         )
     except UnpicklingError:
         raise ConfigError(

@@ -93,13 +93,16 @@ class Family(ABC):
         """What holds it; `with_languages`, an export whose token types carry the language."""
 
     @abstractmethod
-    def arguments(self, config: Any, batch: Mapping[str, Tensor], same_example: Tensor) -> dict[str, Any]:
-        """What its model is called with besides the word vectors.
+    def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
+        """What its model is called with besides the word vectors and the mask.
 
         Args:
             batch: `position_ids` and `segment_ids` [B, L], of which the first token of an example has 0.
-            same_example: bool [B, 1, L, L], which tokens may see each other.
         """
+
+    def mask(self, config: Any, same_example: Tensor) -> Any:  # noqa: ARG002
+        """Its `attention_mask`, of which tokens are of one example: bool [B, 1, L, L]."""
+        return same_example
 
     @abstractmethod
     def predict(self, hf: Any, hidden: Tensor) -> Tensor:

@@ -84,14 +84,17 @@ class ModernBert(Family):
 
         return Classes(ModernBertConfig, ModernBertForMaskedLM, ModernBertModel)
 
-    def arguments(self, config: Any, batch: Mapping[str, Tensor], same_example: Tensor) -> dict[str, Any]:
-        """A mask for each kind of layer: given one, the model would take it for both."""
+    def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:  # noqa: ARG002
+        """Positions as they are."""
+        return {"position_ids": batch["position_ids"]}
+
+    def mask(self, config: Any, same_example: Tensor) -> dict[str, Tensor]:
+        """One for each kind of layer: given one, the model would take it for both."""
         import torch
 
         places = torch.arange(same_example.shape[-1], device=same_example.device)
         near = (places[:, None] - places[None, :]).abs() <= config.sliding_window
-        masks = {"full_attention": same_example, "sliding_attention": same_example & near}
-        return {"attention_mask": masks, "position_ids": batch["position_ids"]}
+        return {"full_attention": same_example, "sliding_attention": same_example & near}
 
     def predict(self, hf: Any, hidden: Tensor) -> Tensor:
         """Head and decoder stand apart."""

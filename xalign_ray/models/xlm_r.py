@@ -44,10 +44,10 @@ class XlmR(Bert):
 
         return Classes(XLMRobertaConfig, XLMRobertaForMaskedLM, partial(XLMRobertaModel, add_pooling_layer=False))
 
-    def arguments(self, config: Any, batch: Mapping[str, Tensor], same_example: Tensor) -> dict[str, Any]:
+    def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
         """BERT's, with positions moved behind the padding id."""
         moved = batch["position_ids"] + config.pad_token_id + 1
-        return super().arguments(config, batch, same_example) | {"position_ids": moved}
+        return super().arguments(config, batch) | {"position_ids": moved}
 
     def predict(self, hf: Any, hidden: Tensor) -> Tensor:
         """`lm_head` as a whole."""

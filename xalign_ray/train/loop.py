@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -20,13 +20,14 @@ from xalign_ray import stops
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LockError, StoppedError, TrainingError
 from xalign_ray.locks import lost_sentence
-from xalign_ray.models.encoder import build_encoder
+from xalign_ray.models.encoder import AlignedEncoder, build_encoder
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import EventLog, last_attempt, last_step
 from xalign_ray.train.checkpoint import Checkpoints
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
+from xalign_ray.train.execution import describe, set_up
 from xalign_ray.train.flops import peak_tflops
 from xalign_ray.train.held_out import can_score, held_out_losses
 from xalign_ray.train.progress import Progress
@@ -88,14 +89,14 @@ def train(
         LockError: the run folder has become another job's; nothing was saved.
         CheckpointError: the newest checkpoint is not this run's, or one cannot be written.
     """
-    objectives = build_objectives(config, prepared)
+    objectives = build_objectives(config, prepared, workers.device)
     words = (on_checkpoint, progress, trust, stop_asked, may_write)
     with stops.heeded():
         Loop(objectives, config, run_folder, prepared, workers, facts, *words).run(open_batches)
 
 
-def build_objectives(config: RunConfig, prepared: PreparedRows) -> Objectives:
-    """The recipe's encoder with its losses; the weights are the same on every rank."""
+def build_objectives(config: RunConfig, prepared: PreparedRows, device: torch.device | None = None) -> Objectives:
+    """The recipe's encoder with its losses, to be run by a device if one is given; equal weights on every rank."""
     torch.manual_seed(config.seed % 2**63)
     encoder = build_encoder(
         config.model,
@@ -105,6 +106,8 @@ def build_objectives(config: RunConfig, prepared: PreparedRows) -> Objectives:
         prepared.special.pad,
         prepared.new_rows,
     )
+    if device is not None:
+        set_up(encoder, config.train, device)
     return Objectives(encoder, config.objectives, prepared.pairs("trained"), config.seed, prepared.special)
 
 
@@ -135,6 +138,7 @@ class Loop:
         self._on_checkpoint = on_checkpoint
         self._progress = progress
         self._scores_held_out = can_score(objectives)
+        self._execution = describe(cast(AlignedEncoder, objectives.encoder), config.train, workers.device)
         self._checkpoints = Checkpoints(run_folder, facts["fingerprint"], config, workers, trust)
         self._found, self._notes = self._checkpoints.choose()
         self._engine = Engine(objectives, config, workers, universal=needs_resharding(self._found, workers))
@@ -155,8 +159,8 @@ class Loop:
         first = self._found.step if self._found else 0
         self._tokens = self._found.manifest["tokens"] if self._found else 0
         workers, steps = self._workers, self._config.train.max_steps
-        parallel = {"workers": workers.size, "zero_stage": self._config.parallel.zero_stage}
-        self._log_event("start", first, **{**self._facts, **parallel}, steps=steps, notes=self._notes)
+        how = {"workers": workers.size, "zero_stage": self._config.parallel.zero_stage, "execution": self._execution}
+        self._log_event("start", first, **{**self._facts, **how}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
         if first < steps:
             with closing(open_batches(first, workers.rank, workers.size)) as batches:

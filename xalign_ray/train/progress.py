@@ -32,7 +32,7 @@ class Progress:
         for note in event.get("notes", []):
             self._line.keep(note)
         workers = event["workers"]
-        where = f"{workers} worker{'s' if workers > 1 else ''}, ZeRO {event['zero_stage']}"
+        where = f"{workers} worker{'s' if workers > 1 else ''}, ZeRO {event['zero_stage']}, {event['execution']}"
         if event["step"]:
             self._line.keep(f"attempt {event['attempt']} continues after step {event['step']} ({where})")
         else:

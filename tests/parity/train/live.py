@@ -19,7 +19,7 @@ from xalign_ray.train.step import tensors
 
 def train_here(workers: Workers, config: RunConfig, prepared: Prepared, folder: Path, facts: Any) -> TrainableEncoder:
     """Trains to the last step; the encoder in evaluation mode."""
-    objectives = build_objectives(config, prepared)
+    objectives = build_objectives(config, prepared, workers.device)
     Loop(objectives, config, folder, prepared, workers, facts, None, None, False, str, lambda: True).run(
         lambda first, rank, _: open_local(prepared, config, first, rank)
     )

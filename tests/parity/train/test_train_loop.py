@@ -190,6 +190,7 @@ def test_progress_shows_step_losses_speed_and_time_left_in_plain_lines():
     out = io.StringIO()
     progress = Progress(100, out)
     start = {"event": "start", "step": 0, "attempt": 1, "recipe": "tiny/mlm", "workers": 2, "zero_stage": 2}
+    start |= {"execution": "varlen attention, bf16"}
     progress.show(start | {"notes": ["A note."]})
     progress.show(step_event(1, 10.0))
     progress.show(step_event(2, 20.0))
@@ -197,7 +198,7 @@ def test_progress_shows_step_losses_speed_and_time_left_in_plain_lines():
     line, losses = "loss 5.500  1,234 tokens/s", "(masked_lm 6.000, dictionary_alignment -0.500)"
     assert out.getvalue().splitlines() == [
         "A note.",
-        "training tiny/mlm for 100 steps (2 workers, ZeRO 2)",
+        "training tiny/mlm for 100 steps (2 workers, ZeRO 2, varlen attention, bf16)",
         f"step 1/100  {line}  {losses}",
         f"step 100/100  {line}  done  {losses}",
     ]
@@ -229,7 +230,7 @@ def test_progress_updates_one_line_in_a_terminal(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("xalign_ray.train.progress.time.monotonic", lambda: next(now))
     progress.show(step_event(1, 10.0))
     progress.show(step_event(2, 20.0))
-    progress.show({"event": "start", "step": 2, "attempt": 2, "workers": 1, "zero_stage": 0})
-    assert "\n" not in out.getvalue().partition("attempt 2 continues after step 2 (1 worker, ZeRO 0)")[0]
+    progress.show({"event": "start", "step": 2, "attempt": 2, "workers": 1, "zero_stage": 0, "execution": "x"})
+    assert "\n" not in out.getvalue().partition("attempt 2 continues after step 2 (1 worker, ZeRO 0, x)")[0]
     assert "\r\x1b[2Kstep 2/100" in out.getvalue()
     assert "16m 20s left" in out.getvalue()

@@ -12,7 +12,8 @@ from xalign_ray.config.renamed import RENAMED
 from xalign_ray.errors import ConfigError
 
 TRAIN = (
-    "bf16, eval_steps, global_batch_size, max_grad_norm, max_steps, optimizer, per_device_batch_size, schedule, tf32"
+    "attention, bf16, eval_steps, global_batch_size, gradient_checkpointing, max_grad_norm, max_steps, optimizer, "
+    "per_device_batch_size, schedule, tf32, torch_compile"
 )
 STREAMS = "masked_text, masked_pairs, code_switched_labels, code_switched_copy, aligned_pairs, contrasted_pairs"
 

@@ -1,0 +1,110 @@
+"""However the encoder is run, by whatever attention, compiled or made again going backward, it learns the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from tests.parity.train import synthetic
+from tests.parity.train.pool import Pool
+from tests.parity.train.test_train_losses import TOGETHER
+from tests.parity.train.test_train_steps import TIGHT, run
+from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.models.attention import DENSE, VARLEN
+from xalign_ray.models.encoder import READ, AlignedEncoder
+from xalign_ray.track.events import read_events
+from xalign_ray.train import execution
+from xalign_ray.train.loop import build_objectives
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+
+
+def at_stage(stage: int) -> dict[str, object]:
+    return {"parallel__zero_stage": stage} | (
+        {"parallel__deepspeed_overrides": TIGHT} if stage == 3 else {"objectives": TOGETHER}
+    )
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_without_padding_it_learns_what_it_learns_under_a_mask(two: Pool, tmp_path: Path, stage: int, bf16: bool):
+    settings = at_stage(stage) | {"model__hidden_dropout_prob": 0.0, "train__bf16": bf16}
+    masked = run(two, tmp_path / "dense", **settings, train__attention="dense")
+    varlen = run(two, tmp_path / "varlen", **settings, train__attention="varlen")
+    assert varlen == pytest.approx(masked, abs=0.02 if bf16 else 2e-5)
+    for name in ("dense", "varlen"):
+        started = next(event for event in read_events(tmp_path / name / "events.jsonl") if event["event"] == "start")
+        assert started["execution"] == f"{name} attention" + (", bf16" if bf16 else "")
+    if not bf16:
+        for name, given in synthetic.weights(tmp_path / "dense").items():
+            torch.testing.assert_close(synthetic.weights(tmp_path / "varlen")[name], given, rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("attention", ["dense", "varlen"])
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_activations_made_again_are_the_same_to_the_last_bit(two: Pool, tmp_path: Path, stage: int, attention: str):
+    settings = at_stage(stage) | {"train__attention": attention}
+    kept = run(two, tmp_path / "kept", **settings)
+    assert run(two, tmp_path / "again", **settings, train__gradient_checkpointing=True) == kept
+
+
+@pytest.mark.parametrize("stage", [0, 2])
+def test_compiled_it_learns_the_same(one: Pool, tmp_path: Path, stage: int):
+    settings = {"model__hidden_dropout_prob": 0.0, "parallel__zero_stage": stage, "objectives": TOGETHER}
+    eager = run(one, tmp_path / "eager", **settings)
+    compiled = run(one, tmp_path / "compiled", **settings, train__torch_compile=True)
+    assert compiled == pytest.approx(eager, abs=2e-5)
+
+
+def test_of_rows_of_every_size_few_graphs_are_compiled():
+    config = synthetic.config(train__torch_compile=True, model__hidden_dropout_prob=0.0)
+    encoder = encoder_of(config)
+    counters.clear()
+    for rows in range(2, 9):
+        encoder.encode(zeros(rows, synthetic.ROW - rows)).sum().backward()
+    assert 1 <= counters["stats"]["unique_graphs"] <= 2
+
+
+def test_a_layer_runs_again_going_backward():
+    for again, expected in ((False, 1), (True, 2)):
+        encoder, calls = encoder_of(synthetic.config(train__gradient_checkpointing=again)), []
+        encoder.hf.bert.encoder.layer[0].intermediate.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        encoder.train().encode(zeros(2, 8)).sum().backward()
+        assert len(calls) == expected
+
+
+def test_auto_is_varlen_but_where_that_goes_example_by_example():
+    def chosen(device: torch.device, family: str = "bert", dropout: float = 0.1, **train: object) -> str:
+        settings = {f"train__{key}": value for key, value in train.items()}
+        model = {"model__family": family, "model__hidden_dropout_prob": dropout, "model__num_hidden_layers": 2}
+        config = synthetic.config(**model, **settings)
+        return execution.choose_attention(encoder_of(config), config.train, device)
+
+    assert chosen(CPU) == chosen(GPU) == chosen(CPU, "modernbert") == chosen(GPU, "modernbert", 0.0) == "varlen"
+    assert chosen(GPU, torch_compile=True) == chosen(CPU, attention="varlen", torch_compile=True) == "varlen"
+    assert chosen(GPU, "modernbert") == chosen(CPU, torch_compile=True) == chosen(CPU, attention="dense") == "dense"
+
+
+def test_how_it_is_run_is_said_and_changes_no_fingerprint():
+    plain = synthetic.config()
+    other = synthetic.config(train__attention="dense", train__gradient_checkpointing=True, train__torch_compile=True)
+    said = [execution.describe(encoder_of(config), config.train, CPU) for config in (plain, other)]
+    assert said == ["varlen attention", "dense attention, gradient checkpointing, compiled"]
+    assert encoder_of(plain).hf.config._attn_implementation == VARLEN
+    assert encoder_of(other).hf.config._attn_implementation == DENSE
+    assert run_fingerprint(plain, "") == run_fingerprint(other, "") != run_fingerprint(synthetic.config(seed=4), "")
+
+
+def zeros(rows: int, length: int) -> dict[str, torch.Tensor]:
+    """Rows of one example of one piece."""
+    nothing = torch.zeros(rows, length, dtype=torch.int64)
+    return dict.fromkeys(READ, nothing) | {"example_ids": torch.ones_like(nothing)}
+
+
+def encoder_of(config: RunConfig) -> AlignedEncoder:
+    return cast(AlignedEncoder, build_objectives(config, synthetic.SyntheticRows(), CPU).encoder)

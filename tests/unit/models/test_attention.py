@@ -1,0 +1,76 @@
+"""Attention over rows without padding against the formula, example by example in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from xalign_ray.models.attention import attention_by_example, nested_attention, unpad, varlen_attention
+
+LENGTHS, HEADS, WIDTH, SCALE = [1, 9, 4, 30, 2], 3, 8, 0.3
+
+
+def drawn() -> list[torch.Tensor]:
+    random = torch.Generator().manual_seed(0)
+    return [torch.randn(sum(LENGTHS), HEADS, WIDTH, generator=random, requires_grad=True) for _ in range(3)]
+
+
+def offsets() -> torch.Tensor:
+    return torch.tensor([0, *LENGTHS]).cumsum(0).int()
+
+
+def by_formula(tokens: list[torch.Tensor], seen: int | None) -> torch.Tensor:
+    made, first = [], 0
+    for length in LENGTHS:
+        query, key, value = (one[first : first + length].double() for one in tokens)
+        for i in range(length):
+            near = [j for j in range(length) if seen is None or abs(i - j) <= seen]
+            scores = SCALE * torch.einsum("hd,jhd->hj", query[i], key[near])
+            made.append(torch.einsum("hj,jhd->hd", scores.softmax(1), value[near]))
+        first += length
+    return torch.stack(made)
+
+
+@pytest.mark.parametrize("seen", [None, 0, 3, 40])
+def test_each_example_is_as_the_formula_says(seen: int | None) -> None:
+    tokens = drawn()
+    given = [one.transpose(0, 1)[None] for one in tokens]
+    window = None if seen is None else seen + 1
+    out, _ = varlen_attention(None, *given, None, offsets(), max(LENGTHS), scaling=SCALE, sliding_window=window)
+    expected = by_formula(tokens, seen)
+    torch.testing.assert_close(out[0].double(), expected, atol=1e-6, rtol=1e-5)
+    way = torch.linspace(-1, 1, out.numel()).view_as(expected)
+    gradients = (torch.autograd.grad((one.double() * way).sum(), tokens) for one in (out[0], expected))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+def test_nested_tensors_give_the_same() -> None:
+    tokens = drawn()
+    torch.testing.assert_close(
+        nested_attention(*tokens, offsets(), 0.0, SCALE).double(), by_formula(tokens, None), atol=1e-6, rtol=1e-5
+    )
+
+
+def test_dropout_keeps_the_mean() -> None:
+    tokens = [one.detach() for one in drawn()]
+    torch.manual_seed(0)
+    for dropped in (
+        lambda: attention_by_example(*tokens, offsets(), 0.25, SCALE, None),
+        lambda: nested_attention(*tokens, offsets(), 0.25, SCALE),
+    ):
+        mean = torch.stack([dropped() for _ in range(400)]).mean(0)
+        assert not torch.equal(dropped(), dropped())
+        torch.testing.assert_close(mean, by_formula(tokens, None).float(), atol=0.35, rtol=0)
+
+
+def test_padding_is_left_away_wherever_it_stands() -> None:
+    ids = torch.tensor([[1, 1, 2, 0, 0], [0, 0, 0, 0, 0], [1, 0, 2, 2, 3]])
+    real, lengths = unpad(ids)
+    assert real.tolist() == (ids > 0).tolist()
+    assert lengths["cu_seq_lens_q"].tolist() == lengths["cu_seq_lens_k"].tolist() == [0, 2, 3, 4, 6, 7]
+    assert lengths["max_length_q"] == lengths["max_length_k"] == 2
+    nothing = torch.zeros(2, 3, dtype=torch.int64)
+    real, lengths = unpad(nothing)
+    assert real.sum() == 1
+    assert lengths["cu_seq_lens_q"].tolist() == [0, 1]

@@ -1,0 +1,125 @@
+"""How a token sees the tokens of its own example and no others: under a dense mask, or in one row without padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+DENSE = "sdpa"  # takes boolean masks as they are; eager attention would add them to the scores
+VARLEN = "xalign_varlen"  # what transformers knows `varlen_attention` by
+HALF = (torch.bfloat16, torch.float16)
+
+
+def implementation(kind: str, device: torch.device) -> str:
+    """What transformers calls a recipe's `train.attention`, dense or varlen, on a device."""
+    from transformers import AttentionInterface
+    from transformers.utils.import_utils import is_flash_attn_2_available
+
+    AttentionInterface.register(VARLEN, varlen_attention)
+    if kind == "dense":
+        return DENSE
+    return "flash_attention_2" if device.type == "cuda" and is_flash_attn_2_available() else VARLEN
+
+
+def same_example(example_ids: Tensor) -> Tensor:
+    """Which tokens see each other, bool [B, 1, L, L], of packed rows [B, L].
+
+    Padding (0) sees padding: a row of the mask without a True would give NaN.
+    """
+    return example_ids[:, None, :, None] == example_ids[:, None, None, :]
+
+
+def unpad(example_ids: Tensor) -> tuple[Tensor, dict[str, Any]]:
+    """Leaves the padding of packed rows [B, L], B > 0, away.
+
+    Returns:
+        Which positions stay, bool [B, L]; and what an attention over them, laid one after the other, must know: where
+        examples begin among them and the length of the longest, by the names of flash attention.
+    """
+    real = example_ids > 0
+    real[0, 0] = True  # of nothing but padding the modules are called too, as other ranks need
+    rows = torch.arange(len(example_ids), device=example_ids.device)[:, None]
+    numbers = (rows * (example_ids.max() + 1) + example_ids)[real]
+    lengths = torch.unique_consecutive(numbers, return_counts=True)[1]
+    offsets = F.pad(lengths.cumsum(0), (1, 0)).int()
+    longest = int(lengths.max())
+    return real, {
+        "cu_seq_lens_q": offsets,
+        "cu_seq_lens_k": offsets,
+        "max_length_q": longest,
+        "max_length_k": longest,
+    }
+
+
+def varlen_attention(
+    module: Any,  # noqa: ARG001 - the interface of transformers
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: None,  # noqa: ARG001
+    cu_seq_lens_q: Tensor,
+    max_length_q: int,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention within each of n examples: [1, H, T, D] each -> [1, T, H, D].
+
+    On a GPU by torch's flash attention; where it has no such kernel, for fp32 or with dropout, over nested tensors. On
+    a CPU, and for windows with dropout, example by example.
+
+    Args:
+        cu_seq_lens_q: where examples begin among the T tokens, and T: int32 [n + 1].
+        sliding_window: one more than the tokens that are seen to either side; None is all.
+    """
+    q, k, v = (one[0].transpose(0, 1) for one in (query, key, value))
+    offsets, longest = cu_seq_lens_q, max_length_q
+    if q.is_cuda and q.dtype in HALF and not dropout and q.shape[-1] % 8 == 0:
+        from torch.nn.attention.varlen import varlen_attn  # brings torch's compiler, which takes a second
+
+        window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
+        seen = varlen_attn(q, k, v, offsets, offsets, longest, longest, scale=scaling, window_size=window)
+    elif q.is_cuda and sliding_window is None:
+        seen = nested_attention(q, k, v, offsets, dropout, scaling)
+    else:
+        seen = attention_by_example(q, k, v, offsets, dropout, scaling, sliding_window)
+    assert isinstance(seen, Tensor)
+    return seen[None], None
+
+
+def nested_attention(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, dropout: float, scaling: float | None) -> Tensor:
+    """By torch's nested tensors, which have kernels of their own: [T, H, D] each -> [T, H, D]."""
+    q, k, v = (torch.nested.nested_tensor_from_jagged(one, offsets.long()).transpose(1, 2) for one in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling).transpose(1, 2).values()
+
+
+def attention_by_example(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    offsets: Tensor,
+    dropout: float,
+    scaling: float | None,
+    sliding_window: int | None,
+) -> Tensor:
+    """One call an example, which on a CPU costs less than what any mask wastes: [T, H, D] each -> [T, H, D]."""
+    lengths = offsets.diff().tolist()
+    examples = zip(*(one.transpose(0, 1)[None].split(lengths, dim=2) for one in (q, k, v)), strict=True)
+    seen = [
+        F.scaled_dot_product_attention(q, k, v, _near(q, sliding_window), dropout, scale=scaling)
+        for q, k, v in examples
+    ]
+    return torch.cat(seen, dim=2)[0].transpose(0, 1)
+
+
+def _near(example: Tensor, sliding_window: int | None) -> Tensor | None:
+    """Which tokens are close enough to see each other; None where all are."""
+    length = example.shape[2]
+    if sliding_window is None or length <= sliding_window:
+        return None
+    places = torch.arange(length, device=example.device)
+    return (places[:, None] - places).abs() < sliding_window

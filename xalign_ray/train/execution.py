@@ -1,0 +1,44 @@
+"""How a device runs the encoder: by which attention, compiled or not, with activations kept or made again."""
+
+from __future__ import annotations
+
+import torch
+
+from xalign_ray.config.schema import TrainConfig
+from xalign_ray.models import attention
+from xalign_ray.models.encoder import AlignedEncoder
+
+
+def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> None:
+    """Makes the encoder run as a recipe asks; what it computes stays the same up to rounding."""
+    encoder.attend(attention.implementation(choose_attention(encoder, train, device), device))
+    if train.gradient_checkpointing:
+        # Not reentrant: ZeRO sees the gradient of each weight once.
+        encoder.hf.gradient_checkpointing_enable({"use_reentrant": False})
+    if train.torch_compile:
+        encoder.hf.base_model.compile(dynamic=True)
+
+
+def describe(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> str:
+    """How it is run, for people to read."""
+    said = {
+        f"{choose_attention(encoder, train, device)} attention": True,
+        "gradient checkpointing": train.gradient_checkpointing,
+        "compiled": train.torch_compile,
+        "bf16": train.bf16,
+    }
+    return ", ".join(text for text, holds in said.items() if holds)
+
+
+def choose_attention(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> str:
+    """`train.attention`, where it is auto the faster of the two: varlen but where it would go example by example."""
+    if train.attention != "auto":
+        return train.attention
+    config = encoder.hf.config
+    windows = any(window is not None for window in encoder.family.windows(config))
+    dropout = any(getattr(config, key) for key in encoder.family.dropouts)
+    if device.type == "cuda":
+        by_example = windows and dropout and attention.implementation("varlen", device) == attention.VARLEN
+    else:
+        by_example = train.torch_compile  # as many graphs as examples; eager, it is the faster of the two
+    return "dense" if by_example else "varlen"
