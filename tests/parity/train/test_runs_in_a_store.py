@@ -34,12 +34,18 @@ def pretrain_until_killed(environment: dict[str, str], settings: list[str], chec
     """In a process of its own, killed between two checkpoints, as soon as the first of them is in the store."""
     os.environ |= environment
     store, publisher.PUBLISH_S = fsspec.filesystem("s3", use_listings_cache=False), 0.1
-    before, given = store.glob(checkpoints), local.open_local
+    before, given = set(store.glob(checkpoints)), local.open_local
+
+    def saved() -> bool:
+        try:
+            return not before.issuperset(store.glob(checkpoints))
+        except FileNotFoundError:  # an older one is removed while it is listed
+            return False
 
     def open_local(prepared: Prepared, config: RunConfig, first: int, rank: int) -> Iterator[dict[str, np.ndarray]]:
         for number, batch in enumerate(given(prepared, config, first, rank)):
             if number == SAVED_EVERY + 5:
-                while store.glob(checkpoints) == before:
+                while not saved():
                     time.sleep(0.05)
                 os.kill(os.getpid(), signal.SIGKILL)
             yield batch

@@ -1,0 +1,287 @@
+"""One arm of the step's bench in a process of its own: `python step_arms.py JSON` trains on made rows, prints seconds.
+
+Arms: `trainer` (transformers' Trainer, BertForMaskedLM, logits of all positions), `plain` (a plain torch loop around our
+losses) and `ours` (the loop as `pretrain` runs it, with its event log). All see the same examples; ours packs them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import numpy as np
+import torch
+
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.track.events import EVENT_LOG, read_events
+from xalign_ray.train.distributed import setup_workers
+from xalign_ray.train.loop import build_objectives, train
+from xalign_ray.train.optimizers import build_optimizer
+from xalign_ray.train.step import tensors
+
+ROW, WIDTH, DEPTH, HEADS = 128, 256, 4, 4
+MASKED, SETTLED = 0.15, 2  # the first steps fill caches and are left out
+NOT_A_LABEL = -100
+
+Examples = list[tuple[np.ndarray, np.ndarray]]  # ids and labels of each
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is trained, how often, on how much.
+
+    Attributes:
+        fill: part of a row that an example takes. device: `cuda` puts everything on one GPU, in bf16 if `bf16`.
+    """
+
+    name: str
+    vocab: int
+    rows: int
+    fill: float = 1.0
+    stage: int = 0
+    steps: int = 8
+    device: str = "cpu"
+    bf16: bool = False
+    row: int = ROW
+    width: int = WIDTH
+    depth: int = DEPTH
+    heads: int = HEADS
+
+
+def examples(arm: Arm) -> Examples:
+    """As many as a padded batch has rows; 15 % of their tokens are labels."""
+    random = np.random.default_rng(0)
+    made = []
+    for _ in range(arm.rows):
+        middle = arm.row * arm.fill
+        length = arm.row if arm.fill == 1 else int(random.integers(middle // 2, middle * 1.5))
+        ids = random.integers(5, arm.vocab, length)
+        labels = np.full(length, NOT_A_LABEL)
+        chosen = random.choice(length, max(1, int(length * MASKED)), replace=False)
+        labels[chosen] = ids[chosen]
+        made.append((ids, labels))
+    return made
+
+
+def packed(some: Examples, row: int) -> dict[str, np.ndarray]:
+    """Rows of whole examples, each in the first row that has room."""
+    rows: list[Examples] = []
+    for one in some:
+        fits = (given for given in rows if sum(len(ids) for ids, _ in given) + len(one[0]) <= row)
+        next(fits, None) or rows.append([])
+        room = next((given for given in rows if sum(len(ids) for ids, _ in given) + len(one[0]) <= row), rows[-1])
+        room.append(one)
+    names = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids", "cross_lingual", "no_room")
+    batch = {name: np.zeros((len(rows), row), np.int32) for name in names}
+    batch["labels"] = np.full((len(rows), row), NOT_A_LABEL, np.int32)
+    for number, given in enumerate(rows):
+        at = 0
+        for example, (ids, labels) in enumerate(given, 1):
+            where = slice(at, at + len(ids))
+            batch["input_ids"][number, where], batch["labels"][number, where] = ids, labels
+            batch["position_ids"][number, where], batch["example_ids"][number, where] = np.arange(len(ids)), example
+            at += len(ids)
+    return batch
+
+
+class MadeRows:
+    """The least of a prepared folder."""
+
+    def __init__(self, vocab: int) -> None:
+        self.languages, self.vocab_size = ["en"], vocab
+        self.special = SimpleNamespace(pad=0, cls=1, sep=2)
+        self.new_rows: dict[int, list[int]] = {}
+        self.held_out_missing: dict[str, int] = {}
+
+    def pairs(self, split: str) -> None:
+        """No dictionary."""
+
+    def held_out(self, rank: int, workers: int, batch_rows: int) -> list[Any]:
+        """None."""
+        return []
+
+
+def recipe(arm: Arm, rows: int) -> RunConfig:
+    """The same model and optimizer for all arms."""
+    return RunConfig.model_validate(
+        {
+            "data": {"corpora": [{"format": "text", "language": "en", "paths": ["x"]}], "max_seq_length": arm.row},
+            "model": {
+                "num_hidden_layers": arm.depth,
+                "hidden_size": arm.width,
+                "num_attention_heads": arm.heads,
+                "intermediate_size": 4 * arm.width,
+            },
+            "train": {
+                "max_steps": arm.steps,
+                "global_batch_size": rows,
+                "per_device_batch_size": rows,
+                "eval_steps": 0,
+                "bf16": arm.bf16,
+            },
+            "parallel": {"workers": 1, "zero_stage": arm.stage, "gpus_per_worker": int(arm.device == "cuda")},
+            "checkpoint": {"save_steps": 1_000_000},
+        }
+    )
+
+
+def ours(arm: Arm) -> list[float]:
+    """The loop with its engine, log and the checkpoint at the end."""
+    batch = packed(examples(arm), arm.row)
+    count = len(batch["input_ids"])
+    config = recipe(arm, count)
+
+    def open_batches(first: int, _rank: int, _workers: int) -> Iterator[dict[str, np.ndarray]]:
+        for step in range(first, arm.steps):
+            position = step * count + np.arange(count)
+            yield batch | {"position": position, "row_hash": position.astype(np.uint64)}
+
+    with tempfile.TemporaryDirectory() as folder:
+        facts = {"recipe": "made", "fingerprint": "f" * 64}
+        workers = setup_workers(config.parallel)
+        train(config, Path(folder), MadeRows(arm.vocab), open_batches, workers, facts)  # type: ignore[arg-type]
+        events = read_events(Path(folder) / EVENT_LOG)
+        return [event["metrics"]["train/step_ms"] / 1e3 for event in events if event["event"] == "step"]
+
+
+def plain(arm: Arm) -> list[float]:
+    """Forward, backward, clip, step; nothing else."""
+    rows = packed(examples(arm), arm.row)
+    config, device = recipe(arm, len(rows["input_ids"])), torch.device(arm.device)
+    torch.set_num_threads(1)
+    objectives = build_objectives(config, MadeRows(arm.vocab), device).to(device)  # type: ignore[arg-type]
+    optimizer = build_optimizer(objectives, config.train.optimizer)
+    labels = int((rows["labels"] != NOT_A_LABEL).sum())
+    seconds = []
+    for step in range(arm.steps):
+        began = time.perf_counter()
+        with torch.autocast(device.type, torch.bfloat16, enabled=arm.bf16):
+            loss = objectives(tensors(rows, device), (0, 1), step)["masked_lm"] / labels
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(objectives.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        _finish(device)
+        seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+def trainer(arm: Arm) -> list[float]:
+    """The peer: rows padded to the row length, logits everywhere, its own defaults otherwise."""
+    from transformers import BertConfig, BertForMaskedLM, Trainer, TrainerCallback, TrainingArguments
+
+    torch.set_num_threads(1)
+    some = examples(arm)
+    rows = [
+        {
+            "input_ids": np.pad(ids, (0, arm.row - len(ids))),
+            "attention_mask": np.arange(arm.row) < len(ids),
+            "labels": np.pad(labels, (0, arm.row - len(ids)), constant_values=NOT_A_LABEL),
+        }
+        for ids, labels in some
+    ]
+    model = BertForMaskedLM(
+        BertConfig(
+            vocab_size=arm.vocab,
+            hidden_size=arm.width,
+            num_hidden_layers=arm.depth,
+            num_attention_heads=arm.heads,
+            intermediate_size=4 * arm.width,
+            max_position_embeddings=arm.row,
+        )
+    )
+    seconds: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            _finish(model.device)
+            self.began = time.perf_counter()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            _finish(model.device)
+            seconds.append(time.perf_counter() - self.began)
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            folder,
+            per_device_train_batch_size=arm.rows,
+            max_steps=arm.steps,
+            use_cpu=arm.device == "cpu",
+            bf16=arm.bf16,
+            report_to=[],
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+        )
+        Trainer(model, arguments, train_dataset=rows * arm.steps, callbacks=[Clock()]).train()  # type: ignore[arg-type]
+    return seconds
+
+
+def _finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def head_memory(arm: Arm) -> list[float]:
+    """MB that the head, the loss and their gradients need on top of what is there before: logits of all, and ours."""
+    rows = packed(examples(arm), arm.row)
+    objectives = build_objectives(recipe(arm, len(rows["input_ids"])), MadeRows(arm.vocab))  # type: ignore[arg-type]
+    encoder, batch = objectives.encoder, tensors(rows, torch.device("cpu"))
+    labels = batch["labels"].flatten()
+    asked, hidden = labels != NOT_A_LABEL, torch.randn(labels.numel(), arm.width)
+
+    def head(states: torch.Tensor, wanted: torch.Tensor) -> None:
+        logits = encoder.predict(states, torch.zeros_like(wanted))
+        torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="sum").backward()
+        for parameter in objectives.parameters():
+            parameter.grad = None
+
+    head(hidden[:8], labels[:8])  # what is only needed once
+    return [_peak(lambda: head(hidden, labels)), _peak(lambda: head(hidden[asked], labels[asked]))]
+
+
+def _peak(work: Callable[[], None]) -> float:
+    """MB by which the resident memory of the process grows at most."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
+    before = _status("VmRSS")
+    work()
+    return (_status("VmHWM") - before) / 1e3
+
+
+def _status(key: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(key))
+
+
+ARMS: dict[str, Callable[[Arm], list[float]]] = {
+    "ours": ours,
+    "plain": plain,
+    "trainer": trainer,
+    "head_memory": head_memory,
+}
+
+
+def main(given: str) -> None:
+    """Prints what the arm measured."""
+    arm = Arm(**json.loads(given))
+    found = ARMS[arm.name](arm)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    answer = {"found": found, "median": statistics.median(found[SETTLED:] or found), "peak_mb": peak}
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
