@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from xalign_ray.objectives.cross_entropy import summed_cross_entropy
 from xalign_ray.objectives.objective import MicroStep, Objective, TrainableEncoder
 
 NOT_PREDICTED = -100
@@ -52,7 +53,7 @@ class MaskedLmLoss(Objective):
         given = _labelled(micro_step)
         at_once = self.settings.labels_at_once or max(len(given[0]), 1)
         chunks = zip(*(values.split(at_once) for values in given), strict=True)
-        return torch.cat([_cross_entropy(micro_step.encoder, *chunk, reduction="none") for chunk in chunks])
+        return torch.cat([_cross_entropies(micro_step.encoder, *chunk) for chunk in chunks])
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The labels of the batch."""
@@ -66,7 +67,9 @@ def _labelled(micro_step: MicroStep) -> tuple[Tensor, Tensor, Tensor]:
     return micro_step.hidden[asked], micro_step.batch["language_ids"][asked], labels[asked].long()
 
 
-def _cross_entropy(
-    encoder: TrainableEncoder, hidden: Tensor, language: Tensor, labels: Tensor, reduction: str = "sum"
-) -> Tensor:
-    return F.cross_entropy(encoder.predict(hidden, language).float(), labels, reduction=reduction)
+def _cross_entropy(encoder: TrainableEncoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:
+    return summed_cross_entropy(encoder.predict(hidden, language), labels)
+
+
+def _cross_entropies(encoder: TrainableEncoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(encoder.predict(hidden, language).float(), labels, reduction="none")

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from xalign_ray.config.choices import WordExchange
+from xalign_ray.objectives.cross_entropy import summed_cross_entropy
 from xalign_ray.objectives.masked_lm import NOT_PREDICTED
 from xalign_ray.objectives.objective import LossContext, MicroStep, Objective
 
@@ -55,7 +55,7 @@ class WordExchangeLoss(Objective):
             exchanged = exchanged / partners.clamp(min=1)[..., None]
         logits = micro_step.encoder.predict(self.bridge(exchanged[asked]), batch["language_ids"][asked], self.transform)
         micro_step.log("train/aligned_label_share", (partners[labelled] > 0).float())
-        return F.cross_entropy(logits.float(), batch["labels"][asked].long(), reduction="sum")
+        return summed_cross_entropy(logits, batch["labels"][asked])
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The labels of the batch, with and without a partner."""
