@@ -16,7 +16,8 @@ from xalign_ray.train.lamb import Lamb
 def adamw(module: nn.Module, options: optimizer.AdamW) -> Optimizer:
     """AdamW with decoupled decay, none on biases and LayerNorm."""
     groups = _groups(module, {"weight_decay": options.weight_decay}, {"weight_decay": 0.0})
-    return TorchAdamW(groups, lr=options.learning_rate, betas=(options.beta1, options.beta2), eps=options.epsilon)
+    betas = (options.beta1, options.beta2)
+    return TorchAdamW(groups, lr=options.learning_rate, betas=betas, eps=options.epsilon, fused=True)
 
 
 def lamb(module: nn.Module, options: optimizer.Lamb) -> Optimizer:
