@@ -22,6 +22,12 @@ datasets.disable_progress_bars()
 
 def make_batches(path: Path, tokenizer: PreTrainedTokenizerFast, max_seq_length: int, cache: Path) -> int:
     """A text file to batches; returns the tokens in them."""
+    rows, collator = group_rows(path, tokenizer, max_seq_length, cache), quiet_collator(tokenizer)
+    return sum(batch["input_ids"].numel() for batch in DataLoader(rows, batch_size=BATCH_ROWS, collate_fn=collator))
+
+
+def group_rows(path: Path, tokenizer: PreTrainedTokenizerFast, max_seq_length: int, cache: Path) -> Any:
+    """A text file to a data set of full rows."""
 
     def encode(batch: dict[str, list[str]]) -> Any:
         return tokenizer(batch["text"], return_special_tokens_mask=True, return_offsets_mapping=True)
@@ -35,8 +41,11 @@ def make_batches(path: Path, tokenizer: PreTrainedTokenizerFast, max_seq_length:
         }
 
     lines = datasets.load_dataset("text", data_files=[str(path)], split="train", cache_dir=str(cache))
-    rows = lines.map(encode, batched=True, remove_columns=["text"]).map(group, batched=True)
+    return lines.map(encode, batched=True, remove_columns=["text"]).map(group, batched=True)
+
+
+def quiet_collator(tokenizer: PreTrainedTokenizerFast) -> DataCollatorForLanguageModeling:
+    """Masks whole words."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "random token replacement is not supported with whole word masking"
-        collator = DataCollatorForLanguageModeling(tokenizer, whole_word_mask=True)
-    return sum(batch["input_ids"].numel() for batch in DataLoader(rows, batch_size=BATCH_ROWS, collate_fn=collator))
+        return DataCollatorForLanguageModeling(tokenizer, whole_word_mask=True)

@@ -36,6 +36,9 @@ METHODS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # streams, losses besi
         (),
     ),
 }
+TARGETS = dict.fromkeys(("dict-mlm-50", "align-mlm", "weam", "xlm"), 1.05) | dict.fromkeys(
+    ("ppa", "sentence-contrast"), 2.6
+)
 SIZE = [  # a small encoder that is not all overhead
     "model.num_hidden_layers=4", "model.hidden_size=256", "model.num_attention_heads=4", "model.intermediate_size=1024",
     "data.max_seq_length=128", "train.global_batch_size=16", "train.per_device_batch_size=16", "train.eval_steps=0",
@@ -88,7 +91,7 @@ def _records(method: str, own: dict[str, float], mlm: dict[str, float]) -> list[
         {
             "name": f"train/step_time_ratio/{method}",
             "value": round(own["train/step_ms"] / mlm["train/step_ms"], 3),
-            "target": None,
+            "target": TARGETS.get(method),
             "better": "lower",
             "how": how,
         },

@@ -4,8 +4,8 @@
 the same. Topics are the names of TOPICS, all by default; bench.json keeps what it holds of others.
 Text is generated from the real pack (XALIGN_REAL_TEXT, a folder of LANGUAGE.txt; XALIGN_REAL_DICTIONARIES, of MUSE's
 en-LANGUAGE.txt, if these do not lie in its sibling dictionaries/muse); where that is missing from the embedded world,
-whose small vocabulary flatters what profits from repeated words: quote no figure of it. Streaming, waiting, objectives
-and resume are wall time: they need a machine with nothing else on it.
+whose small vocabulary flatters what profits from repeated words: quote no figure of it. Streaming, waiting, objectives,
+step, pretraining and resume are wall time: they need a machine with nothing else on it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ OUT = Path("bench.json")
 
 
 # Each is a file here with a function `measure` that returns records; those of the first kind are given the text.
-OF_TEXT = ("prepare", "filters", "whole", "streaming", "waiting", "scale_prepare")
-TOPICS = (*OF_TEXT, "word_alignment", "objectives", "resume", "scale", "scale_store")
-PEERS = {"whole": "datasets", "word_alignment": "eflomal"}  # packages that nothing else here needs
+OF_TEXT = ("prepare", "filters", "whole", "streaming", "waiting", "scale_prepare", "pretraining")
+TOPICS = (*OF_TEXT, "word_alignment", "objectives", "step", "resume", "scale", "scale_store")
+PEERS = {
+    "whole": "datasets",
+    "pretraining": "datasets",
+    "word_alignment": "eflomal",
+}  # packages that nothing else here needs
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
-"""One arm of the step's bench in a process of its own: `python step_arms.py JSON` trains on made rows, prints seconds.
+"""One arm of the step's bench in a process of its own: `python step_arms.py JSON` trains on made rows, says how long.
 
-Arms: `trainer` (transformers' Trainer, BertForMaskedLM, logits of all positions), `plain` (a plain torch loop around our
-losses) and `ours` (the loop as `pretrain` runs it, with its event log). All see the same examples; ours packs them.
+Arms: `trainer` (transformers' Trainer, BertForMaskedLM, logits of all positions), `plain` (a plain torch loop around
+our losses) and `ours` (the loop as `pretrain` runs it, with its event log). All see the same examples; ours packs them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.objectives.cross_entropy import summed_cross_entropy
 from xalign_ray.track.events import EVENT_LOG, read_events
 from xalign_ray.train.distributed import setup_workers
 from xalign_ray.train.loop import build_objectives, train
@@ -109,7 +110,7 @@ class MadeRows:
     def pairs(self, split: str) -> None:
         """No dictionary."""
 
-    def held_out(self, rank: int, workers: int, batch_rows: int) -> list[Any]:
+    def held_out(self, *_: int) -> list[Any]:
         """None."""
         return []
 
@@ -243,14 +244,17 @@ def head_memory(arm: Arm) -> list[float]:
     labels = batch["labels"].flatten()
     asked, hidden = labels != NOT_A_LABEL, torch.randn(labels.numel(), arm.width)
 
-    def head(states: torch.Tensor, wanted: torch.Tensor) -> None:
+    def head(loss: Callable[..., torch.Tensor], states: torch.Tensor, wanted: torch.Tensor) -> None:
         logits = encoder.predict(states, torch.zeros_like(wanted))
-        torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="sum").backward()
+        loss(logits, wanted).backward()
         for parameter in objectives.parameters():
             parameter.grad = None
 
-    head(hidden[:8], labels[:8])  # what is only needed once
-    return [_peak(lambda: head(hidden, labels)), _peak(lambda: head(hidden[asked], labels[asked]))]
+    head(summed_cross_entropy, hidden[:8], labels[:8])  # what is only needed once
+    return [
+        _peak(lambda: head(torch.nn.functional.cross_entropy, hidden, labels)),
+        _peak(lambda: head(summed_cross_entropy, hidden[asked], labels[asked])),
+    ]
 
 
 def _peak(work: Callable[[], None]) -> float:
