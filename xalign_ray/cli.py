@@ -90,13 +90,18 @@ def pretrain(
     settings: Settings = [],  # noqa: B006
     out: Out = None,
     no_ray: Annotated[bool, typer.Option("--no-ray", help="in this process, or torchrun's, without Ray")] = False,
+    profile: Annotated[
+        int,
+        typer.Option(min=0, metavar="STEPS", help="of so many steps write a trace and a summary: profile/ in the run"),
+    ] = 0,
     trust: Trust = False,
     rehash: Rehash = False,
 ) -> None:
     """Train a recipe, or go on with it, and export it as a Hugging Face folder."""
     from xalign_ray import pipeline
 
-    typer.echo(str(pipeline.pretrain(load_recipe(recipe, settings), out, no_ray, trust, rehash)))
+    profiled = [f"track.profile_steps={profile}"] if profile else []
+    typer.echo(str(pipeline.pretrain(load_recipe(recipe, [*settings, *profiled]), out, no_ray, trust, rehash)))
 
 
 @app.command()

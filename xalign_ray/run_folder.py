@@ -82,6 +82,11 @@ class RunFolder:
         return self.path / REPORT
 
     @property
+    def profile(self) -> Path:
+        """Where the time of some steps went."""
+        return self.path / "profile"
+
+    @property
     def ray(self) -> Path:
         """What Ray writes while a run trains; removed afterwards."""
         return self.path / "ray"

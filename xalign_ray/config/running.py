@@ -97,3 +97,7 @@ class TrackConfig(Frozen):
         return uri
 
     logging_steps: Annotated[Positive, Field(description="steps between two step events")] = 1
+    profile_steps: Annotated[
+        Int,
+        Field(ge=0, description="steps of which profile/ gets a trace and a summary, from the fourth on; 0 is none"),
+    ] = 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.profiler import record_function
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
@@ -68,7 +69,8 @@ class AlignedEncoder(nn.Module):
         if self.languages is not None:
             vectors = vectors + self.languages(batch["language_ids"])
         given = self.family.arguments(self.hf.config, batch)
-        made = self.hf.base_model(inputs_embeds=vectors, output_hidden_states=layer is not None, **given, **seen)
+        with record_function("step/encoder"):
+            made = self.hf.base_model(inputs_embeds=vectors, output_hidden_states=layer is not None, **given, **seen)
         return made.last_hidden_state if layer is None else made.hidden_states[layer]
 
     def attend(self, implementation: str) -> None:

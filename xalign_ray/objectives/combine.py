@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 from torch import Tensor, nn
+from torch.profiler import record_function
 
 from xalign_ray.config.choices import ObjectiveChoice
 from xalign_ray.config.scheduled import Scheduled
@@ -74,7 +75,10 @@ class Objectives(nn.Module):
         micro_step = MicroStep(self.encoder, batch, part, step)
         if of_labels:
             return {of_labels: self.losses[of_labels].of_labels(micro_step)}
-        sums = {kind: loss(micro_step) for kind, loss in self.losses.items()}
+        sums = {}
+        for kind, loss in self.losses.items():
+            with record_function(f"step/forward {kind}"):
+                sums[kind] = loss(micro_step)
         self.metrics = micro_step.metrics
         return sums
 

@@ -8,6 +8,7 @@ EVENTS: dict[str, str] = {
     "start": "an attempt begins or resumes after `step` finished steps; carries recipe, fingerprint, attempt, steps",
     "step": "an optimizer step has finished; carries batch_hash and the train/ metrics",
     "held_out": "held-out rows were scored; carries held_out/ metrics and the loss per language",
+    "profile": "some steps were looked at closely; carries their number and the summary of where their time went",
     "data": "counters of the feed since the start of this attempt",
     "checkpoint": "a checkpoint has its manifest; carries its path",
     "end": "the last step is done and its checkpoint written; carries the run/ metrics",

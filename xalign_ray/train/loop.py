@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.profiler import record_function
 
 from xalign_ray import stops
 from xalign_ray.config.schema import RunConfig
@@ -30,6 +31,7 @@ from xalign_ray.train.engine import Engine
 from xalign_ray.train.execution import describe, set_up
 from xalign_ray.train.flops import peak_tflops
 from xalign_ray.train.held_out import can_score, held_out_losses
+from xalign_ray.train.profile import StepProfile
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.reshard import load_resharded, needs_resharding
 from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
@@ -151,8 +153,10 @@ class Loop:
         if workers.rank == 0:
             self._notes = [*self._notes, *self._what_is_missing(log_path)]
         self._log = EventLog(log_path, last_attempt(log_path) + 1) if workers.rank == 0 else None
-        self._tokens = 0  # along the surviving lineage
+        self._tokens = self._done = 0  # along the surviving lineage
         self._problem: str | None = None
+        profiled = config.track.profile_steps if workers.rank == 0 else 0
+        self._profile = StepProfile(RunFolder(run_folder).profile, profiled, workers.device, self._show_profile)
 
     def run(self, open_batches: OpenBatches) -> None:
         """Steps from where the loaded state is to the end."""
@@ -165,7 +169,9 @@ class Loop:
         if first < steps:
             with closing(open_batches(first, workers.rank, workers.size)) as batches:
                 for step in range(first, steps):
-                    self._take(step, batches)
+                    with self._profile:
+                        self._take(step, batches)
+                self._profile.close()
                 workers.barrier()  # a rank that stops reading stops all of them
         seconds, tokens = time.monotonic() - began, self._tokens
         speed = (tokens - before) / max(seconds, 1e-9)
@@ -199,12 +205,14 @@ class Loop:
 
     def _take(self, step: int, batches: Iterator[RankBatch]) -> None:
         began = time.perf_counter()
-        batch = next(batches, None)
+        with record_function("step/data wait"):
+            batch = next(batches, None)
         assert batch is not None, f"the feed ended before step {step + 1} of {self._config.train.max_steps}"
         waited = time.perf_counter() - began
         outcome = self._stepper.take(step, batch, bool(self._stop_asked()), self._problem)
         self._tokens += outcome.totals.tokens
         done, steps = step + 1, self._config.train.max_steps
+        self._done = done
         metrics = _metrics(outcome, time.perf_counter() - began, waited, self._workers)
         if done % self._config.track.logging_steps == 0 or done == steps:
             self._log_event("step", done, metrics, batch_hash=outcome.totals.batch_hash)
@@ -234,11 +242,15 @@ class Loop:
     def _save(self, step: int, metrics: dict[str, float]) -> None:
         if not all(self._workers.gather(self._workers.rank != 0 or self._may_write())):
             raise LockError(lost_sentence(self._run_folder))
-        saved = self._checkpoints.save(self._engine, step, {"tokens": self._tokens})
+        with record_function("step/checkpoint"):
+            saved = self._checkpoints.save(self._engine, step, {"tokens": self._tokens})
         cost = {"checkpoint/save_s": saved.seconds, "checkpoint/size_mb": saved.bytes / 1e6}
         self._log_event("checkpoint", step, cost, path=str(saved.folder))
         if self._on_checkpoint:
             self._on_checkpoint(step, metrics)
+
+    def _show_profile(self, steps: int, summary: str) -> None:
+        self._log_event("profile", self._done, steps=steps, summary=summary)
 
     def _log_event(self, event: str, step: int, metrics: Mapping[str, float] | None = None, **fields: Any) -> None:
         if self._log is None:

@@ -20,10 +20,16 @@ class Progress:
         self._steps = steps
         self._line = StatusLine(stream, title=title)
         self._began: tuple[float, int] | None = None
+        self._kinds = {
+            "start": self._start,
+            "step": self._step,
+            "held_out": self._held_out,
+            "profile": self._profile,
+        }
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Shows one event of the log."""
-        shown = {"start": self._start, "step": self._step, "held_out": self._held_out}.get(event["event"])
+        shown = self._kinds.get(event["event"])
         if shown:
             shown(event)
 
@@ -37,6 +43,10 @@ class Progress:
             self._line.keep(f"attempt {event['attempt']} continues after step {event['step']} ({where})")
         else:
             self._line.keep(f"training {event.get('recipe', '')} for {self._steps} steps ({where})")
+
+    def _profile(self, event: Mapping[str, Any]) -> None:
+        for line in event["summary"].splitlines():
+            self._line.keep(line)
 
     def _step(self, event: Mapping[str, Any]) -> None:
         if self._began is None:

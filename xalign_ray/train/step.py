@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch.profiler import record_function
 
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.scheduled import value_at
@@ -93,13 +94,15 @@ class Stepper:
             TrainingError: on all ranks, if one of them has a problem or other rows than this step's, or if a loss is
                 not finite.
         """
-        totals = self._totals(step, batch, stop_asked, problem or self._wrong_rows(step, batch))
+        with record_function("step/counts of the global step"):
+            totals = self._totals(step, batch, stop_asked, problem or self._wrong_rows(step, batch))
         sums, metrics = self._micro_steps(step, batch, totals)
         losses = {kind: total / max(totals.counts[kind], 1.0) for kind, total in sums.items()}
         self._check_finite(step, losses, totals)
         train = self._config.train
         rate = learning_rate(step, train.max_steps, train.schedule.warmup_steps, train.optimizer.learning_rate)
-        norm = self._engine.step(rate)
+        with record_function("step/optimizer"):
+            norm = self._engine.step(rate)
         self._objectives.after_step(self._workers.concatenate)
         loss = sum(value_at(self._objectives.weights[kind], step) * value for kind, value in losses.items())
         return Outcome(totals, losses, metrics, loss, rate, norm)
@@ -153,10 +156,11 @@ class Stepper:
         for micro, rows in enumerate(np.array_split(np.arange(len(batch["position"])), last + 1)):
             self._reseed(step, micro)
             mine = {key: values[rows] for key, values in batch.items()}
-            given = self._engine.forward(
-                tensors(mine, self._workers.device, self._objectives.extra_columns), self._part(micro), step
-            )
-            self._engine.backward(self._scaled(step, given, totals))
+            with record_function("step/copy to the device"):
+                moved = tensors(mine, self._workers.device, self._objectives.extra_columns)
+            given = self._engine.forward(moved, self._part(micro), step)
+            with record_function("step/backward"):
+                self._engine.backward(self._scaled(step, given, totals))
             for kind, value in given.items():
                 sums[kind] = sums[kind] + value.detach()
             for name, both in self._objectives.metrics.items():
