@@ -56,6 +56,10 @@ class ParallelConfig(Frozen):
         ),
     ] = None
     max_failures: Annotated[Int, Field(ge=0, description="restarts from the newest checkpoint before giving up")] = 3
+    step_timeout_s: Annotated[
+        Float,
+        Field(gt=0, description="seconds after which a step is given up, and the worker named that holds it up"),
+    ] = 1800
     deepspeed_overrides: dict[str, Any] = Field(
         default_factory=dict, description="deep-merged over the derived DeepSpeed dict"
     )

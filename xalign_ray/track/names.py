@@ -11,6 +11,7 @@ EVENTS: dict[str, str] = {
     "profile": "some steps were looked at closely; carries their number and the summary of where their time went",
     "data": "counters of the feed since the start of this attempt",
     "checkpoint": "a checkpoint has its manifest; carries its path",
+    "stalled": "a step did not end in time; carries the sentence that names the worker; the attempt ends with it",
     "end": "the last step is done and its checkpoint written; carries the run/ metrics",
 }
 

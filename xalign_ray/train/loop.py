@@ -34,6 +34,7 @@ from xalign_ray.train.held_out import can_score, held_out_losses
 from xalign_ray.train.profile import StepProfile
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.reshard import load_resharded, needs_resharding
+from xalign_ray.train.stall import COMPUTES, WAITS, StallWatch
 from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
 
 OpenBatches = Callable[[int, int, int], Generator[dict[str, np.ndarray], None, None]]
@@ -167,10 +168,12 @@ class Loop:
         self._log_event("start", first, **{**self._facts, **how}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
         if first < steps:
-            with closing(open_batches(first, workers.rank, workers.size)) as batches:
+            limit = self._config.parallel.step_timeout_s
+            watching = closing(StallWatch(workers, limit, self._show_stall))
+            with watching as watch, closing(open_batches(first, workers.rank, workers.size)) as batches:
                 for step in range(first, steps):
                     with self._profile:
-                        self._take(step, batches)
+                        self._take(step, batches, watch)
                 self._profile.close()
                 workers.barrier()  # a rank that stops reading stops all of them
         seconds, tokens = time.monotonic() - began, self._tokens
@@ -203,13 +206,16 @@ class Loop:
         ]
         return [text for holds, text in said if holds]
 
-    def _take(self, step: int, batches: Iterator[RankBatch]) -> None:
+    def _take(self, step: int, batches: Iterator[RankBatch], watch: StallWatch) -> None:
+        watch.enter(step + 1, WAITS)
         began = time.perf_counter()
         with record_function("step/data wait"):
             batch = next(batches, None)
         assert batch is not None, f"the feed ended before step {step + 1} of {self._config.train.max_steps}"
         waited = time.perf_counter() - began
+        watch.enter(step + 1, COMPUTES)
         outcome = self._stepper.take(step, batch, bool(self._stop_asked()), self._problem)
+        watch.pause()
         self._tokens += outcome.totals.tokens
         done, steps = step + 1, self._config.train.max_steps
         self._done = done
@@ -250,7 +256,10 @@ class Loop:
             self._on_checkpoint(step, metrics)
 
     def _show_profile(self, steps: int, summary: str) -> None:
-        self._log_event("profile", self._done, steps=steps, summary=summary)
+        self._log_event("profile", self._done, steps=steps, text=summary)
+
+    def _show_stall(self, sentence: str) -> None:
+        self._log_event("stalled", self._done, text=sentence)
 
     def _log_event(self, event: str, step: int, metrics: Mapping[str, float] | None = None, **fields: Any) -> None:
         if self._log is None:

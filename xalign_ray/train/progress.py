@@ -24,7 +24,8 @@ class Progress:
             "start": self._start,
             "step": self._step,
             "held_out": self._held_out,
-            "profile": self._profile,
+            "profile": self._text,
+            "stalled": self._text,
         }
 
     def show(self, event: Mapping[str, Any]) -> None:
@@ -44,8 +45,8 @@ class Progress:
         else:
             self._line.keep(f"training {event.get('recipe', '')} for {self._steps} steps ({where})")
 
-    def _profile(self, event: Mapping[str, Any]) -> None:
-        for line in event["summary"].splitlines():
+    def _text(self, event: Mapping[str, Any]) -> None:
+        for line in event["text"].splitlines():
             self._line.keep(line)
 
     def _step(self, event: Mapping[str, Any]) -> None:

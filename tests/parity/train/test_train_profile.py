@@ -45,7 +45,7 @@ def test_a_profile_says_where_the_time_of_a_step_goes(two: Pool, tmp_path: Path)
     assert {"step/backward", "step/forward masked_lm"} <= spans
     (event,) = (one for one in read_events(tmp_path / "profiled" / "events.jsonl") if one["event"] == "profile")
     assert (event["step"], event["steps"]) == (7, 4)
-    assert event["summary"].startswith(summary.strip())
+    assert event["text"].startswith(summary.strip())
 
 
 def test_a_run_shorter_than_its_profile_gives_one_of_what_there_was(one: Pool, tmp_path: Path) -> None:
