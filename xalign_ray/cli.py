@@ -99,9 +99,13 @@ def pretrain(
 ) -> None:
     """Train a recipe, or go on with it, and export it as a Hugging Face folder."""
     from xalign_ray import pipeline
+    from xalign_ray.train.allocator import keep_freed_memory
 
     profiled = [f"track.profile_steps={profile}"] if profile else []
-    typer.echo(str(pipeline.pretrain(load_recipe(recipe, [*settings, *profiled]), out, no_ray, trust, rehash)))
+    loaded = load_recipe(recipe, [*settings, *profiled])
+    if no_ray and not loaded.config.parallel.gpus_per_worker:
+        keep_freed_memory()  # this process ends with the training
+    typer.echo(str(pipeline.pretrain(loaded, out, no_ray, trust, rehash)))
 
 
 @app.command()

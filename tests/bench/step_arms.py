@@ -28,6 +28,7 @@ import torch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.objectives.cross_entropy import summed_cross_entropy
 from xalign_ray.track.events import EVENT_LOG, read_events
+from xalign_ray.train.allocator import keep_freed_memory
 from xalign_ray.train.distributed import setup_workers
 from xalign_ray.train.loop import build_objectives, train
 from xalign_ray.train.optimizers import build_optimizer
@@ -153,6 +154,8 @@ def ours(arm: Arm) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         facts = {"recipe": "made", "fingerprint": "f" * 64}
         workers = setup_workers(config.parallel)
+        if not workers.on_gpu:
+            keep_freed_memory()  # as `pretrain` does
         train(config, Path(folder), MadeRows(arm.vocab), open_batches, workers, facts)  # type: ignore[arg-type]
         events = read_events(Path(folder) / EVENT_LOG)
         return [event["metrics"]["train/step_ms"] / 1e3 for event in events if event["event"] == "step"]

@@ -12,7 +12,9 @@ def keep_freed_memory() -> bool:
 
     The table's gradient and the logits of a large vocabulary are some hundred MB each. By default they are mapped anew
     in each step, and zeroing those pages is a third of it (4 layers of 256, 119,000 pieces); kept, they are there. In
-    exchange the resident memory of the process stays at its peak, which is larger by a third.
+    exchange the resident memory of the process stays at its peak, which is larger by a third, and its address space at
+    its own, with what was asked for and never touched: after some trainings the system refuses to fork it. So this is
+    for processes that train once and end, never for a program that calls us.
 
     Returns:
         Whether the C library can: glibc.

@@ -14,7 +14,6 @@ from torch._C._distributed_c10d import HashStore
 
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.train.allocator import keep_freed_memory
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,6 @@ def setup_workers(parallel: ParallelConfig) -> Workers:
     else:
         # A sum over threads depends on their number: the recipe says it, not the machine.
         torch.set_num_threads(max(1, int(parallel.cpus_per_worker)))
-        keep_freed_memory()
     if not dist.is_initialized():
         _start_group("nccl" if on_gpu else "gloo")
     if dist.get_world_size() != parallel.workers:

@@ -45,6 +45,7 @@ from xalign_ray.locks import holds
 from xalign_ray.mirror import CACHE, cache_folder, url_of
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import EventReader
+from xalign_ray.train.allocator import keep_freed_memory
 from xalign_ray.train.auth_token import ensure_token
 from xalign_ray.train.distributed import setup_workers
 from xalign_ray.train.loop import train
@@ -304,6 +305,8 @@ def _work(job: dict[str, Any]) -> XalignError | None:
     run_folder, lock = Path(job["run_folder"]), job["lock"]
     prepared = Prepared.open(Path(job["prepared_folder"]))
     workers = setup_workers(config.parallel)
+    if not workers.on_gpu:
+        keep_freed_memory()
 
     def open_batches(first_step: int, rank: int, _: int) -> Generator[dict[str, Any], None, None]:
         yield from open_feed(prepared, config, first_step, rank, _from_rank_zero)
