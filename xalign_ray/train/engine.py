@@ -25,6 +25,7 @@ from xalign_ray.train.optimizers import build_optimizer
 from xalign_ray.train.trust import only_data
 
 STATE = "state"  # the folder of DeepSpeed's files inside a checkpoint
+BUCKET = 500_000_000  # gradients that DeepSpeed reduces at once, as it has it
 LINEAR = nn.functional.linear  # as torch has it
 # Modules of DeepSpeed that training only imports, each with the names that DeepSpeed takes from it. They cost a worker
 # two seconds of CPU: the tuner of settings brings MLflow with its web server, Muon torch's compiler.
@@ -53,11 +54,11 @@ class Engine:
         self._universal = universal
         self._optimizer = build_optimizer(module, config.train.optimizer)
         self._trained = {name for name, _ in module.named_parameters(remove_duplicate=False)}
-        self._engine, *_ = deepspeed.initialize(
-            model=module,
-            optimizer=self._optimizer,
-            config=deepspeed_config(config, workers.on_gpu) | {"checkpoint": {"load_universal": universal}},
-        )
+        settings = deepspeed_config(config, workers.on_gpu) | {"checkpoint": {"load_universal": universal}}
+        # DeepSpeed asks for a buffer of this size anew in every step: no more than all gradients fill, in one piece.
+        size = min(BUCKET, sum(parameter.numel() for parameter in module.parameters()))
+        settings["zero_optimization"].setdefault("reduce_bucket_size", size)
+        self._engine, *_ = deepspeed.initialize(model=module, optimizer=self._optimizer, config=settings)
         self._writer = _careful_writer(self._engine)
         # DeepSpeed's own bf16 at stage 0 calls the optimizer once with zero gradients while it is set up.
         self._casts = config.train.bf16 and self._stage == 0
