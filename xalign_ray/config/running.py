@@ -82,6 +82,10 @@ class CheckpointConfig(Frozen):
 
     save_steps: Annotated[Positive, Field(description="steps between two checkpoints")] = 500
     save_total_limit: Annotated[Positive, Field(description="newest checkpoints that are kept")] = 2
+    async_save: Annotated[
+        bool,
+        Field(description="write checkpoints while training goes on, from a copy of the state in the host's memory"),
+    ] = True
 
 
 class TrackConfig(Frozen):

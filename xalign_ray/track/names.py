@@ -41,6 +41,7 @@ METRICS: dict[str, str] = {
     "data/bad_lines": "bad input lines (count)",
     "data/bad_line_share": "bad input lines, of all input lines (0 to 1)",
     "checkpoint/save_s": "time in which training stood still for the checkpoint (s)",
+    "checkpoint/write_s": "time from the state's copy until the checkpoint was whole on the disk (s)",
     "checkpoint/size_mb": "size of the checkpoint folder (MB)",
     "run/seconds": "wall time of this attempt from its first to its last step (s)",
     "run/tokens": "tokens trained on along the surviving lineage (count)",

@@ -1,22 +1,28 @@
-"""Checkpoints of a run: written by all ranks, valid once the manifest is in place, found again whole or not at all."""
+"""Checkpoints of a run: written by all ranks, valid once the manifest is in place, found again whole or not at all.
+
+A save has two halves. `begin` copies the state and leaves the writing to a thread of each rank; `publish`, as soon as
+all ranks know that all have written, makes the checkpoint exist. What a rank's thread does needs no other rank, so
+training's own messages between them are never crossed.
+"""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import MANIFEST, check_files, hash_files, read_manifest, unfinished, write_manifest
+from xalign_ray.artifacts import MANIFEST, check_files, read_manifest, unfinished, write_manifest
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError, DataError
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import STATE, Engine
+from xalign_ray.train.snapshot import write_parts
 from xalign_ray.train.trust import check_pickles
 
 _NAME = re.compile(r"step_\d+")  # others, such as a copy that a user kept, are not ours
@@ -46,11 +52,28 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Saved:
-    """What a save cost."""
+    """A checkpoint that has come to exist, and what it cost.
 
+    still, writing: the time in which training stood still for it, and that from its copy until now (s).
+    """
+
+    step: int
     folder: Path
-    seconds: float
+    still: float
+    writing: float
     bytes: int
+
+
+@dataclass(frozen=True)
+class _Flight:
+    """A checkpoint on its way to the disk."""
+
+    step: int
+    writing: Path
+    facts: dict[str, Any]
+    files: Future[dict[Path, str]]  # those of this rank, with their hashes
+    copied: float
+    still: float
 
 
 def newest(
@@ -103,6 +126,8 @@ class Checkpoints:
         self._save_total_limit = config.checkpoint.save_total_limit
         self._zero_stage = config.parallel.zero_stage
         self._workers = workers
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._flight: _Flight | None = None
 
     def choose(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest whole checkpoint and the notes on damaged ones; rank 0 chooses for all.
@@ -128,25 +153,55 @@ class Checkpoints:
         except CheckpointError as error:
             return error, []
 
-    def save(self, engine: Engine, step: int, facts: dict[str, Any]) -> Saved:
-        """Writes a checkpoint after `step` finished steps, then removes those beyond `checkpoint.save_total_limit`.
+    def begin(self, engine: Engine, step: int, facts: dict[str, Any]) -> None:
+        """Copies the state after `step` finished steps and begins to write it; the one before must be published.
 
         Args:
             facts: further fields of the manifest.
 
         Raises:
-            CheckpointError: on all ranks, if one could not write; older checkpoints are untouched.
+            CheckpointError: on all ranks, if there is no place to write to; older checkpoints are untouched.
         """
+        assert self._flight is None
         began = time.monotonic()
         folder = RunFolder(self._run_folder).checkpoint(step)
         writing = Path(self._workers.gather(str(unfinished(folder)))[0])  # rank 0's name, where all write
         self._together(step, writing, self._make_room(writing))
-        self._together(step, writing, engine.save(writing))
-        fields = {"step": step, "fingerprint": self._fingerprint, "zero_stage": self._zero_stage}
-        self._together(step, writing, self._publish(writing, folder, fields | {"workers": self._workers.size} | facts))
+        parts = engine.snapshot(writing)
+        copied = time.monotonic()
+        files = self._thread.submit(write_parts, parts)
+        self._flight = _Flight(step, writing, facts, files, copied, copied - began)
+
+    @property
+    def written(self) -> bool:
+        """Whether this rank has done its part of a checkpoint that is on its way."""
+        return self._flight is not None and self._flight.files.done()
+
+    def publish(self) -> Saved:
+        """Makes the checkpoint that is on its way exist, when all ranks have written their parts.
+
+        Then those beyond `checkpoint.save_total_limit` are removed.
+
+        Raises:
+            CheckpointError: on all ranks, if one could not write; older checkpoints are untouched.
+        """
+        assert self._flight is not None
+        flight, self._flight, began = self._flight, None, time.monotonic()
+        self._together(flight.step, flight.writing, flight.files.exception())
+        own = {path.relative_to(flight.writing).as_posix(): digest for path, digest in flight.files.result().items()}
+        hashes = {name: digest for files in self._workers.gather(own) for name, digest in files.items()}
+        folder = RunFolder(self._run_folder).checkpoint(flight.step)
+        fields = {"step": flight.step, "fingerprint": self._fingerprint, "zero_stage": self._zero_stage}
+        fields |= {"workers": self._workers.size, "files": hashes} | flight.facts
+        self._together(flight.step, flight.writing, self._name(flight.writing, folder, fields))
         if self._workers.rank == 0:
-            self._prune()
-        return Saved(folder, time.monotonic() - began, sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()))
+            self._thread.submit(self._prune)
+        now, size = time.monotonic(), sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+        return Saved(flight.step, folder, flight.still + now - began, now - flight.copied, size)
+
+    def close(self) -> None:
+        """Waits until the thread has nothing left to do."""
+        self._thread.shutdown()
 
     def _make_room(self, writing: Path) -> OSError | None:
         try:
@@ -156,22 +211,19 @@ class Checkpoints:
             return error
         return None
 
-    def _publish(self, writing: Path, folder: Path, fields: dict[str, Any]) -> OSError | None:
+    def _name(self, writing: Path, folder: Path, fields: dict[str, Any]) -> OSError | None:
+        """Rank 0 writes the manifest, then gives the folder its name."""
         if self._workers.rank != 0:
             return None
         try:
-            files = sorted(path for path in writing.rglob("*") if path.is_file())
-            for path in files:
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
-            write_manifest(writing, fields | {"files": hash_files(writing)})
+            write_manifest(writing, fields)
             shutil.rmtree(folder, ignore_errors=True)  # a damaged one of the same step, passed over at the start
             writing.rename(folder)
         except OSError as error:
             return error
         return None
 
-    def _together(self, step: int, writing: Path, problem: Exception | None) -> None:
+    def _together(self, step: int, writing: Path, problem: BaseException | None) -> None:
         """Raises on every rank if one of them has a problem, so that none waits for another."""
         said = [text for text in self._workers.gather(str(problem) if problem else None) if text]
         if not said:
@@ -186,8 +238,9 @@ class Checkpoints:
         )
 
     def _prune(self) -> None:
-        whole = [folder for folder in _folders(self._run_folder) if (folder / MANIFEST).is_file()]
+        folders = list(_folders(self._run_folder))
+        whole = [folder for folder in folders if (folder / MANIFEST).is_file()]
         for folder in whole[self._save_total_limit :]:
-            # Without its manifest it no longer exists, even if the removal is interrupted.
-            (folder / MANIFEST).unlink()
+            (folder / MANIFEST).unlink()  # from now on it does not exist, even if the removal is interrupted
+        for folder in set(folders) - set(whole[: self._save_total_limit]):
             shutil.rmtree(folder, ignore_errors=True)

@@ -22,6 +22,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.lamb import Lamb, Parts
 from xalign_ray.train.optimizers import build_optimizer
+from xalign_ray.train.snapshot import Part, copy_to_host
 from xalign_ray.train.trust import only_data
 
 STATE = "state"  # the folder of DeepSpeed's files inside a checkpoint
@@ -54,12 +55,13 @@ class Engine:
         self._universal = universal
         self._optimizer = build_optimizer(module, config.train.optimizer)
         self._trained = {name for name, _ in module.named_parameters(remove_duplicate=False)}
-        settings = deepspeed_config(config, workers.on_gpu) | {"checkpoint": {"load_universal": universal}}
+        settings: dict[str, Any] = deepspeed_config(config, workers.on_gpu)
+        settings["checkpoint"] = {"load_universal": universal}
         # DeepSpeed asks for a buffer of this size anew in every step: no more than all gradients fill, in one piece.
         size = min(BUCKET, sum(parameter.numel() for parameter in module.parameters()))
         settings["zero_optimization"].setdefault("reduce_bucket_size", size)
         self._engine, *_ = deepspeed.initialize(model=module, optimizer=self._optimizer, config=settings)
-        self._writer = _careful_writer(self._engine)
+        self._keeper = _keep_parts(self._engine)
         # DeepSpeed's own bf16 at stage 0 calls the optimizer once with zero gradients while it is set up.
         self._casts = config.train.bf16 and self._stage == 0
         if isinstance(self._optimizer, Lamb) and self._stage:
@@ -109,15 +111,13 @@ class Engine:
         finally:
             self._engine.train()
 
-    def save(self, folder: Path) -> OSError | RuntimeError | None:
-        """Writes this rank's part of the state under `folder`; called by all ranks.
-
-        Returns:
-            What kept this rank from writing, such as a full disk; the other ranks do not hang on it.
-        """
-        self._writer.problem = None
+    def snapshot(self, folder: Path) -> list[Part]:
+        """Copies this rank's part of the state to the host's memory, to be written under `folder`; called by all."""
         self._engine.save_checkpoint(str(folder), tag=STATE, save_latest=False)
-        return self._writer.problem
+        if self._workers.on_gpu:
+            torch.cuda.synchronize(self._workers.device)
+        parts, self._keeper.parts = self._keeper.parts, []
+        return parts
 
     def load(self, folder: Path, trusted: bool = False) -> None:
         """Restores weights and optimizer from `folder`, of as many ranks at the same stage, or universal; by all.
@@ -204,26 +204,18 @@ def _empty(module: str, names: list[str]) -> ModuleType:
     return empty
 
 
-def _root(error: OSError | RuntimeError) -> OSError | RuntimeError:
-    """What the system said: torch covers it with an error about its own file format."""
-    context = error.__context__
-    return _root(context) if isinstance(context, OSError | RuntimeError) else error
-
-
-def _careful_writer(engine: Any) -> Any:
-    """Makes the engine remember a failed write instead of raising: the other ranks wait at its barriers."""
+def _keep_parts(engine: Any) -> Any:
+    """Makes the engine hand over what it would write: nothing can fail then while the other ranks wait for this one."""
     from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine
 
-    class CarefulWriter(TorchCheckpointEngine):
-        problem: OSError | RuntimeError | None = None
+    class Keeper(TorchCheckpointEngine):
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            self.parts: list[Part] = []
 
         def save(self, state_dict: Any, path: str) -> None:
-            try:
-                with open(path, "wb") as file:
-                    torch.save(state_dict, file)
-            except (OSError, RuntimeError) as error:
-                self.problem = _root(error)
+            self.parts.append((Path(path), copy_to_host(state_dict)))
 
-    writer = engine.checkpoint_engine = CarefulWriter(engine._config)
+    keeper = engine.checkpoint_engine = Keeper(engine._config)
     engine._copy_recovery_script = lambda _: None  # not part of the state, and would raise on a full disk
-    return writer
+    return keeper

@@ -155,6 +155,7 @@ class Loop:
             self._notes = [*self._notes, *self._what_is_missing(log_path)]
         self._log = EventLog(log_path, last_attempt(log_path) + 1) if workers.rank == 0 else None
         self._tokens = self._done = 0  # along the surviving lineage
+        self._saving: dict[str, float] | None = None  # the metrics of the step whose checkpoint is on its way
         self._problem: str | None = None
         profiled = config.track.profile_steps if workers.rank == 0 else 0
         self._profile = StepProfile(RunFolder(run_folder).profile, profiled, workers.device, self._show_profile)
@@ -170,12 +171,17 @@ class Loop:
         if first < steps:
             limit = self._config.parallel.step_timeout_s
             watching = closing(StallWatch(workers, limit, self._show_stall))
-            with watching as watch, closing(open_batches(first, workers.rank, workers.size)) as batches:
-                for step in range(first, steps):
-                    with self._profile:
-                        self._take(step, batches, watch)
+            feeding = closing(open_batches(first, workers.rank, workers.size))
+            with closing(self._checkpoints), watching as watch, feeding as batches:
+                try:
+                    for step in range(first, steps):
+                        with self._profile:
+                            self._take(step, batches, watch)
+                except TrainingError:  # raised by all ranks together
+                    self._publish()
+                    raise
                 self._profile.close()
-                workers.barrier()  # a rank that stops reading stops all of them
+                self._publish()  # which all ranks do together: one that stops reading stops all of them
         seconds, tokens = time.monotonic() - began, self._tokens
         speed = (tokens - before) / max(seconds, 1e-9)
         self._log_event("end", steps, {"run/seconds": seconds, "run/tokens": tokens, "run/tokens_per_s": speed})
@@ -214,7 +220,7 @@ class Loop:
         assert batch is not None, f"the feed ended before step {step + 1} of {self._config.train.max_steps}"
         waited = time.perf_counter() - began
         watch.enter(step + 1, COMPUTES)
-        outcome = self._stepper.take(step, batch, bool(self._stop_asked()), self._problem)
+        outcome = self._stepper.take(step, batch, bool(self._stop_asked()), self._checkpoints.written, self._problem)
         watch.pause()
         self._tokens += outcome.totals.tokens
         done, steps = step + 1, self._config.train.max_steps
@@ -225,6 +231,8 @@ class Loop:
         every = self._config.train.eval_steps
         if every and (done % every == 0 or done == steps):
             self._score(done)
+        if outcome.totals.checkpoint_written:
+            self._publish()
         if done % self._config.checkpoint.save_steps == 0 or done == steps or outcome.totals.stop_asked:
             self._save(done, metrics)
         if outcome.totals.stop_asked and done < steps:
@@ -246,14 +254,34 @@ class Loop:
             self._log_event("held_out", step, metrics, languages=losses, missing=missing)
 
     def _save(self, step: int, metrics: dict[str, float]) -> None:
+        self._publish()  # at most one is on its way
+        self._check_lock()
+        with record_function("step/checkpoint"):
+            self._checkpoints.begin(self._engine, step, {"tokens": self._tokens})
+        self._saving = metrics
+        if not self._config.checkpoint.async_save:
+            self._publish()
+
+    def _publish(self) -> None:
+        """Waits for the checkpoint that is on its way, if one is, and says that it exists; called by all ranks."""
+        if self._saving is None:
+            return
+        metrics, self._saving = self._saving, None
+        self._check_lock()
+        with record_function("step/checkpoint"):
+            saved = self._checkpoints.publish()
+        cost = {
+            "checkpoint/save_s": saved.still,
+            "checkpoint/write_s": saved.writing,
+            "checkpoint/size_mb": saved.bytes / 1e6,
+        }
+        self._log_event("checkpoint", saved.step, cost, path=str(saved.folder))
+        if self._on_checkpoint:
+            self._on_checkpoint(saved.step, metrics)
+
+    def _check_lock(self) -> None:
         if not all(self._workers.gather(self._workers.rank != 0 or self._may_write())):
             raise LockError(lost_sentence(self._run_folder))
-        with record_function("step/checkpoint"):
-            saved = self._checkpoints.save(self._engine, step, {"tokens": self._tokens})
-        cost = {"checkpoint/save_s": saved.seconds, "checkpoint/size_mb": saved.bytes / 1e6}
-        self._log_event("checkpoint", step, cost, path=str(saved.folder))
-        if self._on_checkpoint:
-            self._on_checkpoint(step, metrics)
 
     def _show_profile(self, steps: int, summary: str) -> None:
         self._log_event("profile", self._done, steps=steps, text=summary)

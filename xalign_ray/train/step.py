@@ -37,6 +37,7 @@ class Totals:
     no_room: int
     flops: float
     stop_asked: bool
+    checkpoint_written: bool
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,14 @@ class Stepper:
         self._sizes = derive_batch(config)
         self._flops = Flops(objectives)
 
-    def take(self, step: int, batch: RankBatch, stop_asked: bool = False, problem: str | None = None) -> Outcome:
+    def take(
+        self, step: int, batch: RankBatch, stop_asked: bool = False, written: bool = False, problem: str | None = None
+    ) -> Outcome:
         """Takes step number `step` (from 0) on this rank's rows of it.
 
         Args:
             stop_asked: whether this process was asked to stop; every rank learns of it.
+            written: whether this rank's part of a checkpoint is on the disk; every rank learns whether all are.
             problem: why this rank cannot go on, if it cannot.
 
         Raises:
@@ -95,7 +99,7 @@ class Stepper:
                 not finite.
         """
         with record_function("step/counts of the global step"):
-            totals = self._totals(step, batch, stop_asked, problem or self._wrong_rows(step, batch))
+            totals = self._totals(step, batch, stop_asked, written, problem or self._wrong_rows(step, batch))
         sums, metrics = self._micro_steps(step, batch, totals)
         losses = {kind: total / max(totals.counts[kind], 1.0) for kind, total in sums.items()}
         self._check_finite(step, losses, totals)
@@ -117,17 +121,17 @@ class Stepper:
             f"{batch['position'][:3].tolist()}... instead of {expected[:3].tolist()}... They were not trained on."
         )
 
-    def _totals(self, step: int, batch: RankBatch, stop_asked: bool, problem: str | None) -> Totals:
+    def _totals(self, step: int, batch: RankBatch, stop_asked: bool, written: bool, problem: str | None) -> Totals:
         """One all-reduce: the counts that losses are divided by must be known before the first backward."""
         counts = self._objectives.counts(batch, [self._part(micro) for micro in range(self._sizes.accumulation)], step)
         low, high = split_hash(int(batch["row_hash"].sum(dtype=np.uint64)))
         labels, examples = batch["labels"], batch["example_ids"]
-        flags = [float(stop_asked), float(problem is not None)]
+        flags = [float(flag) for flag in (stop_asked, written, problem is not None)]
         switched = [batch[name].sum() for name in ("cross_lingual", "no_room")]
         own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, *switched, *flags]
         flops = self._flops.of_rows(batch) + self._flops.of_labels(counts)
-        low, high, labels, tokens, positions, crossed, no_room, stops, problems, flops, *summed = self._workers.sum(
-            [*own, flops, *counts.values()]
+        low, high, labels, tokens, positions, crossed, no_room, stops, wrote, problems, flops, *summed = (
+            self._workers.sum([*own, flops, *counts.values()])
         )
         if problems:
             raise_on_all_ranks(self._workers, problem)
@@ -141,6 +145,7 @@ class Stepper:
             no_room=int(no_room),
             flops=flops,
             stop_asked=stops > 0,
+            checkpoint_written=wrote == self._workers.size,
         )
 
     def _micro_steps(self, step: int, batch: RankBatch, totals: Totals) -> tuple[dict[str, float], dict[str, float]]:

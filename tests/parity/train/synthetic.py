@@ -161,6 +161,13 @@ def run(
     train(config, folder, SyntheticRows(), open_batches or (lambda *at: stream(config, *at)), workers, facts)
 
 
+def run_until(step: int, config: RunConfig, folder: Path, workers: Workers, fingerprint: str = FINGERPRINT) -> None:
+    """The same until the feed breaks off after a step; a checkpoint due by then is not on its way, but saved."""
+    at_once = config.checkpoint.model_copy(update={"async_save": False})
+    config = config.model_copy(update={"checkpoint": at_once})
+    run(config, folder, workers, fingerprint, lambda *at: stream(config, *at, until=step))
+
+
 def steps(folder: Path) -> list[dict[str, Any]]:
     """The surviving step events of a run."""
     return [event for event in read_events(folder / "events.jsonl") if event["event"] == "step"]

@@ -31,7 +31,10 @@ STEPS, SAVED_EVERY = 60, 20
 
 
 def pretrain_until_killed(environment: dict[str, str], settings: list[str], checkpoints: str) -> None:
-    """In a process of its own, killed between two checkpoints, as soon as the first of them is in the store."""
+    """In a process of its own, killed between two checkpoints, as soon as the first of them is in the store.
+
+    It waits for that within a step, where a checkpoint that is on its way would stay so.
+    """
     os.environ |= environment
     store, publisher.PUBLISH_S = fsspec.filesystem("s3", use_listings_cache=False), 0.1
     before, given = set(store.glob(checkpoints)), local.open_local
@@ -51,7 +54,7 @@ def pretrain_until_killed(environment: dict[str, str], settings: list[str], chec
             yield batch
 
     local.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
-    pipeline.pretrain(load_recipe("tiny/align-mlm", settings), local=True)
+    pipeline.pretrain(load_recipe("tiny/align-mlm", [*settings, "checkpoint.async_save=false"]), local=True)
 
 
 def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(

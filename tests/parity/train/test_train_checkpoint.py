@@ -18,6 +18,7 @@ from xalign_ray.track.events import read_events
 from xalign_ray.train.checkpoint import Checkpoints, newest
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.snapshot import write_parts
 
 SETTINGS = {"checkpoint__save_steps": 2, "checkpoint__save_total_limit": 2}
 
@@ -139,7 +140,7 @@ def test_at_stage_zero_a_run_goes_on_with_another_number_of_workers(one: Pool, t
 def stop_after(workers, folder, settings, step):
     config = synthetic.config(parallel__workers=workers.size, **{**SETTINGS, **settings})
     try:
-        synthetic.run(config, folder, workers, open_batches=lambda *at: synthetic.stream(config, *at, until=step))
+        synthetic.run_until(step, config, folder, workers)
     except synthetic.Interrupted:
         return
     raise AssertionError
@@ -205,7 +206,6 @@ def test_a_checkpoint_has_its_manifest_before_its_name_and_every_byte_is_on_the_
 ):
     writing = tmp_path / "checkpoints" / "unfinished"
     writing.mkdir(parents=True)
-    (writing / "weights").write_bytes(b"all")
     synced: list[int] = []
     named: list[list[str]] = []
     rename = Path.rename
@@ -217,8 +217,9 @@ def test_a_checkpoint_has_its_manifest_before_its_name_and_every_byte_is_on_the_
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
     monkeypatch.setattr(Path, "rename", watch)
     folder = tmp_path / "checkpoints" / "step_000002"
+    write_parts([(writing / "weights", torch.ones(3))])
     alone = Checkpoints(tmp_path, "f", synthetic.config(), Workers(0, 1, 0, torch.device("cpu")), trust=False)
-    assert alone._publish(writing, folder, {"step": 2, "fingerprint": "f"}) is None
+    assert alone._name(writing, folder, {"step": 2, "fingerprint": "f"}) is None
     assert named == [["manifest.json", "weights"]]
     assert sorted(file.name for file in folder.iterdir()) == ["manifest.json", "weights"]
 

@@ -96,7 +96,7 @@ def test_an_interrupted_run_goes_on_to_the_last_bit_with_dropout(two: Pool, tmp_
 
 def train_until(workers, folder, settings, step):
     config = synthetic.config(parallel__workers=workers.size, **settings)
-    synthetic.run(config, folder, workers, open_batches=lambda *at: synthetic.stream(config, *at, until=step))
+    synthetic.run_until(step, config, folder, workers)
 
 
 def test_dropout_changes_what_is_trained(one: Pool, tmp_path: Path):

@@ -1,0 +1,237 @@
+"""A checkpoint that is written while training goes on is the one that standing still would have written, or none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.parity.train import synthetic
+from tests.parity.train.pool import Pool
+from tests.parity.train.test_train_checkpoint import starts, train, train_on_a_full_disk, whole
+from xalign_ray.artifacts import read_manifest
+from xalign_ray.errors import CheckpointError, TrainingError
+from xalign_ray.track.events import read_events
+from xalign_ray.train import checkpoint, loop
+from xalign_ray.train.checkpoint import newest
+from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.snapshot import copy_to_host, write_parts
+
+STEPS = {"train__max_steps": 4, "checkpoint__save_steps": 1, "checkpoint__save_total_limit": 1}
+
+
+def saved(folder: Path) -> list[int]:
+    """The steps of checkpoints that were reported, in order."""
+    events = read_events(folder / "events.jsonl", surviving=False)
+    return [event["step"] for event in events if event["event"] == "checkpoint"]
+
+
+def train_with_a_slow_disk(workers, folder: Path, settings: dict[str, object], seconds: float) -> list[float]:
+    """Each write takes so long; the times at which this rank's writes began and ended, one after the other."""
+    moments: list[float] = []
+
+    def write_slowly(parts: list[tuple[Path, object]]) -> dict[Path, str]:
+        moments.append(time.monotonic())
+        time.sleep(seconds)
+        files = write_parts(parts)
+        moments.append(time.monotonic())
+        return files
+
+    checkpoint.write_parts = write_slowly
+    try:
+        train(workers, folder, settings)
+    finally:
+        checkpoint.write_parts = write_parts
+    return moments
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_it_holds_the_bits_that_standing_still_would_have_written(two: Pool, tmp_path: Path, stage: int, bf16: bool):
+    # The disk is so slow that the steps that follow are taken, and the weights changed, before anything is written.
+    settings = {"parallel__zero_stage": stage, "train__bf16": bf16, "train__max_steps": 6}
+    two.call(train, tmp_path / "still", {**settings, "checkpoint__async_save": False})
+    two.call(train_with_a_slow_disk, tmp_path / "async", settings, 0.3)
+    assert whole(tmp_path / "async") == whole(tmp_path / "still") == ["step_000004", "step_000006"]
+    for name in whole(tmp_path / "still"):
+        still, behind = (tmp_path / way / "checkpoints" / name for way in ("still", "async"))
+        files = read_manifest(behind)["files"]
+        assert files.keys() == read_manifest(still)["files"].keys()
+        for file in files:
+            expected, given = (torch.load(folder / file, weights_only=False) for folder in (still, behind))
+            assert_equal(expected, given)
+
+
+def assert_equal(expected: object, given: object) -> None:
+    """The same values all the way down, tensors to the last bit."""
+    assert type(expected) is type(given)
+    if isinstance(expected, torch.Tensor):
+        assert torch.equal(expected, given)
+    elif isinstance(expected, dict):
+        assert list(expected) == list(given)
+        for key in expected:
+            assert_equal(expected[key], given[key])
+    elif isinstance(expected, list | tuple):
+        assert len(expected) == len(given)
+        for one, other in zip(expected, given, strict=True):
+            assert_equal(one, other)
+    elif hasattr(expected, "__dict__"):
+        assert_equal(vars(expected), vars(given))
+    else:
+        assert expected == given
+
+
+def test_steps_are_taken_meanwhile_and_one_is_on_its_way_at_most(two: Pool, tmp_path: Path):
+    settings = {"checkpoint__save_steps": 3, "train__max_steps": 9}
+    moments = two.call(train_with_a_slow_disk, tmp_path, settings, 1.0)
+    for of_rank in moments:
+        assert len(of_rank) == 6
+        assert of_rank == sorted(of_rank)  # a write begins when the one before has ended
+    events = [event for event in read_events(tmp_path / "events.jsonl") if event["event"] in ("step", "checkpoint")]
+    order = [(event["event"][0], event["step"]) for event in events]
+    # Steps 4 to 6 take much less than a second: the checkpoint of step 3 is named when that of step 6 is due.
+    assert order.index(("c", 3)) == order.index(("s", 6)) + 1
+    assert saved(tmp_path) == [3, 6, 9]
+    costs = [event["metrics"] for event in events if event["event"] == "checkpoint"]
+    assert all(cost["checkpoint/write_s"] > 1.0 for cost in costs)
+    assert all(cost["checkpoint/save_s"] < cost["checkpoint/write_s"] for cost in costs[:1])
+
+
+def test_it_is_named_at_the_step_that_follows_its_last_byte(one: Pool, tmp_path: Path):
+    one.call(train_until_told, tmp_path)
+    order = [(event["event"][0], event["step"]) for event in read_events(tmp_path / "events.jsonl")]
+    assert order.index(("c", 2)) == order.index(("s", 4)) + 1
+
+
+def train_until_told(workers, folder: Path) -> None:
+    """The disk holds the first checkpoint back until the third step's rows are asked for."""
+    asked, done = threading.Event(), threading.Event()
+    config = synthetic.config(checkpoint__save_steps=2, train__max_steps=6)
+
+    def write_when_asked(parts: list[tuple[Path, object]]) -> dict[Path, str]:
+        asked.wait(10)
+        files = write_parts(parts)
+        done.set()
+        return files
+
+    def open_batches(*at: int):
+        for number, batch in enumerate(synthetic.stream(config, *at), 1):
+            yield batch
+            if number == 3:  # step 3 is taken; its own message was sent before
+                asked.set()
+                done.wait(10)
+                time.sleep(0.05)
+
+    checkpoint.write_parts = write_when_asked
+    try:
+        synthetic.run(config, folder, workers, open_batches=open_batches)
+    finally:
+        checkpoint.write_parts = write_parts
+
+
+@pytest.mark.parametrize("full_rank", [0, 1])
+def test_a_write_that_fails_is_said_by_all_ranks_while_training_goes_on(two: Pool, tmp_path: Path, full_rank: int):
+    with pytest.raises(CheckpointError, match=r"^The checkpoint of step 1 cannot be written to .*File too large"):
+        two.call(train_on_a_full_disk, tmp_path, {**STEPS, "train__max_steps": 50}, full_rank)
+    assert 1 <= len(synthetic.steps(tmp_path)) < 10  # it does not take the next checkpoint, or the end, to see it
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+    two.call(train, tmp_path, STEPS)
+    assert starts(tmp_path) == [0, 0]
+
+
+def train_to_no_loss(workers, folder: Path, settings: dict[str, object]) -> None:
+    """Weights become NaN before the fourth step, while the third step's checkpoint is on its way."""
+    config = synthetic.config(parallel__workers=workers.size, **settings)
+    built: list[torch.nn.Module] = []
+
+    def build(*given: object) -> torch.nn.Module:
+        built.append(build_objectives(*given))
+        return built[0]
+
+    def open_batches(*at: int):
+        for number, batch in enumerate(synthetic.stream(config, *at), 1):
+            if number == 4:
+                for parameter in built[0].parameters():
+                    parameter.data.fill_(float("nan"))
+            yield batch
+
+    loop.build_objectives = build
+    try:
+        synthetic.run(config, folder, workers, open_batches=open_batches)
+    finally:
+        loop.build_objectives = build_objectives
+
+
+def test_a_run_that_ends_early_still_names_what_is_on_its_way(two: Pool, tmp_path: Path):
+    with pytest.raises(TrainingError, match="not finite"):
+        two.call(train_to_no_loss, tmp_path, {"checkpoint__save_steps": 3, "train__max_steps": 9})
+    assert saved(tmp_path) == [3]
+    assert whole(tmp_path) == ["step_000003"]
+
+
+def train_until_killed(workers, folder: Path, settings: dict[str, object], touch: int) -> int:
+    """Kills itself at this touch of files under `checkpoints`, counted from 1; else how many there were."""
+    count = 0
+    kinds = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.scandir", "os.listdir", "shutil.rmtree"}
+
+    def kill(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal count
+        if event in kinds and "/checkpoints" in str(arguments[0]):
+            count += 1
+            if count == touch:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(kill)
+    train(workers, folder, settings)
+    return count
+
+
+def test_killed_at_any_moment_the_old_checkpoint_is_whole_or_the_new_one(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path / "calm", STEPS)
+    (touches,) = alone(train_until_killed, tmp_path / "counted", STEPS, 0)
+    assert touches > 40
+    after: list[int] = []
+    for touch in range(1, touches, 4):
+        folder = tmp_path / str(touch)
+        with pytest.raises(EOFError):
+            alone(train_until_killed, folder, STEPS, touch)
+        reported = saved(folder) if (folder / "events.jsonl").exists() else []
+        found, notes = newest(folder, synthetic.FINGERPRINT)
+        assert notes == []
+        assert (found.step if found else 0) >= max(reported, default=0)
+        after.append(found.step if found else 0)
+        one.call(train, folder, STEPS)
+        assert synthetic.losses(folder) == synthetic.losses(tmp_path / "calm")
+        if after[-1] < 4:  # the next save removes what a killed removal left
+            assert [path.name for path in (folder / "checkpoints").glob("step_*")] == ["step_000004"]
+    assert after == sorted(after)
+    assert set(after) == {0, 1, 2, 3, 4}
+
+
+def alone(function, *arguments):
+    """Calls in a process of its own, which may be killed: then it raises EOFError."""
+    pool = Pool(1)
+    try:
+        return pool.call(function, *arguments)
+    finally:
+        for process in pool._processes:
+            process.kill()
+
+
+def test_the_copy_is_the_hosts_own_and_shares_what_was_shared():
+    given = torch.arange(6.0).reshape(2, 3)
+    state = {"tied": given, "to": given, "row": given[1], "size": given.shape, "step": 3, "in": [{"a": (given, None)}]}
+    copied = copy_to_host(state)
+    given.zero_()
+    assert copied["tied"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert copied["tied"] is copied["to"] is copied["in"][0]["a"][0]
+    assert copied["row"].tolist() == [3, 4, 5]
+    assert copied["row"].untyped_storage().nbytes() == 12  # not all of what it was a part of
+    assert type(copied["size"]) is torch.Size
+    assert (copied["step"], copied["in"][0]["a"][1]) == (3, None)
