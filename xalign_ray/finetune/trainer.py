@@ -76,7 +76,7 @@ def train(
             output_dir=folder,
             **{name: getattr(settings, name) for name in _AS_GIVEN},
             gradient_accumulation_steps=batches.passes,
-            optim="adamw_torch",
+            optim="adamw_torch_fused",
             use_cpu=device.type == "cpu",
             bf16=(device.type == "cuda" and torch.cuda.is_bf16_supported()) if settings.bf16 is None else settings.bf16,
             dataloader_pin_memory=device.type == "cuda",

@@ -66,6 +66,11 @@ class Encoder:
             "step": known.get("xalign_step"),
         }
 
+    @property
+    def _in_bf16(self) -> bool:
+        """On a GPU, forward passes are in bfloat16, as fine-tuning's are; weights stay fp32, and so do vectors."""
+        return self.model.device.type == "cuda" and torch.cuda.is_bf16_supported()
+
     @torch.inference_mode()
     def run(self, features: Sequence[Features], **options: Any) -> Iterator[tuple[list[int], Any, Tensor]]:
         """The model's outputs, a batch at a time; inputs of like length go together.
@@ -78,7 +83,9 @@ class Encoder:
             places = order[start : start + BATCH_SIZE]
             batch = self.inputs.collate([features[place] for place in places])
             given = {name: batch[name].to(self.model.device) for name in ("attention_mask", *ENCODED) if name in batch}
-            yield places, self.model(**given, **options), given["attention_mask"]
+            with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self._in_bf16):
+                output = self.model(**given, **options)
+            yield places, output, given["attention_mask"]
 
     def forward(self, features: Sequence[Features], take: Callable[[Any], Tensor]) -> list[NDArray[Any]]:
         """What `take` makes of the model's output `[B, ...]` for each input, in the order given."""

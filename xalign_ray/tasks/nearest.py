@@ -1,11 +1,15 @@
-"""Nearest neighbours between two sets of vectors, by cosine and by CSLS, in blocks of bounded memory."""
+"""Nearest neighbours between two sets of vectors, by cosine and by CSLS, in blocks of bounded memory, on any device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BLOCK_ROWS = 1024
 NEIGHBOURS = 10
@@ -20,13 +24,15 @@ def unit_rows(vectors: Vectors) -> Vectors:
     return (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
 
-def nearest_cosine(queries: Vectors, candidates: Vectors) -> Indices:
+def nearest_cosine(queries: Vectors, candidates: Vectors, device: str = "cpu") -> Indices:
     """Index `[N]` of the first candidate (`[C, D]`, C >= 1) with the highest cosine, for each query (`[N, D]`)."""
-    left, right = unit_rows(queries), unit_rows(candidates)
-    return _by_block(left, lambda block: (block @ right.T).argmax(axis=1)).astype(np.int64)
+    left, right = (_on_device(rows, device) for rows in (queries, candidates))
+    return _by_block(left, lambda block: (block @ right.T).argmax(dim=1)).cpu().numpy()
 
 
-def nearest_csls(queries: Vectors, candidates: Vectors, sources: Vectors, neighbours: int = NEIGHBOURS) -> Indices:
+def nearest_csls(
+    queries: Vectors, candidates: Vectors, sources: Vectors, neighbours: int = NEIGHBOURS, device: str = "cpu"
+) -> Indices:
     """Index `[N]` of the candidate with the highest CSLS, which takes from the cosine what hubs have with everything.
 
     CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y): r_T(x) is the mean cosine of x with its k nearest candidates, r_S(y)
@@ -37,13 +43,21 @@ def nearest_csls(queries: Vectors, candidates: Vectors, sources: Vectors, neighb
         candidates: `[C, D]`, C >= 1.
         sources: `[S, D]`, S >= 1: all words of the queries' language, also those that are not asked.
         neighbours: k, at most S of them are used.
+        device: where to compute, as torch names it.
     """
-    left, right = unit_rows(queries), unit_rows(candidates)
-    others, k = unit_rows(sources), min(neighbours, len(sources))
-    density = _by_block(right, lambda block: np.partition(block @ others.T, -k, axis=1)[:, -k:].mean(axis=1))
-    return _by_block(left, lambda block: (2 * (block @ right.T) - density).argmax(axis=1)).astype(np.int64)
+    left, right, others = (_on_device(rows, device) for rows in (queries, candidates, sources))
+    k = min(neighbours, len(sources))
+    density = _by_block(right, lambda block: (block @ others.T).topk(k, dim=1, sorted=False).values.mean(dim=1))
+    return _by_block(left, lambda block: (2 * (block @ right.T) - density).argmax(dim=1)).cpu().numpy()
 
 
-def _by_block(rows: Vectors, function: Callable[[Vectors], NDArray]) -> NDArray:
-    blocks = [function(rows[start : start + BLOCK_ROWS]) for start in range(0, len(rows), BLOCK_ROWS)]
-    return np.concatenate(blocks) if blocks else np.empty(0)
+def _on_device(rows: Vectors, device: str) -> Tensor:
+    import torch  # here, because it costs whoever only lists tasks a second
+
+    return torch.from_numpy(unit_rows(rows)).to(device)
+
+
+def _by_block(rows: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    import torch
+
+    return torch.cat([function(part) for part in rows.split(BLOCK_ROWS)])

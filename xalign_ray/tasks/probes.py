@@ -116,7 +116,8 @@ class AlignmentTask(Task):
         for source, target in sorted(golds):
             for part in (TRAINED, HELD_OUT, UNTRAINED):
                 if asked := golds[source, target].get(part):
-                    values, chance = translation_precision(asked, lexicons[source], lexicons[target])
+                    of = lexicons[source], lexicons[target]
+                    values, chance = translation_precision(asked, *of, str(encoder.model.device))
                     for suffix, value in values.items():
                         name, measure = f"alignment_{part}{suffix}", Measure(value, chance, len(asked))
                         pair = f"{source}-{target}"
@@ -124,7 +125,7 @@ class AlignmentTask(Task):
 
 
 def translation_precision(
-    golds: Mapping[str, set[str]], source: Lexicon, target: Lexicon
+    golds: Mapping[str, set[str]], source: Lexicon, target: Lexicon, device: str = "cpu"
 ) -> tuple[dict[str, float], float]:
     """Share of source words whose nearest target word is one of their translations, by metric suffix; and chance."""
     words, candidates = sorted(golds.keys() & source.row.keys()), list(target.row)
@@ -132,8 +133,8 @@ def translation_precision(
         return {"": 0.0, "_csls": 0.0}, 0.0
     queries = source.vectors[[source.row[word] for word in words]]
     found = {
-        "": nearest_cosine(queries, target.vectors),
-        "_csls": nearest_csls(queries, target.vectors, source.vectors),
+        "": nearest_cosine(queries, target.vectors, device),
+        "_csls": nearest_csls(queries, target.vectors, source.vectors, device=device),
     }
     right = sum(len(golds[word] & target.row.keys()) for word in words)
     return {

@@ -72,11 +72,12 @@ class TatoebaTask(Task):
         other, english = read_pair(paths)
         left, right = (encoder.pool(*texts, ("mean", "cls")) for texts in ((other, language), (english, ENGLISH)))
         means, last = (left["mean"], right["mean"]), f"last{LAST_LAYERS}"
-        cosine, csls = layer_accuracies(*means), layer_accuracies(*means, csls=True)
+        device = str(encoder.model.device)
+        cosine, csls = (layer_accuracies(*means, csls=csls, device=device) for csls in (False, True))
         for metric, layers in (
             ("tatoeba_accuracy", {last: headline(cosine), **dict(enumerate(cosine))}),
             ("tatoeba_accuracy_csls", {last: headline(csls), **dict(enumerate(csls))}),
-            ("tatoeba_accuracy_cls", dict(enumerate(layer_accuracies(left["cls"], right["cls"])))),
+            ("tatoeba_accuracy_cls", dict(enumerate(layer_accuracies(left["cls"], right["cls"], device=device)))),
             ("pair_cosine", {last: headline(layer_cosines(*means, shift=0))}),
             ("pair_cosine_random", {last: headline(layer_cosines(*means, shift=1))}),
         ):
@@ -125,13 +126,16 @@ def read_pair(paths: PairPaths) -> tuple[list[str], list[str]]:
     return other, english
 
 
-def layer_accuracies(queries: Vectors, candidates: Vectors, *, csls: bool = False) -> list[float]:
+def layer_accuracies(queries: Vectors, candidates: Vectors, *, csls: bool = False, device: str = "cpu") -> list[float]:
     """Share of queries whose nearest candidate by cosine, or by CSLS, has the query's own index, for each layer.
 
     Both are `[layers + 1, N, D]`.
     """
     gold, layers = np.arange(queries.shape[1]), zip(queries, candidates, strict=True)
-    nearest = (nearest_csls(left, right, left) if csls else nearest_cosine(left, right) for left, right in layers)
+    nearest = (
+        nearest_csls(left, right, left, device=device) if csls else nearest_cosine(left, right, device)
+        for left, right in layers
+    )
     return [float((found == gold).mean()) for found in nearest]
 
 
