@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from xalign_ray.train.allocator import ONE_ARENA
 
 # Four tensors of 64 MiB are written and freed; then the process says how much of them is resident, in MiB, and how much
 # larger its address space has become by 4 GiB that were asked for, never touched, and freed.
@@ -28,9 +31,31 @@ TRAINS_HERE = (
 )
 
 
+IN_A_THREAD = """
+import sys, threading, torch
+torch.ones(2)
+thread = threading.Thread(target=exec, args=(sys.argv[1], {{"__name__": "thread"}}))
+thread.start()
+thread.join()
+"""
+
+
 @pytest.mark.parametrize(("first", "keeps"), [(KEEP, True), (TRAINS_HERE, False), ("", False)])
 def test_only_a_process_that_was_told_keeps_what_it_frees(first: str, keeps: bool):
-    command = [sys.executable, "-c", SCRIPT.format(first=first)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    resident, address_space = (int(word) for word in said.stdout.split())
-    assert (resident > 200, address_space > 3500) == (keeps, keeps), said.stdout
+    resident, address_space = run([SCRIPT.format(first=first)])
+    assert (resident > 200, address_space > 3500) == (keeps, keeps)
+
+
+@pytest.mark.parametrize(("environment", "keeps"), [(ONE_ARENA, True), ({}, False)])
+def test_a_thread_of_its_keeps_it_too_where_the_process_has_one_arena(environment: dict[str, str], keeps: bool):
+    # Ray Train runs the training function in a thread.
+    resident, _ = run([IN_A_THREAD.format(), SCRIPT.format(first=KEEP)], environment)
+    assert (resident > 200) == keeps
+
+
+def run(command: list[str], environment: dict[str, str] | None = None) -> tuple[int, int]:
+    """What the script says."""
+    given = {**os.environ, **(environment or {})}
+    said = subprocess.run([sys.executable, "-c", *command], capture_output=True, text=True, check=True, env=given)
+    resident, address_space = said.stdout.split()
+    return int(resident), int(address_space)
