@@ -30,11 +30,18 @@ class Workers:
         """Whether the model lives on a GPU."""
         return self.device.type == "cuda"
 
-    def sum(self, values: Sequence[float] | torch.Tensor) -> list[float]:
-        """Element-wise sum over the ranks, in float64; the order of the sum is the same on every rank."""
-        total = torch.as_tensor(values, dtype=torch.float64, device=self.device)
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Element-wise sum over the ranks, in float64; the order of the sum is the same on every rank.
+
+        It goes over the hosts: a GPU has not to end what it is doing first.
+        """
+        return self.sum_on_device(torch.tensor(values, dtype=torch.float64)).tolist()
+
+    def sum_on_device(self, values: torch.Tensor) -> torch.Tensor:
+        """The same of a tensor, where it is; on a GPU nothing waits for it."""
+        total = values.to(torch.float64, copy=True)
         dist.all_reduce(total)
-        return total.tolist()
+        return total
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value (small, picklable), in order of rank."""
@@ -89,13 +96,18 @@ def setup_workers(parallel: ParallelConfig) -> Workers:
         # A sum over threads depends on their number: the recipe says it, not the machine.
         torch.set_num_threads(max(1, int(parallel.cpus_per_worker)))
     if not dist.is_initialized():
-        _start_group("nccl" if on_gpu else "gloo")
+        _start_group(backend_of(on_gpu))
     if dist.get_world_size() != parallel.workers:
         raise ConfigError(
             f"parallel.workers is {parallel.workers}, but {dist.get_world_size()} were started; "
             f"set parallel.workers={dist.get_world_size()} or start {parallel.workers}."
         )
     return Workers(dist.get_rank(), dist.get_world_size(), local_rank, device)
+
+
+def backend_of(on_gpu: bool) -> str:
+    """What a job's process group is made of, as torch names it: numbers of the host go by gloo, a GPU's by NCCL."""
+    return "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
 
 
 def _start_group(backend: str) -> None:

@@ -83,23 +83,24 @@ class Engine:
         assert not self._engine.is_gradient_accumulation_boundary()
         self._engine.step()
 
-    def step(self, learning_rate: float) -> float:
+    def step(self, learning_rate: float) -> torch.Tensor:
         """Ends the last micro-step: clips, moves the weights.
 
         Returns:
-            The global gradient norm before clipping.
+            The global gradient norm before clipping, on the device.
         """
         assert self._engine.is_gradient_accumulation_boundary()
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate
         own_norm = self._replicated_norm() if self._stage == 0 else None
         self._engine.step()
-        return own_norm if own_norm is not None else float(self._engine.get_global_grad_norm())
+        norm = own_norm if own_norm is not None else self._engine.get_global_grad_norm()
+        return torch.as_tensor(norm, device=self._workers.device)
 
-    def _replicated_norm(self) -> float:
+    def _replicated_norm(self) -> torch.Tensor:
         """DeepSpeed keeps no norm at stage 0 in fp32; there, every rank holds the whole averaged gradient."""
         gradients = [p.grad for p in self._engine.module.parameters() if p.grad is not None]
-        return float(nn.utils.get_total_norm(gradients))
+        return nn.utils.get_total_norm(gradients)
 
     @contextmanager
     def scoring(self) -> Iterator[None]:

@@ -62,7 +62,10 @@ def tensors(rows: RankBatch, device: torch.device, also: Sequence[str] = ()) -> 
         also: further columns to take, those of them that the rows have.
     """
     taken = {key: np.ascontiguousarray(rows[key]) for key in (*MODEL_INPUTS, *also) if key in rows}
-    given = {key: torch.from_numpy(value).to(device) for key, value in taken.items()}  # narrow on its way there
+    host = {key: torch.from_numpy(value) for key, value in taken.items()}
+    if device.type == "cuda":  # from pinned memory the copy is made while this process goes on
+        host = {key: value.pin_memory() for key, value in host.items()}
+    given = {key: value.to(device, non_blocking=True) for key, value in host.items()}  # narrow on its way there
     return {key: value if value.dtype == torch.uint8 else value.long() for key, value in given.items()}
 
 
@@ -100,14 +103,18 @@ class Stepper:
         """
         with record_function("step/counts of the global step"):
             totals = self._totals(step, batch, stop_asked, written, problem or self._wrong_rows(step, batch))
-        sums, metrics = self._micro_steps(step, batch, totals)
-        losses = {kind: total / max(totals.counts[kind], 1.0) for kind, total in sums.items()}
-        self._check_finite(step, losses, totals)
+        summed, logged = self._micro_steps(step, batch, totals)
         train = self._config.train
         rate = learning_rate(step, train.max_steps, train.schedule.warmup_steps, train.optimizer.learning_rate)
         with record_function("step/optimizer"):
             norm = self._engine.step(rate)
         self._objectives.after_step(self._workers.concatenate)
+        with record_function("step/wait for the device"):  # here alone: it computes while this process prepares
+            *found, norm = torch.cat([summed, norm.to(summed).reshape(1)]).tolist()
+        losses = {kind: total / max(of, 1.0) for total, (kind, of) in zip(found, totals.counts.items(), strict=False)}
+        self._check_finite(step, losses, totals)
+        pairs = zip(logged, found[len(losses) :: 2], found[len(losses) + 1 :: 2], strict=True)
+        metrics = {name: total / over for name, total, over in pairs if over}
         loss = sum(value_at(self._objectives.weights[kind], step) * value for kind, value in losses.items())
         return Outcome(totals, losses, metrics, loss, rate, norm)
 
@@ -148,11 +155,12 @@ class Stepper:
             checkpoint_written=wrote == self._workers.size,
         )
 
-    def _micro_steps(self, step: int, batch: RankBatch, totals: Totals) -> tuple[dict[str, float], dict[str, float]]:
+    def _micro_steps(self, step: int, batch: RankBatch, totals: Totals) -> tuple[torch.Tensor, list[str]]:
         """Forward and backward over the batch in `accumulation` parts.
 
         Returns:
-            The losses' sums, and the means of the metrics that they log, over all ranks.
+            Sums over all ranks, on the device: the losses' in the order of counts, then of each metric that they log,
+            by name, its own and that of what it is a mean over.
         """
         last = self._sizes.accumulation - 1
         nothing = torch.zeros((), dtype=torch.float64, device=self._workers.device)
@@ -172,9 +180,7 @@ class Stepper:
                 logged[name] = logged.get(name, nothing) + torch.stack(both)
             if micro < last:
                 self._engine.next_micro_step()
-        summed = self._workers.sum(torch.cat([torch.stack([*sums.values()]), *logged.values()]))
-        means = zip(logged, summed[len(sums) :: 2], summed[len(sums) + 1 :: 2], strict=True)
-        return dict(zip(sums, summed[: len(sums)], strict=True)), {n: total / over for n, total, over in means if over}
+        return self._workers.sum_on_device(torch.cat([torch.stack([*sums.values()]), *logged.values()])), [*logged]
 
     def _scaled(self, step: int, sums: Mapping[str, torch.Tensor], totals: Totals) -> torch.Tensor:
         """The loss to backpropagate: DeepSpeed averages over ranks and micro-steps, counts are the global step's."""
