@@ -82,6 +82,7 @@ def _theirs(folder: Path, tokenizer: PreTrainedTokenizerFast) -> float:
         report_to=[],
         save_strategy="no",
         logging_steps=1,
+        remove_unused_columns=False,  # whole-word masking reads the offsets
         disable_tqdm=True,
     )
     trainer = Trainer(model, arguments, quiet_collator(tokenizer), rows)
