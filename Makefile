@@ -1,19 +1,21 @@
 # Every target makes .venv and installs what is missing, so that each works first on a fresh machine.
 PYTHON ?= python3
+VERSION = $(filter 3.%,$(PYTHON))
+INTERPRETER = $(if $(VERSION),python3,$(PYTHON))
 BIN := .venv/bin
 # pip brings torch, so that its settings pick the build (CPU or CUDA); uv the hundred other packages, in seconds instead of minutes
 INSTALL = $(BIN)/uv pip install -q --native-tls --compile-bytecode --python $(BIN)/python -e
 SEED ?= $(shell date +%s)
 SHUFFLED = --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules
 
-.PHONY: help quickstart test unit check docs bench clean
+.PHONY: help quickstart test unit check docs bench gpu-bundle clean
 help: ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 .venv/installed: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "$(PYTHON) is older than Python 3.11. Name a newer one: make PYTHON=python3.12 ..."; exit 1; }
-	$(PYTHON) -m venv .venv
+	@$(INTERPRETER) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(INTERPRETER) is older than Python 3.11. Name a newer one: make PYTHON=python3.12 ..."; exit 1; }
+	$(INTERPRETER) -m venv .venv
 	$(BIN)/pip install -q --disable-pip-version-check uv "torch==2.13.*"
 	$(INSTALL) ".[dev]"
 	touch $@
@@ -48,6 +50,9 @@ docs: .venv/docs ## the documentation site, docs/_build/index.html; a warning is
 
 bench: .venv/bench ## speed as ratios against peers in the same run: bench.json and a table
 	$(BIN)/python tests/bench/run.py
+
+gpu-bundle: .venv/installed ## what a GPU machine without network lacks: PYTHON=3.12 is its Python, TEXT=FILE a text to train on
+	$(BIN)/python tests/gpu/bundle.py $(addprefix --python ,$(VERSION)) $(addprefix --text ,$(TEXT))
 
 clean: ## remove what was built, not what was run
 	rm -rf .venv build dist docs/_build docs/jupyter_execute *.egg-info .pytest_cache .ruff_cache

@@ -13,8 +13,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import numpy as np
 import torch
+from method_rows import METHODS, columns, dictionary
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.objectives.cross_entropy import summed_cross_entropy
@@ -38,6 +39,7 @@ ROW, WIDTH, DEPTH, HEADS = 128, 256, 4, 4
 MASKED, SETTLED = 0.15, 2  # the first steps fill caches and are left out
 NOT_A_LABEL = -100
 
+said: dict[str, float] = {}  # what an arm measured besides seconds
 Examples = list[tuple[np.ndarray, np.ndarray]]  # ids and labels of each
 
 
@@ -47,6 +49,7 @@ class Arm:
 
     Attributes:
         fill: part of a row that an example takes. device: `cuda` puts everything on one GPU, in bf16 if `bf16`.
+        method: of `ours`, a name of METHODS. train: further settings of the recipe's `train` for it.
     """
 
     name: str
@@ -61,6 +64,8 @@ class Arm:
     width: int = WIDTH
     depth: int = DEPTH
     heads: int = HEADS
+    method: str = "mlm"
+    train: Mapping[str, Any] = field(default_factory=dict)
 
 
 def examples(arm: Arm) -> Examples:
@@ -103,13 +108,14 @@ class MadeRows:
     """The least of a prepared folder."""
 
     def __init__(self, vocab: int) -> None:
-        self.languages, self.vocab_size = ["en"], vocab
+        self.languages, self.vocab_size = ["en", "de"], vocab
         self.special = SimpleNamespace(pad=0, cls=1, sep=2)
         self.new_rows: dict[int, list[int]] = {}
         self.held_out_missing: dict[str, int] = {}
 
-    def pairs(self, split: str) -> None:
-        """No dictionary."""
+    def pairs(self, _split: str) -> SimpleNamespace:
+        """For dictionary_alignment."""
+        return dictionary(self.vocab_size)
 
     def held_out(self, *_: int) -> list[Any]:
         """None."""
@@ -118,10 +124,19 @@ class MadeRows:
 
 def recipe(arm: Arm, rows: int) -> RunConfig:
     """The same model and optimizer for all arms."""
+    method = METHODS[arm.method]
     return RunConfig.model_validate(
         {
-            "data": {"corpora": [{"format": "text", "language": "en", "paths": ["x"]}], "max_seq_length": arm.row},
+            "data": {
+                "corpora": [{"format": "text", "language": code, "paths": ["x"]} for code in ("en", "de")],
+                "dictionaries": [{"languages": ["en", "de"], "paths": ["x"]}],
+                "parallel": [{"format": "moses", "languages": ["en", "de"], "paths": ["x", "y", "aligned"]}],
+                "max_seq_length": arm.row,
+            },
+            "streams": method["streams"],
+            "objectives": method["objectives"],
             "model": {
+                **method.get("model", {}),
                 "num_hidden_layers": arm.depth,
                 "hidden_size": arm.width,
                 "num_attention_heads": arm.heads,
@@ -133,6 +148,7 @@ def recipe(arm: Arm, rows: int) -> RunConfig:
                 "per_device_batch_size": rows,
                 "eval_steps": 0,
                 "bf16": arm.bf16,
+                **arm.train,
             },
             "parallel": {"workers": 1, "zero_stage": arm.stage, "gpus_per_worker": int(arm.device == "cuda")},
             "checkpoint": {"save_steps": 1_000_000},
@@ -143,6 +159,7 @@ def recipe(arm: Arm, rows: int) -> RunConfig:
 def ours(arm: Arm) -> list[float]:
     """The loop with its engine, log and the checkpoint at the end."""
     batch = packed(examples(arm), arm.row)
+    batch |= columns(arm.method, batch)
     count = len(batch["input_ids"])
     config = recipe(arm, count)
 
@@ -158,7 +175,11 @@ def ours(arm: Arm) -> list[float]:
             keep_freed_memory()  # as `pretrain` does
         train(config, Path(folder), MadeRows(arm.vocab), open_batches, workers, facts)  # type: ignore[arg-type]
         events = read_events(Path(folder) / EVENT_LOG)
-        return [event["metrics"]["train/step_ms"] / 1e3 for event in events if event["event"] == "step"]
+        steps = [event["metrics"] for event in events if event["event"] == "step"]
+    for name in ("train/tokens_per_s", "train/tflops", "train/mfu", "train/data_wait_ms"):
+        if values := [step[name] for step in steps[SETTLED:] if name in step]:
+            said[name] = statistics.median(values)
+    return [step["train/step_ms"] / 1e3 for step in steps]
 
 
 def plain(arm: Arm) -> list[float]:
@@ -285,8 +306,10 @@ def main(given: str) -> None:
     """Prints what the arm measured."""
     arm = Arm(**json.loads(given))
     found = ARMS[arm.name](arm)
+    if arm.device == "cuda":
+        said["gpu_peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    answer = {"found": found, "median": statistics.median(found[SETTLED:] or found), "peak_mb": peak}
+    answer = {"found": found, "median": statistics.median(found[SETTLED:] or found), "peak_mb": peak} | said
     sys.stdout.write(json.dumps(answer) + "\n")
 
 

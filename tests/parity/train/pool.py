@@ -17,18 +17,20 @@ from xalign_ray.train.distributed import Workers, setup_workers
 
 
 class Pool:
-    """`size` processes with a gloo group between them; the same function is called in all of them."""
+    """`size` processes with a group between them; the same function is called in all of them."""
 
-    def __init__(self, size: int) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.parity.train.warm"])
+    def __init__(self, size: int, gpus: int = 0) -> None:
+        """`gpus` is 1 for processes that train on one each, else 0."""
+        context = multiprocessing.get_context("spawn" if gpus else "forkserver")  # a GPU is not to be forked
+        if not gpus:
+            context.set_forkserver_preload(["tests.parity.train.warm"])
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self._pipes, self._processes = [], []
         for rank in range(size):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(rank, size, port, theirs), daemon=True)
+            process = context.Process(target=_serve, args=(rank, size, port, theirs, gpus), daemon=True)
             process.start()
             self._pipes.append(ours)
             self._processes.append(process)
@@ -51,12 +53,12 @@ class Pool:
             process.join(10)
 
 
-def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
+def _serve(rank: int, size: int, port: int, pipe: Connection, gpus: int) -> None:
     if size > 1:  # as torchrun says it; one alone is a plain process, which nobody tells anything
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
         os.environ |= {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    workers: Workers = setup_workers(ParallelConfig(workers=size))
+    workers: Workers = setup_workers(ParallelConfig(workers=size, gpus_per_worker=gpus))
     while (job := pipe.recv()) is not None:
         function, arguments = job
         try:

@@ -140,8 +140,8 @@ def test_each_recipe_in_the_text_is_one_of_the_package() -> None:
 
 
 def test_each_make_target_exists() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
-    named = set(re.findall(r"(?:^|`)make ([a-z]+)\b", TEXT, flags=re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)\b", TEXT, flags=re.MULTILINE))
     assert {"quickstart", "test", "check", "bench"} <= named
     assert named <= targets
 
