@@ -16,7 +16,7 @@ METHODS: dict[str, dict[str, Any]] = {  # settings of the recipe
     "dict-mlm": {
         "objectives": [MASKED],
         "streams": [{"kind": "code_switched_labels"}],
-        "model": {"conditioned_head": True},
+        "model": {"language_embeddings": True, "conditioned_head": True},
     },
     "align-mlm": {
         "objectives": [MASKED, {"kind": "dictionary_alignment"}],

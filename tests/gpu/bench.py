@@ -52,7 +52,8 @@ def measure(one: dict[str, Any], device: str) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return one | {"failed": f"no end after {LIMIT_S} s"}
     if done.returncode:
-        return one | {"failed": (done.stderr.strip().splitlines() or ["it said nothing"])[-1]}
+        said = [line for line in done.stderr.splitlines() if "Error" in line or "error" in line]
+        return one | {"failed": " ".join(said[-2:]) or "it said nothing"}
     found = json.loads(done.stdout.splitlines()[-1])
     tokens = one["rows"] * one["row"] / found["median"]
     return one | {"step_s": found["median"], "tokens_per_s": tokens} | {k: v for k, v in found.items() if k != "found"}
