@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import numpy as np
 from records import record
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from tests.whole_words import write_encoder
 
 PAIRS, BATCH, EPOCHS, WORDS, ROUNDS = 1_600, 32, 3, 2_000, 3
 LABELS = ("contradiction", "entailment", "neutral")
@@ -44,17 +45,9 @@ def measure(rounds: int = ROUNDS) -> list[dict[str, Any]]:
 
 def write_files(folder: Path) -> None:
     """An untrained encoder with a tokenizer of whole words, and XNLI files of made words."""
-    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
-
     random = np.random.default_rng(0)
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(WORDS))]
-    backend = Tokenizer(models.WordLevel({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    special = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), pieces[:5], strict=True))
-    PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(folder / "encoder")
     sizes = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
-    BertForMaskedLM(BertConfig(vocab_size=len(pieces), **sizes)).save_pretrained(folder / "encoder")
+    write_encoder(folder / "encoder", (f"w{number}" for number in range(WORDS)), **sizes)
 
     def text(length: tuple[float, float]) -> str:
         return " ".join(f"w{word}" for word in random.integers(0, WORDS, 1 + int(random.lognormal(*length))))

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from tests.gpu.device import DEVICE
+from tests.whole_words import write_encoder
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data import prepare as preparation
 from xalign_ray.demo.writer import write_demo
@@ -84,14 +83,8 @@ def test_fine_tuning_learns_on_the_gpu_what_it_learns_on_the_cpu(tmp_path: Path)
 
 def _write_task(folder: Path) -> None:
     """An untrained encoder of whole words, and XNLI files in which one word says the label."""
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *(f"w{number}" for number in range(50))]
-    backend = Tokenizer(models.WordLevel({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    special = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), pieces[:5], strict=True))
-    PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(folder / "encoder")
     sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
-    BertForMaskedLM(BertConfig(vocab_size=len(pieces), **sizes)).save_pretrained(folder / "encoder")
+    write_encoder(folder / "encoder", [*WORDS, *(f"w{number}" for number in range(50))], **sizes)
     draw = random.Random(5)
     for name, count in (("multinli.train.en.tsv", 900), ("dev-en.tsv", 90), ("test-en.tsv", 90)):
         lines = ["premise\thypo\tlabel"] if "train" in name else []

@@ -12,7 +12,15 @@ from torch.profiler import record_function
 
 from xalign_ray.config.choices import ObjectiveChoice
 from xalign_ray.config.scheduled import Scheduled
-from xalign_ray.objectives.objective import Gather, LossContext, MicroStep, Objective, SpecialIds, TrainableEncoder
+from xalign_ray.objectives.objective import (
+    Gather,
+    LossContext,
+    MicroStep,
+    Objective,
+    ScoresLabels,
+    SpecialIds,
+    TrainableEncoder,
+)
 from xalign_ray.text.dictionary import DictionaryPairs
 
 
@@ -74,7 +82,9 @@ class Objectives(nn.Module):
         """
         micro_step = MicroStep(self.encoder, batch, part, step)
         if of_labels:
-            return {of_labels: self.losses[of_labels].of_labels(micro_step)}
+            loss = self.losses[of_labels]
+            assert isinstance(loss, ScoresLabels), f"{of_labels} has no terms by label"
+            return {of_labels: loss.of_labels(micro_step)}
         sums = {}
         for kind, loss in self.losses.items():
             with record_function(f"step/forward {kind}"):

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor, nn
@@ -108,10 +108,6 @@ class Objective(nn.Module, ABC):
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:
         """How many things a rank's sums over one global step run over: its rows and all its slices."""
 
-    def of_labels(self, micro_step: MicroStep) -> Tensor:
-        """The terms of the sum where each is that of a label, [N]; only losses by which held-out rows are scored."""
-        raise NotImplementedError
-
     def after_step(self, encoder: TrainableEncoder, gather: Gather) -> None:
         """What it does once the weights have moved; called by all ranks once a global step, by default nothing.
 
@@ -119,6 +115,15 @@ class Objective(nn.Module, ABC):
             encoder: the trained encoder, with its new weights.
             gather: joins what the ranks hold.
         """
+
+
+@runtime_checkable
+class ScoresLabels(Protocol):
+    """A loss by which held-out rows can be scored: each term of its sum is that of a label."""
+
+    def of_labels(self, micro_step: MicroStep) -> Tensor:
+        """The terms of the sum, [N], in the order of labels."""
+        ...
 
 
 def check_layer(kind: str, layer: int | None, encoder: TrainableEncoder) -> None:
