@@ -12,6 +12,7 @@ from recipe_keys import recipe_keys, write_table
 
 from xalign_ray.cli import app
 from xalign_ray.config.load import RECIPES
+from xalign_ray.finetune.papers import read_papers
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.tasks import registry
 from xalign_ray.track.names import EVENTS, METRICS
@@ -81,11 +82,23 @@ def fine_tuning() -> Iterator[str]:
     yield from write_table(["setting", "meaning", "default"], rows)
 
 
+def fine_tuning_of_papers() -> Iterator[str]:
+    """The settings that each paper has for each task."""
+    papers = {(paper, task): settings for paper, tasks in read_papers().items() for task, settings in tasks.items()}
+    names = list(dict.fromkeys(name for settings in papers.values() for name in settings))
+    rows = [
+        [f"`{paper}`", f"`{task}`", *(f"`{settings[name]}`" if name in settings else "" for name in names)]
+        for (paper, task), settings in papers.items()
+    ]
+    yield from write_table(["paper", "task", *(f"`{name}`" for name in names)], rows)
+
+
 WRITERS: dict[str, Callable[[], Iterator[str]]] = {
     "recipe_keys": recipe_keys,
     "commands": commands,
     "recipes": recipes,
     "fine_tuning": fine_tuning,
+    "fine_tuning_of_papers": fine_tuning_of_papers,
     "events": _named(EVENTS),
     "metrics": _named(METRICS),
     "evaluations": _named({name: f"{metric.meaning} ({metric.unit})" for name, metric in registry.METRICS.items()}),

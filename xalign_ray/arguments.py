@@ -15,11 +15,12 @@ from xalign_ray.config.explain import flatten
 from xalign_ray.config.load import list_recipes, list_studies, load_recipe
 from xalign_ray.config.schema import PairFormat, TextFormat
 from xalign_ray.errors import ConfigError
+from xalign_ray.finetune.papers import FROM
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.tasks import TASK_NAMES, TUNED_TASK_NAMES
 
 PAIR_FORMATS = get_args(PairFormat)
-TUNE_SETTINGS = list(FineTuning.model_fields)
+TUNE_SETTINGS = [FROM, *FineTuning.model_fields]
 FORMATS = (*get_args(TextFormat), *PAIR_FORMATS, "muse")
 
 ANY_RECIPE = "tiny/mlm"  # whose keys stand for those of a recipe that is not known yet

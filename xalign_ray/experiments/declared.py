@@ -16,6 +16,7 @@ from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.fields import Float, Frozen, Int, Positive, Uri
 from xalign_ray.config.load import RECIPES, apply_setting
 from xalign_ray.errors import ConfigError
+from xalign_ray.finetune.papers import resolve_settings
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
@@ -114,11 +115,27 @@ class FineTuningConfig(Frozen):
     seeds: Annotated[tuple[Int, ...], Field(min_length=1, description="of fine-tuning")] = (0,)
     resources: Annotated[Resources | None, Field(description="the study's if null")] = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_settings_of_a_paper(cls, given: Any) -> Any:
+        if isinstance(given, dict) and isinstance(task := given.get("task"), str) and task in TUNED_TASKS:
+            return given | {"settings": resolve_settings(given.get("settings", {}), task)}
+        return given
+
     @model_validator(mode="after")
     def _is_known(self) -> FineTuningConfig:
         _check_task(self.task, TUNED_TASKS)
         _check_once("training", [training.kind for training in self.training])
         _check_once("seeds", self.seeds)
+        metrics = [metric.name for metric in TUNED_TASKS[self.task].metrics]
+        for metric in self.settings.metric_for_best_model or ():
+            if metric not in metrics:
+                raise ValueError(
+                    f"metric_for_best_model '{metric}' is none of {self.task}.{suggest(metric, metrics)} Known: "
+                    f"{', '.join(metrics)}"
+                )
+        if len(self.settings.metric_for_best_model or ()) > 1:
+            raise ValueError("metric_for_best_model is one metric: scores of two cannot be compared")
         return self
 
 

@@ -36,6 +36,13 @@ class FineTuning(Frozen):
     load_best_model_at_end: Annotated[
         bool, Field(description="keep the best epoch by development score; if false, the last")
     ] = True
+    metric_for_best_model: Annotated[
+        str | None, Field(description="metric of the development score; null: the first of the task's")
+    ] = None
+    hidden_dropout_prob: Annotated[
+        Annotated[Float, Field(ge=0, lt=1)] | None,
+        Field(description="dropout of hidden states, attention and head; null: as the encoder's config says"),
+    ] = None
     max_train_samples: Annotated[
         Positive | None, Field(description="of the training file's examples, from the first; null: all")
     ] = None

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
+from xalign_ray.errors import DataError
 from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import Choice, FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet
+from xalign_ray.models.families import FAMILIES
 from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.tasks.hf_encoder import Encoder, open_model, pick_device, quiet_transformers
 from xalign_ray.tasks.scores import SCORES, Score, write_scores
@@ -23,6 +25,7 @@ from xalign_ray.tasks.tokenized import Inputs
 MODEL = "model"
 CHOICE = "choice.json"
 PREDICTIONS = "predictions"
+DROPOUTS = ("classifier_dropout", *dict.fromkeys(key for family in FAMILIES.values() for key in family.dropouts))
 
 
 def tune_task(
@@ -119,7 +122,9 @@ def _open(training_set: TrainingSet, folder: str, settings: FineTuning, device: 
     task = training_set.task
     names = dict(enumerate(task.classes_of(training_set.examples())))
     head = {"id2label": names, "label2id": {name: index for index, name in names.items()}, "num_labels": len(names)}
-    model, tokenizer = open_model(folder, task.model_class, **(head if names else {}))
+    rate = settings.hidden_dropout_prob
+    dropout = {} if rate is None else dict.fromkeys(DROPOUTS, rate)  # transformers leaves out what a config lacks
+    model, tokenizer = open_model(folder, task.model_class, **(head if names else {}), **dropout)
     model.config.update(
         {
             "xalign_task": task.name,
@@ -145,9 +150,17 @@ def _train(
     from xalign_ray.finetune.trainer import train
 
     task, inputs, classes = training_set.task, tuned.inputs, tuned.classes
+    metric = settings.metric_for_best_model or task.metric
     dev = task.read(dev_file, training_set.english)
     dev_features = task.features(inputs, dev, classes)
     rows = tokenize_once(training_set, inputs, classes, cache)
+
+    def development() -> float:
+        measured = task.measure(dev, task.predict(tuned, dev_features))
+        if metric not in measured:
+            raise DataError(f"{dev_file} has no {metric}; metric_for_best_model can be {' or '.join(measured)}.")
+        return measured[metric].value
+
     unit_size = training_set.unit_size
     batches = LengthPools(
         column(rows, "unit"),
@@ -161,7 +174,7 @@ def _train(
         SwitchedWords(training_set, inputs, classes, rows) if training_set.lexicon else rows,
         inputs.collate,
         batches,
-        lambda: task.measure(dev, task.predict(tuned, dev_features))[task.metric].value,
+        development,
         settings,
         tuned.model.device,
         on_epoch,
