@@ -72,7 +72,7 @@ def _library() -> Any:
         import systran_align
     except ImportError as error:
         raise ConfigError(
-            "aligner 'ibm' needs the package systran-align, which is not installed: `pip install systran-align`, "
-            "or take the aligner 'hmm'."
+            "aligner 'ibm' needs the package systran-align, which is not installed: `pip install systran-align` "
+            "(it has wheels up to Python 3.11), or take the aligner 'hmm'."
         ) from error
     return systran_align
