@@ -9,6 +9,7 @@ import resource
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -35,7 +36,7 @@ from xalign_ray.train.profile import StepProfile
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.reshard import load_resharded, needs_resharding
 from xalign_ray.train.stall import COMPUTES, WAITS, StallWatch
-from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
+from xalign_ray.train.step import Outcome, RankBatch, Stepper, Totals, raise_on_all_ranks
 
 OpenBatches = Callable[[int, int, int], Generator[dict[str, np.ndarray], None, None]]
 OnCheckpoint = Callable[[int, dict[str, float]], None]
@@ -114,6 +115,24 @@ def build_objectives(config: RunConfig, prepared: PreparedRows, device: torch.de
     return Objectives(encoder, config.objectives, prepared.pairs("trained"), config.seed, prepared.special)
 
 
+@dataclass
+class Spent:
+    """Seconds, and what was done in them, since the last step event: a device may do a step while the next is given."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    waited: float = 0.0
+    tokens: int = 0
+    flops: float = 0.0
+
+    def add(self, totals: Totals, seconds: float) -> None:
+        """One more step."""
+        self.steps += 1
+        self.seconds += seconds
+        self.tokens += totals.tokens
+        self.flops += totals.flops
+
+
 class Loop:
     """One attempt at a run."""
 
@@ -155,6 +174,7 @@ class Loop:
             self._notes = [*self._notes, *self._what_is_missing(log_path)]
         self._log = EventLog(log_path, last_attempt(log_path) + 1) if workers.rank == 0 else None
         self._tokens = self._done = 0  # along the surviving lineage
+        self._time = Spent()
         self._saving: dict[str, float] | None = None  # the metrics of the step whose checkpoint is on its way
         self._problem: str | None = None
         profiled = config.track.profile_steps if workers.rank == 0 else 0
@@ -218,24 +238,29 @@ class Loop:
         with record_function("step/data wait"):
             batch = next(batches, None)
         assert batch is not None, f"the feed ended before step {step + 1} of {self._config.train.max_steps}"
-        waited = time.perf_counter() - began
+        self._time.waited += time.perf_counter() - began
         watch.enter(step + 1, COMPUTES)
-        outcome = self._stepper.take(step, batch, bool(self._stop_asked()), self._checkpoints.written, self._problem)
-        watch.pause()
-        self._tokens += outcome.totals.tokens
+        totals = self._stepper.take(step, batch, bool(self._stop_asked()), self._checkpoints.written, self._problem)
         done, steps = step + 1, self._config.train.max_steps
+        logged = done % self._config.track.logging_steps == 0 or done == steps
+        scored = bool(every := self._config.train.eval_steps) and (done % every == 0 or done == steps)
+        saved = done % self._config.checkpoint.save_steps == 0 or done == steps or totals.stop_asked
+        outcome = self._stepper.fetch() if logged or scored or saved else None  # nothing is saved that is not finite
+        watch.pause()
+        self._tokens += totals.tokens
         self._done = done
-        metrics = _metrics(outcome, time.perf_counter() - began, waited, self._workers)
-        if done % self._config.track.logging_steps == 0 or done == steps:
-            self._log_event("step", done, metrics, batch_hash=outcome.totals.batch_hash)
-        every = self._config.train.eval_steps
-        if every and (done % every == 0 or done == steps):
+        self._time.add(totals, time.perf_counter() - began)
+        metrics = _metrics(outcome, self._time, self._workers) if outcome else {}
+        if logged:
+            self._time = Spent()
+            self._log_event("step", done, metrics, batch_hash=totals.batch_hash)
+        if scored:
             self._score(done)
-        if outcome.totals.checkpoint_written:
+        if totals.checkpoint_written:
             self._publish()
-        if done % self._config.checkpoint.save_steps == 0 or done == steps or outcome.totals.stop_asked:
+        if saved:
             self._save(done, metrics)
-        if outcome.totals.stop_asked and done < steps:
+        if totals.stop_asked and done < steps:
             name = next(filter(None, self._workers.gather(self._stop_asked())))
             raise StoppedError(
                 f"Told to stop ({name}): step {done} of {steps} is saved. Give the same command again to go on.",
@@ -301,9 +326,10 @@ class Loop:
             self._progress.show({**seen, "metrics": metrics, **fields})
 
 
-def _metrics(outcome: Outcome, seconds: float, waited: float, workers: Workers) -> dict[str, float]:
+def _metrics(outcome: Outcome, spent: Spent, workers: Workers) -> dict[str, float]:
+    """Of the step that the outcome is of; speeds and times are means over all steps since the last event."""
     totals = outcome.totals
-    tflops = totals.flops / seconds / workers.size / 1e12
+    tflops = spent.flops / spent.seconds / workers.size / 1e12
     peak = peak_tflops(torch.cuda.get_device_name(workers.device)) if workers.on_gpu else None
     return {
         "train/loss": outcome.loss,
@@ -312,14 +338,14 @@ def _metrics(outcome: Outcome, seconds: float, waited: float, workers: Workers) 
         "train/learning_rate": outcome.learning_rate,
         "train/gradient_norm": outcome.gradient_norm,
         "train/labels": totals.labels,
-        "train/tokens_per_s": totals.tokens / seconds,
+        "train/tokens_per_s": spent.tokens / spent.seconds,
         "train/tflops": tflops,
         **({"train/mfu": tflops / peak} if peak else {}),
         "train/padding_share": 1 - totals.tokens / totals.positions,
         "train/cross_lingual_label_share": totals.cross_lingual / max(totals.labels, 1),
         "data/fallback_words": totals.no_room,
-        "train/step_ms": seconds * 1e3,
-        "train/data_wait_ms": waited * 1e3,
+        "train/step_ms": spent.seconds / spent.steps * 1e3,
+        "train/data_wait_ms": spent.waited / spent.steps * 1e3,
         "train/peak_memory_mb": _peak_memory(workers) / 1e6,
     }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,6 +57,26 @@ class Outcome:
     gradient_norm: float
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """A step whose numbers are still on the device: its losses' sums, pairs of its metrics by name, gradient norm."""
+
+    step: int
+    totals: Totals
+    learning_rate: float
+    logged: list[str]
+    numbers: torch.Tensor
+
+    def outcome(self, weights: Mapping[str, Any], numbers: Sequence[float]) -> Outcome:
+        *found, norm = numbers
+        counts = self.totals.counts
+        losses = {kind: total / max(of, 1.0) for total, (kind, of) in zip(found, counts.items(), strict=False)}
+        pairs = zip(self.logged, found[len(losses) :: 2], found[len(losses) + 1 :: 2], strict=True)
+        metrics = {name: total / over for name, total, over in pairs if over}
+        loss = sum(value_at(weights[kind], self.step) * value for kind, value in losses.items())
+        return Outcome(self.totals, losses, metrics, loss, self.learning_rate, norm)
+
+
 def tensors(rows: RankBatch, device: torch.device, also: Sequence[str] = ()) -> dict[str, torch.Tensor]:
     """A batch's rows as the model takes them, on its device: int64 [B, L] each, packed bits as they are.
 
@@ -86,11 +108,12 @@ class Stepper:
         self._workers = workers
         self._sizes = derive_batch(config)
         self._flops = Flops(objectives)
+        self._taken: list[_Taken] = []
 
     def take(
         self, step: int, batch: RankBatch, stop_asked: bool = False, written: bool = False, problem: str | None = None
-    ) -> Outcome:
-        """Takes step number `step` (from 0) on this rank's rows of it.
+    ) -> Totals:
+        """Takes step number `step` (from 0) on this rank's rows of it; does not wait for the device.
 
         Args:
             stop_asked: whether this process was asked to stop; every rank learns of it.
@@ -98,8 +121,7 @@ class Stepper:
             problem: why this rank cannot go on, if it cannot.
 
         Raises:
-            TrainingError: on all ranks, if one of them has a problem or other rows than this step's, or if a loss is
-                not finite.
+            TrainingError: on all ranks, if one of them has a problem or other rows than this step's.
         """
         with record_function("step/counts of the global step"):
             totals = self._totals(step, batch, stop_asked, written, problem or self._wrong_rows(step, batch))
@@ -109,14 +131,23 @@ class Stepper:
         with record_function("step/optimizer"):
             norm = self._engine.step(rate)
         self._objectives.after_step(self._workers.concatenate)
+        self._taken.append(_Taken(step, totals, rate, logged, torch.cat([summed, norm.to(summed).reshape(1)])))
+        return totals
+
+    def fetch(self) -> Outcome:
+        """What the step taken last gave; waits until the device has done all steps that were taken.
+
+        Raises:
+            TrainingError: on all ranks, if a loss of a step since the last fetch is not finite.
+        """
+        taken, self._taken = self._taken, []
         with record_function("step/wait for the device"):  # here alone: it computes while this process prepares
-            *found, norm = torch.cat([summed, norm.to(summed).reshape(1)]).tolist()
-        losses = {kind: total / max(of, 1.0) for total, (kind, of) in zip(found, totals.counts.items(), strict=False)}
-        self._check_finite(step, losses, totals)
-        pairs = zip(logged, found[len(losses) :: 2], found[len(losses) + 1 :: 2], strict=True)
-        metrics = {name: total / over for name, total, over in pairs if over}
-        loss = sum(value_at(self._objectives.weights[kind], step) * value for kind, value in losses.items())
-        return Outcome(totals, losses, metrics, loss, rate, norm)
+            numbers = iter(torch.cat([one.numbers for one in taken]).tolist())
+        weights = self._objectives.weights
+        outcomes = [one.outcome(weights, list(islice(numbers, len(one.numbers)))) for one in taken]
+        for one, outcome in zip(taken, outcomes, strict=True):
+            self._check_finite(one.step, outcome.losses, one.totals)
+        return outcomes[-1]
 
     def _wrong_rows(self, step: int, batch: RankBatch) -> str | None:
         low, high = self._sizes.rows_of(self._workers.rank)

@@ -47,7 +47,7 @@ def config(**settings: Any) -> RunConfig:
         *parents, last = key.split("__")
         at = tree
         for name in parents:
-            at = at[name]
+            at = at.setdefault(name, {})
         at[last] = value
     return RunConfig.model_validate(tree)
 

@@ -78,10 +78,9 @@ def score_and_train(
         for part in (slice(0, 1), slice(1, None))  # a language comes in several batches
     ]
     found = [held_out_losses(engine, shares, prepared.languages, workers) for _ in range(scores)]
-    took = Stepper(engine, objectives, config, workers).take(
-        0, next(synthetic.stream(config, 0, workers.rank, workers.size))
-    )
-    return found, took.loss, copy_of(dict(objectives.named_parameters()))
+    stepper = Stepper(engine, objectives, config, workers)
+    stepper.take(0, next(synthetic.stream(config, 0, workers.rank, workers.size)))
+    return found, stepper.fetch().loss, copy_of(dict(objectives.named_parameters()))
 
 
 @pytest.mark.parametrize("stage", [0, 2])

@@ -65,6 +65,39 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(two: Pool, t
     assert len(synthetic.steps(tmp_path)) == 1
 
 
+def test_with_fewer_step_events_a_loss_that_is_not_finite_is_named_before_anything_is_saved(two: Pool, tmp_path: Path):
+    settings = {
+        "train__optimizer": {"learning_rate": 1e37},
+        "train__max_grad_norm": 0.0,
+        "train__schedule": {"warmup_steps": 0},
+        "track__logging_steps": 6,
+        "checkpoint__save_steps": 4,
+    }
+    with pytest.raises(TrainingError, match="The loss of step 2 is not finite"):
+        two.call(train, tmp_path, settings)
+    assert not [*tmp_path.glob("checkpoints/step_*")]
+
+
+def test_numbers_fetched_every_third_step_are_those_of_these_steps_and_times_are_means(two: Pool, tmp_path: Path):
+    two.call(train, tmp_path / "each", {})
+    two.call(train, tmp_path / "third", {"track__logging_steps": 3})
+    each, third = (events(tmp_path / name, "step") for name in ("each", "third"))
+    assert [event["step"] for event in third] == [3, 6]
+    timed = {"train/step_ms", "train/data_wait_ms", "train/tokens_per_s", "train/tflops", "train/peak_memory_mb"}
+    for event in third:
+        same = each[event["step"] - 1]
+        assert event["batch_hash"] == same["batch_hash"]
+        assert {key: event["metrics"][key] for key in event["metrics"].keys() - timed} == {
+            key: same["metrics"][key] for key in same["metrics"].keys() - timed
+        }
+        seconds = 3 * event["metrics"]["train/step_ms"] / 1e3
+        tokens = sum(
+            sum((synthetic.rows(np.arange(8 * step, 8 * step + 8))["example_ids"] > 0).sum(axis=1))
+            for step in range(event["step"] - 3, event["step"])
+        )
+        assert event["metrics"]["train/tokens_per_s"] * seconds == pytest.approx(tokens)
+
+
 def terminate_in_step_three(workers, step, share):
     if (workers.rank, step) == (1, 2):
         os.kill(os.getpid(), signal.SIGTERM)

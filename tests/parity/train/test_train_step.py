@@ -87,7 +87,8 @@ def engine_steps(workers: Workers, settings: dict[str, Any], count: int) -> list
     stepper = Stepper(engine, objectives, config, workers)
     steps = []
     for step, share in zip(range(count), synthetic.stream(config, 0, workers.rank, workers.size), strict=False):
-        took = stepper.take(step, share)
+        stepper.take(step, share)
+        took = stepper.fetch()
         steps.append(
             Step(took.losses, took.loss, took.learning_rate, took.gradient_norm, engine.gradients, engine.weights())
         )
