@@ -94,6 +94,7 @@ class StoredFile(io.BufferedIOBase):
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._file: Any = None  # also closed where it cannot be opened
         system, path = find_system(url)
         with said_of(url):
             self._file = system.open(path, "rb", block_size=BLOCK_BYTES)
@@ -132,6 +133,6 @@ class StoredFile(io.BufferedIOBase):
             return self._file.readline(-1 if size is None else size)
 
     def close(self) -> None:
-        if not self.closed:
+        if not self.closed and self._file is not None:
             self._file.close()
         super().close()

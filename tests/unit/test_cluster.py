@@ -16,6 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from xalign_ray.config.load import load_recipe
 
@@ -126,7 +127,10 @@ def test_the_image_has_our_ray_and_torch() -> None:
     text = (CLUSTER / "Containerfile").read_text()
     assert "FROM ${BASE}" in text
     assert re.search(r"^ARG BASE=rayproject/ray:(\d+\.\d+)\.", text, flags=re.MULTILINE)[1] == pinned("ray")  # type: ignore[index]
-    assert f'"torch=={pinned("torch")}.*"' in text
+    (installed,) = re.findall(r'"torch==([\d.]+)\.\*"', (ROOT / "Makefile").read_text())
+    assert f'"torch=={installed}.*"' in text
+    (torch,) = (Requirement(each) for each in PROJECT["dependencies"] if each.startswith("torch"))
+    assert installed in torch.specifier
 
 
 def test_the_readme_names_every_file() -> None:

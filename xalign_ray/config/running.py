@@ -104,7 +104,9 @@ class TrackConfig(Frozen):
             raise ValueError(f"'{uri}' is no place that MLflow writes to: {', '.join(TRACKED)}, sqlite or off")
         return uri
 
-    logging_steps: Annotated[Positive, Field(description="steps between two step events; a GPU is waited for at these only")] = 1
+    logging_steps: Annotated[
+        Positive, Field(description="steps between two step events; a GPU is waited for at these only")
+    ] = 1
     profile_steps: Annotated[
         Int,
         Field(ge=0, description="steps of which profile/ gets a trace and a summary, from the fourth on; 0 is none"),
