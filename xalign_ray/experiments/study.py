@@ -16,7 +16,7 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.inputs import check_inputs
 from xalign_ray.errors import ConfigError, DataError, TrainingError
-from xalign_ray.experiments.cells import FINISHED, TOKENIZED, Cell, Evaluation, Trial
+from xalign_ray.experiments.cells import FINISHED, TOKENIZED, WAITING, Cell, Evaluation, Trial
 from xalign_ray.experiments.choice import write_choices
 from xalign_ray.experiments.declared import StudyConfig, load_study
 from xalign_ray.experiments.plan import Plan, check_task_files, plan_study
@@ -123,6 +123,7 @@ def run_cells(schedule: Schedule, uri: str | None) -> list[Trial]:
             unprepared = [cell.recipe for cell in schedule.plan.pretrainings if not _is_prepared(cell.recipe)]
             for recipe in unprepared:
                 check_inputs(recipe.config)
+            _check_hub_models(schedule)
             _connect(schedule)
             for recipe in unprepared:
                 pipeline.prepare(recipe)  # one after the other: each takes all CPUs
@@ -170,6 +171,15 @@ def _is_prepared(recipe: Recipe) -> bool:
     with suppress(DataError):
         return pipeline.find_run(recipe) is not None
     return False
+
+
+def _check_hub_models(schedule: Schedule) -> None:
+    """A model that cannot be had fails now, not after hours of pretraining."""
+    waiting = {job.model for job in schedule.jobs if isinstance(job, Cell) and schedule.states[job] == WAITING}
+    for model in sorted(name for name in waiting if name and not Path(name).is_dir()):
+        from xalign_ray.tasks.hf_encoder import check_hub  # transformers, which folders do without
+
+        check_hub(model)
 
 
 def _connect(schedule: Schedule) -> None:

@@ -207,6 +207,19 @@ def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[A
     return model, tokenizer
 
 
+def check_hub(name: str) -> None:
+    """Asks for a hub model's config.json alone; DataError if neither the hub nor its cache on this machine has it."""
+    try:
+        with quiet_transformers():
+            AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{name} is no folder here, and neither the hub nor its cache on this machine has it "
+            f"({str(error).strip().splitlines()[0].rstrip('.')}). Without a network, put its files into a folder and "
+            "name that."
+        ) from error
+
+
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
     """Keeps transformers from reporting what `open_model` checks by itself, and from drawing progress bars."""

@@ -265,7 +265,8 @@ def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
         raise TrainingError("no cluster is wanted here")
 
     monkeypatch.setattr(driver, "connect", connect)
-    file = write(tmp_path)
+    (tmp_path / "encoder").mkdir()
+    file = write(tmp_path, encoders=[{"model": str(tmp_path / "encoder")}])
     for name in ("de.test.conllu", "german.conllu"):
         (tmp_path / "pos" / name).touch()
     with pytest.raises(TrainingError, match="no cluster is wanted here"):
