@@ -266,6 +266,7 @@ def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
 
     monkeypatch.setattr(driver, "connect", connect)
     (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "config.json").write_text("{}")
     file = write(tmp_path, encoders=[{"model": str(tmp_path / "encoder")}])
     for name in ("de.test.conllu", "german.conllu"):
         (tmp_path / "pos" / name).touch()
