@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,12 @@ class RunFolder:
     def export_at(self, step: int) -> Path:
         """The encoder as it was after a step; 0 is the untrained one."""
         return self.path / f"{EXPORT}_step_{step:06d}"
+
+    @classmethod
+    def step_of(cls, export: Path) -> int | None:
+        """The step of an export that is called as `export_at` calls it."""
+        found = re.fullmatch(rf"{EXPORT}_step_(\d{{6,}})", export.name)
+        return int(found[1]) if found else None
 
     @property
     def checkpoints(self) -> Path:

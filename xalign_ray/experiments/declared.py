@@ -83,19 +83,24 @@ class EncoderConfig(Frozen):
     model: Annotated[str, Field(description="a run, an exported folder or a hub id")] = ""
     settings: Annotated[tuple[str, ...], Field(description="of the recipe, as given to --set")] = ()
     seeds: Annotated[tuple[Int, ...], Field(description="of pretraining; the study's if none are given")] = ()
-    label: Annotated[str, Field(description="how tables call it; recipe and settings, or model, if empty")] = ""
+    step: Annotated[
+        Int | None,
+        Field(ge=0, description="of a checkpoint that the recipe's run kept, 0 is untrained; the last if null"),
+    ] = None
+    label: Annotated[str, Field(description="how tables call it; recipe, settings and step, or model, if empty")] = ""
 
     @property
     def shown(self) -> str:
         """The label in tables."""
-        return self.label or " ".join((self.recipe or self.model, *self.settings))
+        step = () if self.step is None else (f"step {self.step}",)
+        return self.label or " ".join((self.recipe or self.model, *self.settings, *step))
 
     @model_validator(mode="after")
     def _is_one(self) -> EncoderConfig:
         if bool(self.model) == bool(self.recipe):
             raise ValueError("an encoder is given either by recipe or by model")
-        if self.model and (self.settings or self.seeds):
-            raise ValueError("settings and seeds are for recipes; a model is taken as it is")
+        if self.model and (self.settings or self.seeds or self.step is not None):
+            raise ValueError("settings, seeds and step are for recipes; a model is taken as it is")
         return self
 
 

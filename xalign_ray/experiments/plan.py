@@ -10,6 +10,7 @@ from typing import Any
 
 from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import needed_recipes
 from xalign_ray.data.inputs import open_root
 from xalign_ray.errors import ConfigError
@@ -36,12 +37,14 @@ class Encoder:
         seed: of pretraining; None for a model.
         pretraining: the cell that makes it.
         model: folder or hub id of one that was given.
+        step: of the pretraining's checkpoint; None for its end.
     """
 
     label: str
     seed: int | None = None
     pretraining: Pretraining | None = None
     model: str = ""
+    step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,8 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
             seeds = one.seeds or study.seeds
             if one.recipe and place < len(seeds):
                 made = _pretraining(one, _recipe_of(one, study, seeds[place], output), cells)
-                encoders.append(Encoder(one.shown, seeds[place], made))
+                _check_step(one, made.recipe.config)
+                encoders.append(Encoder(one.shown, seeds[place], made, step=one.step))
     _check_distinct(encoders)
     root = _root_of(study, encoders, output)
     for one in study.finetunings:
@@ -148,10 +152,20 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
     return Plan(study, root, tuple(encoders))
 
 
+def _check_step(encoder: EncoderConfig, config: RunConfig) -> None:
+    last, every = config.train.max_steps, config.checkpoint.save_steps
+    kept = [0, *sorted({*range(every, last, every), last})[-config.checkpoint.save_total_limit :]]
+    if encoder.step is not None and encoder.step not in kept:
+        raise ConfigError(
+            f"encoders: '{encoder.shown}' asks for step {encoder.step}; its run keeps {', '.join(map(str, kept))}. Name "
+            "one of these, or change checkpoint.save_steps or checkpoint.save_total_limit."
+        )
+
+
 def _check_distinct(encoders: Sequence[Encoder]) -> None:
-    labels: dict[Pretraining | str, str] = {}
+    labels: dict[tuple[Pretraining | str, int | None], str] = {}
     for one in encoders:
-        other = labels.setdefault(one.pretraining or one.model, one.label)
+        other = labels.setdefault((one.pretraining or one.model, one.step), one.label)
         if other != one.label:
             raise ConfigError(f"encoders: '{other}' and '{one.label}' are the same encoder; remove one.")
 

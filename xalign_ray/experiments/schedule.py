@@ -14,7 +14,7 @@ import ray
 from ray.exceptions import RayError
 
 from xalign_ray import pipeline, stops
-from xalign_ray.artifacts import whole_manifest
+from xalign_ray.artifacts import MANIFEST, whole_manifest
 from xalign_ray.config.load import Recipe
 from xalign_ray.errors import ConfigError, DataError, StoppedError, XalignError
 from xalign_ray.experiments.cell_log import close_log
@@ -34,6 +34,7 @@ from xalign_ray.experiments.choice import Choice, choose
 from xalign_ray.experiments.evaluations import start_evaluation
 from xalign_ray.experiments.plan import Plan
 from xalign_ray.experiments.trials import last_line, run_trials, scheduler_of
+from xalign_ray.exports import export
 from xalign_ray.run_folder import RunFolder
 
 LOOK_S = 0.1
@@ -126,6 +127,7 @@ class Schedule:
             if isinstance(job, Pretraining):
                 self._running[job] = _in_thread(job)
             elif isinstance(job, Evaluation):
+                _export_step(job.model)
                 self._running[job] = start_evaluation(job, self.folder)
 
     def _notice_end(self, job: Job, running: Future[Any]) -> None:
@@ -148,6 +150,7 @@ class Schedule:
         self._advance()
         if not isinstance(job := self._next_that_fits(), Trial):
             return None
+        _export_step(job.model)
         self._running[job] = None
         return job
 
@@ -162,7 +165,10 @@ class Schedule:
     def _add_model(self, cell: Pretraining, model: Path) -> None:
         """A pretraining is done: what continues it, and what its encoder is for, can start."""
         self.states[cell] = FINISHED
-        self.models |= {one: str(model.resolve()) for one in self.plan.encoders if one.pretraining is cell}
+        for one in self.plan.encoders:
+            if one.pretraining is cell:
+                folder = model if one.step is None else RunFolder(model.parent).export_at(one.step)
+                self.models[one] = str(folder.resolve())
 
     def _refresh(self) -> None:
         """Gives cells the models that have been made, and lets the repetitions run of settings that were chosen."""
@@ -212,6 +218,13 @@ class Schedule:
                         f"{job} needs {asked:g} {name}s; the cluster has {there.get(name, 0):g}. Lower its "
                         f"{'parallel' if isinstance(job, Pretraining) else 'resources'}, or start larger nodes."
                     )
+
+
+def _export_step(model: str) -> None:
+    """Makes the export of a run's checkpoint, if that is what a cell is to score and it is not there."""
+    folder = Path(model)
+    if (step := RunFolder.step_of(folder)) is not None and not (folder / MANIFEST).is_file():
+        export(folder.parent, step)
 
 
 def _find_export(recipe: Recipe) -> Path | None:

@@ -196,7 +196,7 @@ def _give_scores_to_runs(schedule: Schedule, chosen: Sequence[Trial]) -> None:
     shown: list[Cell] = [cell for cell in chosen if cell.training.kind == "english"]
     shown += [job for job in schedule.jobs if isinstance(job, Evaluation) and schedule.states[job] == FINISHED]
     for encoder, model in schedule.models.items():
-        if encoder.pretraining and (own := [cell for cell in shown if cell.model == model]):
+        if encoder.pretraining and encoder.step is None and (own := [cell for cell in shown if cell.model == model]):
             run = RunFolder(Path(model).parent)
             target = run.evaluation(schedule.plan.study.name)
             with published(target, "study"):
