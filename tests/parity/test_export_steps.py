@@ -15,6 +15,8 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data.prepare import find_prepared
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.errors import DataError
+from xalign_ray.experiments.schedule import export_step
+from xalign_ray.run_folder import RunFolder
 from xalign_ray.train.loop import build_objectives
 
 WORDS = "bert.embeddings.word_embeddings.weight"
@@ -64,6 +66,17 @@ def test_a_kept_step_is_exported_beside_the_last_one(finished: tuple[Recipe, Pat
     assert not torch.equal(words(folder), words(run / "export"))
     again = exports.export(run, step=4)
     assert torch.equal(words(again), words(run / "export"))
+
+
+def test_a_study_exports_the_step_that_a_cell_scores_once(finished: tuple[Recipe, Path]) -> None:
+    _, run = finished
+    folder, last = RunFolder(run).export_at(0), (run / "export" / "manifest.json").stat().st_mtime_ns
+    export_step(str(folder))
+    assert step_of(folder) == 0
+    written = (folder / "manifest.json").stat().st_mtime_ns
+    export_step(str(folder))
+    export_step(str(run / "export"))
+    assert [(path / "manifest.json").stat().st_mtime_ns for path in (folder, run / "export")] == [written, last]
 
 
 def test_a_step_that_was_not_kept_is_refused(finished: tuple[Recipe, Path]) -> None:

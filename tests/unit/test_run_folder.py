@@ -39,6 +39,13 @@ def test_an_export_says_its_run_folder_by_its_name() -> None:
     assert RunFolder.of_export(Path("xlm-roberta-base")) is None
 
 
+def test_an_export_of_a_step_says_it_by_its_name() -> None:
+    folder = RunFolder(Path("runs/a"))
+    steps = (0, 500, 1_000_000)
+    assert tuple(RunFolder.step_of(folder.export_at(step)) for step in steps) == steps
+    assert RunFolder.step_of(folder.export) is None
+
+
 def test_score_files_are_those_of_the_tasks_and_the_folders_own(tmp_path: Path) -> None:
     for name in ("evaluation/tatoeba/scores.json", "evaluation/pos/scores.json", "scores.json", "else/scores.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -157,8 +157,8 @@ def _check_step(encoder: EncoderConfig, config: RunConfig) -> None:
     kept = [0, *sorted({*range(every, last, every), last})[-config.checkpoint.save_total_limit :]]
     if encoder.step is not None and encoder.step not in kept:
         raise ConfigError(
-            f"encoders: '{encoder.shown}' asks for step {encoder.step}; its run keeps {', '.join(map(str, kept))}. Name "
-            "one of these, or change checkpoint.save_steps or checkpoint.save_total_limit."
+            f"encoders: '{encoder.shown}' asks for step {encoder.step}; its run keeps {', '.join(map(str, kept))}. "
+            "Name one of these, or change checkpoint.save_steps or checkpoint.save_total_limit."
         )
 
 

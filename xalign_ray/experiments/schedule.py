@@ -127,7 +127,7 @@ class Schedule:
             if isinstance(job, Pretraining):
                 self._running[job] = _in_thread(job)
             elif isinstance(job, Evaluation):
-                _export_step(job.model)
+                export_step(job.model)
                 self._running[job] = start_evaluation(job, self.folder)
 
     def _notice_end(self, job: Job, running: Future[Any]) -> None:
@@ -150,7 +150,7 @@ class Schedule:
         self._advance()
         if not isinstance(job := self._next_that_fits(), Trial):
             return None
-        _export_step(job.model)
+        export_step(job.model)
         self._running[job] = None
         return job
 
@@ -220,7 +220,7 @@ class Schedule:
                     )
 
 
-def _export_step(model: str) -> None:
+def export_step(model: str) -> None:
     """Makes the export of a run's checkpoint, if that is what a cell is to score and it is not there."""
     folder = Path(model)
     if (step := RunFolder.step_of(folder)) is not None and not (folder / MANIFEST).is_file():

@@ -36,7 +36,8 @@ class TatoebaTask(Task):
     CSLS, `tatoeba_accuracy_cls` by cosine of each layer's first token. Beside them the mean cosine of translations and,
     as `pair_cosine_random`, of each sentence with the translation of the next one.
 
-    Its data is a folder of `tatoeba.<xx>-eng.<xx>` and `tatoeba.<xx>-eng.eng` (LASER), or the same with 2-letter codes.
+    Its data is a folder of `tatoeba.<xx>-eng.<xx>` and `tatoeba.<xx>-eng.eng` (LASER), or the same with 2-letter codes,
+    of any parallel text; scores name the folder as their split.
     """
 
     name = "tatoeba"
@@ -65,10 +66,13 @@ class TatoebaTask(Task):
         pairs = find_pairs(data, languages)
         opened = Encoder.open(encoder, device)
         opened.inputs.check_languages([ENGLISH, *pairs])
-        scores = [score for language, paths in pairs.items() for score in self._score_pair(opened, paths, language)]
+        split = data.resolve().name  # several such folders can be scored beside each other
+        scores = [
+            score for language, paths in pairs.items() for score in self._score_pair(opened, paths, language, split)
+        ]
         return scores + average_languages(scores)
 
-    def _score_pair(self, encoder: Encoder, paths: PairPaths, language: str) -> Iterator[Score]:
+    def _score_pair(self, encoder: Encoder, paths: PairPaths, language: str, split: str) -> Iterator[Score]:
         other, english = read_pair(paths)
         left, right = (encoder.pool(*texts, ("mean", "cls")) for texts in ((other, language), (english, ENGLISH)))
         means, last = (left["mean"], right["mean"]), f"last{LAST_LAYERS}"
@@ -84,7 +88,7 @@ class TatoebaTask(Task):
             for layer, value in layers.items():
                 measure = Measure(value, None if "cosine" in metric else 1 / len(other), len(other))
                 pooling = "cls" if metric.endswith("_cls") else "mean"
-                yield self.score_of(encoder, "test", language, metric, measure, layer=layer, pooling=pooling)
+                yield self.score_of(encoder, split, language, metric, measure, layer=layer, pooling=pooling)
 
 
 def find_pairs(data: Path, languages: Sequence[str] | None = None) -> dict[str, PairPaths]:

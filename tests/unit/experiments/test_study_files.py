@@ -102,7 +102,11 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
         ({"encoders": []}, "'encoders' is []: "),
         (
             {"encoders": [{"model": "a", "seeds": [1]}]},
-            "'encoders.0': settings and seeds are for recipes; a model is taken as it is.",
+            "'encoders.0': settings, seeds and step are for recipes; a model is taken as it is.",
+        ),
+        (
+            {"encoders": [{"model": "a", "step": 0}]},
+            "'encoders.0': settings, seeds and step are for recipes; a model is taken as it is.",
         ),
         (
             {"encoders": [{"recipe": "tiny/mlm"}, {"recipe": "tiny/mlm"}]},
@@ -170,6 +174,27 @@ def test_two_labels_of_one_encoder_are_refused(tmp_path: Path):
     encoders = [{"recipe": "tiny/mlm", "label": "one"}, {"recipe": "tiny/mlm", "label": "two"}]
     with pytest.raises(ConfigError, match=r"encoders: 'one' and 'two' are the same encoder; remove one\."):
         planned(tmp_path, encoders=encoders)
+
+
+def test_steps_of_a_run_are_encoders_of_one_pretraining(tmp_path: Path):
+    encoders = [{"recipe": "tiny/mlm", "label": "mlm"}, *({"recipe": "tiny/mlm", "step": step} for step in (0, 450))]
+    kept = ["checkpoint.save_total_limit=2"]
+    plan = planned(tmp_path, encoders=encoders, finetunings=[], evaluations=[{"task": "alignment"}], settings=kept)
+    assert [str(one) for one in plan.pretrainings] == ["mlm (seed 0)"]
+    assert [(one.label, one.step) for one in plan.encoders] == [
+        ("mlm", None), ("tiny/mlm step 0", 0), ("tiny/mlm step 450", 450)
+    ]  # fmt: skip
+    assert len(cells(plan)) == 3
+
+
+def test_a_step_that_the_run_does_not_keep_is_refused_before_it_is_trained(tmp_path: Path):
+    kept = ["checkpoint.save_steps=200", "checkpoint.save_total_limit=2"]
+    with pytest.raises(ConfigError) as caught:
+        planned(tmp_path, encoders=[{"recipe": "tiny/mlm", "step": 600, "settings": kept}], finetunings=[])
+    assert str(caught.value) == (
+        f"encoders: 'tiny/mlm {' '.join(kept)} step 600' asks for step 600; its run keeps 0, 800, 900. Name one of "
+        "these, or change checkpoint.save_steps or checkpoint.save_total_limit."
+    )
 
 
 def test_a_grid_has_every_combination_of_what_is_a_list(tmp_path: Path):

@@ -124,7 +124,7 @@ def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Pat
     }  # fmt: skip
     assert len(retrieval) == 12
     assert {(s.task, s.split, s.pooling, s.metric, s.objective, s.seed) for s in retrieval} == {
-        ("tatoeba", "test", "mean", "tatoeba_accuracy", "mlm", 5)
+        ("tatoeba", tmp_path.name, "mean", "tatoeba_accuracy", "mlm", 5)
     }
     assert TATOEBA.evaluate(str(folder), tmp_path, languages=["deu"])[:4] == scores[:4]
     cosines = {(s.metric, s.language): s.value for s in scores if s.metric.startswith("pair_cosine")}
