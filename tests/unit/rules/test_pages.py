@@ -134,7 +134,7 @@ def test_each_key_in_the_text_is_one_of_a_recipe() -> None:
 
 
 def test_each_recipe_in_the_text_is_one_of_the_package() -> None:
-    named = set(re.findall(r"`((?:tiny|base|real|derived|papers|studies)/[\w-]+)`", TEXT))
+    named = set(re.findall(r"`((?:tiny|base|real|small|derived|papers|studies)/[\w-]+)`", TEXT))
     assert named
     assert [name for name in sorted(named) if not (RECIPES / f"{name}.yaml").is_file()] == []
 
