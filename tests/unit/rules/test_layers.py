@@ -19,7 +19,7 @@ LAYERS = [
     {"publisher"},
     {"mirror"},
     {"config"},
-    {"text", "demo", "track"},
+    {"text", "demo", "track", "published"},
     {"models", "objectives", "data"},
     {"train"},
     {"tasks"},
@@ -49,6 +49,7 @@ WITHOUT_TORCH = [
     "text",
     "demo",
     "track",
+    "published",
     "config",
     "errors.py",
     "artifacts.py",
@@ -61,7 +62,18 @@ WITHOUT_TORCH = [
     "stops.py",
 ]
 WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs.py", "api.py", "opened_run.py", "__init__.py"]
-WITHOUT_RAY = ["text", "demo", "track", "config", "models", "objectives", "report", "data/local.py", "data/sources"]
+WITHOUT_RAY = [
+    "text",
+    "demo",
+    "track",
+    "published",
+    "config",
+    "models",
+    "objectives",
+    "report",
+    "data/local.py",
+    "data/sources",
+]
 WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "arguments.py", "data_verbs.py", "needs.py"]
 WITHOUT_RAY += ["exports.py", "pipeline.py", "api.py", "opened_run.py", "__init__.py"]
 
@@ -134,7 +146,7 @@ def modules(*folders: str) -> list[str]:
     ("imported", "absent"),
     [
         (["xalign_ray.train.loop", "xalign_ray.train.engine", "xalign_ray.data.local"], ["ray"]),
-        (modules("text", "demo"), ["torch", "ray", "transformers"]),
+        (modules("text", "demo", "published"), ["torch", "ray", "transformers"]),
         (["xalign_ray.report.card"], ["matplotlib"]),
         (["xalign_ray.tasks.registry"], ["torch", "transformers"]),
         (["xalign_ray.finetune.tune", "xalign_ray.tasks.registry"], ["datasets", "transformers.trainer", "ray"]),
@@ -145,7 +157,7 @@ def modules(*folders: str) -> list[str]:
     ],
     ids=[
         "loop, engine and local feed",
-        "text and demo",
+        "text, demo and what is printed",
         "the model card",
         "names, files and metrics of tasks",
         "what a driver of trials imports",
