@@ -35,7 +35,8 @@ class Quantity(Frozen):
     @property
     def taken_away(self) -> Quantity | None:
         """The number that is subtracted, None where there is none."""
-        return Quantity(**self.model_dump() | {"less": {}} | dict(self.less)) if self.less else None
+        other = self.model_dump() | {"less": {}} | dict(self.less)
+        return Quantity.model_validate(other) if self.less else None
 
     @property
     def added(self) -> Quantity:
