@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from xalign_ray.artifacts import finished_run, write_atomic, write_manifest
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import Recipe
+from xalign_ray.config.method import method_of
 from xalign_ray.config.saved import open_saved, read_saved
 from xalign_ray.config.start import base_recipe, needed_recipes, settle
 from xalign_ray.errors import ConfigError, DataError
@@ -23,6 +24,7 @@ from xalign_ray.exports import export_run
 from xalign_ray.locks import check_writable, hold
 from xalign_ray.mirror import fetch_checkpoint, is_finished, local_folder, published, refresh, url_of
 from xalign_ray.run_folder import RunFolder, check_export
+from xalign_ray.track.origin import origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -273,6 +275,8 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
         "seed": recipe.config.seed,
         "data": url_of(prepared.folder) or str(prepared.folder.absolute()),
         "data_fingerprint": prepared.fingerprint,
+        "labels": {"method": method_of(recipe.config), "languages": ",".join(recipe.config.languages)},
+        "origin": origin(),
     }
     return folder, facts
 

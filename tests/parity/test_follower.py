@@ -18,7 +18,7 @@ from mlflow.entities import Run
 from xalign_ray.errors import DataError, TrackingError
 from xalign_ray.track import follower
 from xalign_ray.track.events import EVENT_LOG, EventLog, run_identity
-from xalign_ray.track.follower import follow, open_command, publish, replay, resolve_uri
+from xalign_ray.track.follower import follow, open_command, publish, replay, resolve_uri, runs_page
 
 Points = list[tuple[int, float]]
 NOBODY = "http://127.0.0.1:9"  # the discard port: refused at once
@@ -93,6 +93,8 @@ def test_the_run_carries_name_recipe_and_end(uri: str, experiment: str, folder: 
         "train.max_steps": "10",
         "objectives.0.kind": "masked_lm",
         "parallel.workers": "2",
+        "objectives": "masked_lm",
+        "scale": "tiny",
     }
     tags = {key: value for key, value in run.data.tags.items() if key.startswith("xalign.")}
     assert tags.pop("xalign.started") == (run_identity(folder) or {})["started"]
@@ -222,14 +224,15 @@ def test_files_of_the_run_lie_beside_the_database_not_in_the_current_directory(
 def test_the_prepared_data_is_the_runs_data_set(uri: str, experiment: str, folder: Path, tmp_path: Path) -> None:
     shards = tmp_path / "data-1234abcd"
     shards.mkdir()
-    (shards / "manifest.json").write_text(json.dumps({"rows": 960, "files": {"a": "b"}}))
+    manifest = {"languages": ["en", "de"], "pools": {"text/en": {"rows": 960}}, "counts": {"tokens": 7}}
+    (shards / "manifest.json").write_text(json.dumps(manifest))
     finished_run(folder, data=str(shards), data_fingerprint="1234abcd" * 8)
     (run_id,) = replay(folder, uri, experiment)
     replay(folder, uri, experiment)
     (used,) = MlflowClient(uri).get_run(run_id).inputs.dataset_inputs
-    assert (used.dataset.name, used.dataset.digest) == ("data-1234abcd", ("1234abcd" * 8)[:36])
+    assert (used.dataset.name, used.dataset.digest) == ("en-de", ("1234abcd" * 8)[:36])
     assert json.loads(used.dataset.source) == {"uri": str(shards)}
-    assert json.loads(used.dataset.profile or "") == {"rows": 960}
+    assert json.loads(used.dataset.profile or "") == {"languages": "en, de", "rows": 960, "tokens": 7}
     assert "data/manifest.json" in {item.path for item in MlflowClient(uri).list_artifacts(run_id, "data")}
 
 
@@ -329,6 +332,30 @@ def test_sqlite_addresses_never_depend_on_the_current_directory(
 
 def test_the_command_that_opens_mlflow_names_the_database() -> None:
     assert open_command("sqlite:////a/mlflow.db") == (
-        "mlflow server --backend-store-uri sqlite:////a/mlflow.db --workers 1 --port 5000"
+        "mlflow server --backend-store-uri sqlite:////a/mlflow.db --workers 1 --port 5000, then http://127.0.0.1:5000"
     )
     assert open_command("https://host") == "https://host"
+    assert open_command("https://host/", "/#/page") == "https://host/#/page"
+    assert runs_page(NOBODY, "xalign") == ""
+
+
+def test_the_page_of_runs_is_not_that_of_traces(uri: str, experiment: str, folder: Path) -> None:
+    finished_run(folder)
+    replay(folder, uri, experiment)
+    found = MlflowClient(uri).get_experiment_by_name(experiment)
+    assert runs_page(uri, experiment) == f"/#/experiments/{found.experiment_id}/runs?workflowType=machine_learning"
+    assert runs_page(uri, "another") == ""
+
+
+def test_a_run_that_was_told_to_stop_is_killed_until_it_goes_on(uri: str, experiment: str, folder: Path) -> None:
+    with start_run(folder) as log:
+        write_steps(log, 1, 4)
+        log.write("stopped", 4, signal="SIGTERM")
+    (run_id,) = replay(folder, uri, experiment)
+    assert MlflowClient(uri).get_run(run_id).info.status == "KILLED"
+    with EventLog(folder / EVENT_LOG, 2) as log:
+        log.write("start", 4, recipe="tiny/mlm", fingerprint="f00dfeed", steps=10)
+        write_steps(log, 5, 10)
+        log.write("end", 10)
+    assert replay(folder, uri, experiment) == [run_id]
+    assert MlflowClient(uri).get_run(run_id).info.status == "FINISHED"

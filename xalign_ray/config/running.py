@@ -104,6 +104,9 @@ class TrackConfig(Frozen):
             raise ValueError(f"'{uri}' is no place that MLflow writes to: {', '.join(TRACKED)}, sqlite or off")
         return uri
 
+    registered_model_name: Annotated[
+        str | None, Field(min_length=1, description="MLflow's registered model that gets the export as a version")
+    ] = None
     logging_steps: Annotated[
         Positive, Field(description="steps between two step events; a GPU is waited for at these only")
     ] = 1

@@ -11,6 +11,7 @@ from typing import Any
 from xalign_ray.artifacts import read_json
 from xalign_ray.experiments.cells import FINISHED, Cell, Trial
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt, last_event, run_identity
+from xalign_ray.track.origin import origin
 
 
 @contextmanager
@@ -33,6 +34,8 @@ def cell_logged(study: Path, cell: Cell) -> Iterator[EventLog]:
             parent=run_identity(study) or made_by,
             pretraining={"run": run.name, **made_by} if made_by else {},
             params=_encoder_params(cell, run.name if made_by else None) | cell.params,
+            labels={"languages": ",".join(cell.languages)} if cell.languages else {},
+            origin=origin(),
         )
         yield log
         log.write("end", epochs, {"run/seconds": time.monotonic() - began}, state=FINISHED)

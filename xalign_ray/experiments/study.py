@@ -29,7 +29,7 @@ from xalign_ray.report.verb import report
 from xalign_ray.run_folder import CHOICES, STUDY, RunFolder
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
-from xalign_ray.track.follower import open_command, publish, resolve_uri
+from xalign_ray.track.follower import open_command, publish, resolve_uri, runs_page
 
 if TYPE_CHECKING:
     from xalign_ray.experiments.schedule import Schedule
@@ -98,7 +98,8 @@ def quickstart(out: Path | None = None) -> None:
     output = out or RUNS
     page = run_study(QUICKSTART, output)
     pipeline.say(f"Report:  {page}")
-    pipeline.say(f"MLflow:  {open_command(resolve_uri('sqlite', output.absolute()))}")
+    uri = resolve_uri("sqlite", output.absolute())
+    pipeline.say(f"MLflow:  {open_command(uri, runs_page(uri, QUICKSTART))}")
 
 
 def open_schedule(plan: Plan, folder: Path) -> Schedule:

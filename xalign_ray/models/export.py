@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 from xalign_ray.artifacts import MANIFEST, hash_files, share, write_json, write_manifest
+from xalign_ray.config.method import method_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
 from xalign_ray.models.backbone import LANGUAGES_KEY, backbone
@@ -134,7 +135,7 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
         LANGUAGES_KEY: list(prepared.languages) if model.language_embeddings else [],
         "xalign_segments": segments,
         "xalign_pairs": _pairs(config, segments),
-        "xalign_objective": _method(config),
+        "xalign_objective": method_of(config),
         "xalign_recipe": facts["recipe"],
         "xalign_fingerprint": facts["fingerprint"],
         "xalign_seed": config.seed,
@@ -166,15 +167,6 @@ def fold(languages: Tensor, segments: Tensor) -> Tensor:
     languages [n, d], segments [s, d] -> [n * s, d].
     """
     return (languages.float()[:, None, :] + segments.float()[None, :, :]).flatten(0, 1)
-
-
-def _method(config: RunConfig) -> str:
-    """The recipe's method in the words of the papers, `mlm` where nothing is added to plain masked text."""
-    read = {loss.stream for loss in config.objectives}
-    names = [stream.method for stream in config.streams if stream.kind not in read]
-    for loss in config.objectives:
-        names.append(loss.method(next((stream for stream in config.streams if stream.kind == loss.stream), None)))
-    return "+".join(filter(None, names)) or "mlm"
 
 
 def _pairs(config: RunConfig, segments: int) -> dict[str, Any] | None:

@@ -6,15 +6,17 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from xalign_ray.config.explain import check_folder
-from xalign_ray.credentials import hide_credentials, without_credentials
+from xalign_ray.credentials import hide_credentials, with_credentials, without_credentials
 from xalign_ray.errors import TrackingError, XalignError
 from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.track.events import check_tuned, check_whole, run_identity
 
 _log = logging.getLogger(__name__)
+_PORT = 5000
 _RETRY_S = 1.0  # pause between attempts while a run is being closed
 _REASON_LENGTH = 200
 _CONNECTING = threading.Lock()  # MLflow makes the tables of a new database, and two threads would make them twice
@@ -42,11 +44,28 @@ def resolve_uri(value: str, folder: Path) -> str:
     return value
 
 
-def open_command(tracking_uri: str) -> str:
-    """What a user types, or opens, to look at the runs."""
+def open_command(tracking_uri: str, page: str = "") -> str:
+    """What a user types and opens to look at the runs, at best at the page that `runs_page` has found."""
     if tracking_uri.startswith(("http://", "https://")):
-        return tracking_uri
-    return f"mlflow server --backend-store-uri {tracking_uri} --workers 1 --port 5000"
+        return tracking_uri.rstrip("/") + page
+    command = f"mlflow server --backend-store-uri {tracking_uri} --workers 1 --port {_PORT}"
+    return f"{command}, then http://127.0.0.1:{_PORT}{page}"
+
+
+def runs_page(tracking_uri: str, experiment: str) -> str:
+    """The page of a server that has the table of an experiment's runs: its first page is that of traces.
+
+    Returns:
+        Its path, empty if there is no such experiment or MLflow does not answer.
+    """
+    quiet_mlflow()
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    with suppress(MlflowException):
+        if found := MlflowClient(with_credentials(tracking_uri)).get_experiment_by_name(experiment):
+            return f"/#/experiments/{found.experiment_id}/runs?workflowType=machine_learning"
+    return ""
 
 
 class Follower:

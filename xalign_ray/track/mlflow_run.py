@@ -16,19 +16,22 @@ from xalign_ray.credentials import with_credentials
 from xalign_ray.run_folder import CHOICES, CONFIG, REPORT, STUDY, RunFolder
 from xalign_ray.track.events import Event, EventReader, run_identity
 from xalign_ray.track.headline import headline, read_records, table
+from xalign_ray.track.logged_model import log_model
 from xalign_ray.track.mlflow_values import (
     Thinning,
     dataset_input,
     flatten,
+    found_by,
     held_out_table,
     milliseconds,
+    origin_tags,
 )
 
 MAX_KEYS = 100  # metric keys a run: each is a chart of its own
 _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit
 _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
-_STATUS = {"stopped": "KILLED"}  # of a run by how its last event says that it ended
+_STOPPED = "stopped"  # as its last event says: a job told to stop, a fine-tuning stopped early for better ones
 _FILES = (CONFIG, MANIFEST, STUDY, CHOICES)
 
 
@@ -79,11 +82,13 @@ class MlflowRun:
     def finish(self) -> None:
         """Logs scores and files of the folder, and ends the run: FINISHED if its last step was reached, else FAILED.
 
-        A fine-tuning that was stopped early for better ones is KILLED.
+        One that was told to stop, and a fine-tuning that was stopped early for better ones, is KILLED.
         """
         self._log_scores()
         self._log_files()
-        status = _STATUS.get(self._last.get("state", ""), "FINISHED") if self._ended else "FAILED"
+        self._log_model()
+        stopped = _STOPPED in (self._last["event"], self._last.get("state"))
+        status = "KILLED" if stopped else "FINISHED" if self._ended else "FAILED"
         self._client.set_terminated(self.run_id, status, end_time=milliseconds(self._last))
 
     def _points(self, event: Event) -> Iterator[Metric]:
@@ -135,7 +140,10 @@ class MlflowRun:
         if pretraining := self._start.get("pretraining"):
             self._link(pretraining)
         # A resume may have another number of workers; MLflow refuses a second value for a parameter.
-        recipe = flatten(read_saved(self.folder)) | flatten(self._start.get("params", {}))
+        saved = read_saved(self.folder)
+        recipe = flatten(saved) | flatten(self._start.get("params", {})) | found_by(self._start, saved)
+        tags = origin_tags(self._start.get("origin", {}), saved)
+        self._client.log_batch(self.run_id, tags=[RunTag(*tag) for tag in tags.items()], synchronous=True)
         new = [Param(key, value) for key, value in recipe.items() if key not in run.data.params]
         for first in range(0, len(new), _MAX_PARAMS):
             self._client.log_batch(self.run_id, params=new[first : first + _MAX_PARAMS], synchronous=True)
@@ -170,6 +178,14 @@ class MlflowRun:
             self._client.log_artifact(self.run_id, str(Path(data) / MANIFEST), "data")
         if languages := held_out_table(RunFolder(self.folder).events):
             self._client.log_text(self.run_id, languages, "held_out_languages.csv")
+
+    def _log_model(self) -> None:
+        """Of a finished pretraining."""
+        export = RunFolder(self.folder).export
+        if read_manifest(self.folder) is None or read_manifest(export) is None:
+            return
+        name = read_saved(self.folder).get("track", {}).get("registered_model_name")
+        log_model(self._client, self._client.get_run(self.run_id), export.resolve(), self._start["fingerprint"], name)
 
 
 def _open_experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from xalign_ray.track.events import Event, read_events
 
 MAX_POINTS = 2000  # points a metric: more make MLflow's pages hang (mlflow#1571, mlflow#9779)
 _LENGTH = 250  # characters of a parameter's key or value
+_NAMED = 8  # languages in the name of a data set
+_OWN = "own"  # the scale of a recipe that is a user's file; that of a released one is its folder
 
 
 class Thinning:
@@ -49,15 +52,48 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, str]:
     return leaves
 
 
+def found_by(start: Event, recipe: Mapping[str, Any]) -> dict[str, str]:
+    """What runs of all kinds are searched by: `method`, `scale`, `objectives`, `languages`; those that are known.
+
+    Args:
+        recipe: as the run folder holds it, empty of a cell of a study.
+    """
+    params = start.get("params", {})
+    name = Path(params.get("recipe") or start.get("recipe", ""))
+    found = {
+        "method": params.get("objective"),
+        "scale": _OWN if name.suffix else str(name.parent),
+        "objectives": ",".join(one["kind"] for one in recipe.get("objectives", ())),
+        **start.get("labels", {}),
+    }
+    return {key: value[:_LENGTH] for key, value in found.items() if value and value != "."}
+
+
+def origin_tags(origin: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, str]:
+    """Commit, user, host and versions under MLflow's own names where it has one, and the recipe's notes."""
+    tags = {
+        "mlflow.source.git.commit": origin.get("commit"),
+        "mlflow.user": origin.get("user"),
+        "mlflow.note.content": recipe.get("notes"),
+        "xalign.host": origin.get("host"),
+        "xalign.version.python": origin.get("python"),
+        **{f"xalign.version.{package}": number for package, number in origin.get("versions", {}).items()},
+    }
+    return {key: value for key, value in tags.items() if value}
+
+
 def dataset_input(start: Event) -> DatasetInput | None:
     """The prepared data that a start event names (`data`: its folder) as a data set input."""
     if not (data := start.get("data")):
         return None
     manifest = read_manifest(Path(data)) or {}
     digest = str(start.get("data_fingerprint") or hash_value(manifest))[:36]
-    counts = {key: value for key, value in manifest.items() if isinstance(value, (str, int, float))}
+    languages = manifest.get("languages", [])
+    rows = sum(pool.get("rows", 0) for pool in manifest.get("pools", {}).values())
+    size = {"rows": rows, "tokens": manifest.get("counts", {}).get("tokens", 0)}
+    name = "-".join(languages) if 0 < len(languages) <= _NAMED else f"{len(languages)} languages"
     source = json.dumps({"uri": data})
-    dataset = Dataset(Path(data).name, digest, "local", source, profile=json.dumps(counts, sort_keys=True))
+    dataset = Dataset(name, digest, "local", source, profile=json.dumps({"languages": ", ".join(languages), **size}))
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
 
 

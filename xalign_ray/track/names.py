@@ -12,6 +12,7 @@ EVENTS: dict[str, str] = {
     "data": "counters of the feed since the start of this attempt",
     "checkpoint": "a checkpoint has its manifest; carries its path",
     "stalled": "a step did not end in time; carries the sentence that names the worker; the attempt ends with it",
+    "stopped": "the job was told to stop, and the step is saved; carries the signal",
     "end": "the last step is done and its checkpoint written; carries the run/ metrics",
 }
 
@@ -44,6 +45,7 @@ METRICS: dict[str, str] = {
     "checkpoint/write_s": "time from the state's copy until the checkpoint was whole on the disk (s)",
     "checkpoint/size_mb": "size of the checkpoint folder (MB)",
     "run/seconds": "wall time of this attempt from its first to its last step (s)",
+    "run/worker_hours": "wall time of this attempt times its training processes (h)",
     "run/tokens": "tokens trained on along the surviving lineage (count)",
     "run/tokens_per_s": "tokens over wall time of this attempt (1/s)",
     "fine_tune/loss": "fine-tuning loss (nats)",

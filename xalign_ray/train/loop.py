@@ -203,8 +203,9 @@ class Loop:
                 self._profile.close()
                 self._publish()  # which all ranks do together: one that stops reading stops all of them
         seconds, tokens = time.monotonic() - began, self._tokens
-        speed = (tokens - before) / max(seconds, 1e-9)
-        self._log_event("end", steps, {"run/seconds": seconds, "run/tokens": tokens, "run/tokens_per_s": speed})
+        cost = {"run/seconds": seconds, "run/worker_hours": seconds * workers.size / 3600}
+        speed = {"run/tokens": tokens, "run/tokens_per_s": (tokens - before) / max(seconds, 1e-9)}
+        self._log_event("end", steps, cost | speed)
         raise_on_all_ranks(workers, self._problem)
 
     def _what_is_missing(self, log: Path) -> list[str]:
@@ -262,6 +263,8 @@ class Loop:
             self._save(done, metrics)
         if totals.stop_asked and done < steps:
             name = next(filter(None, self._workers.gather(self._stop_asked())))
+            self._publish()  # what stops is saved
+            self._log_event("stopped", done, signal=name)
             raise StoppedError(
                 f"Told to stop ({name}): step {done} of {steps} is saved. Give the same command again to go on.",
                 stops.exit_code(name),

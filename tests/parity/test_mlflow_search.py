@@ -1,0 +1,120 @@
+"""What a run is found and opened by in MLflow (a real one, on SQLite): parameters, tags, data set, logged model."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+from pathlib import Path
+
+import mlflow
+import pytest
+import torch
+import yaml
+from mlflow import MlflowClient
+from transformers import AutoModelForMaskedLM
+
+from tests.pages import ROOT
+from tests.unit.data.conftest import prepare_here
+from xalign_ray import pipeline
+from xalign_ray.config.load import load_recipe
+from xalign_ray.demo.writer import write_demo
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.tasks.scores import SCORES, Score, write_scores
+from xalign_ray.track.follower import replay
+
+SEARCHED = "found"
+
+
+@pytest.fixture(scope="module")
+def run(uri: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A finished run of ALIGN-MLM with a score, and its id in MLflow."""
+    folder = tmp_path_factory.mktemp("run")
+    write_demo(folder / "demo", sentences=300, parallel_sentences=50, retrieval_pairs=10)
+    settings = [f"data.root={folder / 'demo'}", f"output={folder / 'runs'}", "data.tokenizer.vocab_size=1000"]
+    settings += ["train.max_steps=2", "train.global_batch_size=8", "train.per_device_batch_size=8", "notes=a try"]
+    settings += ["model.hidden_size=32", "model.intermediate_size=64", f"track.mlflow={uri}"]
+    settings += [f"track.experiment={SEARCHED}", "track.registered_model_name=aligned"]
+    recipe = load_recipe("tiny/align-mlm", settings)
+    prepare_here(recipe.config)
+    made = pipeline.pretrain(recipe, local=True)
+    target = RunFolder(made).evaluation("tatoeba")
+    target.mkdir(parents=True)
+    common = {"encoder": "export", "objective": "align-mlm", "task": "tatoeba", "split": "test", "chance": 0.01, "n": 9}
+    one = Score(run=made.name, language="all", metric="tatoeba_accuracy", value=0.25, seed=0, step=2, **common)
+    write_scores(target / SCORES, [one])
+    (run_id,) = replay(made, uri, SEARCHED)
+    return made, run_id
+
+
+def found(uri: str, query: str) -> list[str]:
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name(SEARCHED)
+    return [one.info.run_id for one in client.search_runs([experiment.experiment_id], query)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "params.method = 'align-mlm' and metrics.tatoeba_accuracy > 0.1",
+        "params.scale = 'tiny' and params.objectives LIKE '%dictionary_alignment%'",
+        "params.languages LIKE '%qhy%'",
+        "metrics.`run/worker_hours` > 0",
+    ],
+)
+def test_a_pretraining_is_found_by_what_it_is(uri: str, run: tuple[Path, str], query: str) -> None:
+    assert found(uri, query) == [run[1]]
+    assert found(uri, query.replace(" > ", " < ").replace("align-mlm", "mlm").replace("LIKE '%", "LIKE '%no")) == []
+
+
+def test_every_filter_of_the_page_is_one_that_mlflow_takes(uri: str, run: tuple[Path, str]) -> None:
+    page = (ROOT / "docs" / "how-to" / "mlflow.md").read_text(encoding="utf-8")
+    table = page.partition("## Filters")[2].partition("\n\n")[2].partition("\n\n")[0].splitlines()[2:]
+    queries = [re.fullmatch(r"\| (`+)(.+?)\1 \|.*", line)[2] for line in table]  # type: ignore[index]
+    assert len(queries) >= 6
+    taken = {query: found(uri, query) for query in queries}
+    assert taken["params.method = 'align-mlm' and metrics.tatoeba_accuracy > 0.1"] == [run[1]]
+
+
+def test_it_says_who_ran_what_where(uri: str, run: tuple[Path, str]) -> None:
+    tags = MlflowClient(uri).get_run(run[1]).data.tags
+    assert tags["mlflow.note.content"] == "a try"
+    assert tags["mlflow.user"] == getpass.getuser()
+    assert tags["xalign.version.torch"] == torch.__version__
+    assert {"xalign.host", "xalign.version.python", "xalign.version.xalign-ray"} <= tags.keys()
+
+
+def test_its_data_set_has_a_name_that_says_what_it_is(uri: str, run: tuple[Path, str]) -> None:
+    (given,) = MlflowClient(uri).get_run(run[1]).inputs.dataset_inputs
+    manifest = json.loads((Path(yaml_start(run[0])["data"]) / "manifest.json").read_text())
+    assert given.dataset.name == "-".join(manifest["languages"])
+    profile = json.loads(given.dataset.profile)
+    assert profile["tokens"] == manifest["counts"]["tokens"]
+    assert profile["rows"] == sum(pool["rows"] for pool in manifest["pools"].values())
+
+
+def yaml_start(folder: Path) -> dict[str, str]:
+    return yaml.safe_load((folder / "events.jsonl").read_text().splitlines()[0])
+
+
+def test_its_model_opens_from_mlflow_by_reference_and_is_a_version_of_the_registered_one(
+    uri: str, run: tuple[Path, str]
+) -> None:
+    folder, run_id = run
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name(SEARCHED).experiment_id
+    (model,) = client.search_logged_models([experiment], filter_string=f"source_run_id = '{run_id}'")
+    assert model.tags["xalign.export"] == str((folder / "export").resolve())
+    (version,) = client.search_model_versions("name = 'aligned'")
+    assert version.run_id == run_id
+    mlflow.set_tracking_uri(uri)
+    try:
+        opened = mlflow.transformers.load_model(model.model_uri)
+    finally:
+        mlflow.set_tracking_uri(None)
+    own = AutoModelForMaskedLM.from_pretrained(folder / "export").state_dict()
+    weights = opened.model.state_dict()
+    assert weights.keys() == own.keys()
+    assert all(torch.equal(weights[name], own[name]) for name in own)
+    artifacts = [*Path(model.artifact_location.removeprefix("file://")).iterdir()]
+    assert sum(path.stat().st_size for path in artifacts) < 10_000, "the weights are not copied"
