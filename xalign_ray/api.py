@@ -71,7 +71,7 @@ def plan(recipe: Recipe) -> str:
     """
     from xalign_ray import pipeline
 
-    return pipeline.check(recipe)
+    return pipeline.plan(recipe)
 
 
 def prepare(recipe: Recipe, rehash: bool = False) -> Path:

@@ -81,7 +81,7 @@ def plan(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
     """Say what a run will need, before anything is reserved."""
     from xalign_ray import pipeline
 
-    typer.echo(pipeline.check(load_recipe(recipe, settings)))
+    typer.echo(pipeline.plan(load_recipe(recipe, settings)))
 
 
 @app.command()

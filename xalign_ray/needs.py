@@ -16,15 +16,17 @@ GIB = 2**30
 FP32, BF16 = 4, 2
 
 
-def describe(recipe: Recipe) -> str:
+def describe(recipe: Recipe, counted: RunConfig | None = None) -> str:
     """The plan as text: what was derived from the recipe, and what a worker's memory must hold.
+
+    Args:
+        counted: the recipe with the steps and rows that were counted from its data, where these are prepared.
 
     Raises:
         ConfigError: when the batch cannot be cut as the recipe asks.
     """
-    config = recipe.config
-    batch = derive_batch(config)
-    tokens = batch.global_rows * config.data.max_seq_length
+    config = counted or recipe.config
+    parallel = config.parallel
     base = base_recipe(recipe)
     start = base.config if base else config
     lines = {
@@ -32,9 +34,9 @@ def describe(recipe: Recipe) -> str:
         "languages": ", ".join(config.languages),
         "streams": ", ".join(stream.kind for stream in config.streams),
         "objectives": ", ".join(f"{_shown(one.weight)} {one.kind}" for one in config.objectives),
-        "steps": f"{config.train.max_steps:,} of {batch.global_rows:,} rows = {tokens:,} token positions",
-        "workers": f"{batch.workers} x {batch.accumulation} micro-steps, ZeRO {config.parallel.zero_stage}",
-        "CPUs": f"{batch.workers * config.parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed",
+        "length": recipe.config.train.in_words,
+        **_batch(config),
+        "CPUs": f"{parallel.workers * parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed",
     }
     if isinstance(start.data.tokenizer, BpeTokenizer) and start.model.init_from is None:
         vocab_size = start.data.tokenizer.vocab_size
@@ -43,11 +45,22 @@ def describe(recipe: Recipe) -> str:
         lines["memory"] = f"{state_bytes(config, sizes.total) / GIB:.2f} GiB a worker for weights, gradients and Adam"
     else:
         lines["parameters"] = "known when the given tokenizer or model is opened"
+    if config.train.is_counted:
+        lines["deepspeed"] = json.dumps(deepspeed_config(config, parallel.gpus_per_worker > 0))
     width = max(map(len, lines))
-    text = "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
-    return (
-        f"{text}\n{'deepspeed':<{width}}  {json.dumps(deepspeed_config(config, config.parallel.gpus_per_worker > 0))}"
-    )
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
+
+
+def _batch(config: RunConfig) -> dict[str, str]:
+    """How a step is cut, as far as its rows are known."""
+    if not config.train.is_counted:
+        return {"steps": "`xalign prepare` counts the pairs that they follow from"}
+    batch = derive_batch(config)
+    tokens = batch.global_rows * config.data.max_seq_length
+    return {
+        "steps": f"{config.train.max_steps:,} of {batch.global_rows:,} rows = {tokens:,} token positions",
+        "workers": f"{batch.workers} x {batch.accumulation} micro-steps, ZeRO {config.parallel.zero_stage}",
+    }
 
 
 def _shown(weight: Scheduled) -> str:

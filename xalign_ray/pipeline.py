@@ -56,6 +56,24 @@ def check(recipe: Recipe) -> str:
     return plan
 
 
+def plan(recipe: Recipe) -> str:
+    """What the run will need; steps that are counted from data are known once these are prepared.
+
+    Raises:
+        ConfigError: it cannot be run.
+    """
+    text = check(recipe)
+    if recipe.config.train.is_counted or not (local_folder(recipe.config.output) / "data").is_dir():
+        return text
+    from xalign_ray.data.stats import find_settled
+    from xalign_ray.needs import describe
+
+    with suppress(DataError):
+        if found := find_settled(recipe):
+            return describe(recipe, found[0].config)
+    return text
+
+
 def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepared:
     """The token shards of a recipe: made if they do not exist, checked and repaired if they do.
 
@@ -156,7 +174,16 @@ def find_run(recipe: Recipe) -> Path | None:
             return None
         recipe = settle(recipe, str(RunFolder(start).export.absolute()))
     prepared = find_prepared(recipe.config)
-    return default_folder(recipe, run_fingerprint(recipe.config, prepared.fingerprint)) if prepared else None
+    if prepared is None:
+        return None
+    recipe = _counted(recipe, prepared)
+    return default_folder(recipe, run_fingerprint(recipe.config, prepared.fingerprint))
+
+
+def _counted(recipe: Recipe, prepared: Prepared) -> Recipe:
+    from xalign_ray.data.counted import count_steps
+
+    return replace(recipe, config=count_steps(recipe.config, prepared))
 
 
 def check_lasting(key: str, path: str | Path | None) -> None:
@@ -174,7 +201,8 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool, title: str) 
     check_inputs(recipe.config)
     from xalign_ray.data.prepare import prepare as prepare_data
 
-    prepared = prepare_data(recipe.config, connect=lambda: _open_cluster(recipe, out))
+    prepared = prepare_data(recipe.config, connect=lambda asked=recipe: _open_cluster(asked, out))
+    recipe = _counted(recipe, prepared)
     folder, facts = _describe_run(recipe, prepared, out)
     if _is_over(folder):
         _repair_run(recipe, prepared, folder, facts, trust)
@@ -217,6 +245,8 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
         raise DataError(
             "The shards of this recipe are not there yet, and --no-ray does not make them: run `xalign prepare`."
         )
+    recipe = _counted(recipe, prepared)
+    config = recipe.config
     folder, facts = _describe_run(recipe, prepared, out, rank)
     if _is_over(folder, rank):
         if rank == 0:

@@ -16,6 +16,7 @@ CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads
 WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 # What a continued encoder takes of a recipe.
 NOT_OF_THE_START = ("hidden_dropout_prob", "language_embeddings", "conditioned_head")
+COUNTED_FROM = ("num_train_epochs", "pairs_per_step")  # of `train`; the steps and rows counted from them say it all
 # Of `train`, how a step is computed and not what: the result is the same up to rounding.
 HOW_A_STEP_IS_COMPUTED = ("per_device_batch_size", "attention", "gradient_checkpointing", "torch_compile")
 BLOCK_BYTES = 16 << 20  # of what a data task makes at once for a worker: far below where Ray Data splits blocks
@@ -62,8 +63,11 @@ def block_shape(config: RunConfig, row_bytes: int) -> tuple[int, int]:
 
 def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
     """Hash of what changes the result: not workers, micro-batch, ZeRO stage, paths, tracking or notes."""
+    assert config.train.is_counted, "data.counted.count_steps comes first"
     tree = config.model_dump(mode="json", exclude={"notes", "output", "data", "parallel", "checkpoint", "track"})
-    tree["train"] = {key: value for key, value in tree["train"].items() if key not in HOW_A_STEP_IS_COMPUTED}
+    tree["train"] = {
+        key: value for key, value in tree["train"].items() if key not in (*COUNTED_FROM, *HOW_A_STEP_IS_COMPUTED)
+    }
     if config.model.init_from is not None:
         tree["model"] = {key: tree["model"][key] for key in NOT_OF_THE_START} | {
             "init_from": _start_identity(config.model.init_from)

@@ -69,6 +69,13 @@ class FiltersConfig(Frozen):
 
     min_words: Annotated[Int, Field(ge=0, description="words of a line, or of each side of a pair")] = 0
     max_words: Annotated[Int, Field(ge=0, description="0 is no limit")] = 0
+    min_pieces: Annotated[
+        Int, Field(ge=0, description="pieces of the tokenizer in a line, or in each side of a pair")
+    ] = 0
+    max_pieces: Annotated[Int, Field(ge=0, description="the same; longer ones are dropped, not cut; 0 is no limit")] = 0
+    max_pair_pieces: Annotated[
+        Int, Field(ge=0, description="pieces of both sides of a pair together; 0 is no limit")
+    ] = 0
     max_length_ratio: Annotated[
         Float, Field(ge=0, description="words of a pair's longer side to its shorter; 0 is no limit")
     ] = 0.0

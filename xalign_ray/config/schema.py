@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 from xalign_ray.config.choices import PAIRS, MaskedLm, MaskedText, Objective, Stream
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, OnBrokenFile, Positive
 from xalign_ray.config.filters import FiltersConfig
-from xalign_ray.config.optimizer import AdamW, Optimizer
 from xalign_ray.config.running import CheckpointConfig, ParallelConfig, TrackConfig
 from xalign_ray.config.scheduled import Scheduled, Within
 from xalign_ray.config.tokenizers import BpeTokenizer, Tokenizer
+from xalign_ray.config.training import TrainConfig
 
 RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
 MIN_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
@@ -80,7 +80,11 @@ class DataConfig(Frozen):
     dictionaries: tuple[Dictionary, ...] = ()
     filters: FiltersConfig = FiltersConfig()
     max_pairs: Annotated[
-        Int, Field(ge=0, description="pairs kept of each parallel file, the first that pass the filters; 0 is all")
+        Int,
+        Field(
+            ge=0,
+            description="pairs kept of two languages, the first of all their files that pass the filters; 0 is all",
+        ),
     ] = 0
     tokenizer: Annotated[Tokenizer, Field(description="what cuts text into pieces")] = BpeTokenizer()
     max_seq_length: Annotated[
@@ -204,46 +208,6 @@ class ModelConfig(Frozen):
         return self
 
 
-class ScheduleConfig(Frozen):
-    """Linear warm-up to the peak, then linear decay to zero at the last step."""
-
-    warmup_steps: Annotated[Int, Field(ge=0, description="steps until the peak")] = 0
-
-
-class TrainConfig(Frozen):
-    """How long, how many rows a step, and how weights move."""
-
-    max_steps: Annotated[Positive, Field(description="optimizer steps of the run")]
-    global_batch_size: Annotated[Positive, Field(description="rows of a step, over all workers")]
-    per_device_batch_size: Annotated[
-        Int, Field(ge=1, description="at most so many rows in one forward pass of a worker")
-    ] = 32
-    optimizer: Annotated[Optimizer, Field(description="how weights move")] = AdamW()
-    schedule: ScheduleConfig = ScheduleConfig()
-    bf16: Annotated[
-        bool,
-        Field(
-            description="bf16 over fp32 master weights: DeepSpeed's, at ZeRO stage 0 torch's autocast; fp32 if false"
-        ),
-    ] = False
-    tf32: Annotated[bool, Field(description="TF32 in the matrix products of fp32 on GPUs that have it")] = True
-    attention: Annotated[
-        Literal["auto", "dense", "varlen"],
-        Field(
-            description="how the examples of a row are kept apart: by a mask over the row, or, without its padding, by "
-            "kernels for variable lengths; auto is varlen wherever it is faster"
-        ),
-    ] = "auto"
-    gradient_checkpointing: Annotated[
-        bool, Field(description="make the activations of each layer again going backward instead of keeping them")
-    ] = False
-    torch_compile: Annotated[
-        bool, Field(description="run the encoder's layers through torch.compile; minutes at the start")
-    ] = False
-    max_grad_norm: Annotated[Float, Field(ge=0, description="0 is no clipping")] = 1.0
-    eval_steps: Annotated[Int, Field(ge=0, description="0 is never")] = 100
-
-
 class RunConfig(Frozen):
     """A recipe, resolved."""
 
@@ -310,6 +274,21 @@ class RunConfig(Frozen):
             )
         if len(set(asked)) < len(asked):
             raise ValueError(f"objectives name {', '.join(asked)}: each kind may stand once")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_counted(self) -> RunConfig:
+        """What steps and rows are counted from."""
+        train = self.train
+        if not train.global_batch_size and not any(stream.pools == PAIRS for stream in self.streams):
+            raise ValueError(
+                "train.pairs_per_step counts pairs, and no stream of the recipe reads any; set train.global_batch_size"
+            )
+        if not train.is_counted and isinstance(self.sampling.exponent, tuple):
+            raise ValueError(
+                "train.num_train_epochs and train.pairs_per_step need a sampling.alpha that does not change; set "
+                "train.max_steps and train.global_batch_size"
+            )
         return self
 
     @model_validator(mode="after")

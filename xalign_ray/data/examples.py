@@ -89,7 +89,7 @@ def encode_documents(
     lines = [line for document in documents for line in document.paragraphs]
     line_document = np.repeat(np.arange(len(documents)), document_lines)
     encoding = encoder.tokenizer.tokenize(lines, encoder.languages.index(language))
-    passing = keep_lines(encoder.filters, language, lines, encoding.line_words, duplicate)
+    passing = keep_lines(encoder.filters, language, lines, encoding.line_words, _pieces(encoding), duplicate)
     dropped += _count_sifted(
         counts, passing, np.ones(len(lines), np.int64), lambda n: (documents[line_document[n]], [lines[n]])
     )
@@ -123,7 +123,7 @@ def encode_pairs(
     encoder: ExampleEncoder,
     pairs: Sequence[Pair],
     duplicate: Kept | None = None,
-    max_pairs: int = 0,
+    max_pairs: int | None = None,
     near_duplicate: Kept | None = None,
 ) -> Examples:
     """Both segments of translations; a pair too long for a row loses words at the end of its longer segment (counted).
@@ -132,7 +132,7 @@ def encode_pairs(
         pairs: of one pair of languages, in the same order.
         duplicate: for each pair whether it is to be dropped, because it stood somewhere before.
         near_duplicate: as duplicate, of pairs that are nearly like one that stood before.
-        max_pairs: how many are kept, the first that pass the filters; 0 is all.
+        max_pairs: how many are kept, the first that pass the filters; all if None.
     """
     (languages,) = {pair.languages for pair in pairs}
     language_ids = [encoder.languages.index(language) for language in languages]
@@ -149,10 +149,12 @@ def encode_pairs(
     _count_dropped(counts, NO_WORDS, empty)
     _note_languages(counts, encoder.filters, languages, len(pairs))
     linked = _linked(encoder, pairs, segment_words, counts) if encoder.filters.min_aligned_fraction else None
-    sifted = keep_pairs(encoder.filters, languages, texts, segment_words, duplicate, near_duplicate, linked, ~empty)
+    pieces = np.stack([_pieces(encoding) for encoding in encodings], axis=1)
+    lengths = (segment_words, pieces)
+    sifted = keep_pairs(encoder.filters, languages, texts, lengths, duplicate, near_duplicate, linked, ~empty)
     dropped = [*_count_sifted(counts, sifted, np.ones(len(pairs), np.int64), lambda n: (pairs[n], pairs[n].texts))]
     keep = sifted.keep
-    if max_pairs:
+    if max_pairs is not None:
         over = keep & (np.cumsum(keep) > max_pairs)
         keep = keep & ~over
         _count_dropped(counts, OVER_MAX_PAIRS, over)
@@ -202,6 +204,11 @@ def _join(rows: Rows, lines: Index) -> Rows:
     )
 
 
+def _pieces(encoding: EncodedLines) -> Index:
+    """Of each line."""
+    return sum_runs(encoding.word_length, encoding.line_words)
+
+
 def _keep(encoding: EncodedLines, keep: Kept) -> EncodedLines:
     lines = np.flatnonzero(keep)
     words = spans(starts(encoding.line_words)[lines], encoding.line_words[lines])
@@ -217,7 +224,7 @@ def _keep(encoding: EncodedLines, keep: Kept) -> EncodedLines:
 
 def _fit(encoding: EncodedLines, room: int) -> tuple[Index, Index]:
     """Lines in stretches of at most `room` pieces: the words of each stretch, and the line it is from."""
-    line_pieces = sum_runs(encoding.word_length, encoding.line_words)
+    line_pieces = _pieces(encoding)
     count = (encoding.line_words > 0).astype(np.int64)
     long = np.flatnonzero(line_pieces > room)
     begins = starts(encoding.line_words)[long]
@@ -262,7 +269,7 @@ def _is_held_out(document: Document, share: float) -> bool:
 
 def _trim(encodings: Sequence[EncodedLines], segment_words: Index, pairs: Index, room: int) -> int:
     """Takes words off pairs that have more than `room` pieces, in `segment_words` [N, 2]; returns how many pairs."""
-    segment_pieces = np.stack([sum_runs(encoding.word_length, encoding.line_words) for encoding in encodings], axis=1)
+    segment_pieces = np.stack([_pieces(encoding) for encoding in encodings], axis=1)
     begins = [starts(encoding.line_words) for encoding in encodings]
     too_long = pairs[segment_pieces[pairs].sum(axis=1) > room]
     for pair in too_long.tolist():

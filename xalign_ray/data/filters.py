@@ -58,16 +58,22 @@ def keep_documents(
 
 
 def keep_lines(
-    filters: Filters, language: str, lines: Sequence[str], words: NDArray[np.integer], duplicate: Kept | None
+    filters: Filters,
+    language: str,
+    lines: Sequence[str],
+    words: NDArray[np.integer],
+    pieces: Index,
+    duplicate: Kept | None,
 ) -> Sifted:
     """Which lines pass.
 
     Args:
         words: of each line, as the tokenizer counts them; a line without any passes, since it makes no example anyway.
+        pieces: of each line.
         duplicate: for each line whether it stood somewhere before.
     """
     counted = _words(filters, language, lines, words)[:, None]
-    steps: list[Step] = [lambda some: _length_reasons(filters, counted[some])]
+    steps: list[Step] = [lambda some: _length_reasons(filters, counted[some], pieces[some, None])]
     if duplicate is not None:
         steps.append(lambda some: {"duplicate line": duplicate[some]})
     if filters.drop_lines_with:
@@ -82,7 +88,7 @@ def keep_pairs(
     filters: Filters,
     languages: Sequence[str],
     texts: Sequence[Sequence[str]],
-    words: Index,
+    lengths: tuple[Index, Index],
     duplicate: Kept | None,
     near_duplicate: Kept | None,
     aligned: NDArray[np.floating] | None,
@@ -91,14 +97,15 @@ def keep_pairs(
     """Which pairs pass; those not `considered` are neither kept nor dropped.
 
     Args:
-        words: [N, 2], of each side, as the tokenizer counts them.
+        lengths: words and pieces of each side, both [N, 2], as the tokenizer counts them.
         duplicate: for each pair whether it stood somewhere before.
         near_duplicate: for each pair whether one that is nearly like it stood somewhere before.
         aligned: [N] words of both sides that are linked; nan of a pair that nothing has aligned.
     """
+    words, pieces = lengths
     both: list[tuple[str, Sequence[str]]] = [*zip(languages, texts, strict=True)]
     counted = np.stack([_words(filters, *one, words[:, n]) for n, one in enumerate(both)], axis=1)
-    steps: list[Step] = [lambda some: _length_reasons(filters, counted[some])]
+    steps: list[Step] = [lambda some: _length_reasons(filters, counted[some], pieces[some])]
     if filters.max_length_ratio:
         ratio = counted.max(axis=1) > filters.max_length_ratio * counted.min(axis=1)
         steps.append(lambda some: {"lengths too different": ratio[some]})
@@ -151,10 +158,18 @@ def _words(filters: Filters, language: str, lines: Sequence[str], words: NDArray
     return count_words(lines) if asked and letters_a_word(language) > 1 else words
 
 
-def _length_reasons(filters: Filters, words: NDArray) -> dict[str, Kept]:
-    reasons = {"too short": words.min(axis=1) < filters.min_words}
+def _length_reasons(filters: Filters, words: NDArray, pieces: Index) -> dict[str, Kept]:
+    """Of lines [N, 1] or pairs [N, 2]."""
+    reasons = {
+        "too short": words.min(axis=1) < filters.min_words,
+        "too few pieces": pieces.min(axis=1) < filters.min_pieces,
+    }
     if filters.max_words:
         reasons["too long"] = words.max(axis=1) > filters.max_words
+    if filters.max_pieces:
+        reasons["too many pieces"] = pieces.max(axis=1) > filters.max_pieces
+    if filters.max_pair_pieces and pieces.shape[1] == 2:
+        reasons["too many pieces together"] = pieces.sum(axis=1) > filters.max_pair_pieces
     return reasons
 
 

@@ -51,7 +51,7 @@ class Task:
     whole_documents: bool
     held_out_fraction: float
     filters: Filters
-    max_pairs: int = 0
+    max_pairs: int | None = None  # that its pool still lacks
     source: int = 0  # number of the source of the recipe that the part is of
     keep_rest_out: bool = False  # of a file whose rest cannot be read
     alignment: tuple[str, int] | None = None  # folder of a word alignment, and the part's number in it
@@ -119,11 +119,12 @@ def prepare_part(task: Task) -> None:
     seen: Counter[str] = Counter()
     with _rare_collections(), BadRowsFile(task.bad_rows_file) as bad_rows, trained.writer, held_out.writer:
         windows = enumerate(_windows(_read(task, bad_rows, skipped, broken)))
-        for number, window in windows:
-            dropped += first_rows(_write_window(task, number, window, (trained, held_out), counts), seen)
-            if task.max_pairs and trained.examples == task.max_pairs:
-                counts[LEFT_FILES] = int(next(windows, None) is not None)
+        while task.max_pairs is None or trained.examples < task.max_pairs:
+            if (numbered := next(windows, None)) is None:
                 break
+            dropped += first_rows(_write_window(task, *numbered, (trained, held_out), counts), seen)
+        else:
+            counts[LEFT_FILES] = int(next(windows, None) is not None)
     counts.update({k if k.startswith(NOTED) else f"skipped: {k}": count for k, count in skipped.items()})
     if dropped:
         write_sample(task.dropped_file, dropped)
@@ -230,7 +231,7 @@ def _write_window(
     if _is_text(task):
         found = encode_documents(encoder, records, duplicate, near)
     else:
-        left = task.max_pairs and task.max_pairs - splits[0].examples
+        left = None if task.max_pairs is None else task.max_pairs - splits[0].examples
         found = encode_pairs(encoder, records, duplicate, left, near)
     counts.update(found.counts)
     for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -125,8 +125,26 @@ def _make(
     todo = [task for task, done in zip(tasks, finished, strict=True) if not done]
     for task in todo:
         task.record_file.unlink(missing_ok=True)  # what stands there from now on was written in this prepare
-    _run_tasks(todo, prepare_part, config.parallel)
+    _prepare_parts(todo, tasks, config)
     _finish(config, texts, tasks, folder, fingerprint, dictionary_counts, dictionary_sources, broken)
+
+
+def _prepare_parts(todo: Sequence[Task], tasks: Sequence[Task], config: RunConfig) -> None:
+    """All at once; where pairs are capped, the second files of all pools wait for the first, and so on."""
+    cap = config.data.max_pairs
+    rounds = [task.number if cap and not task.pool.startswith("text/") else 0 for task in todo]
+    for number in sorted(set(rounds)):
+        ready = [task for task, its in zip(todo, rounds, strict=True) if its == number]
+        _run_tasks([_capped(task, tasks, cap) for task in ready] if cap else ready, prepare_part, config.parallel)
+
+
+def _capped(task: Task, tasks: Sequence[Task], max_pairs: int) -> Task:
+    """A file of pairs with how many its pool lacks once the files before it are prepared."""
+    if task.pool.startswith("text/"):
+        return task
+    before = [one for one in tasks if one.pool == task.pool and one.number < task.number]
+    trained = [record["trained"] for one in before if (record := read_record(one)) is not None]
+    return replace(task, max_pairs=max_pairs - sum(split["examples"] for split in trained if split))
 
 
 def find_prepared(config: RunConfig) -> Prepared | None:
@@ -226,7 +244,6 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path, alignments: 
                     whole_documents=config.data.example == "document",
                     held_out_fraction=config.data.held_out_fraction,
                     filters=config.data.filters,
-                    max_pairs=0 if one.pool.startswith("text/") else config.data.max_pairs,
                     alignment=(str(alignments[place]), part_number) if place in alignments else None,
                     source=place,
                     keep_rest_out=config.data.on_broken_file == "keep_rest_out",

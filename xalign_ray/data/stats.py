@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.saved import CONFIG, open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import base_recipe, settle
+from xalign_ray.data.counted import count_steps
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.errors import DataError
@@ -197,13 +198,22 @@ def _open(name: str, settings: Sequence[str]) -> _Subject:
         if "pools" not in (read_manifest(folder) or {}):
             raise DataError(f"{folder} holds no prepared data: it has no manifest with pools. Name a recipe or a run.")
         return _Subject(Prepared.open(folder), None, folder, "stats")
+    found = find_settled(load_recipe(name, settings))
+    if found is None:
+        raise DataError(f"The shards of {name} are not there yet. Make them with `xalign prepare {name}`.")
+    recipe, prepared = found
+    return _Subject(prepared, recipe.config, prepared.folder, f"stats-{recipe.name.replace('/', '-')}")
+
+
+def find_settled(recipe: Recipe) -> tuple[Recipe, Prepared] | None:
+    """The recipe as it would be run, its steps counted, and its shards; None if these are not there yet."""
     from xalign_ray.data.prepare import find_prepared
 
-    recipe = _settled(load_recipe(name, settings))
-    prepared = find_prepared(recipe.config) if recipe else None
-    if recipe is None or prepared is None:
-        raise DataError(f"The shards of {name} are not there yet. Make them with `xalign prepare {name}`.")
-    return _Subject(prepared, recipe.config, prepared.folder, f"stats-{recipe.name.replace('/', '-')}")
+    settled = _settled(recipe)
+    prepared = find_prepared(settled.config) if settled else None
+    if settled is None or prepared is None:
+        return None
+    return replace(settled, config=count_steps(settled.config, prepared)), prepared
 
 
 def _settled(recipe: Recipe) -> Recipe | None:

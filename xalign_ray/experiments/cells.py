@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from xalign_ray.artifacts import hash_value, whole_manifest
-from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.experiments.declared import Resources
 from xalign_ray.finetune.settings import FineTuning
@@ -46,8 +45,7 @@ class Pretraining:
     @property
     def work(self) -> str:
         """How much there is to do."""
-        config = self.recipe.config
-        return f"{config.train.max_steps:,} steps of {derive_batch(config).global_rows:,} rows"
+        return self.recipe.config.train.in_words
 
     @property
     def described(self) -> dict[str, Any]:

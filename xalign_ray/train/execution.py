@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from xalign_ray.config.schema import TrainConfig
+from xalign_ray.config.training import TrainConfig
 from xalign_ray.models import attention
 from xalign_ray.models.encoder import AlignedEncoder
 

@@ -51,7 +51,7 @@ SAME_RESULT = [
     "parallel.workers=3", "parallel.zero_stage=3", "parallel.gpus_per_worker=1", "parallel.max_failures=9",
     "train.per_device_batch_size=7", "data.root=/elsewhere", "data.max_bad_fraction=0.5", "output=/elsewhere",
     "notes=other", "data.corpora.0.paths=[moved.jsonl]", "track.mlflow=off", "checkpoint.save_steps=7",
-    "checkpoint.save_total_limit=9",
+    "checkpoint.save_total_limit=9", "train.num_train_epochs=3", "train.pairs_per_step=7",
 ]  # fmt: skip
 OTHER_RESULT = [
     "seed=1", "train.max_steps=12345", "train.global_batch_size=123", "train.optimizer.learning_rate=1.23e-4",
@@ -65,7 +65,8 @@ OTHER_RESULT = [
 OTHER_DATA = [
     "data.max_seq_length=123", "data.example=document", "data.reserve_fraction=0.123", "data.held_out_fraction=0.123",
     "data.dictionary_held_out_fraction=0.5", "data.tokenizer.vocab_size=567", "data.tokenizer.lowercase=false",
-    "data.corpora.0.language=fi", "data.dictionaries.0.split=held_out", "data.dictionaries=[]",
+    "data.corpora.0.language=fi", "data.dictionaries.0.split=held_out", "data.dictionaries=[]", "data.max_pairs=5",
+    "data.filters.min_pieces=3",
 ]  # fmt: skip
 
 

@@ -12,8 +12,8 @@ from xalign_ray.config.renamed import RENAMED
 from xalign_ray.errors import ConfigError
 
 TRAIN = (
-    "attention, bf16, eval_steps, global_batch_size, gradient_checkpointing, max_grad_norm, max_steps, optimizer, "
-    "per_device_batch_size, schedule, tf32, torch_compile"
+    "attention, bf16, eval_steps, global_batch_size, gradient_checkpointing, max_grad_norm, max_steps, "
+    "num_train_epochs, optimizer, pairs_per_step, per_device_batch_size, schedule, tf32, torch_compile"
 )
 STREAMS = "masked_text, masked_pairs, code_switched_labels, code_switched_copy, aligned_pairs, contrasted_pairs"
 
@@ -47,7 +47,11 @@ CASES = {
     "train: {optimizer: {kind: lamb, peak_lr: 1}}": (
         "unknown key 'train.optimizer.peak_lr': it is now 'train.optimizer.learning_rate'."
     ),
-    "train: {max_steps: 0}": "'train.max_steps' is 0: input should be greater than or equal to 1.",
+    "train: {max_steps: 0}": "'train': its length is not given; set max_steps, or num_train_epochs.",
+    "train: {global_batch_size: 0}": (
+        "'train': the size of a step is not given; set global_batch_size, or pairs_per_step."
+    ),
+    "train: {max_steps: -1}": "'train.max_steps' is -1: input should be greater than or equal to 0.",
     "train: {max_steps: many}": (
         "'train.max_steps' is 'many': input should be a valid integer, unable to parse string as an integer."
     ),

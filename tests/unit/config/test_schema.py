@@ -81,6 +81,11 @@ DICT = "[{languages: [en, de], paths: [x]}]"
          "0."),
         (["objectives=[{kind: masked_lm}, {kind: dictionary_alignment, layer: 3}]"],
          "objective dictionary_alignment reads layer 3, but model.num_hidden_layers is 2."),
+        (["train.global_batch_size=0", "train.pairs_per_step=32"],
+         "train.pairs_per_step counts pairs, and no stream of the recipe reads any; set train.global_batch_size."),
+        (["train.max_steps=0", "train.num_train_epochs=2", "sampling={alpha: [[0, 1], [9, 0]]}"],
+         "train.num_train_epochs and train.pairs_per_step need a sampling.alpha that does not change; set "
+         "train.max_steps and train.global_batch_size."),
         (["model.hidden_size=97"], "'model': hidden_size 97 is not a multiple of num_attention_heads 4."),
         (["model.conditioned_head=true"],
          "'model': conditioned_head needs language_embeddings: true (the two share one table)."),

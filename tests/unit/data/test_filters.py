@@ -109,6 +109,27 @@ def test_short_and_long_chinese_is_not_measured_by_blanks(tmp_path: Path) -> Non
     assert (chinese["kept"], chinese["set_aside"]) == (2, {"too long": 1, "too short": 1})
 
 
+def test_lines_and_pairs_are_dropped_by_their_pieces(tmp_path: Path) -> None:
+    """Every letter is a piece: no word is frequent enough to be one."""
+    lines = ["ab", "cdefg", "hi jk", "lmnopqrst"]  # 2, 5, 4 and 9 pieces
+    write(tmp_path, "en.txt", lines)
+    pairs = [(a, b) for a in lines for b in lines[:3]]
+    for number, name in enumerate(("a.txt", "b.txt")):
+        write(tmp_path, name, [pair[number] for pair in pairs])
+    parallel = [{"format": "moses", "languages": ["en", "de"], "paths": ["a.txt", "b.txt"]}]
+    filters = {"min_pieces": 4, "max_pieces": 8, "max_pair_pieces": 9}
+    tokenizer = {"kind": "bpe", "vocab_size": 64}
+    config = recipe(tmp_path, filters, corpora=text("en"), parallel=parallel, tokenizer=tokenizer)
+    prepared = prepare_here(config)
+    assert source(prepared, "text/en")["set_aside"] == {"too few pieces": 1, "too many pieces": 1}
+    assert source(prepared, "pairs/de-en")["set_aside"] == {
+        "too few pieces": 6,  # a line with the first of the three, or its own
+        "too many pieces": 2,
+        "too many pieces together": 1,  # 5 and 5
+    }
+    assert prepared.manifest["counts"].get("pairs_truncated", 0) == 0
+
+
 def test_pairs_are_dropped_by_language_ratio_and_markers(tmp_path: Path) -> None:
     write(tmp_path, "en.txt", ENGLISH)
     pairs = [

@@ -221,6 +221,27 @@ def test_the_first_pairs_that_pass_are_kept_however_large_a_part_is(
     assert pieces_of(few, "pairs/de-en") == pieces_of(only, "pairs/de-en")
 
 
+def test_the_cap_is_on_all_files_of_two_languages_in_their_order(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    english, german = ((tmp_path / f"pairs.{code}").read_text().split("\n")[:-1] for code in ("en", "de"))
+    files = []
+    for name, span in (("a", slice(0, 90)), ("b", slice(90, 150)), ("c", slice(150, 250))):
+        (tmp_path / f"{name}.en").write_text("\n".join(english[span]) + "\n")
+        (tmp_path / f"{name}.de").write_text("\n".join(german[span]) + "\n")
+        files.append(f"{{format: moses, languages: [en, de], paths: [{name}.en, {name}.de]}}")
+    config = make_config(tmp_path, f"data.parallel=[{', '.join(files)}]", "data.max_pairs=120")
+    capped = prepare_here(config)
+    assert capped.manifest["pools"]["pairs/de-en"]["examples"] == 120
+    assert [one["kept"] for one in capped.manifest["sources"] if one["name"] == "pairs/de-en"] == [90, 30, 0]
+    assert [one["files_not_read_on"] for one in capped.manifest["sources"] if one["name"] == "pairs/de-en"] == [0, 0, 1]
+    wanted = shards(capped)
+    (capped.folder / "manifest.json").unlink()
+    (capped.folder / "parts" / "pairs" / "de-en" / "part-00001.json").unlink()
+    assert shards(prepare_here(config)) == wanted
+    many = prepare_here(make_config(tmp_path, f"data.parallel=[{', '.join(files)}]", "data.max_pairs=1000"))
+    assert many.manifest["pools"]["pairs/de-en"]["examples"] == 250
+
+
 def test_a_corpus_that_asks_for_it_is_aligned_on_the_tokenizers_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
