@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def learning_rate(step: int, steps: int, warmup_steps: int, peak: float) -> float:
+def learning_rate(step: int, steps: int, warmup_steps: float, peak: float) -> float:
     """Linear warm-up to the peak, then linear decay towards zero.
 
     Args:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
+from tokenizers import Tokenizer
 
 from tests.unit.data.conftest import prepare_here
 from xalign_ray import cli
@@ -110,23 +112,32 @@ def test_short_and_long_chinese_is_not_measured_by_blanks(tmp_path: Path) -> Non
 
 
 def test_lines_and_pairs_are_dropped_by_their_pieces(tmp_path: Path) -> None:
-    """Every letter is a piece: no word is frequent enough to be one."""
-    lines = ["ab", "cdefg", "hi jk", "lmnopqrst"]  # 2, 5, 4 and 9 pieces
+    lines = ["ab", *ENGLISH, ENGLISH[0][:30], "Pseudopseudohypoparathyroidism", " ".join(ENGLISH)]
     write(tmp_path, "en.txt", lines)
-    pairs = [(a, b) for a in lines for b in lines[:3]]
+    pairs = [(a, b) for a in lines for b in lines]
     for number, name in enumerate(("a.txt", "b.txt")):
         write(tmp_path, name, [pair[number] for pair in pairs])
     parallel = [{"format": "moses", "languages": ["en", "de"], "paths": ["a.txt", "b.txt"]}]
-    filters = {"min_pieces": 4, "max_pieces": 8, "max_pair_pieces": 9}
-    tokenizer = {"kind": "bpe", "vocab_size": 64}
-    config = recipe(tmp_path, filters, corpora=text("en"), parallel=parallel, tokenizer=tokenizer)
-    prepared = prepare_here(config)
-    assert source(prepared, "text/en")["set_aside"] == {"too few pieces": 1, "too many pieces": 1}
-    assert source(prepared, "pairs/de-en")["set_aside"] == {
-        "too few pieces": 6,  # a line with the first of the three, or its own
-        "too many pieces": 2,
-        "too many pieces together": 1,  # 5 and 5
-    }
+    filters = {"min_pieces": 5, "max_pieces": 30, "max_pair_pieces": 32}
+    prepared = prepare_here(recipe(tmp_path, filters, corpora=text("en"), parallel=parallel, max_seq_length=128))
+    cut = Tokenizer.from_file(str(prepared.tokenizer_folder / "tokenizer.json"))
+    pieces = {line: len(cut.encode(line, add_special_tokens=False)) for line in lines}
+
+    def reason(*some: str) -> str:
+        lengths = [pieces[line] for line in some]
+        if min(lengths) < 5:
+            return "too few pieces"
+        if max(lengths) > 30:
+            return "too many pieces"
+        return "too many pieces together" if sum(lengths) > 32 else ""
+
+    for name, expected in (
+        ("text/en", Counter(map(reason, lines))),
+        ("pairs/de-en", Counter(reason(*pair) for pair in pairs)),
+    ):
+        assert source(prepared, name)["kept"] == expected.pop("")
+        assert source(prepared, name)["set_aside"] == expected
+        assert len(expected) == (2 if name == "text/en" else 3), "every reason is met"
     assert prepared.manifest["counts"].get("pairs_truncated", 0) == 0
 
 
