@@ -148,9 +148,14 @@ class Trial(Cell):
         return super()._content | own | {"train_language": self.train_language}
 
     @property
-    def search(self) -> tuple[str, str, str, str]:
-        """Encoder, task, language and kind of training: among trials of the same, one setting is chosen."""
-        return self.encoder, self.task, self.train_language, self.training.kind
+    def target(self) -> str:
+        """The language that its model is for, of a training with a model a language; empty for any other."""
+        return self.training.languages[0] if self.training.per_language else ""
+
+    @property
+    def search(self) -> tuple[str, str, str, str, str]:
+        """Encoder, task, language, training and its target: among trials of the same, one setting is chosen."""
+        return self.encoder, self.task, self.train_language, self.training.name, self.target
 
     @property
     def setting(self) -> dict[str, Any]:
@@ -170,13 +175,13 @@ class Trial(Cell):
     @property
     def described(self) -> dict[str, Any]:
         """What it is, for study.json."""
-        how = {"train_language": self.train_language, "training": self.training.kind, "setting": self.setting}
+        how = {"train_language": self.train_language, "training": self.training.name, "setting": self.setting}
         return super().described | how
 
     @property
     def params(self) -> dict[str, Any]:
         """What MLflow is told of it beside its encoder: defaults too, so that trials can be compared."""
-        how = {"training": self.training.kind, "train_language": self.train_language}
+        how = {"training": self.training.name, "train_language": self.train_language}
         how["training_languages"] = ",".join(self.training.languages)
         return (
             super().params
@@ -186,6 +191,7 @@ class Trial(Cell):
 
     def __str__(self) -> str:
         settings, language = self.settings, "" if self.train_language == "en" else f" ({self.train_language})"
+        language += f" in {self.target}" if self.target else ""
         return (
             f"{self._who}: {self.task}{language}, lr {settings.learning_rate:g}, {self.work}, "
             f"batch {settings.train_batch_size}, seed {settings.seed}"

@@ -35,13 +35,14 @@ class Choice:
     task: str
     train_language: str
     training: str
+    target: str
     candidates: Sequence[Candidate]
     chosen: int | None
 
     @property
-    def search(self) -> tuple[str, str, str, str]:
+    def search(self) -> tuple[str, str, str, str, str]:
         """As a cell names it."""
-        return self.encoder, self.task, self.train_language, self.training
+        return self.encoder, self.task, self.train_language, self.training, self.target
 
     @property
     def kept(self) -> Candidate | None:
@@ -78,5 +79,5 @@ def _choose(cells: Sequence[Trial], development: Mapping[str, float]) -> Choice:
     most = max(len(candidate.development) for candidate in candidates)
     whole = [place for place, one in enumerate(candidates) if most and len(one.development) == most]
     chosen = max(whole, key=lambda place: fmean(candidates[place].development.values()), default=None)
-    encoder, task, language, kind = cells[0].search
-    return Choice(encoder, cells[0].label, task, language, kind, candidates, chosen)
+    encoder, task, language, training, target = cells[0].search
+    return Choice(encoder, cells[0].label, task, language, training, target, candidates, chosen)

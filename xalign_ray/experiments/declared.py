@@ -87,6 +87,10 @@ class EncoderConfig(Frozen):
         Int | None,
         Field(ge=0, description="of a checkpoint that the recipe's run kept, 0 is untrained; the last if null"),
     ] = None
+    languages: Annotated[
+        tuple[str, ...],
+        Field(description="tested with it alone; encoders that have them may share a label, as one a pair (WEAM)"),
+    ] = ()
     label: Annotated[str, Field(description="how tables call it; recipe, settings and step, or model, if empty")] = ""
 
     @property
@@ -130,7 +134,7 @@ class FineTuningConfig(Frozen):
     @model_validator(mode="after")
     def _is_known(self) -> FineTuningConfig:
         _check_task(self.task, TUNED_TASKS)
-        _check_once("training", [training.kind for training in self.training])
+        _check_once("training", [training.name for training in self.training])
         _check_once("seeds", self.seeds)
         metrics = [metric.name for metric in TUNED_TASKS[self.task].metrics]
         for metric in self.settings.metric_for_best_model or ():
@@ -226,7 +230,8 @@ class StudyConfig(Frozen):
 
     @model_validator(mode="after")
     def _is_one_study(self) -> StudyConfig:
-        _check_once("encoders", [encoder.shown for encoder in self.encoders])
+        whole = {encoder.shown for encoder in self.encoders if not encoder.languages}
+        _check_once("encoders", [encoder.shown for encoder in self.encoders if encoder.shown in whole])
         _check_once("seeds", self.seeds)
         _check_once("finetunings", [f"{one.task} ({one.train_language})" for one in self.finetunings])
         _check_once("evaluations", [f"{one.task} {one.data}".strip() for one in self.evaluations])
@@ -247,7 +252,8 @@ class StudyConfig(Frozen):
     def labels(self) -> list[str]:
         """The columns of the comparison, in their order."""
         kinds = dict.fromkeys(self._kinds) or {"english": None}
-        return [self.label_of(encoder.shown, kind) for encoder in self.encoders for kind in kinds]
+        encoders = dict.fromkeys(encoder.shown for encoder in self.encoders)
+        return [self.label_of(encoder, kind) for encoder in encoders for kind in kinds]
 
     def label_of(self, encoder: str, kind: str) -> str:
         """The column of an encoder that was fine-tuned in this way; English, or the only way, has no name."""
@@ -255,7 +261,7 @@ class StudyConfig(Frozen):
 
     @property
     def _kinds(self) -> list[str]:
-        return [training.kind for one in self.finetunings for training in one.training]
+        return [training.name for one in self.finetunings for training in one.training]
 
 
 def load_study(name: str, settings: Sequence[str] = ()) -> StudyConfig:

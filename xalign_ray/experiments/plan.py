@@ -13,7 +13,7 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import needed_recipes
 from xalign_ray.data.inputs import open_root
-from xalign_ray.errors import ConfigError
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.experiments.cells import Cell, Evaluation, Job, Pretraining, Trial
 from xalign_ray.experiments.declared import (
     AshaSearch,
@@ -26,6 +26,7 @@ from xalign_ray.experiments.declared import (
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import check_files
 from xalign_ray.tasks.registry import TUNED_TASKS, WITHOUT_DATA
+from xalign_ray.tasks.task import ENGLISH
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Encoder:
         pretraining: the cell that makes it.
         model: folder or hub id of one that was given.
         step: of the pretraining's checkpoint; None for its end.
+        languages: tested with it; all if there are none.
     """
 
     label: str
@@ -45,6 +47,7 @@ class Encoder:
     pretraining: Pretraining | None = None
     model: str = ""
     step: int | None = None
+    languages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Plan:
     """All cells of a study.
 
     Attributes:
-        study: as it was declared.
+        study: as it was declared, and with the languages that have a model each.
         root: where its data are.
         encoders: seed by seed, so that after the first seed all recipes can be compared.
     """
@@ -79,16 +82,24 @@ class Plan:
         return [job for job in self.jobs({}) if isinstance(job, Pretraining)]
 
     def _cells(self, encoder: Encoder, model: str) -> Iterator[Cell]:
+        without_english = tuple(language for language in encoder.languages if language != ENGLISH)
         for one in self.study.evaluations:
-            common = self._common(encoder, model, one, encoder.label)
-            yield Evaluation(**common, data=_whole(self.root, (one.data,) if one.data else ()))
+            languages = _narrow(one.languages, without_english)  # what needs no training is about the others
+            if languages is not None:
+                common = self._common(encoder, model, one, encoder.label, languages)
+                yield Evaluation(**common, data=_whole(self.root, (one.data,) if one.data else ()))
         asha = isinstance(self.study.search, AshaSearch)
         is_later = encoder is not next(one for one in self.encoders if one.label == encoder.label)
         for one in self.study.finetunings:
             settings = self.study.search.settings_to_try(one.settings)
-            for seed, training, setting in itertools.product(one.seeds, one.training, settings):
+            trainings = [model for training in one.training for model in training.models]
+            for seed, training, setting in itertools.product(one.seeds, trainings, settings):
+                asked = training.languages if training.per_language else one.languages
+                if (languages := _narrow(asked, encoder.languages)) is None:
+                    continue
+                label = self.study.label_of(encoder.label, training.name)
                 yield Trial(
-                    **self._common(encoder, model, one, self.study.label_of(encoder.label, training.kind)),
+                    **self._common(encoder, model, one, label, languages),
                     data=_whole(self.root, one.data),
                     settings=FineTuning(**setting, seed=seed),
                     training=training.model_copy(update={"dictionaries": _whole(self.root, training.dictionaries)}),
@@ -97,7 +108,12 @@ class Plan:
                 )
 
     def _common(
-        self, encoder: Encoder, model: str, one: EvaluationConfig | FineTuningConfig, label: str
+        self,
+        encoder: Encoder,
+        model: str,
+        one: EvaluationConfig | FineTuningConfig,
+        label: str,
+        languages: tuple[str, ...],
     ) -> dict[str, Any]:
         return {
             "encoder": encoder.label,
@@ -106,8 +122,15 @@ class Plan:
             "resources": one.resources or self.study.resources,
             "task": one.task,
             "model": model,
-            "languages": one.languages or None,
+            "languages": languages or None,
         }
+
+
+def _narrow(asked: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The languages that are asked for and an encoder's own, where none are all; None if there is none in both."""
+    if not asked or not own:
+        return asked or own
+    return tuple(language for language in asked if language in own) or None
 
 
 def _chain(cell: Pretraining | None) -> Iterator[Pretraining]:
@@ -134,12 +157,12 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
     for place in range(max(len(one.seeds or study.seeds) for one in study.encoders)):
         for one in study.encoders:
             if one.model and not place:
-                encoders.append(Encoder(one.shown, model=open_model(one.model)))
+                encoders.append(Encoder(one.shown, model=open_model(one.model), languages=one.languages))
             seeds = one.seeds or study.seeds
             if one.recipe and place < len(seeds):
                 made = _pretraining(one, _recipe_of(one, study, seeds[place], output), cells)
                 _check_step(one, made.recipe.config)
-                encoders.append(Encoder(one.shown, seeds[place], made, step=one.step))
+                encoders.append(Encoder(one.shown, seeds[place], made, step=one.step, languages=one.languages))
     _check_distinct(encoders)
     root = _root_of(study, encoders, output)
     for one in study.finetunings:
@@ -149,7 +172,8 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
             raise ConfigError(f"evaluations: {one.task} needs `data`, the files that it is scored on.")
         if one.data and not (root / one.data).exists():
             raise ConfigError(f"evaluations: {root / one.data}, data of {one.task}, is missing.")
-    return Plan(study, root, tuple(encoders))
+    finetunings = tuple(_with_targets(one, root) for one in study.finetunings)
+    return Plan(study.model_copy(update={"finetunings": finetunings}), root, tuple(encoders))
 
 
 def _check_step(encoder: EncoderConfig, config: RunConfig) -> None:
@@ -181,6 +205,26 @@ def check_task_files(one: FineTuningConfig, root: Path) -> str:
     """Looks at names only, so that a wrong path costs moments; says which files are not read."""
     folders = [root / path for path in one.data]
     return check_files(TUNED_TASKS[one.task], folders, one.languages or None, one.train_language)
+
+
+def _with_targets(one: FineTuningConfig, root: Path) -> FineTuningConfig:
+    """With the languages named of each training that has a model a language."""
+    if not any(training.per_language for training in one.training):
+        return one
+    folders = [root / path for path in one.data]
+    found, _, tested = TUNED_TASKS[one.task].find_all(folders, one.languages or None, one.train_language)
+    targets = tuple(language for language in tested if language in found["train"] and language != one.train_language)
+    trainings = []
+    for training in one.training:
+        if training.per_language:
+            wanted = tuple(language for language in training.languages if language in targets)
+            if missing := [language for language in training.languages if language not in wanted]:
+                raise DataError(f"{one.task}: no model for {', '.join(missing)}: it needs a training and a test file.")
+            if not targets:
+                raise DataError(f"{one.task}: {training.kind} needs training files in languages beside English.")
+            training = training.model_copy(update={"languages": wanted or targets})
+        trainings.append(training)
+    return one.model_copy(update={"training": tuple(trainings)})
 
 
 def _recipe_of(encoder: EncoderConfig, study: StudyConfig, seed: int, output: Path) -> Recipe:

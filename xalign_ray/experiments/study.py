@@ -194,7 +194,7 @@ def _connect(schedule: Schedule) -> None:
 
 def _give_scores_to_runs(schedule: Schedule, chosen: Sequence[Trial]) -> None:
     """Each run of ours gets the scores of its evaluations and chosen fine-tunings on English: its card shows them."""
-    shown: list[Cell] = [cell for cell in chosen if cell.training.kind == "english"]
+    shown: list[Cell] = [cell for cell in chosen if cell.training.name == "english"]
     shown += [job for job in schedule.jobs if isinstance(job, Evaluation) and schedule.states[job] == FINISHED]
     for encoder, model in schedule.models.items():
         if encoder.pretraining and encoder.step is None and (own := [cell for cell in shown if cell.model == model]):

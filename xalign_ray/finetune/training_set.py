@@ -18,17 +18,18 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import ReplaceWord, TunedTask
 
 Unit = Sequence[Any]  # examples that always share a batch
+PER_LANGUAGE = "_per_language"  # ends the name of a training with a model a language
 
 
 class Training(Frozen):
-    """What is fine-tuned on, beside English.
+    """What is fine-tuned on.
 
-    `english` is zero-shot; `translate_train` adds the translations, as the papers' baselines do; `sentence_switch` adds
-    the two mixed pairs of an example and its translation instead (PPA, section 2.3); `word_switch` replaces words of
-    English by a dictionary, anew in every epoch.
+    `english` is zero-shot; `translated` is the translations without English; `translate_train` is English and the
+    translations; `sentence_switch` is the two mixed pairs of an example and its translation and nothing else (PPA,
+    section 2.3); `word_switch` replaces words of English by a dictionary, anew in every epoch.
     """
 
-    kind: Literal["english", "translate_train", "sentence_switch", "word_switch"] = "english"
+    kind: Literal["english", "translated", "translate_train", "sentence_switch", "word_switch"] = "english"
     languages: Annotated[
         tuple[str, ...], Field(description="of the translations; all that have a training file if none")
     ] = ()
@@ -36,12 +37,30 @@ class Training(Frozen):
         tuple[str, ...], Field(description="MUSE files called SOURCE-TARGET.txt, of `word_switch`")
     ] = ()
     share: Annotated[Float, Field(gt=0, le=1, description="of the words that a dictionary has, replaced")] = 0.5
+    per_language: Annotated[
+        bool,
+        Field(description="a model for each language, trained on it and tested on it alone (translate-train of PPA)"),
+    ] = False
 
     @model_validator(mode="after")
     def _has_dictionaries_to_switch_words(self) -> Training:
         if bool(self.dictionaries) != (self.kind == "word_switch"):
             raise ValueError("dictionaries is for word_switch, which needs at least one, and for nothing else")
+        if self.per_language and self.kind in ("english", "word_switch"):
+            raise ValueError(f"per_language is for training on translations; {self.kind} has none")
         return self
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return f"{self.kind}{PER_LANGUAGE}" if self.per_language else self.kind
+
+    @property
+    def models(self) -> tuple[Training, ...]:
+        """What each model is trained on: all of it, or one of its languages, which must be named."""
+        if not self.per_language:
+            return (self,)
+        return tuple(self.model_copy(update={"languages": (language,)}) for language in self.languages)
 
 
 @dataclass(frozen=True)
@@ -115,6 +134,10 @@ def _english(source: TrainingSet) -> Iterator[Unit]:
 
 
 def _translated(source: TrainingSet) -> Iterator[Unit]:
+    return ((translation,) for _, translation in source.join(source.read()))
+
+
+def _with_translations(source: TrainingSet) -> Iterator[Unit]:
     english = source.read()
     yield from ((example,) for example in english)
     yield from ((translation,) for _, translation in source.join(english))
@@ -126,7 +149,8 @@ def _switched_sentences(source: TrainingSet) -> Iterator[Unit]:
 
 KINDS: dict[str, Callable[[TrainingSet], Iterator[Unit]]] = {
     "english": _english,
-    "translate_train": _translated,
+    "translated": _translated,
+    "translate_train": _with_translations,
     "sentence_switch": _switched_sentences,
     "word_switch": _english,  # whose words `switcher` replaces
 }

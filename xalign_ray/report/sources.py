@@ -14,6 +14,7 @@ from xalign_ray.config.explain import check_folder
 from xalign_ray.config.saved import read_saved
 from xalign_ray.credentials import with_credentials
 from xalign_ray.errors import DataError, TrackingError, XalignError
+from xalign_ray.finetune.training_set import PER_LANGUAGE
 from xalign_ray.mirror import local_folder, opened
 from xalign_ray.report.log import Log
 from xalign_ray.report.run import Run, columns_of, read_run
@@ -24,7 +25,8 @@ from xalign_ray.track.follower import quiet_mlflow, reason_of
 MLFLOW = "mlflow:"
 _HINT = "Give the `xalign study` or `xalign tune` that made it again: it writes it anew and repeats no finished cell."
 _CELL = frozenset({"name", "kind", "label", "folder", "state"})
-_PLAIN = (None, "english")
+_ENGLISH = "english"
+_PLAIN = (None, _ENGLISH)
 
 Choices = Sequence[Mapping[str, Any]]
 Source = tuple[str, str, int | None]  # label, a run's name or an encoder's path, and the pretraining step
@@ -113,15 +115,45 @@ def _from_study(folder: Path) -> list[Run]:
         raise DataError(f"{folder / STUDY} is damaged: a cell lacks one of {', '.join(sorted(_CELL))}. {_HINT}")
     study["choices"] = _read_choices(folder)
     left_out, found = _left_out(study["choices"]), []
+    rows = _rows_without_english(study["cells"])
     for cell in study["cells"]:
         path, what = opened(folder / local_folder(cell["folder"] or "")), {"label": cell["label"], "study": study}
         if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["name"] not in left_out:
-            found.append(replace(read_run(path), config={}, **what))
+            run = replace(read_run(path), config={}, **what)
+            if cell["label"] in _of_several_models(study):
+                run = replace(run, scores=tuple(replace(score, run=None, encoder=run.label) for score in run.scores))
+            found.append(run)
+            for label in rows.get(_row_of(cell), ()) if cell.get("training") == _ENGLISH else ():
+                english = tuple(score for score in run.scores if score.language == cell["train_language"])
+                found.append(replace(run, label=label, scores=english))
         elif cell["kind"] == "pretraining" and path.is_dir() and cell["state"] not in ("waiting", "failed"):
             # What else was ever evaluated in its folder is not of this study.
             found.append(replace(read_run(path), scores=(), **what))
     order = {label: place for place, label in enumerate(study["labels"])}
     return sorted(join_trials(found), key=lambda run: order.get(run.label, len(order)))
+
+
+def _rows_without_english(cells: Sequence[Mapping[str, Any]]) -> Mapping[Any, Iterable[str]]:
+    """Labels with a model a language, by what was tuned for what: their English is that of the zero-shot model.
+
+    As in the tables of PPA, whose translate-train rows repeat it.
+    """
+    rows: dict[Any, dict[str, None]] = defaultdict(dict)
+    for cell in cells:
+        if (cell.get("training") or "").endswith(PER_LANGUAGE):
+            rows[_row_of(cell)][cell["label"]] = None
+    return rows
+
+
+def _row_of(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    return cell.get("encoder"), cell.get("task"), cell.get("train_language")
+
+
+def _of_several_models(study: Mapping[str, Any]) -> set[str]:
+    """Labels that models share, each with languages of its own: together they are one encoder."""
+    encoders = study.get("study", {}).get("encoders", ())
+    labels = [one["label"] or one["model"] for one in encoders if one.get("model") and one.get("languages")]
+    return {label for label in labels if labels.count(label) > 1}
 
 
 def _with_distinct_labels(runs: Sequence[Run]) -> list[Run]:

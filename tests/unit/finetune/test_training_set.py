@@ -135,6 +135,12 @@ def test_translations_are_trained_on_beside_english(train: Callable[..., Any]):
         assert rows_of(epoch) == everything
 
 
+def test_translations_alone_are_trained_on_without_english(train: Callable[..., Any]):
+    _, batches = train(Training(kind="translated", languages=("de",)))
+    for epoch in epochs_of(batches):
+        assert rows_of(epoch) == {written(*sides("de", number)): 1 for number in range(PAIRS)}
+
+
 def test_named_languages_and_a_number_of_examples_are_kept_to(train: Callable[..., Any]):
     _, batches = train(Training(kind="translate_train", languages=("sw",)), max_train_samples=3)
     expected = {written(*sides(code, number)): 1 for code in ("en", "sw") for number in range(3)}
@@ -215,7 +221,8 @@ def test_a_capital_at_the_beginning_of_a_sentence_does_not_hide_a_word(data: Pat
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kind": "both"}, "kind\n  Input should be 'english', 'translate_train', 'sentence_switch' or 'word_switch'"),
+        ({"kind": "both"}, "kind\n  Input should be 'english', 'translated', 'translate_train', 'sentence_switch' or"),
+        ({"per_language": True}, "per_language is for training on translations; english has none"),
         (
             {"kind": "word_switch", "dictionaries": ("en-de.txt",), "share": 0.0},
             "share\n  Input should be greater than 0",
