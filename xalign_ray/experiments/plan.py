@@ -92,7 +92,7 @@ class Plan:
         is_later = encoder is not next(one for one in self.encoders if one.label == encoder.label)
         for one in self.study.finetunings:
             settings = self.study.search.settings_to_try(one.settings)
-            trainings = [model for training in one.training for model in training.models]
+            trainings = [alone for training in one.training for alone in training.models]
             for seed, training, setting in itertools.product(one.seeds, trainings, settings):
                 asked = training.languages if training.per_language else one.languages
                 if (languages := _narrow(asked, encoder.languages)) is None:
