@@ -33,7 +33,7 @@ _SCORED = ["label", *KEY, "language"]
 _CELL = [*KEY, "place", "group", "label"]
 _STANDARD_ERRORS = 2
 _SAMPLES = 10_000
-_LANGUAGES, _SEEDS, _BASE_SEEDS = 0, 1, 2  # streams of random numbers
+LANGUAGES, SEEDS, _BASE_SEEDS, OTHER_LANGUAGES = 0, 1, 2, 3  # streams of random numbers
 
 Record = dict[str, Any]
 
@@ -154,7 +154,7 @@ def compare(scores: pd.DataFrame, labels: Sequence[str], baseline: str | None, b
         )
     chosen = baseline or labels[0]
     frame = pd.DataFrame(columns=[*COLUMNS, "values", "gaps"], dtype=object)
-    measured = measure(_headline(scores))
+    measured = measure(headline(scores))
     if len(measured):
         there = measured.pivot(index=_SCORED, columns="seed", values="value").notna()
         seed_set = there.groupby(list(there.columns)).ngroup().rename("seed_set")
@@ -184,24 +184,27 @@ def difference_interval(values: np.ndarray, base: np.ndarray, paired: bool) -> t
     languages, seeds = values.shape
     if max(languages, min(seeds, base.shape[1])) < FEWEST:
         return None
-    means = _resample(values - base, _SEEDS) if paired else _resample(values, _SEEDS) - _resample(base, _BASE_SEEDS)
+    means = resample(values - base) if paired else resample(values) - resample(base, seeds=_BASE_SEEDS)
     low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)
 
 
-def _resample(values: np.ndarray, seeds: int) -> np.ndarray:
-    """[draws] the mean of the languages and seeds that were drawn."""
-    return ((_draw(values.shape[0], _LANGUAGES) @ values) * _draw(values.shape[1], seeds)).sum(axis=1)
+def resample(values: np.ndarray, languages: int = LANGUAGES, seeds: int = SEEDS) -> np.ndarray:
+    """[draws] the mean of the languages and seeds that were drawn, of [languages, seeds] values.
+
+    What is drawn from streams of the same numbers is drawn together: pairs stay pairs.
+    """
+    return ((draw(values.shape[0], languages) @ values) * draw(values.shape[1], seeds)).sum(axis=1)
 
 
 @lru_cache(maxsize=64)
-def _draw(count: int, stream: int) -> np.ndarray:
+def draw(count: int, stream: int) -> np.ndarray:
     """[draws, count] how much each of `count` things weighs in each draw, in all 1."""
     return np.random.default_rng((count, stream)).multinomial(count, [1 / count] * count, size=_SAMPLES) / count
 
 
-def _headline(scores: pd.DataFrame) -> pd.DataFrame:
-    """Scores without those of numbered layers; the mean over languages only where single languages are not scored."""
+def headline(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores of no single layer; the mean over languages only where single languages are not scored."""
     whole = scores.loc[~scores.single_layer]
     is_single = whole.language != ALL_LANGUAGES
     has_single = is_single.groupby([whole[name] for name in ("label", *KEY)], dropna=False).transform("any")

@@ -88,13 +88,13 @@ def read_sizes(path: Path) -> dict[str, float]:
 
 
 def _family(language: str) -> Place:
-    families = sorted({family_of(one) for one in _other_languages(language)})
+    families = sorted({family_of(one) for one in other_languages(language)})
     return float(bool({INVENTED, OTHER} & set(families))), " and ".join(families)
 
 
 def _size_group(sizes: Mapping[str, float], language: str) -> Place:
     """Wu and Dredze 2020, Table 1: round(log2(size in MB)); of two languages the smaller one decides."""
-    known = [sizes.get(one) or sizes.get(one.split("-")[0], 0.0) for one in _other_languages(language)]
+    known = [sizes.get(one) or sizes.get(one.split("-")[0], 0.0) for one in other_languages(language)]
     if not all(known):
         return math.inf, UNKNOWN_SIZE
     power = round(math.log2(min(known)))
@@ -102,13 +102,14 @@ def _size_group(sizes: Mapping[str, float], language: str) -> Place:
 
 
 def _coverage(dictionaries: Sequence[frozenset[str]], language: str) -> Place:
-    languages = _other_languages(language)
+    languages = other_languages(language)
     if languages == (_PIVOT,):
         return 3, PIVOT  # the language that dictionaries have in common says nothing about what they are worth
     covered = [set(languages) <= known for known in dictionaries]
     return (0, WITH) if all(covered) else (1, SOME) if any(covered) else (2, WITHOUT)
 
 
-def _other_languages(language: str) -> tuple[str, ...]:
+def other_languages(language: str) -> tuple[str, ...]:
+    """The languages that a score is about, without English where there is another."""
     languages = languages_of(language)
     return tuple(one for one in languages if one != _PIVOT) or languages

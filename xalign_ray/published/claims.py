@@ -1,0 +1,81 @@
+"""The papers' claims as data: a sign, an order or a correlation, the arms that it is about, and what was printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from xalign_ray.config.fields import Frozen
+from xalign_ray.config.yaml_text import parse_yaml
+from xalign_ray.published.quantity import Quantity
+from xalign_ray.published.tables import cells, read_paper
+
+
+class _Claim(Frozen):
+    """What all kinds have; `arms` are labels of the package's studies."""
+
+    paper: str
+    table: Annotated[str, Field(description="where the numbers behind it are printed")]
+    says: str
+    note: str = ""
+    arms: tuple[str, ...]
+
+
+class Order(_Claim):
+    """Each arm is above the next on the measure."""
+
+    kind: Literal["order"] = "order"
+    measure: Quantity
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """One an arm."""
+        return [self.measure.model_copy(update={"label": arm}) for arm in self.arms]
+
+
+class Coverage(Order):
+    """The first arm's gain over the second is larger in languages with a dictionary than in those without."""
+
+    kind: Literal["coverage"] = "coverage"  # type: ignore[assignment]
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """The gain with a dictionary, then that without."""
+        gain = {"label": self.arms[0], "less": {"label": self.arms[1]}}
+        return [self.measure.model_copy(update={**gain, "dictionary": has}) for has in (True, False)]
+
+
+class Correlation(_Claim):
+    """Over arms and languages, two measures rise together (positive) or against each other (negative)."""
+
+    kind: Literal["correlation"] = "correlation"
+    sign: Literal["positive", "negative"]
+    x: Quantity
+    y: Quantity
+
+
+Claim = Order | Coverage | Correlation
+_CLAIMS: TypeAdapter[Mapping[str, Claim]] = TypeAdapter(
+    Mapping[str, Annotated[Order | Coverage | Correlation, Field(discriminator="kind")]]
+)
+
+
+@cache
+def read_claims() -> Mapping[str, Claim]:
+    """All claims by name, those of a paper after each other."""
+    return _CLAIMS.validate_python(parse_yaml(Path(__file__).with_name("claims.yaml").read_text(encoding="utf-8")))
+
+
+def printed_values(claim: Order) -> list[float]:
+    """What the claim's table prints of its arms, in their order; what follows from it where that does not add up."""
+    paper = read_paper(claim.paper)
+    found = {
+        cell.quantity.model_dump_json(): cell.value if cell.computed is None else cell.computed
+        for cell in cells(paper, paper.tables[claim.table])
+        if cell.quantity and cell.value is not None
+    }
+    return [found[quantity.model_dump_json()] for quantity in claim.quantities]
