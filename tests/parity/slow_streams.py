@@ -109,6 +109,7 @@ class Slow:
     whole_word: bool = True
     mask_replace_prob: float = 0.8
     random_replace_prob: float = 0.1
+    no_dictionary: frozenset[int] = frozenset()
 
     def masked_text(self, row: Row, position: int) -> dict:
         """Monolingual rows."""
@@ -116,21 +117,23 @@ class Slow:
         chosen = self._choose(row, key, None)
         return self._show(row, key, position, chosen, {})
 
-    def masked_pairs(self, row: Row, position: int, *, reset: bool, segments: bool, random_order: bool) -> dict:
+    def masked_pairs(
+        self, row: Row, position: int, *, reset: bool, segments: bool, random_order: bool, double: bool = False
+    ) -> dict:
         """Translations as one example."""
         key, row = self._begin(row, position)
         if random_order:
             flips = [uniform(key, counter_random.SWAP_SEGMENTS, number) < 0.5 for number in range(len(row))]
             row = [example[::-1] if flip else example for example, flip in zip(row, flips, strict=True)]
-        chosen = self._choose(row, key, None)
-        return self._show(row, key, position, chosen, {}, reset=reset, segments=segments)
+        chosen = self._choose(row, key, None, double)
+        return self._show(row, key, position, chosen, {}, reset=reset, segments=segments, double=double)
 
     def code_switched_labels(self, row: Row, position: int, *, t: float, instance: bool) -> dict:
         """DICT-MLM by word or by instance."""
         key, row = self._begin(row, position)
         wanted, eligible, number = set(), set(), 0
         for example in row:
-            mode = uniform(key, counter_random.INSTANCE, number) < t
+            mode = uniform(key, counter_random.INSTANCE, number) < t and example[0].language not in self.no_dictionary
             for segment in example:
                 for word in segment.words:
                     if not instance:
@@ -157,11 +160,11 @@ class Slow:
             words += [word] if len(word.pieces) == 1 else [Word([piece], -1) for piece in word.pieces]
         return Segment(segment.language, words)
 
-    def _choose(self, row: Row, key: int, eligible: set[int] | None) -> set[int]:
+    def _choose(self, row: Row, key: int, eligible: set[int] | None, double: bool = False) -> set[int]:
         """BERT's create_masked_lm_predictions for each example."""
         chosen, number = set(), 0
         for example in row:
-            candidates, tokens = [], ["[CLS]"]
+            candidates, tokens = [], ["[CLS]", "[SEP]"] if double else ["[CLS]"]
             for segment in example:
                 for word in segment.words:
                     tokens += word.pieces
@@ -200,7 +203,18 @@ class Slow:
                     number += 1
         return {"no_room": no_room, **switched}
 
-    def _show(self, row: Row, key: int, position: int, chosen: set, switched: dict, *, reset=False, segments=False):
+    def _show(
+        self,
+        row: Row,
+        key: int,
+        position: int,
+        chosen: set,
+        switched: dict,
+        *,
+        reset=False,
+        segments=False,
+        double=False,
+    ):
         columns = {name: [] for name in ("input_ids", "labels", "position_ids", "segment_ids", "language_ids")}
         columns["example_ids"] = []
 
@@ -215,7 +229,10 @@ class Slow:
             for segment_number, segment in enumerate(example):
                 segment_id = segment_number if segments else 0
                 if segment_number and reset:
-                    place = 1
+                    place = 0 if double else 1
+                if segment_number and double:
+                    put(self.vocabulary.sep, IGNORED, place, segment_id, segment.language, example_number)
+                    place += 1
                 for word in segment.words:
                     language, label = switched.get(number, (segment.language, word.pieces))
                     cross_lingual += len(label) if number in switched else 0

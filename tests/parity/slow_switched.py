@@ -107,7 +107,7 @@ class SlowSwitched(Slow):
         """The words that are to be switched if chosen, and those that may be chosen."""
         flagged, eligible, number = set(), set(), 0
         for example in row:
-            mode = uniform(key, counter_random.INSTANCE, number) < t
+            mode = uniform(key, counter_random.INSTANCE, number) < t and example[0].language not in self.no_dictionary
             for word in (word for segment in example for word in segment.words):
                 if mode if instance else uniform(key, counter_random.SWITCH, number) < t:
                     flagged.add(number)

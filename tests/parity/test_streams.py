@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from tests.parity.slow_streams import Group, Row, Segment, Slow, Word, as_lexico
 from tests.parity.stream_cases import (
     ALWAYS_KEEP,
     ALWAYS_MASK,
+    ROW_TOKENS,
     VOCABULARY,
     assert_equal,
     make_rows,
@@ -44,11 +47,13 @@ def test_masked_text_equals_the_slow_view(rate: float, whole_word: bool) -> None
 @pytest.mark.parametrize("where", ["reset", "running"])
 @pytest.mark.parametrize("segments", [True, False])
 @pytest.mark.parametrize("random_order", [True, False])
-def test_masked_pairs_equals_the_slow_view(where: str, segments: bool, random_order: bool) -> None:
-    slow, context = make_settings(Slow, 0, 0.3)
+@pytest.mark.parametrize("double", [True, False])
+def test_masked_pairs_equals_the_slow_view(where: str, segments: bool, random_order: bool, double: bool) -> None:
+    slow, context = make_settings(Slow, 0, 0.3, max_seq_length=48 if double else ROW_TOKENS)
     rows, positions = make_rows(100, 2), np.arange(100) + 2**40
-    stream = MaskedPairs(positions=where, segments=segments, random_order=random_order)  # type: ignore[arg-type]
-    options = {"reset": where == "reset", "segments": segments, "random_order": random_order}
+    assert max(len(row) for row in rows) < 9, "rows of 40 tokens have 8 pairs at most, so 48 hold a token more for each"
+    stream = MaskedPairs(positions=where, segments=segments, random_order=random_order, double_separator=double)  # type: ignore[arg-type]
+    options = {"reset": where == "reset", "segments": segments, "random_order": random_order, "double": double}
     found = stream_columns(stream, as_rows(rows), positions, context)
     assert_equal(found, [slow.masked_pairs(row, int(p), **options) for row, p in zip(rows, positions, strict=True)])
 
@@ -64,6 +69,17 @@ def test_code_switched_labels_equals_the_slow_view(rate: float, unit: str, whole
     wanted = [slow.code_switched_labels(row, int(p), **options) for row, p in zip(rows, positions, strict=True)]
     assert_equal(found, wanted)
     assert found["cross_lingual"].sum() > 100
+    lacking = frozenset({0, 2})  # of the four languages
+    slow.no_dictionary = lacking
+    found = stream_columns(
+        CodeSwitchedLabels(t=0.7, mix_unit=unit),  # type: ignore[arg-type]
+        as_rows(rows),
+        positions,
+        replace(context, no_dictionary=lacking),
+    )
+    again = [slow.code_switched_labels(row, int(p), **options) for row, p in zip(rows, positions, strict=True)]
+    assert_equal(found, again)
+    assert (again == wanted) == (unit == "word"), "by word a word without an entry is plainly masked anyway"
     if rate > 0.4 and whole_word:
         assert found["no_room"].sum() > 10, "the rows are meant to be full enough that some synonyms do not fit"
 
@@ -97,6 +113,20 @@ def test_a_pair_by_hand(where: str, places: list[int]) -> None:
     assert found["segment_ids"] == [0, 0, 0, 1, 1, 1, 0, 0]
     assert found["language_ids"] == [0, 0, 0, 3, 3, 3, 0, 0]
     assert found["example_ids"] == [1, 1, 1, 1, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(("where", "places"), [("reset", [0, 1, 2, 0, 1, 2, 3]), ("running", [0, 1, 2, 3, 4, 5, 6])])
+def test_a_pair_with_four_separators_by_hand(where: str, places: list[int]) -> None:
+    """XLM's row: `</s> a </s> </s> b </s>`, the second half as if it stood alone."""
+    row: Row = [[Segment(0, [Word([10], -1)]), Segment(3, [Word([11], -1), Word([12], -1)])]]
+    stream = MaskedPairs(positions=where, segments=True, double_separator=True)  # type: ignore[arg-type]
+    found = view_one(stream, row, ALWAYS_MASK, [], 8)
+    assert found["input_ids"] == [2, 4, 3, 3, 4, 4, 3, 0]
+    assert found["labels"] == [-100, 10, -100, -100, 11, 12, -100, -100]
+    assert found["position_ids"] == [*places, 0]
+    assert found["segment_ids"] == [0, 0, 0, 1, 1, 1, 1, 0]
+    assert found["language_ids"] == [0, 0, 0, 3, 3, 3, 3, 0]
+    assert found["example_ids"] == [1, 1, 1, 1, 1, 1, 1, 0]
 
 
 LONGER = [[Group(2, [[50, 51, 52]])]]

@@ -19,6 +19,7 @@ Positions = Annotated[
 ]
 Segments = Annotated[bool, Field(description="give the second side segment 1")]
 TEXT, PAIRS = "text/", "pairs/"  # how the names of pools begin: monolingual text, translations
+ONE_MORE = "gives every pair one more special token"
 RandomOrder = Annotated[bool, Field(description="swap the two sides with probability 1/2")]
 
 
@@ -69,11 +70,19 @@ class MaskedPairs(StreamChoice):
     positions: Positions = "reset"
     segments: Segments = False
     random_order: RandomOrder = False
+    double_separator: Annotated[
+        bool, Field(description="a separator before the second side too, as XLM, whose rows have four")
+    ] = False
 
     @property
     def method(self) -> str:
         """XLM."""
         return "xlm"
+
+    @property
+    def min_reserve(self) -> tuple[float, str]:
+        """A pair of two pieces grows from 5 tokens to 6: a sixth of the row at most."""
+        return (0.17, f"with double_separator {ONE_MORE}") if self.double_separator else (0.0, "")
 
 
 class CodeSwitchedLabels(StreamChoice):
@@ -180,7 +189,7 @@ class ContrastedPairs(StreamChoice):
     @property
     def min_reserve(self) -> tuple[float, str]:
         """A pair of two pieces grows from 5 tokens to 6: a sixth of the row at most."""
-        return (0.17, "with text: apart gives every pair one more special token") if self.text == "apart" else (0.0, "")
+        return (0.17, f"with text: apart {ONE_MORE}") if self.text == "apart" else (0.0, "")
 
 
 Stream = Annotated[

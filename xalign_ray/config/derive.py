@@ -11,7 +11,7 @@ from xalign_ray.config.load import merge
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 
-ORDER_VERSION = 2  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
+ORDER_VERSION = 3  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
 CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads, fewer are closer to a schedule
 WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 # What a continued encoder takes of a recipe.

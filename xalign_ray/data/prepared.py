@@ -212,9 +212,16 @@ class Prepared:
 
     def context(self, config: RunConfig) -> StreamContext:
         """What streams of this recipe need besides rows."""
-        rows = config.train.global_batch_size
+        dictionaries = [one for one in config.data.dictionaries if one.split == "train"]
+        covered = {code for one in dictionaries for code in one.languages}
         return StreamContext(
-            config.seed, config.masking, self.vocabulary, self.lexicon, config.data.max_seq_length, global_rows=rows
+            config.seed,
+            config.masking,
+            self.vocabulary,
+            self.lexicon,
+            config.data.max_seq_length,
+            global_rows=config.train.global_batch_size,
+            no_dictionary=frozenset(n for n, code in enumerate(self.languages) if code not in covered),
         )
 
     def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[NDArray[np.int64], Columns]]:

@@ -37,7 +37,7 @@ def code_switched_labels(stream: CodeSwitchedLabels, batch: Batch) -> Columns:
     words = locate_words(batch, layout)
     has_entry = batch.rows.entry != NO_ENTRY
     if stream.mix_unit == "instance":
-        in_dictionary_mode = _sample_instances(words, stream.t)
+        in_dictionary_mode = _sample_instances(batch, words, stream.t)
         others = ~has_entry & in_dictionary_mode if stream.refill else None
         chosen = choose(batch, words, layout, has_entry | ~in_dictionary_mode, others)
         flagged = chosen & in_dictionary_mode
@@ -87,12 +87,14 @@ def code_switched_copy(stream: CodeSwitchedCopy, batch: Batch) -> Columns:
     return predict(batch, words, chosen, layout, switched=copied.switched, no_room=copied.no_room)
 
 
-def _sample_instances(words: Words, t: float) -> Flags:
-    """[W] whether the word's example is one of translated labels."""
+def _sample_instances(batch: Batch, words: Words, t: float) -> Flags:
+    """[W] whether the word's example is one of translated labels: never in a language without a dictionary, which is
+    trained by plain masking (DICT, footnote 5)."""
     example = run_index(words.example_words)
     # An example is known by its row's key and its first word's number, so the draw is the same for all its words.
     first = words.number[starts(words.example_words)][example]
-    return uniform(random_bits(words.keys, INSTANCE, first)) < t
+    has_dictionary = ~np.isin(batch.rows.segment_language, [*batch.context.no_dictionary])
+    return has_dictionary[example] & (uniform(random_bits(words.keys, INSTANCE, first)) < t)
 
 
 def _replace(batch: Batch, words: Words, wanted: Flags, room: Index | None) -> Replaced:

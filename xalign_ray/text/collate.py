@@ -32,14 +32,19 @@ class Vocabulary:
 class Layout:
     """How an example stands in its row.
 
-    segments: of an example, 1 or 2. reset_positions: the second segment's positions start again at 1, as if it stood
-        alone
-    (XLM). segment_ids: the second segment has segment 1.
+    segments: of an example, 1 or 2. reset_positions: the second segment's positions start again, as if it stood alone
+    (XLM). segment_ids: the second segment has segment 1. double_separator: a [SEP] before the second segment too.
     """
 
     segments: int = 1
     reset_positions: bool = False
     segment_ids: bool = False
+    double_separator: bool = False
+
+    @property
+    def specials(self) -> int:
+        """Special tokens of an example."""
+        return specials(self.segments) + self.double_separator
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ def specials(segments_per_example: int) -> int:
 def used_tokens(rows: Rows, layout: Layout) -> Index:
     """[N] tokens of each row once it is laid out."""
     pieces = sum_runs(rows.word_length, sum_runs(rows.segment_words, rows.row_segments))
-    return pieces + rows.row_segments // layout.segments * specials(layout.segments)
+    return pieces + rows.row_segments // layout.segments * layout.specials
 
 
 def collate_rows(
@@ -74,6 +79,8 @@ def collate_rows(
     switched: Marked = NOTHING,
 ) -> Columns:
     """`[CLS] side [SEP]` or `[CLS] side [SEP] side [SEP]` for each example, examples side by side in their row.
+
+    With `double_separator` a pair is `[CLS] side [SEP] [SEP] side [SEP]`; the second side begins at its first [SEP].
 
     Args:
         rows: what is shown.
@@ -88,8 +95,9 @@ def collate_rows(
     segment_row = run_index(rows.row_segments)
     example, segment = np.divmod(np.arange(segments) - starts(rows.row_segments)[segment_row], segments_per_example)
     leads = segment == 0  # segments that bring a [CLS] before them; each has a [SEP] behind it
+    opened = leads | layout.double_separator  # segments with a special token before them
     segment_length = sum_runs(rows.word_length, rows.segment_words)
-    taken = segment_length + 1 + leads
+    taken = segment_length + 1 + opened
     row_taken = sum_runs(taken, rows.row_segments)
     assert n == 0 or row_taken.max() <= max_seq_length, "a stream made a row too long"
     column = starts(taken) - starts(row_taken)[segment_row]
@@ -107,15 +115,16 @@ def collate_rows(
         return np.repeat(of_run, run_length)
 
     example_column = np.repeat(column[leads], segments_per_example)
-    origin = np.where(leads | (not layout.reset_positions), example_column, column - 1)
+    origin = np.where(leads | (not layout.reset_positions), example_column, column - ~opened)
     example_ids = spread(example + 1)
     position_ids = np.tile(np.arange(max_seq_length, dtype=np.int16), n) - spread(origin)
     position_ids *= example_ids > 0
     language_ids = spread(rows.segment_language)
 
-    piece_at = np.arange(len(rows.pieces)) + np.repeat(begin + leads - starts(segment_length), segment_length)
+    piece_at = np.arange(len(rows.pieces)) + np.repeat(begin + opened - starts(segment_length), segment_length)
     input_ids = np.full(n * max_seq_length, vocabulary.pad, np.int32)
     input_ids[piece_at] = rows.pieces
+    input_ids[begin[opened]] = vocabulary.sep
     input_ids[begin[leads]] = vocabulary.cls
     input_ids[begin + taken - 1] = vocabulary.sep
     answers = np.full(n * max_seq_length, IGNORED, np.int32)

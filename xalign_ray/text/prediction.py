@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.code_switch import Lexicon
-from xalign_ray.text.collate import NOTHING, Columns, Layout, Marked, Vocabulary, collate_rows, hash_rows, specials
+from xalign_ray.text.collate import NOTHING, Columns, Layout, Marked, Vocabulary, collate_rows, hash_rows
 from xalign_ray.text.counter_random import SWAP_SEGMENTS, Bits, random_bits, uniform
 from xalign_ray.text.masking import KEEP, MASK, RANDOM, budgets, choose_shown, choose_words, random_pieces
 from xalign_ray.text.piece_links import split_words
@@ -21,7 +21,11 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class StreamContext:
-    """What is the same for every row of a run. `global_rows` are those of a step: they make steps of positions."""
+    """What is the same for every row of a run.
+
+    global_rows: rows of a step; they make steps of positions. no_dictionary: languages of whose words no translation is
+    known.
+    """
 
     seed: int
     masking: MaskingConfig
@@ -29,6 +33,7 @@ class StreamContext:
     lexicon: Lexicon | None
     max_seq_length: int
     global_rows: int
+    no_dictionary: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ def choose(
         others: [W] words that may be chosen with what the eligible ones leave of an example's budget.
     """
     length = batch.rows.word_length
-    tokens = sum_runs(length, words.example_words) + specials(layout.segments)
+    tokens = sum_runs(length, words.example_words) + layout.specials
     budget = budgets(tokens, _rate(batch)[words.example_row])
     chosen = choose_words(words.keys, words.number, length, words.example_words, budget, eligible)
     if others is not None:

@@ -53,7 +53,12 @@ def _masked_text(_: MaskedText, batch: Batch) -> Columns:
 
 def _masked_pairs(stream: MaskedPairs, batch: Batch) -> Columns:
     batch = mask_units(swap_segments(batch) if stream.random_order else batch)
-    layout = Layout(segments=2, reset_positions=stream.positions == "reset", segment_ids=stream.segments)
+    layout = Layout(
+        segments=2,
+        reset_positions=stream.positions == "reset",
+        segment_ids=stream.segments,
+        double_separator=stream.double_separator,
+    )
     words = locate_words(batch, layout)
     return predict(batch, words, choose(batch, words, layout), layout)
 

@@ -38,6 +38,10 @@ DICT = "[{languages: [en, de], paths: [x]}]"
           "data.parallel=[{format: moses, languages: [en, de], paths: [x, y]}]"],
          "stream contrasted_pairs with text: apart gives every pair one more special token: set data.reserve_fraction "
          "to 0.17 or more (it is 0)."),
+        (["streams=[{kind: masked_pairs, double_separator: true}]",
+          "data.parallel=[{format: moses, languages: [en, de], paths: [x, y]}]"],
+         "stream masked_pairs with double_separator gives every pair one more special token: set "
+         "data.reserve_fraction to 0.17 or more (it is 0)."),
         (["streams=[{kind: code_switched_labels, refill: true}]"],
          "'streams.0': refill is for mix_unit: instance; by word every word may be masked anyway."),
         (["masking.mlm_probability=[[0, 0.15], [0, 0.3]]"],

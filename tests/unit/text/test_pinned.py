@@ -172,7 +172,7 @@ def places(first: int, last: int, low: int, high: int, global_rows: int, seed: i
 
 def test_order():
     constants = (order.ROW_GROUP, order.WINDOW_SHARDS, order.PARTITION_ROWS, order.MAX_PARTITIONS, order.TABLED)
-    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, *constants], [2, 32, 256, 4, 256, 128, 1024])
+    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, *constants], [3, 32, 256, 4, 256, 128, 1024])
     assert_pinned(places(0, 1, 0, 6, 12), FIRST_STEP)
     assert_pinned(places(31, 33, 4, 6, 12), END_OF_A_CHUNK)
     everything = [
