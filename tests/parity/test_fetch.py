@@ -293,7 +293,7 @@ def test_a_recipe_is_fetched_in_the_languages_that_are_named(monkeypatch: pytest
 
     monkeypatch.setattr(fetching, "_fetch_one", note)
     said: list[str] = []
-    fetch("papers/weam", tmp_path, ["en"], said.append)
+    fetch("papers/weam-de", tmp_path, ["en"], said.append)
     assert asked == ["wikipedia/enwiki-latest-pages-articles-multistream.xml.bz2"]
     assert said == [], "its words are aligned by prepare: no file of an alignment is wanted"
 
@@ -327,7 +327,7 @@ def test_every_path_of_every_paper_recipe_is_fetched_or_made_by_a_verb() -> None
 
 def test_a_recipe_is_fetched_as_what_it_names() -> None:
     needs = needs_of("papers/ppa-2m").downloads
-    assert list(needs) == ["wikipedia", "europarl", "multiun", "iitb"]
+    assert list(needs) == ["wikipedia", "europarl", "multiun", "eubookshop", "iitb"]
     assert [download.files for download in needs["multiun"]] == [
         ("opus/MultiUN.ar-en.ar", "opus/MultiUN.ar-en.en"),
         ("opus/MultiUN.en-zh.en", "opus/MultiUN.en-zh.zh"),
