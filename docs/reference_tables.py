@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -93,12 +94,21 @@ def fine_tuning_of_papers() -> Iterator[str]:
     yield from write_table(["paper", "task", *(f"`{name}`" for name in names)], rows)
 
 
+def printed() -> Iterator[str]:
+    """Every setting of the papers' recipes, with what is printed and where."""
+    with Path(__file__).with_name("explanation").joinpath("printed.tsv").open(encoding="utf-8") as file:
+        head, *rows = (line.rstrip("\n").split("\t") for line in file)
+    code = [[*(f"`{cell}`" for cell in row[:3]), *(cell.replace("*", "\\*") for cell in row[3:])] for row in rows]
+    yield from write_table(head, code)
+
+
 WRITERS: dict[str, Callable[[], Iterator[str]]] = {
     "recipe_keys": recipe_keys,
     "commands": commands,
     "recipes": recipes,
     "fine_tuning": fine_tuning,
     "fine_tuning_of_papers": fine_tuning_of_papers,
+    "printed": printed,
     "events": _named(EVENTS),
     "metrics": _named(METRICS),
     "evaluations": _named({name: f"{metric.meaning} ({metric.unit})" for name, metric in registry.METRICS.items()}),
