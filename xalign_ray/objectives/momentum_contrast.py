@@ -22,7 +22,7 @@ class MomentumContrastLoss(Objective):
     What it optimises: sum over pairs of -log softmax([q.k, q.queue] / temperature)[0], with q = W2 ReLU(W1 h) of the
         query sentence's pooled state h, and k the same of the key sentence by a running average of encoder and
         projection, without gradient.
-    Reference: Pan et al. 2021, PPA, section 3 and equation 3; He et al. 2020, MoCo, section 3.2. The
+    Reference: Pan et al. 2021, PPA, equation 3; He et al. 2020, MoCo, section 3.2. The
         positive is in the denominator, as in MoCo. Masking false negatives is ours.
     Needs: the columns of both sides of sentence pairs, and `pair_hash` of the pivot sentence at each key's [CLS].
     Settings: `normalize: h` is PPA, `z` MoCo (with `h` the scale of z, logged as train/momentum_feature_norm, is
