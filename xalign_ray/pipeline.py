@@ -165,14 +165,16 @@ def find_run(recipe: Recipe) -> Path | None:
     """The folder of a recipe's run if its shards are there, whether or not the run is; makes nothing."""
     from xalign_ray.data.prepare import find_prepared
 
+    start = recipe.config.model.init_from
     if base := base_recipe(recipe):
-        start = find_run(base)
-        if start is None:
+        run = find_run(base)
+        if run is None:
             return None
-        refresh(start)
-        if finished_run(start) is None:
+        refresh(run)
+        if finished_run(run) is None:
             return None
-        recipe = settle(recipe, str(RunFolder(start).export.absolute()))
+        start = str(RunFolder(run).export.absolute())
+    recipe = settle(recipe, start)
     prepared = find_prepared(recipe.config)
     if prepared is None:
         return None

@@ -10,13 +10,16 @@ import pytest
 
 from tests.parity.paper_files import CAP, PAIRS, shrunk, write_encoder, write_files
 from tests.unit.data.conftest import prepare_here
+from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.load import list_recipes, load_recipe
+from xalign_ray.config.saved import open_saved
 from xalign_ray.config.start import settle
 from xalign_ray.data.counted import count_steps
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stats import measure
 from xalign_ray.data.word_alignment import corpus
+from xalign_ray.pipeline import find_run, pretrain
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import Workers, setup_workers
@@ -104,3 +107,17 @@ def test_ppa_caps_a_language_over_both_of_its_files_after_dropping_what_is_short
     assert all(0.5 * PAIRS < pairs < PAIRS for pairs in kept.values())
     assert counts["dropped: too few pieces"] > 0
     assert counts["dropped: too many pieces together"] > 0
+
+
+def test_a_run_keeps_the_steps_that_were_counted_for_it(root: Path, encoder: Path) -> None:
+    recipe = "papers/weam-tlm-de"
+    write_files(root, load_recipe(recipe).config.data)
+    loaded = load_recipe(recipe, [*shrunk(recipe, root, encoder), "train.num_train_epochs=0.5"])
+    settled = settle(loaded, loaded.config.model.init_from).config
+    prepared = prepare_here(settled)
+    run = pretrain(loaded, local=True)
+    train, counted = open_saved(run)[0].config.train, count_steps(settled, prepared).train
+    assert train == counted
+    assert train.is_counted
+    assert read_manifest(run, "steps")["steps"] == train.max_steps < 3  # type: ignore[index]
+    assert find_run(loaded) == run == pretrain(loaded, local=True), "the same recipe finds its run"
