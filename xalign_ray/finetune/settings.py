@@ -36,6 +36,13 @@ class FineTuning(Frozen):
     load_best_model_at_end: Annotated[
         bool, Field(description="keep the best epoch by development score; if false, the last")
     ] = True
+    dev_language: Annotated[
+        Literal["source", "target"],
+        Field(
+            description="whose development file says which epoch is best: `source`, that of the language that is trained "
+            "on; `target`, that of each tested language, which gets an epoch of its own"
+        ),
+    ] = "source"
     metric_for_best_model: Annotated[
         str | None, Field(description="metric of the development score; null: the first of the task's")
     ] = None
@@ -52,6 +59,12 @@ class FineTuning(Frozen):
     ] = None
 
     @model_validator(mode="after")
+    def _has_a_best_epoch_of_each_language(self) -> FineTuning:
+        if self.dev_language == "target" and not self.load_best_model_at_end:
+            raise ValueError("dev_language target needs load_best_model_at_end; the last epoch is the same for all")
+        return self
+
+    @model_validator(mode="after")
     def _accumulates_whole_batches(self) -> FineTuning:
         if self.train_batch_size % (self.per_device_train_batch_size or 1):
             raise ValueError(
@@ -63,7 +76,7 @@ class FineTuning(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which epoch was kept, and why."""
+    """Which epoch was kept for a development file, and why."""
 
     epoch: int  # from 1; the first of equals
     development: tuple[float, ...]  # score after each epoch

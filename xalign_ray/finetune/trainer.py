@@ -6,9 +6,10 @@ import logging
 import os
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -53,22 +54,23 @@ def train(
     rows: Any,
     collate: Callable[[Any], dict[str, Any]],
     batches: LengthPools,
-    development: Callable[[], float],
+    development: Callable[[], Sequence[float]],
     settings: FineTuning,
     device: torch.device,
     on_epoch: Callable[[int, float], None] = lambda _epoch, _score: None,
-) -> Choice:
-    """Trains the model in place and leaves it at the epoch that is kept, in evaluation mode. Call it in `repeatable`.
+) -> Trained:
+    """Trains the model in place and leaves it at its last epoch, in evaluation mode. Call it in `repeatable`.
 
     Args:
         model: with a head, of transformers.
         rows: a data set of features.
         collate: makes a batch of rows.
         batches: which rows share one.
-        development: score of the model as it is now, higher is better; called after every epoch.
+        development: scores of the model as it is now, one for each development file, higher is better; called after
+            every epoch.
         settings: of the optimizer and the schedule.
         device: "cpu" or "cuda".
-        on_epoch: as for `tune_task`.
+        on_epoch: as for `tune_task`; told the mean of the scores.
     """
     epochs = _Epochs(development, settings, on_epoch)
     with _alone(), quiet_transformers(), tempfile.TemporaryDirectory() as folder:
@@ -93,10 +95,27 @@ def train(
         trainer.remove_callback(PrinterCallback)
         trainer.train()
     model.eval()
-    if settings.load_best_model_at_end:
-        model.load_state_dict(epochs.best)
-    kept = epochs.best_epoch if settings.load_best_model_at_end else len(epochs.scores)
-    return Choice(kept, tuple(epochs.scores))
+    kept = epochs.best if settings.load_best_model_at_end else [len(epochs.scores)] * len(epochs.scores[0])
+    choices = map(Choice, kept, zip(*epochs.scores, strict=True))
+    return Trained(tuple(choices), epochs.weights)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training leaves beside the model.
+
+    Attributes:
+        choices: one for each development file.
+        weights: of the epochs that were chosen, by number; none if the last one is kept.
+    """
+
+    choices: tuple[Choice, ...]
+    weights: Mapping[int, Mapping[str, torch.Tensor]]
+
+    def load(self, model: Any, epoch: int) -> None:
+        """Puts a chosen epoch's weights into the model."""
+        if self.weights:
+            model.load_state_dict(self.weights[epoch])
 
 
 class _Trainer(Trainer):
@@ -129,18 +148,18 @@ class _Trainer(Trainer):
 
 @dataclass
 class _Epochs(TrainerCallback):
-    """Scores each epoch, keeps the best one's weights, and stops when none has been better for long."""
+    """Scores each epoch, keeps the weights of the best ones, and stops when none has been better for long."""
 
-    development: Callable[[], float]
+    development: Callable[[], Sequence[float]]
     settings: FineTuning
     on_epoch: Callable[[int, float], None]
-    scores: list[float] = field(default_factory=list)
-    best: dict[str, torch.Tensor] = field(default_factory=dict)
+    scores: list[Sequence[float]] = field(default_factory=list)
+    weights: dict[int, dict[str, torch.Tensor]] = field(default_factory=dict)
 
     @property
-    def best_epoch(self) -> int:
-        """The first of equals."""
-        return self.scores.index(max(self.scores)) + 1
+    def best(self) -> list[int]:
+        """The best epoch of each development file, the first of equals."""
+        return [scores.index(max(scores)) + 1 for scores in zip(*self.scores, strict=True)]
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any, **_: Any) -> None:  # noqa: ARG002
         if isinstance(train_dataloader.dataset, SwitchedWords):
@@ -149,13 +168,14 @@ class _Epochs(TrainerCallback):
     def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:  # noqa: ARG002
         model.eval()
         self.scores.append(self.development())
-        epoch, settings = len(self.scores), self.settings
-        log.info("epoch %d of %d: development score %.4f", epoch, settings.num_train_epochs, self.scores[-1])
-        self.on_epoch(epoch, self.scores[-1])
-        if settings.load_best_model_at_end and self.best_epoch == epoch:
-            self.best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+        epoch, settings, means = len(self.scores), self.settings, [fmean(scores) for scores in self.scores]
+        log.info("epoch %d of %d: development score %.4f", epoch, settings.num_train_epochs, means[-1])
+        self.on_epoch(epoch, means[-1])
+        if settings.load_best_model_at_end and epoch in self.best:
+            self.weights[epoch] = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+            self.weights = {number: weights for number, weights in self.weights.items() if number in self.best}
         patience = settings.early_stopping_patience
-        if patience is not None and epoch - self.best_epoch >= patience:
+        if patience is not None and epoch - (means.index(max(means)) + 1) >= patience:
             log.info("no better score for %d epochs: stopped", patience)
             control.should_training_stop = True
 

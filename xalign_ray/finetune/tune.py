@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from xalign_ray.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.length_pools import LengthPools
-from xalign_ray.finetune.settings import Choice, FineTuning
+from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet
 from xalign_ray.models.families import FAMILIES
 from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.tasks.hf_encoder import Encoder, open_model, pick_device, quiet_transformers
-from xalign_ray.tasks.scores import SCORES, Score, write_scores
-from xalign_ray.tasks.task import ENGLISH, TunedTask
+from xalign_ray.tasks.scores import ALL_LANGUAGES, SCORES, Score, average_languages, write_scores
+from xalign_ray.tasks.task import ENGLISH, Files, TunedTask
 from xalign_ray.tasks.task_files import name_others
 from xalign_ray.tasks.tokenized import Inputs
+
+if TYPE_CHECKING:
+    from xalign_ray.finetune.trainer import Trained
 
 MODEL = "model"
 CHOICE = "choice.json"
@@ -45,7 +49,8 @@ def tune_task(
     """Fine-tunes on one language, then tests on every language found. Test files are read after the choice is on disk.
 
     Writes into `out_folder`: `choice.json`, `scores.json`, `predictions/`, the manifest last; before them the
-    fine-tuned model (plain Hugging Face) in `model/`, if it is kept.
+    fine-tuned model (plain Hugging Face) in `model/`, if it is kept. Where languages have epochs of their own, that is
+    the model of the language that is trained on, or of the first if that is not tested.
 
     Args:
         task: from the registry.
@@ -70,6 +75,7 @@ def tune_task(
 
     found, split, chosen = task.find_all(data_folders, languages, train_language)
     settings, training = settings or FineTuning(), training or Training()
+    dev_files = _dev_files(found, split, chosen, train_language, settings)
     training_set = TrainingSet(
         task, found["train"], train_language, training, settings.max_train_samples, settings.seed
     )
@@ -79,14 +85,24 @@ def tune_task(
         tuned = _open(training_set, encoder_folder, settings, device)
         spoken = {name for language in chosen for name in task.speaks(language)}
         tuned.inputs.check_languages({train_language, *training.languages, *spoken})
-        choice = _train(training_set, tuned, found["dev"][train_language], settings, on_epoch, cache or Path(alone))
+        trained = _train(training_set, tuned, dev_files, settings, on_epoch, cache or Path(alone))
+    choices = dict(zip(dev_files, trained.choices, strict=True))
+    first = next(iter(choices.values()))
     if keep_model:
+        trained.load(tuned.model, first.epoch)
         _save(tuned, out_folder / MODEL)
-    write_json(out_folder / CHOICE, asdict(choice) | {"split": "dev", "language": train_language})
-    files = {language: found[split][language] for language in chosen}
-    scores = task.score(tuned, split, files, out_folder / PREDICTIONS)
+    own = {"choices": {language: asdict(one) for language, one in choices.items()}} if len(choices) > 1 else {}
+    write_json(out_folder / CHOICE, asdict(first) | {"split": "dev", "language": next(iter(choices))} | own)
+    scores: list[Score] = []
+    for epoch in sorted({one.epoch for one in choices.values()}):
+        trained.load(tuned.model, epoch)
+        files = {one: found[split][one] for one in chosen if choices.get(one, first).epoch == epoch}
+        scored = task.score(tuned, split, files, out_folder / PREDICTIONS)
+        scores += [score for score in scored if score.language != ALL_LANGUAGES]
+    scores.sort(key=lambda score: chosen.index(score.language))
+    scores += average_languages(scores)
     write_scores(out_folder / SCORES, scores)
-    used = [found[split][train_language] for split in ("train", "dev")]
+    used = [found["train"][train_language], *dev_files.values()]
     write_manifest(
         out_folder,
         {
@@ -97,7 +113,7 @@ def tune_task(
             "languages": chosen,
             "settings": settings.model_dump(),
             "training": training.model_dump(),
-            "development": choice.development[choice.epoch - 1],
+            "development": fmean(one.development[one.epoch - 1] for one in choices.values()),
             "data": {str(path): hash_file(path) for path in used},
             "files": {
                 name: digest
@@ -137,29 +153,47 @@ def _open(training_set: TrainingSet, folder: str, settings: FineTuning, device: 
     return Encoder(model.to(pick_device(device)), Inputs.of_model(tokenizer, model, str(folder)))
 
 
+def _dev_files(
+    found: Files, split: str, chosen: Sequence[str], train_language: str, settings: FineTuning
+) -> dict[str, Path]:
+    """The development files that choose epochs, by language; that of the language that is trained on is the first."""
+    if settings.dev_language == "source":
+        return {train_language: found["dev"][train_language]}
+    if split == "dev":
+        raise DataError(
+            "dev_language target chooses by the dev files, and without test files they are the ones scored."
+        )
+    if missing := sorted(set(chosen) - set(found["dev"])):
+        raise DataError(f"dev_language target needs a dev file in {', '.join(missing)}; name languages that have one.")
+    return {language: found["dev"][language] for language in sorted(chosen, key=lambda one: one != train_language)}
+
+
 def _train(
     training_set: TrainingSet,
     tuned: Encoder,
-    dev_file: Path,
+    dev_files: Mapping[str, Path],
     settings: FineTuning,
     on_epoch: Callable[[int, float], None],
     cache: Path,
-) -> Choice:
-    """Trains the model, and chooses the epoch by one language's dev file."""
+) -> Trained:
+    """Trains the model, and chooses an epoch by each of the development files."""
     from xalign_ray.finetune.features import SwitchedWords, column, tokenize_once
     from xalign_ray.finetune.trainer import train
 
     task, inputs, classes = training_set.task, tuned.inputs, tuned.classes
     metric = settings.metric_for_best_model or task.metric
-    dev = task.read(dev_file, training_set.english)
-    dev_features = task.features(inputs, dev, classes)
+    dev_sets = [(path, task.read(path, language)) for language, path in dev_files.items()]
+    asked = [(path, dev, task.features(inputs, dev, classes)) for path, dev in dev_sets]
     rows = tokenize_once(training_set, inputs, classes, cache)
 
-    def development() -> float:
-        measured = task.measure(dev, task.predict(tuned, dev_features))
-        if metric not in measured:
-            raise DataError(f"{dev_file} has no {metric}; metric_for_best_model can be {' or '.join(measured)}.")
-        return measured[metric].value
+    def development() -> list[float]:
+        scores = []
+        for path, dev, features in asked:
+            measured = task.measure(dev, task.predict(tuned, features))
+            if metric not in measured:
+                raise DataError(f"{path} has no {metric}; metric_for_best_model can be {' or '.join(measured)}.")
+            scores.append(measured[metric].value)
+        return scores
 
     unit_size = training_set.unit_size
     batches = LengthPools(
