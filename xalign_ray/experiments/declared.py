@@ -143,8 +143,9 @@ class FineTuningConfig(Frozen):
                     f"metric_for_best_model '{metric}' is none of {self.task}.{suggest(metric, metrics)} Known: "
                     f"{', '.join(metrics)}"
                 )
-        if len(self.settings.metric_for_best_model or ()) > 1:
-            raise ValueError("metric_for_best_model is one metric: scores of two cannot be compared")
+        for name in ("metric_for_best_model", "dev_language"):
+            if len(getattr(self.settings, name) or ()) > 1:
+                raise ValueError(f"{name} takes one value: development scores of two cannot be compared")
         return self
 
 

@@ -204,7 +204,8 @@ def _root_of(study: StudyConfig, encoders: Sequence[Encoder], output: Path) -> P
 def check_task_files(one: FineTuningConfig, root: Path) -> str:
     """Looks at names only, so that a wrong path costs moments; says which files are not read."""
     folders = [root / path for path in one.data]
-    return check_files(TUNED_TASKS[one.task], folders, one.languages or None, one.train_language)
+    (dev_language,) = one.settings.dev_language or ("source",)
+    return check_files(TUNED_TASKS[one.task], folders, one.languages or None, one.train_language, dev_language)
 
 
 def _with_targets(one: FineTuningConfig, root: Path) -> FineTuningConfig:

@@ -39,8 +39,8 @@ class FineTuning(Frozen):
     dev_language: Annotated[
         Literal["source", "target"],
         Field(
-            description="whose development file says which epoch is best: `source`, that of the language that is trained "
-            "on; `target`, that of each tested language, which gets an epoch of its own"
+            description="whose development file says which epoch is best: `source`, that of the language trained on; "
+            "`target`, that of each tested language, which gets an epoch of its own"
         ),
     ] = "source"
     metric_for_best_model: Annotated[

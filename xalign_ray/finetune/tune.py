@@ -75,7 +75,7 @@ def tune_task(
 
     found, split, chosen = task.find_all(data_folders, languages, train_language)
     settings, training = settings or FineTuning(), training or Training()
-    dev_files = _dev_files(found, split, chosen, train_language, settings)
+    dev_files = _dev_files(found, split, chosen, train_language, settings.dev_language)
     training_set = TrainingSet(
         task, found["train"], train_language, training, settings.max_train_samples, settings.seed
     )
@@ -126,10 +126,15 @@ def tune_task(
 
 
 def check_files(
-    task: TunedTask[Any], folders: Sequence[Path], languages: Sequence[str] | None, train_language: str = ENGLISH
+    task: TunedTask[Any],
+    folders: Sequence[Path],
+    languages: Sequence[str] | None,
+    train_language: str = ENGLISH,
+    dev_language: str = "source",
 ) -> str:
     """Refuses missing files before anything is started; says which are not read, as a sentence that may be empty."""
-    found, _, _ = task.find_all(folders, languages, train_language)
+    found, split, chosen = task.find_all(folders, languages, train_language)
+    _dev_files(found, split, chosen, train_language, dev_language)
     return name_others(found, folders).lstrip()
 
 
@@ -154,10 +159,10 @@ def _open(training_set: TrainingSet, folder: str, settings: FineTuning, device: 
 
 
 def _dev_files(
-    found: Files, split: str, chosen: Sequence[str], train_language: str, settings: FineTuning
+    found: Files, split: str, chosen: Sequence[str], train_language: str, dev_language: str
 ) -> dict[str, Path]:
     """The development files that choose epochs, by language; that of the language that is trained on is the first."""
-    if settings.dev_language == "source":
+    if dev_language == "source":
         return {train_language: found["dev"][train_language]}
     if split == "dev":
         raise DataError(

@@ -280,6 +280,14 @@ def test_missing_files_are_found_before_anything_runs(tmp_path: Path):
         plan_study(load_study(str(file)), tmp_path / "runs", str)
 
 
+def test_development_files_of_tested_languages_are_looked_for_where_they_choose(tmp_path: Path):
+    file = write(tmp_path, finetunings=[POS | {"settings": {"dev_language": "target"}}])
+    for language in ("en", "de"):
+        (tmp_path / "pos" / f"{language}.test.conllu").touch()
+    with pytest.raises(DataError, match="dev_language target needs a dev file in de; name languages that have one"):
+        plan_study(load_study(str(file)), tmp_path / "runs", str)
+
+
 def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -35,9 +35,9 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tune(
-    tmp_path: Path, data: Path, make_bert: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[dict[str, Score], list[tuple[str, float]]]]:
-    """`tune(**settings)`: scores by language, and for each tested file its language and a weight of the model there.
+    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
+) -> Callable[..., tuple[dict[str, Score], list[list[float]]]]:
+    """`tune(**settings)`: scores by language, and for each tested file in turn the bias of the head that predicts it.
 
     Development scores are the given ones, so that each language has another best epoch.
     """

@@ -144,7 +144,11 @@ def test_what_is_given_beside_the_paper_counts():
         ),
         (
             {"settings": {"metric_for_best_model": ["pos_accuracy", "pos_f1_runs"]}},
-            "metric_for_best_model is one metric: scores of two cannot be compared.",
+            "metric_for_best_model takes one value: development scores of two cannot be compared.",
+        ),
+        (
+            {"settings": {"dev_language": ["source", "target"]}},
+            "dev_language takes one value: development scores of two cannot be compared.",
         ),
     ],
 )
