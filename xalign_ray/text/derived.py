@@ -10,38 +10,13 @@ import re
 import string
 from collections.abc import Sequence
 
+from xalign_ray.text.transliteration import TYPOGRAPHIC
+
 DERIVED_LANGUAGE = "en-x-inv"
 FINAL_MARKS = frozenset(".!?")
 
-_GEORGIAN, _LAO_ZERO, _MARKS = 0x10D0, 0x0ED0, 0x2E00  # small letters; digits; marks that are all punctuation (P*)
-_ESCAPE = chr(_GEORGIAN + 26)  # the first letter that none of a-z needs
-_HEXADECIMAL = [chr(_GEORGIAN + value) for value in range(16)]
-# What English text has besides ASCII: quotes, dashes, the ellipsis.
-_TYPOGRAPHIC = "\u201c\u201d\u2018\u2019\u201a\u201e\u2013\u2014\u2026\u2022\u00b7\u00ab\u00bb\u00a7"
-_TABLE = {
-    **{ord(letter): chr(_GEORGIAN + place) for place, letter in enumerate(string.ascii_lowercase)},
-    **{ord(digit): chr(_LAO_ZERO + place) for place, digit in enumerate(string.digits)},
-    **{ord(mark): chr(_MARKS + place) for place, mark in enumerate(string.punctuation + _TYPOGRAPHIC)},
-}
 _CLITIC = re.compile(r"(?i)(n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))$")
 _KEPT_POINT = frozenset(["mr", "mrs", "ms", "dr", "jr", "sr", "st", "vs"])  # "Mr." is one word, as it is there
-
-
-def transliterate(word: str) -> str:
-    """The word, lower-cased, in the other script: Georgian letters, Lao digits, marks of U+2E00-2E2E.
-
-    Any other character is spelled by its code point in hexadecimal between two escape letters, so that the writing
-    stays one-to-one whatever the text holds.
-
-    Args:
-        word: without white space.
-    """
-    return "".join(_TABLE.get(ord(character)) or _spell(character) for character in word.lower())
-
-
-def _spell(character: str) -> str:
-    digits = "".join(_HEXADECIMAL[int(digit, 16)] for digit in f"{ord(character):x}")
-    return f"{_ESCAPE}{digits}{_ESCAPE}"
 
 
 def inverted_order(words: Sequence[str]) -> list[int]:
@@ -59,11 +34,6 @@ def inverted_order(words: Sequence[str]) -> list[int]:
     return order + list(range(len(words) - 1, start - 1, -1))
 
 
-def derive(words: Sequence[str]) -> list[str]:
-    """The words of a text in the derived language: inverted, then transliterated."""
-    return [transliterate(words[place]) for place in inverted_order(words)]
-
-
 def split_words(line: str) -> list[str]:
     """Words between white space, with the marks before and after them as words of their own.
 
@@ -75,7 +45,7 @@ def split_words(line: str) -> list[str]:
         if _CLITIC.fullmatch(token):
             words.append(token)
             continue
-        core = token.strip(string.punctuation + _TYPOGRAPHIC)
+        core = token.strip(string.punctuation + TYPOGRAPHIC)
         if not core:
             words += token
             continue
