@@ -39,14 +39,24 @@ def data_demo(out: OutDir) -> None:
 def data_derive(
     sources: Annotated[list[str], typer.Option("--from", metavar="[FORMAT:]PATH", help="English; text if no format")],
     out: OutDir,
-    tagged: Annotated[list[Path], typer.Option(metavar="PATH", help="CoNLL-U or word-tag files to derive too")] = [],  # noqa: B006
-    dictionary_share: Annotated[float, typer.Option(help="of the word types; as many again are held out")] = 0.25,
+    changes: Annotated[str, typer.Option(help="of inv, syn and trans, in the order of application")] = "inv,trans",
+    pos: Annotated[list[Path], typer.Option(metavar="PATH", help="tagged English to derive too")] = [],  # noqa: B006
+    ner: Annotated[list[Path], typer.Option(metavar="PATH", help="the same with names")] = [],  # noqa: B006
+    xnli: Annotated[list[Path], typer.Option(metavar="PATH", help="the same with inferences")] = [],  # noqa: B006
+    vocab_size: Annotated[int, typer.Option(min=64, help="English pieces; trans copies them")] = 40_000,
+    overlap: Annotated[float, typer.Option(help="share of the pieces that stay as they are")] = 0.0,
+    dictionary_share: Annotated[
+        list[float], typer.Option(help="of the types; the others are held out; may be given again")
+    ] = [0.25],  # noqa: B006
+    parallel_share: Annotated[list[float], typer.Option(help="of the sentences; may be given again")] = [0.25],  # noqa: B006
     seed: Annotated[int, typer.Option(help="of what is drawn")] = 0,
 ) -> None:
-    """Make a language out of English (reversed words, another script), in the formats of real ones."""
-    from xalign_ray.data.derived_corpus import write_derived
+    """Make a language out of English (words turned round, another word order or script), in the formats of real ones."""
+    from xalign_ray.data.derived_corpus import Derivation, write_derived
 
-    write_derived(sources, tagged, out, dictionary_share, seed)
+    order = tuple(name.strip() for name in changes.split(","))
+    how = Derivation(order, vocab_size, overlap, tuple(dictionary_share), tuple(parallel_share), seed)
+    write_derived(sources, out, how, pos=pos, ner=ner, xnli=xnli)
     typer.echo(str(out))
 
 

@@ -1,122 +1,167 @@
-"""Writes a derived language next to its English: text, dictionaries and tagged files, the manifest last.
+"""Writes a derived language next to its English: text, parallel text, vocabulary, dictionaries, task files.
 
 Formulas, and how the papers were read: docs/explanation/methods.md, Derived languages.
 """
 
 from __future__ import annotations
 
-import re
+import os
+import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
-from xalign_ray.artifacts import MANIFEST, hash_file, write_atomic, write_manifest
+from xalign_ray.artifacts import MANIFEST, hash_files, unfinished, write_atomic, write_manifest
 from xalign_ray.config.explain import suggest
+from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.data.derived_tasks import TASKS, derive_task_files
 from xalign_ray.data.sources.formats import read
-from xalign_ray.data.sources.open import read_lines
-from xalign_ray.data.sources.records import BadRow, Document, Record
+from xalign_ray.data.sources.records import BadRow, Document
+from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
+from xalign_ray.data.treebank import read_treebank
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.derived import (
-    DERIVED_LANGUAGE,
-    derive,
-    inverted_order,
+    DEFAULT,
+    INVERSION,
+    SYNTAX,
+    TRANSLITERATION,
+    Order,
+    check_changes,
+    compose,
+    derived_language,
+    invert,
     split_sentences,
     split_words,
-    transliterate,
 )
-from xalign_ray.text.span_tags import tag_mover
+from xalign_ray.text.tokenizer import train_bpe
+from xalign_ray.text.transliteration import (
+    Transliterator,
+    double_vocabulary,
+    draw_kept,
+    without_other_script,
+    word_types,
+)
+from xalign_ray.text.trees import Sentence
 
 ENGLISH = "en"
-MIN_COUNT = 5  # a type must occur so often to be drawn: about what has a piece of its own, as the paper's types do
-_FORMATS = ("text", "jsonl", "wikipedia")
-_ENGLISH_IN_NAME = re.compile(r"(?<![a-z])en(?![a-z])")
-_NOT_A_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # CoNLL-U: multiword ranges and empty nodes
+SAMPLE_BYTES = 64 << 20  # of English text that the vocabulary is learned from, the first
+_TREES = "conllu"
+_FORMATS = ("text", "jsonl", "wikipedia", _TREES)
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """Where a tagged file's words stand, and how a row is written again."""
+class Derivation:
+    """What language is made, and how it may be learned.
 
-    number: int
-    word: int
-    tag: int
-    row: Callable[[int, str, str], str]
+    Attributes:
+        changes: in the order in which they are applied.
+        vocab_size: pieces of English, special tokens included; with a transliteration each stands there twice.
+        overlap: share of the pieces that the derived language keeps as they are.
+        dictionary_shares: each a dictionary of so many of the types, with all others held out.
+        parallel_shares: each a parallel text of so many of the sentences.
+        seed: of all that is drawn.
+    """
+
+    changes: tuple[str, ...] = DEFAULT
+    vocab_size: int = 40_000
+    overlap: float = 0.0
+    dictionary_shares: tuple[float, ...] = (0.25,)
+    parallel_shares: tuple[float, ...] = (0.25,)
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raises ConfigError naming the option that cannot be."""
+        check_changes(self.changes)
+        if not 0 <= self.overlap < 1:
+            raise ConfigError(f"--overlap is {self.overlap:g}; it is a share of the vocabulary, from 0 to below 1.")
+        if self.overlap and not self.is_transliterated:
+            raise ConfigError("--overlap is of the vocabulary that `trans` copies; add trans to --changes.")
+        if wrong := [share for share in self.dictionary_shares if not 0 < share < 1]:
+            raise ConfigError(f"--dictionary-share is {wrong[0]:g}; it must be above 0 and below 1, because the other "
+                              "types are held out.")  # fmt: skip
+        if wrong := [share for share in self.parallel_shares if not 0 < share <= 1]:
+            raise ConfigError(f"--parallel-share is {wrong[0]:g}; it must be above 0 and at most 1.")
+
+    @property
+    def is_transliterated(self) -> bool:
+        return TRANSLITERATION in self.changes
+
+    @property
+    def language(self) -> str:
+        return derived_language(self.changes)
 
 
-_TAGGED: Mapping[str, _Columns] = {
-    ".tsv": _Columns(2, 0, 1, lambda _, word, tag: f"{word}\t{tag}"),
-    ".conllu": _Columns(10, 1, 3, lambda number, word, tag: "\t".join([str(number), word, "_", tag, *"______"])),
-}
+@dataclass
+class _Counts:
+    """What the manifest says of the text."""
+
+    sentences: int = 0
+    dropped: int = 0
+    words: int = 0
+    moved: int = 0
+    pairs: Counter[str] = field(default_factory=Counter)
+    bad_rows: Counter[str] = field(default_factory=Counter)
 
 
 def write_derived(
-    sources: Sequence[str],
-    tagged: Sequence[Path],
-    out: Path,
-    dictionary_share: float = 0.25,
-    seed: int = 0,
-) -> None:
+    sources: Sequence[str], out: Path, how: Derivation | None = None, **tasks: Sequence[Path]
+) -> None:  # fmt: skip
     """Makes the derived language of some English text, in the formats of real languages.
 
-    Writes below `out`: `text/en.txt` and `text/en-x-inv.txt`, line i of one derived from line i of the other, a
-    sentence a line, a blank line after each document; `dictionaries/en-en-x-inv.txt` (to train on) and
-    `en-en-x-inv.held_out.txt` (for the probe), MUSE's format, in the order of frequency; `pos/` with each tagged file
-    as it is and its derived copy, the tags moved with the words; those of spans begin where the spans now begin.
+    Writes below `out`, with L the language's code: `text/en.txt` and `text/L.txt`, line i of one derived from line i of
+    the other, a sentence a line, a blank line after each document; `parallel/en-L.25.en` and `.L`, a quarter of the
+    sentences; `tokenizer/`, the vocabulary of both; `dictionaries/en-L.txt`, all types in MUSE's format, in the order
+    of the vocabulary, `en-L.25.txt`, a quarter drawn uniformly, and `en-L.25.held_out.txt`, all others; and below
+    `pos`, `ner` and `xnli` the task's files in English and L. The manifest comes last.
 
-    The dictionary's types are drawn uniformly among the word types that occur at least MIN_COUNT times, punctuation
-    included, as ALIGN-MLM draws among the pieces of its vocabulary. As many further types are held out.
+    Text streams: what is held is a document, the vocabulary, and each task file.
 
     Args:
-        sources: English text, each `path` or `format:path`; formats are text (the default), jsonl and wikipedia.
-        tagged: English CoNLL-U files, or two columns in XTREME's form.
+        sources: English text, each `path` or `format:path`; text (if no format), jsonl, wikipedia, or conllu, whose
+            trees `syn` needs.
         out: is made if it does not exist.
-        dictionary_share: share of the types that is trained on, at most 1/2.
-        seed: of the draw.
+        tasks: English files of tasks by name (pos, ner, xnli).
 
     Raises:
-        ConfigError: a share or format that cannot be.
-        DataError: input that is missing or empty, or a tagged row that is malformed.
+        ConfigError: an option or format that cannot be.
+        DataError: input that is missing or empty, or a row that is malformed.
     """
-    if not 0 < dictionary_share <= 0.5:
-        raise ConfigError(f"--dictionary-share is {dictionary_share:g}; it must be above 0 and at most 0.5, because as "
-                          "many types again are held out.")  # fmt: skip
-    bad_rows: Counter[str] = Counter()
-    opened = [_open(source, bad_rows) for source in sources]
-    copies = [_derive_tagged(path) for path in tagged]
+    how = how or Derivation()
+    how.check()
+    assert set(tasks) <= set(TASKS)
+    order = _order_of(how)
+    counts = _Counts()
+    opened = [_open(source, counts.bad_rows, needs_trees=SYNTAX in how.changes) for source in sources]
+    files = [derived for name, paths in tasks.items() for derived in derive_task_files(name, paths, order, how.changes)]
     (out / MANIFEST).unlink(missing_ok=True)
-    for path, name, text in copies:
-        write_atomic(out / "pos" / path.name, path.read_bytes())
-        write_atomic(out / "pos" / name, text)
-    counts, sentences = _write_text(chain.from_iterable(opened), out / "text")
-    types = sorted((word for word, count in counts.items() if count >= MIN_COUNT), key=lambda w: (-counts[w], w))
-    trained, held_out = _sample(types, dictionary_share, seed)
-    for drawn, ending in ((trained, "txt"), (held_out, "held_out.txt")):
-        lines = "".join(f"{word} {transliterate(word)}\n" for word in drawn)
-        write_atomic(out / "dictionaries" / f"{ENGLISH}-{DERIVED_LANGUAGE}.{ending}", lines)
-    write_manifest(
-        out,
-        {
-            "language": DERIVED_LANGUAGE,
-            "dictionary_share": dictionary_share,
-            "seed": seed,
-            "sentences": sentences,
-            "words": counts.total(),
-            "types": len(counts),
-            "types_drawn_from": len(types),
-            "types_trained": len(trained),
-            "types_held_out": len(held_out),
-            "bad_rows": dict(bad_rows),
-            "words_in_dictionary": sum(counts[word] for word in trained),
-            "files": {path.relative_to(out).as_posix(): hash_file(path) for path in sorted(out.glob("*/*"))},
-        },
-    )
+    ordered = unfinished(out / "ordered.txt")
+    try:
+        _write_order(chain.from_iterable(opened), order, out / "text" / f"{ENGLISH}.txt", ordered, counts)
+        english = _train(how, out / "text" / f"{ENGLISH}.txt")
+        kept = draw_kept(english, how.overlap, how.seed)
+        write = Transliterator(english, kept).write_all if how.is_transliterated else " ".join
+        _write_derived_text(how, write, out, ordered, counts)
+    finally:
+        ordered.unlink(missing_ok=True)
+    types = _write_vocabulary(how, english, kept, out)
+    for file in files:
+        write_atomic(out / file.task / file.name(ENGLISH), file.english())
+        write_atomic(out / file.task / file.name(how.language), file.derived(write))
+    write_manifest(out, _describe(how, counts, types, len(kept), {file.path: file.dropped for file in files}, out))
 
 
-def _open(source: str, bad_rows: Counter[str]) -> Iterator[Document]:
+def _order_of(how: Derivation) -> Order:
+    orders: dict[str, Order] = {INVERSION: invert}
+    return compose([orders[change] for change in how.changes if change != TRANSLITERATION])
+
+
+def _open(source: str, bad_rows: Counter[str], *, needs_trees: bool) -> Iterator[list[Sentence]]:
     """The documents of a source, which is looked for at once; what it reports as bad is left out and counted."""
     form, colon, path = source.partition(":")
     if not colon:
@@ -124,87 +169,141 @@ def _open(source: str, bad_rows: Counter[str]) -> Iterator[Document]:
     if form not in _FORMATS:
         raise ConfigError(f"--from {source}: unknown format '{form}'.{suggest(form, _FORMATS)} Known here: "
                           f"{', '.join(_FORMATS)}.")  # fmt: skip
+    if form == _TREES:
+        if not Path(path).is_file():
+            raise DataError(f"{path} does not exist.")
+        return read_treebank(path)
+    if needs_trees:
+        raise ConfigError(f"--from {source}: `syn` needs dependency trees; parse the text and give conllu:PATH.")
     return _documents(read(form, [path], [ENGLISH]), bad_rows)
 
 
-def _documents(records: Iterator[Record], bad_rows: Counter[str]) -> Iterator[Document]:
+def _documents(records: Iterator[Any], bad_rows: Counter[str]) -> Iterator[list[Sentence]]:
     for record in records:
         if isinstance(record, Document):
-            yield record
+            yield [Sentence(tuple(s)) for line in record.paragraphs for s in split_sentences(split_words(line))]
         elif isinstance(record, BadRow):
             bad_rows[record.reason] += 1
 
 
-def _write_text(documents: Iterator[Document], folder: Path) -> tuple[Counter[str], int]:
-    """Both texts, streaming; how often each lower-cased word occurs, and the number of sentences."""
-    folder.mkdir(parents=True, exist_ok=True)
-    counts: Counter[str] = Counter()
-    sentences = 0
+def _write_order(
+    documents: Iterator[list[Sentence]], order: Order, english: Path, ordered: Path, counts: _Counts
+) -> None:  # fmt: skip
+    """The English text, and the same words in the order of the derived language; a sentence without one is in none."""
+    english.parent.mkdir(parents=True, exist_ok=True)
     with (
-        (folder / f"{ENGLISH}.txt").open("w", encoding="utf-8", newline="\n") as natural,
-        (folder / f"{DERIVED_LANGUAGE}.txt").open("w", encoding="utf-8", newline="\n") as derived,
+        english.open("w", encoding="utf-8", newline="\n") as natural,
+        ordered.open("w", encoding="utf-8", newline="\n") as moved,
     ):
         for document in documents:
-            for words in (s for line in document.paragraphs for s in split_sentences(split_words(line))):
-                counts.update(word.lower() for word in words)
-                sentences += 1
-                natural.write(" ".join(words) + "\n")
-                derived.write(" ".join(derive(words)) + "\n")
+            for sentence in document:
+                places = order(sentence)
+                if places is None:
+                    counts.dropped += 1
+                    continue
+                counts.sentences += 1
+                counts.words += len(places)
+                counts.moved += places != list(range(len(places)))
+                natural.write(" ".join(sentence.words) + "\n")
+                moved.write(" ".join(sentence.words[place] for place in places) + "\n")
             natural.write("\n")
-            derived.write("\n")
-    return counts, sentences
+            moved.write("\n")
+    if not counts.sentences:
+        raise DataError(f"No sentence is left of {counts.dropped}: `syn` takes projective trees whose nouns and verbs "
+                        "have at most 6 dependents.")  # fmt: skip
 
 
-def _sample(types: Sequence[str], share: float, seed: int) -> tuple[list[str], list[str]]:
-    """Types to train on and as many others to hold out, each in the order given."""
-    number = int(share * len(types))
-    if not number:
-        raise DataError(f"The text has {len(types)} words that occur at least {MIN_COUNT} times; too few to draw a "
-                        "dictionary from. Give more text.")  # fmt: skip
-    places = np.random.default_rng(seed).permutation(len(types))
-    trained, held_out = sorted(places[:number]), sorted(places[number : 2 * number])
-    return [types[int(place)] for place in trained], [types[int(place)] for place in held_out]
+def _train(how: Derivation, text: Path) -> Tokenizer:
+    """The English vocabulary, learned from the first SAMPLE_BYTES of text."""
+
+    def lines() -> Iterator[str]:
+        read = 0
+        with text.open(encoding="utf-8") as file:
+            for line in file:
+                yield without_other_script(line)
+                if (read := read + len(line)) > SAMPLE_BYTES:
+                    return
+
+    return train_bpe(BpeTokenizer(vocab_size=how.vocab_size), lines)
 
 
-def _derive_tagged(path: Path) -> tuple[Path, str, str]:
-    """A tagged file, the name of its derived copy, and the copy."""
-    name, found = _ENGLISH_IN_NAME.subn(DERIVED_LANGUAGE, path.name, count=1)
-    if path.suffix not in _TAGGED or not found:
-        raise DataError(f"{path}: a tagged file is called like train-en.tsv or en_ewt-ud-dev.conllu.")
-    columns = _TAGGED[path.suffix]
-    sentences = list(_tagged_sentences(path, columns))
-    move = tag_mover([[tag for _, tag in rows] for rows in sentences])
-    lines: list[str] = []
-    for rows in sentences:
-        words = [word for word, _ in rows]
-        order = inverted_order(words)
-        tags = move([tag for _, tag in rows], order)
-        for number, (place, tag) in enumerate(zip(order, tags, strict=True), 1):
-            lines.append(columns.row(number, transliterate(words[place]), tag))
-        lines.append("")
-    if not lines:
-        raise DataError(f"{path} holds no sentence.")
-    return path, name, "\n".join(lines) + "\n"
+def _write_derived_text(how: Derivation, write: Any, out: Path, ordered: Path, counts: _Counts) -> None:
+    """The derived text, and parallel texts of nested shares: a sentence is in those that are above its random number."""
+    language, names = how.language, [_percent(share) for share in how.parallel_shares]
+    (out / "parallel").mkdir(exist_ok=True)
+    stems = [out / "parallel" / f"{ENGLISH}-{language}.{name}" for name in names]
+    sides = [[Path(f"{stem}.{code}").open("w", encoding="utf-8", newline="\n") for code in (ENGLISH, language)]
+             for stem in stems]  # fmt: skip
+    try:
+        with (
+            (out / "text" / f"{ENGLISH}.txt").open(encoding="utf-8", newline="\n") as natural,
+            ordered.open(encoding="utf-8", newline="\n") as moved,
+            (out / "text" / f"{language}.txt").open("w", encoding="utf-8", newline="\n") as derived,
+        ):
+            for number, (line, words) in enumerate(zip(natural, moved, strict=True)):
+                written = write(words.rstrip("\n").split(" ")) + "\n" if words != "\n" else words
+                derived.write(written)
+                if words == "\n":
+                    continue
+                drawn = random.Random(f"{how.seed}/{number}").random()
+                for share, name, (left, right) in zip(how.parallel_shares, names, sides, strict=True):
+                    if drawn < share:
+                        left.write(line)
+                        right.write(written)
+                        counts.pairs[name] += 1
+    finally:
+        for side in chain.from_iterable(sides):
+            side.close()
 
 
-def _tagged_sentences(path: Path, columns: _Columns) -> Iterator[list[tuple[str, str]]]:
-    rows: list[tuple[str, str]] = []
-    if not path.is_file():
-        raise DataError(f"{path} is missing; give a file of tagged English sentences.")
-    for line in read_lines(str(path)):
-        text = line.text.rstrip("\r\n")
-        cells = text.split("\t")
-        if not text.strip() and not line.fault:
-            if rows:
-                yield rows
-            rows = []
-        elif columns.number == 10 and (text.startswith("#") or _NOT_A_WORD.fullmatch(cells[0])):
-            continue
-        elif line.fault or len(cells) != columns.number or not cells[columns.word].strip():
-            raise DataError(
-                f"{path}, line {line.number}: {line.fault or f'not {columns.number} columns with a word: {text!r}'}."
-            )
-        else:
-            rows.append((cells[columns.word], cells[columns.tag]))
-    if rows:
-        yield rows
+def _write_vocabulary(how: Derivation, english: Tokenizer, kept: frozenset[int], out: Path) -> int:
+    """The tokenizer of both languages, and the dictionaries; how many types there are."""
+    both = double_vocabulary(english) if how.is_transliterated else english
+    types = word_types(english, kept, both) if how.is_transliterated else []
+    tokenizer = out / "tokenizer"
+    tokenizer.mkdir(exist_ok=True)
+    save_tokenizer(wrap_tokenizer(both), tokenizer)
+    if not how.is_transliterated:
+        return 0
+    order = np.random.default_rng(how.seed).permutation(len(types))
+    stem = f"{ENGLISH}-{how.language}"
+    _write_pairs(out, f"{stem}.txt", types)
+    for share in how.dictionary_shares:
+        number = int(share * len(types))
+        if not 0 < number < len(types):
+            raise DataError(f"The vocabulary has {len(types)} types; too few to draw {share:g} of them and hold out the "
+                            "others. Give more text.")  # fmt: skip
+        for places, ending in ((order[:number], "txt"), (order[number:], "held_out.txt")):
+            _write_pairs(out, f"{stem}.{_percent(share)}.{ending}", [types[int(place)] for place in sorted(places)])
+    return len(types)
+
+
+def _write_pairs(out: Path, name: str, pairs: Sequence[tuple[str, str]]) -> None:
+    write_atomic(out / "dictionaries" / name, "".join(f"{left} {right}\n" for left, right in pairs))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}"
+
+
+def _describe(
+    how: Derivation, counts: _Counts, types: int, kept: int, dropped: dict[str, int], out: Path
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "language": how.language,
+        "changes": list(how.changes),
+        "vocab_size": how.vocab_size,
+        "overlap": how.overlap,
+        "seed": how.seed,
+        "sentences": counts.sentences,
+        "sentences_dropped": counts.dropped,
+        "sentences_moved": counts.moved,
+        "words": counts.words,
+        "types": types,
+        "types_kept": kept,
+        "types_in_dictionary": {_percent(share): int(share * types) for share in how.dictionary_shares},
+        "pairs": dict(counts.pairs),
+        "bad_rows": dict(counts.bad_rows),
+        "task_rows_dropped": dropped,
+        "files": hash_files(out),
+    }

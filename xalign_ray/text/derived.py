@@ -1,22 +1,70 @@
-"""Makes a language out of English: words in reverse order, in another script (ALIGN-MLM's Trans+Inv).
+"""The changes that make a derived language of English, composed in the order given, and its code (ALIGN-MLM, section 4).
 
-Inversion first, then transliteration. The writing is one-to-one and shares no character with the original, so that a
-tokenizer trained on both texts gives them no common piece: all that the two languages share is structure.
+`inv` turns a sentence round, `syn` gives it the word order of another language, `trans` writes it in another script.
+The first two move words, and `trans` writes each word for itself: where it stands among them makes no difference.
 """
 
 from __future__ import annotations
 
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from xalign_ray.config.explain import suggest
+from xalign_ray.errors import ConfigError
+from xalign_ray.text.trees import Sentence
 from xalign_ray.text.transliteration import TYPOGRAPHIC
 
-DERIVED_LANGUAGE = "en-x-inv"
+INVERSION, SYNTAX, TRANSLITERATION = "inv", "syn", "trans"
+CHANGES = (INVERSION, SYNTAX, TRANSLITERATION)
+DEFAULT = (INVERSION, TRANSLITERATION)
 FINAL_MARKS = frozenset(".!?")
+
+Order = Callable[[Sentence], list[int] | None]  # for each new place the old one; None if the sentence cannot be used
 
 _CLITIC = re.compile(r"(?i)(n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))$")
 _KEPT_POINT = frozenset(["mr", "mrs", "ms", "dr", "jr", "sr", "st", "vs"])  # "Mr." is one word, as it is there
+
+
+def check_changes(changes: Sequence[str]) -> None:
+    """Raises ConfigError if a change is unknown, stands there twice, or there is none."""
+    for change in changes:
+        if change not in CHANGES:
+            raise ConfigError(f"--changes {','.join(changes)}: unknown change '{change}'.{suggest(change, CHANGES)} "
+                              f"Known: {', '.join(CHANGES)}.")  # fmt: skip
+    if not changes or len(set(changes)) < len(changes):
+        raise ConfigError(f"--changes {','.join(changes)}: name each of {', '.join(CHANGES)} at most once, and one.")
+
+
+def derived_language(changes: Sequence[str]) -> str:
+    """The code of the language: `en-x-trans`, `en-x-inv`, `en-x-syn-inv`.
+
+    As in the paper's tables, a language is in the other script where nothing else is said; one that is not ends in
+    `latn`.
+    """
+    moves = [change for change in changes if change != TRANSLITERATION]
+    script = [] if TRANSLITERATION in changes else ["latn"]
+    return "-".join(["en-x", *(moves or [TRANSLITERATION]), *script])
+
+
+def compose(orders: Sequence[Order]) -> Order:
+    """One change of order after the other: each is of the sentence that the one before has made."""
+
+    def composed(sentence: Sentence) -> list[int] | None:
+        places = list(range(len(sentence.words)))
+        for order in orders:
+            moved = order(sentence)
+            if moved is None:
+                return None
+            sentence, places = sentence.in_order(moved), [places[place] for place in moved]
+        return places
+
+    return composed
+
+
+def invert(sentence: Sentence) -> list[int]:
+    """The order of T_inv."""
+    return inverted_order(sentence.words)
 
 
 def inverted_order(words: Sequence[str]) -> list[int]:
