@@ -65,7 +65,7 @@ def prepare(text: Path, folder: Path) -> None:
     """The language derived from the text, and its shards as the recipes `derived/*` read them."""
     xalign = [sys.executable, "-m", "xalign_ray"]
     subprocess.run([*xalign, "data", "derive", "--from", str(text.absolute()), "--out", "data"], check=True, cwd=folder)
-    settings = ("--set", "data.root=data", "--set", "output=runs")
+    settings = ("--set", "data.root=data", "--set", "data.tokenizer.path=data/tokenizer", "--set", "output=runs")
     subprocess.run([*xalign, "prepare", "derived/mlm", *settings], check=True, cwd=folder)
 
 

@@ -33,7 +33,7 @@ true_() { # mlm against align-mlm on English and the language derived from it, a
   local xalign=$PWD/$VENV/bin/xalign recipe
   cd "$BUNDLE" || return
   for recipe in mlm align-mlm; do
-    "$xalign" pretrain "derived/$recipe" --no-ray --out "runs/$recipe" --set data.root=data --set output=runs --set track.mlflow=off \
+    "$xalign" pretrain "derived/$recipe" --no-ray --out "runs/$recipe" --set data.root=data --set data.tokenizer.path=data/tokenizer --set output=runs --set track.mlflow=off \
       --set parallel.workers=1 --set parallel.gpus_per_worker="$GPUS" --set train.bf16=true $MODEL &&
       "$xalign" evaluate "runs/$recipe" --task alignment --out "$OUT/$recipe" &&
       cp "runs/$recipe/events.jsonl" "$OUT/$recipe.jsonl" || return

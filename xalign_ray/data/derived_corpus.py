@@ -5,7 +5,6 @@ Formulas, and how the papers were read: docs/explanation/methods.md, Derived lan
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The changes that make a derived language of English, composed in the order given, and its code (ALIGN-MLM, section 4).
+"""The changes that make a derived language of English, composed in any order, and its code (ALIGN-MLM, section 4).
 
 `inv` turns a sentence round, `syn` gives it the word order of another language, `trans` writes it in another script.
 The first two move words, and `trans` writes each word for itself: where it stands among them makes no difference.
@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError
-from xalign_ray.text.trees import Sentence
 from xalign_ray.text.transliteration import TYPOGRAPHIC
+from xalign_ray.text.trees import Sentence
 
 INVERSION, SYNTAX, TRANSLITERATION = "inv", "syn", "trans"
 CHANGES = (INVERSION, SYNTAX, TRANSLITERATION)

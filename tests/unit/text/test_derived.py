@@ -1,72 +1,50 @@
-"""The derived language: words, sentences, inversion, and a writing that is one-to-one and shares nothing."""
+"""The derived language: its code, words, sentences, inversion, and changes of order one after the other."""
 
 from __future__ import annotations
 
-import string
-import unicodedata
-
 import pytest
 
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.errors import ConfigError
 from xalign_ray.text.derived import (
-    DERIVED_LANGUAGE,
-    derive,
+    check_changes,
+    compose,
+    derived_language,
+    invert,
     inverted_order,
     split_sentences,
     split_words,
-    transliterate,
 )
 from xalign_ray.text.language_codes import check_language
-from xalign_ray.text.tokenizer import train_bpe
-
-TYPOGRAPHIC = "\u201c\u201d\u2018\u2019\u201a\u201e\u2013\u2014\u2026\u2022\u00b7\u00ab\u00bb\u00a7"
-WRITABLE = string.ascii_letters + string.digits + string.punctuation + TYPOGRAPHIC
+from xalign_ray.text.trees import Sentence, Tree
 
 
-def test_the_code_of_the_language_is_a_valid_one() -> None:
-    assert check_language(DERIVED_LANGUAGE) == DERIVED_LANGUAGE
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        (["trans"], "en-x-trans"),
+        (["inv", "trans"], "en-x-inv"),
+        (["trans", "inv"], "en-x-inv"),
+        (["syn", "trans"], "en-x-syn"),
+        (["inv", "syn", "trans"], "en-x-inv-syn"),
+        (["syn", "inv"], "en-x-syn-inv-latn"),
+    ],
+)
+def test_the_code_of_a_language_is_a_valid_one_that_says_its_changes(changes: list[str], code: str) -> None:
+    assert derived_language(changes) == code == check_language(code)
 
 
-def test_letters_are_lower_cased_and_mapped_one_to_one() -> None:
-    lower = WRITABLE[26:].replace(string.ascii_uppercase, "")
-    written = [transliterate(character) for character in lower]
-    assert all(len(character) == 1 for character in written)
-    assert len(set(written)) == len(lower)
-    assert transliterate("ABC") == transliterate("abc") == "".join(transliterate(letter) for letter in "abc")
-
-
-def test_nothing_that_text_holds_is_shared_with_the_derived_script() -> None:
-    strange = "\u00e9\u0416\u4e2d\u0928\U0001f600\u2603"
-    written = set("".join(transliterate(character) for character in WRITABLE + strange))
-    assert not written & set(WRITABLE + strange)
-
-
-def test_marks_stay_marks_and_letters_letters_so_that_words_are_cut_as_before() -> None:
-    for character in string.punctuation + TYPOGRAPHIC:
-        assert unicodedata.category(transliterate(character)).startswith("P")
-    assert {unicodedata.category(transliterate(letter)) for letter in string.ascii_lowercase} == {"Ll"}
-    assert {unicodedata.category(transliterate(digit)) for digit in string.digits} == {"Nd"}
-
-
-def test_the_derived_script_survives_the_tokenizer_s_normalizer() -> None:
-    text = " ".join(transliterate(word) for word in ["abc", "xyz", "019", *string.punctuation, "caf\u00e9"])
-    tokenizer = train_bpe(BpeTokenizer(vocab_size=200), lambda: [text])
-    assert tokenizer.normalizer.normalize_str(text) == text
-
-
-def test_characters_outside_the_table_are_spelled_so_that_two_words_never_become_one() -> None:
-    words = [
-        "caf\u00e9",
-        "cafe",
-        "caf\u00e8",
-        "caf\u0416",
-        "\u4e2d\u6587",
-        "\u6587\u4e2d",
-        "\U0001f600",
-        "e9",
-        "\u00e99",
-    ]
-    assert len({transliterate(word) for word in words}) == len(words)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["inf"], "--changes inf: unknown change 'inf'. Did you mean 'inv'? Known: inv, syn, trans."),
+        (["inv", "inv"], "--changes inv,inv: name each of inv, syn, trans at most once, and one."),
+        ([], "--changes : name each of inv, syn, trans at most once, and one."),
+    ],
+)
+def test_changes_that_cannot_be_are_refused(changes: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_changes(changes)
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
@@ -102,8 +80,27 @@ def test_each_sentence_of_a_text_is_reversed_on_its_own() -> None:
 
 def test_inverting_the_sentences_one_by_one_is_inverting_the_text() -> None:
     words = split_words("One two three. Four five! Six")
-    assert [word for sentence in split_sentences(words) for word in derive(sentence)] == derive(words)
+    whole = [words[place] for place in inverted_order(words)]
+    assert [s[place] for s in split_sentences(words) for place in inverted_order(s)] == whole
 
 
-def test_deriving_is_inversion_then_transliteration() -> None:
-    assert derive(["The", "cat", "."]) == [transliterate("cat"), transliterate("the"), transliterate(".")]
+def test_a_sentence_in_another_order_takes_its_tree_along() -> None:
+    sentence = Sentence(("the", "cat", "sat"), Tree(("DET", "NOUN", "VERB"), (1, 2, -1), ("det", "nsubj", "root")))
+    moved = sentence.in_order([2, 0, 1])
+    assert moved.words == ("sat", "the", "cat")
+    assert moved.tree == Tree(("VERB", "DET", "NOUN"), (-1, 2, 0), ("root", "det", "nsubj"))
+
+
+def test_changes_of_order_follow_one_another() -> None:
+    def rotate(sentence: Sentence) -> list[int]:
+        return [*range(1, len(sentence.words)), 0]
+
+    sentence = Sentence(("a", "b", "c", "d"))
+    for orders, expected in (([], "abcd"), ([invert, rotate], "cbad"), ([rotate, invert], "adcb")):
+        places = compose(orders)(sentence)
+        assert places is not None
+        assert "".join(sentence.words[place] for place in places) == expected
+
+
+def test_a_sentence_that_one_change_cannot_use_has_no_order() -> None:
+    assert compose([invert, lambda _: None, invert])(Sentence(("a",))) is None
