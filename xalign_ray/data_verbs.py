@@ -51,7 +51,7 @@ def data_derive(
     parallel_share: Annotated[list[float], typer.Option(help="of the sentences; may be given again")] = [0.25],  # noqa: B006
     seed: Annotated[int, typer.Option(help="of what is drawn")] = 0,
 ) -> None:
-    """Make a language out of English (words turned round, another word order or script), in the formats of real ones."""
+    """Make a language out of English (words turned round, in another order or script), in the formats of real ones."""
     from xalign_ray.data.derived_corpus import Derivation, write_derived
 
     order = tuple(name.strip() for name in changes.split(","))

@@ -8,10 +8,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -19,7 +20,7 @@ from tokenizers import Tokenizer
 from xalign_ray.artifacts import MANIFEST, hash_files, unfinished, write_atomic, write_manifest
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.tokenizers import BpeTokenizer
-from xalign_ray.data.derived_tasks import TASKS, derive_task_files
+from xalign_ray.data.derived_tasks import TASKS, Write, derive_task_files
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
@@ -156,6 +157,8 @@ def write_derived(
 
 
 def _order_of(how: Derivation) -> Order:
+    if SYNTAX in how.changes:
+        raise ConfigError("--changes: `syn` is not built yet.")
     orders: dict[str, Order] = {INVERSION: invert}
     return compose([orders[change] for change in how.changes if change != TRANSLITERATION])
 
@@ -226,33 +229,31 @@ def _train(how: Derivation, text: Path) -> Tokenizer:
     return train_bpe(BpeTokenizer(vocab_size=how.vocab_size), lines)
 
 
-def _write_derived_text(how: Derivation, write: Any, out: Path, ordered: Path, counts: _Counts) -> None:
-    """The derived text, and parallel texts of nested shares: a sentence is in those that are above its random number."""
+def _write_derived_text(how: Derivation, write: Write, out: Path, ordered: Path, counts: _Counts) -> None:
+    """The derived text, and parallel texts of nested shares: a sentence is in those above its random number."""
     language, names = how.language, [_percent(share) for share in how.parallel_shares]
     (out / "parallel").mkdir(exist_ok=True)
-    stems = [out / "parallel" / f"{ENGLISH}-{language}.{name}" for name in names]
-    sides = [[Path(f"{stem}.{code}").open("w", encoding="utf-8", newline="\n") for code in (ENGLISH, language)]
-             for stem in stems]  # fmt: skip
-    try:
-        with (
-            (out / "text" / f"{ENGLISH}.txt").open(encoding="utf-8", newline="\n") as natural,
-            ordered.open(encoding="utf-8", newline="\n") as moved,
-            (out / "text" / f"{language}.txt").open("w", encoding="utf-8", newline="\n") as derived,
-        ):
-            for number, (line, words) in enumerate(zip(natural, moved, strict=True)):
-                written = write(words.rstrip("\n").split(" ")) + "\n" if words != "\n" else words
-                derived.write(written)
-                if words == "\n":
-                    continue
-                drawn = random.Random(f"{how.seed}/{number}").random()
-                for share, name, (left, right) in zip(how.parallel_shares, names, sides, strict=True):
-                    if drawn < share:
-                        left.write(line)
-                        right.write(written)
-                        counts.pairs[name] += 1
-    finally:
-        for side in chain.from_iterable(sides):
-            side.close()
+    with ExitStack() as stack:
+
+        def open_text(path: Path, mode: str = "w") -> TextIO:
+            return stack.enter_context(path.open(mode, encoding="utf-8", newline="\n"))
+
+        natural, moved = open_text(out / "text" / f"{ENGLISH}.txt", "r"), open_text(ordered, "r")
+        derived = open_text(out / "text" / f"{language}.txt")
+        stems = [f"{ENGLISH}-{language}.{name}" for name in names]
+        sides = [[open_text(out / "parallel" / f"{stem}.{code}") for code in (ENGLISH, language)] for stem in stems]
+        for number, (line, words) in enumerate(zip(natural, moved, strict=True)):
+            if words == "\n":
+                derived.write(words)
+                continue
+            written = write(words.rstrip("\n").split(" ")) + "\n"
+            derived.write(written)
+            drawn = random.Random(f"{how.seed}/{number}").random()
+            for share, name, (left, right) in zip(how.parallel_shares, names, sides, strict=True):
+                if drawn < share:
+                    left.write(line)
+                    right.write(written)
+                    counts.pairs[name] += 1
 
 
 def _write_vocabulary(how: Derivation, english: Tokenizer, kept: frozenset[int], out: Path) -> int:
@@ -270,8 +271,8 @@ def _write_vocabulary(how: Derivation, english: Tokenizer, kept: frozenset[int],
     for share in how.dictionary_shares:
         number = int(share * len(types))
         if not 0 < number < len(types):
-            raise DataError(f"The vocabulary has {len(types)} types; too few to draw {share:g} of them and hold out the "
-                            "others. Give more text.")  # fmt: skip
+            raise DataError(f"The vocabulary has {len(types)} types; too few to draw {share:g} of them and hold out "
+                            "the others. Give more text.")  # fmt: skip
         for places, ending in ((order[:number], "txt"), (order[number:], "held_out.txt")):
             _write_pairs(out, f"{stem}.{_percent(share)}.{ending}", [types[int(place)] for place in sorted(places)])
     return len(types)

@@ -158,10 +158,9 @@ def test_the_same_seed_makes_the_same_bytes_and_another_seed_draws_others(text: 
 def test_the_manifest_counts_what_was_made(text: Path, tmp_path: Path) -> None:
     write_derived([str(text)], tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert {key: manifest[key] for key in ("language", "changes", "sentences", "sentences_dropped", "sentences_moved")} == {
-        "language": "en-x-inv", "changes": ["inv", "trans"], "sentences": 1 + 20 * REPEATED, "sentences_dropped": 0,
-        "sentences_moved": 20 * REPEATED,
-    }  # fmt: skip
+    counted = {key: value for key, value in manifest.items() if key.startswith("sentences")}
+    assert counted == {"sentences": 1 + 20 * REPEATED, "sentences_dropped": 0, "sentences_moved": 20 * REPEATED}
+    assert (manifest["language"], manifest["changes"]) == ("en-x-inv", ["inv", "trans"])
     assert manifest["words"] == 1 + 10 * REPEATED * 23
     assert not list((tmp_path / "out").glob(".*"))
 
@@ -191,8 +190,8 @@ def test_an_unfinished_folder_has_no_manifest(text: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("source", "changes", "message"),
     [
-        ("wikipeda:x.xml", ("inv",), "--from wikipeda:x.xml: unknown format 'wikipeda'. Did you mean 'wikipedia'? Known "
-         "here: text, jsonl, wikipedia, conllu."),
+        ("wikipeda:x.xml", ("inv",), "--from wikipeda:x.xml: unknown format 'wikipeda'. Did you mean 'wikipedia'? "
+         "Known here: text, jsonl, wikipedia, conllu."),
         ("moses:x.en", ("inv",), "--from moses:x.en: unknown format 'moses'. Known here: text, jsonl, wikipedia, "
          "conllu."),
     ],
