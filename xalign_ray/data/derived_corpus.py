@@ -241,7 +241,7 @@ def _write_derived_text(how: Derivation, write: Write, out: Path, ordered: Path,
         natural, moved = open_text(out / "text" / f"{ENGLISH}.txt", "r"), open_text(ordered, "r")
         derived = open_text(out / "text" / f"{language}.txt")
         stems = [f"{ENGLISH}-{language}.{name}" for name in names]
-        sides = [[open_text(out / "parallel" / f"{stem}.{code}") for code in (ENGLISH, language)] for stem in stems]
+        parallel = [[open_text(out / "parallel" / f"{stem}.{code}") for code in (ENGLISH, language)] for stem in stems]
         for number, (line, words) in enumerate(zip(natural, moved, strict=True)):
             if words == "\n":
                 derived.write(words)
@@ -249,7 +249,7 @@ def _write_derived_text(how: Derivation, write: Write, out: Path, ordered: Path,
             written = write(words.rstrip("\n").split(" ")) + "\n"
             derived.write(written)
             drawn = random.Random(f"{how.seed}/{number}").random()
-            for share, name, (left, right) in zip(how.parallel_shares, names, sides, strict=True):
+            for share, name, (left, right) in zip(how.parallel_shares, names, parallel, strict=True):
                 if drawn < share:
                     left.write(line)
                     right.write(written)

@@ -1,4 +1,4 @@
-"""Carries task files over to a derived language: tags move with their words, spans are mended, labels stay."""
+"""Carries task files over to a derived language: tags move with their words, spans begin anew, labels stay."""
 
 from __future__ import annotations
 
