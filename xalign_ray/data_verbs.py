@@ -40,6 +40,7 @@ def data_derive(
     sources: Annotated[list[str], typer.Option("--from", metavar="[FORMAT:]PATH", help="English; text if no format")],
     out: OutDir,
     changes: Annotated[str, typer.Option(help="of inv, syn and trans, in the order of application")] = "inv,trans",
+    treebank: Annotated[list[Path], typer.Option(metavar="PATH", help="CoNLL-U whose word order syn takes")] = [],  # noqa: B006
     pos: Annotated[list[Path], typer.Option(metavar="PATH", help="tagged English to derive too")] = [],  # noqa: B006
     ner: Annotated[list[Path], typer.Option(metavar="PATH", help="the same with names")] = [],  # noqa: B006
     xnli: Annotated[list[Path], typer.Option(metavar="PATH", help="the same with inferences")] = [],  # noqa: B006
@@ -56,7 +57,7 @@ def data_derive(
 
     order = tuple(name.strip() for name in changes.split(","))
     how = Derivation(order, vocab_size, overlap, tuple(dictionary_share), tuple(parallel_share), seed)
-    write_derived(sources, out, how, pos=pos, ner=ner, xnli=xnli)
+    write_derived(sources, out, how, treebank, pos=pos, ner=ner, xnli=xnli)
     typer.echo(str(out))
 
 

@@ -24,7 +24,7 @@ from xalign_ray.data.derived_tasks import TASKS, Write, derive_task_files
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
-from xalign_ray.data.treebank import read_treebank
+from xalign_ray.data.treebank import read_sentences, read_treebank
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.derived import (
     DEFAULT,
@@ -48,6 +48,7 @@ from xalign_ray.text.transliteration import (
     word_types,
 )
 from xalign_ray.text.trees import Sentence
+from xalign_ray.text.word_order import fit_word_order
 
 ENGLISH = "en"
 SAMPLE_BYTES = 64 << 20  # of English text that the vocabulary is learned from, the first
@@ -110,7 +111,11 @@ class _Counts:
 
 
 def write_derived(
-    sources: Sequence[str], out: Path, how: Derivation | None = None, **tasks: Sequence[Path]
+    sources: Sequence[str],
+    out: Path,
+    how: Derivation | None = None,
+    treebanks: Sequence[Path] = (),
+    **tasks: Sequence[Path],
 ) -> None:  # fmt: skip
     """Makes the derived language of some English text, in the formats of real languages.
 
@@ -126,6 +131,7 @@ def write_derived(
         sources: English text, each `path` or `format:path`; text (if no format), jsonl, wikipedia, or conllu, whose
             trees `syn` needs.
         out: is made if it does not exist.
+        treebanks: CoNLL-U of another language, whose word order `syn` takes.
         tasks: English files of tasks by name (pos, ner, xnli).
 
     Raises:
@@ -135,7 +141,7 @@ def write_derived(
     how = how or Derivation()
     how.check()
     assert set(tasks) <= set(TASKS)
-    order = _order_of(how)
+    order = _order_of(how, treebanks)
     counts = _Counts()
     opened = [_open(source, counts.bad_rows, needs_trees=SYNTAX in how.changes) for source in sources]
     files = [derived for name, paths in tasks.items() for derived in derive_task_files(name, paths, order, how.changes)]
@@ -156,10 +162,13 @@ def write_derived(
     write_manifest(out, _describe(how, counts, types, len(kept), {file.path: file.dropped for file in files}, out))
 
 
-def _order_of(how: Derivation) -> Order:
-    if SYNTAX in how.changes:
-        raise ConfigError("--changes: `syn` is not built yet.")
+def _order_of(how: Derivation, treebanks: Sequence[Path]) -> Order:
+    if (SYNTAX in how.changes) != bool(treebanks):
+        raise ConfigError("`syn` in --changes and --treebank go together: it takes the word order of a treebank "
+                          "(CoNLL-U) of another language.")  # fmt: skip
     orders: dict[str, Order] = {INVERSION: invert}
+    if treebanks:
+        orders[SYNTAX] = fit_word_order(chain.from_iterable(map(read_sentences, treebanks)), how.seed)
     return compose([orders[change] for change in how.changes if change != TRANSLITERATION])
 
 

@@ -187,6 +187,77 @@ def test_an_unfinished_folder_has_no_manifest(text: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+def conllu(*sentences: str) -> str:
+    """CoNLL-U of sentences of `word/TAG/head/relation`."""
+    blocks = []
+    for sentence in sentences:
+        rows = [item.split("/") for item in sentence.split()]
+        lines = [f"{n}\t{w}\t_\t{tag}\t_\t_\t{head}\t{relation}\t_\t_" for n, (w, tag, head, relation)
+                 in enumerate(rows, 1)]  # fmt: skip
+        blocks.append("\n".join(lines) + "\n\n")
+    return "".join(blocks)
+
+
+OBJECT_LAST = "we/PRON/2/nsubj see/VERB/0/root {}/NOUN/2/obj ./PUNCT/2/punct"
+OBJECT_FIRST = "nin/NOUN/2/obj vidas/VERB/0/root"
+CROSSING = "a/DET/3/det b/VERB/0/root c/NOUN/2/obj d/ADJ/1/dep"
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Path:
+    """English trees with a verb before its object, one of which is not projective, and a treebank with it behind."""
+    sentences = [OBJECT_LAST.format(word) for word in WORDS]
+    (tmp_path / "en.conllu").write_text(conllu(*sentences[:50], CROSSING, *sentences[50:]), encoding="utf-8")
+    (tmp_path / "other.conllu").write_text(conllu(*[OBJECT_FIRST] * 2000), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("changes", [("syn",), ("syn", "trans"), ("syn", "inv"), ("inv", "syn")])
+def test_the_word_order_of_a_treebank_goes_with_the_other_changes(changes: tuple[str, ...], trees: Path) -> None:
+    write_derived([f"conllu:{trees / 'en.conllu'}"], trees / "out", Derivation(changes), [trees / "other.conllu"])
+    manifest = json.loads((trees / "out" / "manifest.json").read_text())
+    assert (manifest["sentences"], manifest["sentences_dropped"]) == (100, 1)
+    natural, derived = (read(trees / "out" / "text" / f"{name}.txt") for name in ("en", manifest["language"]))
+    assert len(natural) == len(derived)
+    for line, moved in zip(natural, derived, strict=True):
+        assert sorted(moved.split()) == sorted(map(transliterate, line.split()) if "trans" in changes else line.split())
+        if line and "trans" not in changes:
+            verb, thing = moved.split().index("see"), moved.split().index(line.split()[2])
+            assert (thing < verb) == (changes[-1] == "syn"), "the last change decides"
+            assert moved.endswith(".")
+
+
+def test_a_word_order_needs_a_treebank_and_trees(text: Path, trees: Path) -> None:
+    syn, treebank = Derivation(("syn",)), [trees / "other.conllu"]
+    for how, given in ((syn, []), (Derivation(), treebank)):
+        with pytest.raises(ConfigError, match="`syn` in --changes and --treebank go together"):
+            write_derived([str(text)], trees / "out", how, given)
+    with pytest.raises(ConfigError, match="`syn` needs dependency trees; parse the text and give conllu:PATH"):
+        write_derived([str(text)], trees / "out", syn, treebank)
+    (trees / "train-en.tsv").write_text("a\tNOUN\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"parse its sentences into train-en\.tsv\.conllu beside it"):
+        write_derived([f"conllu:{trees / 'en.conllu'}"], trees / "out", syn, treebank, pos=[trees / "train-en.tsv"])
+    with pytest.raises(DataError, match="No sentence is left of 1: `syn` takes projective trees"):
+        (trees / "one.conllu").write_text(conllu(CROSSING), encoding="utf-8")
+        write_derived([f"conllu:{trees / 'one.conllu'}"], trees / "out", syn, treebank)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("1\ta\t_\tX\t_\t_\t_\t_\t_\t_", "line 1: '_' is no head: a parsed file is needed."),
+        ("1\ta\t_\tX\t_\t_\t2\tdep\t_\t_", "line 1: a head lies outside its sentence."),
+        ("2\ta\t_\tX\t_\t_\t0\tdep\t_\t_", "line 1: not 10 columns with the next word: '2\\ta\\t_"),
+        ("# nothing", " holds no sentence."),
+    ],
+)
+def test_a_treebank_that_cannot_be_read_is_named(row: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.conllu").write_text(f"{row}\n", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        write_derived(["conllu:x"], tmp_path / "out", Derivation(("syn",)), [tmp_path / "bad.conllu"])
+    assert message in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("source", "changes", "message"),
     [

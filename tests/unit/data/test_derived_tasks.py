@@ -13,6 +13,7 @@ from xalign_ray.tasks.pos import POS
 from xalign_ray.tasks.token_classification import strict_spans
 from xalign_ray.tasks.xnli import XNLI
 from xalign_ray.text.derived import invert
+from xalign_ray.text.trees import Sentence
 
 INV = ("inv",)
 
@@ -107,3 +108,50 @@ def test_a_missing_file_two_of_one_split_and_a_pair_without_label_are_named(tmp_
         derive_task_files("ner", [tmp_path / "dev-en.tsv", tmp_path / "en.dev.tsv"], invert, INV)
     with pytest.raises(DataError, match=r"line 1: not two sentences and a label, parted by tabs: 'a\\tO'\."):
         derive_task_files("xnli", [tmp_path / "dev-en.tsv"], invert, INV)
+
+
+def flip(sentence: Sentence) -> list[int] | None:
+    """In place of a word order: turned round; None for what begins with `bad`. It needs trees, as `syn` does."""
+    assert sentence.tree is not None
+    return None if sentence.words[0] == "bad" else list(range(len(sentence.words)))[::-1]
+
+
+def parsed(*words: str) -> str:
+    rows = [f"{n}\t{word}\t_\tX\t_\t_\t{n - 1}\tdep\t_\t_" for n, word in enumerate(words, 1)]
+    return "\n".join(rows) + "\n\n"
+
+
+def test_trees_stand_in_the_file_or_beside_it_and_rows_without_an_order_are_in_neither_language(tmp_path: Path) -> None:
+    (tmp_path / "en.dev.conllu").write_text(parsed("bad", "one") + parsed("good", "one"), encoding="utf-8")
+    (tmp_path / "train-en.tsv").write_text("good\tB-X\none\tI-X\n\nbad\tO\n", encoding="utf-8")
+    (tmp_path / "train-en.tsv.conllu").write_text(parsed("good", "one") + parsed("bad"), encoding="utf-8")
+    (dev,) = derive_task_files("pos", [tmp_path / "en.dev.conllu"], flip, ("syn",))
+    assert (dev.english(), dev.derived(" ".join), dev.dropped) == ("good\tX\none\tX\n\n", "one\tX\ngood\tX\n\n", 1)
+    (train,) = derive_task_files("ner", [tmp_path / "train-en.tsv"], flip, ("syn",))
+    assert (train.derived(" ".join), train.dropped) == ("one\tB-X\ngood\tI-X\n\n", 1)
+
+
+def test_the_trees_of_an_inference_follow_its_texts_a_document_each(tmp_path: Path) -> None:
+    new = "# newdoc\n"
+    (tmp_path / "dev-en.tsv").write_text("Go on. Now!\tHe can't.\tneutral\nbad one\tb\tneutral\n", encoding="utf-8")
+    trees = [new, parsed("Go", "on", "."), parsed("Now", "!"), new, parsed("He", "ca", "n't", "."),
+             new, parsed("bad", "one"), new, parsed("b")]  # fmt: skip
+    (tmp_path / "dev-en.tsv.conllu").write_text("".join(trees), encoding="utf-8")
+    (file,) = derive_task_files("xnli", [tmp_path / "dev-en.tsv"], flip, ("syn",))
+    assert file.english() == "Go on . Now !\tHe ca n't .\tneutral\n"
+    assert file.derived(" ".join) == ". on Go ! Now\t. n't ca He\tneutral\n"
+    assert file.dropped == 1
+
+
+def test_trees_of_other_words_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "train-en.tsv"
+    for given, content, message in (
+        ("ab\tO\n", parsed("ac"), "the next tree is of 'ac', the next text 'ab'; both follow one order."),
+        ("ab\tO\n", parsed("a", "b"), "its trees cut 'ab' into other words."),
+        ("bad\tO\n", parsed("bad"), "holds no sentence that can be used (1 dropped)."),
+    ):
+        path.write_text(given, encoding="utf-8")
+        path.with_name("train-en.tsv.conllu").write_text(content, encoding="utf-8")
+        with pytest.raises(DataError) as caught:
+            derive_task_files("pos", [path], flip, ("syn",))
+        assert str(caught.value).endswith(message)
