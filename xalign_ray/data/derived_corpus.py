@@ -159,7 +159,12 @@ def write_derived(
     for file in files:
         write_atomic(out / file.task / file.name(ENGLISH), file.english())
         write_atomic(out / file.task / file.name(how.language), file.derived(write))
-    write_manifest(out, _describe(how, counts, types, len(kept), {file.path: file.dropped for file in files}, out))
+    write_manifest(
+        out,
+        _describe(
+            how, counts, types, len(kept), {f"{file.task}/{file.name(ENGLISH)}": file.dropped for file in files}, out
+        ),
+    )
 
 
 def _order_of(how: Derivation, treebanks: Sequence[Path]) -> Order:

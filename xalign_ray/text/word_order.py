@@ -53,15 +53,14 @@ class WordOrder:
             if sentence.tree.tags[head] in HEAD_CLASSES
         ):
             return None
-        if read_out(sentence.tree, siblings) != list(range(len(sentence.words))):
+        if read_out(siblings) != list(range(len(sentence.words))):
             return None
         source = random.Random(f"{self.seed}/{' '.join(sentence.words)}")
-        return read_out(
-            sentence.tree, {head: self._draw(sentence.tree, head, siblings[head], source) for head in sorted(siblings)}
-        )
+        tree = sentence.tree
+        return read_out({head: self._draw(tree, head, siblings[head], source) for head in sorted(siblings)})
 
     def score(self, kind: str, first: Label, second: Label) -> float:
-        """log((n(first, second) + s) / (n(second, first) + s)), of relations, then tags, where no such pair was seen."""
+        """log((n(first, second) + s) / (n(second, first) + s)); of relations, then tags, where the pair is unseen."""
         for left, right in zip(_coarser(first), _coarser(second), strict=True):
             before, after = self.counts[kind, left, right], self.counts[kind, right, left]
             if before + after:
@@ -115,7 +114,7 @@ def siblings_of(tree: Tree) -> dict[int, list[int]]:
     return {head: sorted([*places, head]) if head != ROOT else places for head, places in found.items()}
 
 
-def read_out(tree: Tree, siblings: dict[int, list[int]]) -> list[int]:
+def read_out(siblings: dict[int, list[int]]) -> list[int]:
     """The words of a tree whose siblings stand in these orders: every subtree is one run of words.
 
     With the siblings in the order of the sentence it gives back the sentence if and only if the tree is projective.

@@ -237,8 +237,8 @@ def test_a_word_order_needs_a_treebank_and_trees(text: Path, trees: Path) -> Non
     (trees / "train-en.tsv").write_text("a\tNOUN\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"parse its sentences into train-en\.tsv\.conllu beside it"):
         write_derived([f"conllu:{trees / 'en.conllu'}"], trees / "out", syn, treebank, pos=[trees / "train-en.tsv"])
+    (trees / "one.conllu").write_text(conllu(CROSSING), encoding="utf-8")
     with pytest.raises(DataError, match="No sentence is left of 1: `syn` takes projective trees"):
-        (trees / "one.conllu").write_text(conllu(CROSSING), encoding="utf-8")
         write_derived([f"conllu:{trees / 'one.conllu'}"], trees / "out", syn, treebank)
 
 
