@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -249,7 +249,7 @@ def _write_derived_text(how: Derivation, write: Write, out: Path, ordered: Path,
     (out / "parallel").mkdir(exist_ok=True)
     with ExitStack() as stack:
 
-        def open_text(path: Path, mode: str = "w") -> TextIO:
+        def open_text(path: Path, mode: str = "w") -> IO[str]:
             return stack.enter_context(path.open(mode, encoding="utf-8", newline="\n"))
 
         natural, moved = open_text(out / "text" / f"{ENGLISH}.txt", "r"), open_text(ordered, "r")
