@@ -15,7 +15,8 @@ from xalign_ray.demo.concepts import load_concepts
 from xalign_ray.demo.documents import draw_facts
 from xalign_ray.demo.facts import YEARS, Fact, FactTable, Noun
 from xalign_ray.demo.grammar import say, write_text
-from xalign_ray.demo.languages import Language
+from xalign_ray.demo.languages import PIVOT, Language
+from xalign_ray.demo.trees import conllu_documents
 
 LABELLED_ROWS = {"train": 600, "dev": 150, "test": 200}
 NEWS_TOPICS = ("CCAT", "ECAT", "GCAT", "MCAT")
@@ -57,7 +58,11 @@ def _pair_files(
                 (write_text(say(first, language)), write_text(say(second, language)), label)
                 for first, second, label in drawn
             )
-            yield format_rows(split, language.code, rows)
+            name, lines = format_rows(split, language.code, rows)
+            yield name, lines
+            if language.code == PIVOT and format_rows is _lay_out_inference:  # trees, for `data derive`
+                said = ([say(fact, language)] for first, second, _ in drawn for fact in (first, second))
+                yield f"{name}.conllu", conllu_documents(said)
 
 
 def _lay_out_inference(split: str, code: str, rows: Iterator[Row]) -> tuple[str, Iterator[str]]:

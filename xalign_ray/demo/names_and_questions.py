@@ -21,6 +21,7 @@ from xalign_ray.demo.documents import draw_distinct, draw_facts
 from xalign_ray.demo.facts import Fact, FactTable
 from xalign_ray.demo.grammar import Token, say, write_text
 from xalign_ray.demo.languages import PIVOT, Language
+from xalign_ray.demo.trees import conllu_documents
 
 ANSWER_ROWS = {"train": 600, "dev": 150, "test": 200}
 ORGANISED = frozenset({"trade", "school", "court", "music"})
@@ -57,6 +58,9 @@ def _list_names(table: FactTable, language: Language, seed: int, allowed: Allowe
             lines += [f"{token.form}\t{tag}" for token, tag in zip(tokens, tag_names(fact, tokens), strict=True)]
             lines.append("")
         yield f"ner/{split}-{language.code}.tsv", lines
+        if language.code == PIVOT:
+            said = ([say(fact, language)] for fact in facts[start : start + count])
+            yield f"ner/{split}-{language.code}.tsv.conllu", list(conllu_documents(said))
         start += count
 
 

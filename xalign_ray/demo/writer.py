@@ -14,11 +14,12 @@ from xalign_ray.demo.concepts import load_concepts
 from xalign_ray.demo.dictionaries import list_entries, shuffle_targets
 from xalign_ray.demo.documents import draw_articles, draw_distinct
 from xalign_ray.demo.facts import Fact, FactTable, build_facts
-from xalign_ray.demo.grammar import ROOT, Token, align, say, write_text
+from xalign_ray.demo.grammar import align, say, write_text
 from xalign_ray.demo.languages import PIVOT, Language, load_languages
 from xalign_ray.demo.names_and_questions import ANSWER_ROWS, answer_files
+from xalign_ray.demo.trees import conllu_block, conllu_documents
 
-WORLD_VERSION = 2  # raise it when the same arguments would write other files
+WORLD_VERSION = 3  # raise it when the same arguments would write other files
 TAGGED_SENTENCES = {"train": 1000, "dev": 200, "test": 300}
 
 
@@ -127,6 +128,9 @@ def _write_documents(world: _World, language: Language, sentences: int) -> None:
         for number, article in enumerate(articles)
     )
     world.write(f"wiki/{language.code}.jsonl", (json.dumps(document, ensure_ascii=False) for document in documents))
+    if language.code == PIVOT:  # what `data derive` gives another word order
+        said = ((say(fact, language) for fact in article.facts) for article in articles)
+        world.write(f"trees/{language.code}.conllu", conllu_documents(said))
 
 
 def _write_tagged(world: _World, language: Language) -> None:
@@ -135,19 +139,9 @@ def _write_tagged(world: _World, language: Language) -> None:
     start = 0
     for split, count in TAGGED_SENTENCES.items():
         numbered = enumerate(facts[start : start + count], 1)
-        blocks = (_conllu_block(f"{language.code}-{split}-{number}", say(fact, language)) for number, fact in numbered)
+        blocks = (conllu_block(f"{language.code}-{split}-{number}", say(fact, language)) for number, fact in numbered)
         world.write(f"pos/{language.code}.{split}.conllu", blocks)
         start += count
-
-
-def _conllu_block(name: str, tokens: list[Token]) -> str:
-    numbers = {ROOT: 0} | {token.key: number for number, token in enumerate(tokens, 1)}
-    lines = [f"# sent_id = {name}", f"# text = {write_text(tokens)}"]
-    for number, token in enumerate(tokens, 1):
-        space = "SpaceAfter=No" if number == len(tokens) - 1 else "_"
-        head, relation = str(numbers[token.head]), token.relation
-        lines.append("\t".join((str(number), token.form, token.form, token.upos, "_", "_", head, relation, "_", space)))
-    return "\n".join(lines) + "\n"
 
 
 def _describe(world: _World, sizes: dict[str, int]) -> dict[str, Any]:

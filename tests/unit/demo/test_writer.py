@@ -11,10 +11,13 @@ import pytest
 
 from tests.unit.demo.conftest import SIZES
 from xalign_ray.artifacts import hash_file, read_manifest
+from xalign_ray.data.derived_tasks import derive_task_files
+from xalign_ray.data.treebank import read_treebank
 from xalign_ray.demo import write_demo
 from xalign_ray.demo.concepts import load_concepts
 from xalign_ray.demo.dictionaries import NOISE_SHARE
 from xalign_ray.demo.languages import load_languages
+from xalign_ray.text.word_order import fit_word_order
 
 CODES = [language.code for language in load_languages()]
 
@@ -182,3 +185,16 @@ def test_tagged_sentences_are_trees_in_conllu(world: Path) -> None:
             text = next(line for line in block.splitlines() if line.startswith("# text = ")).removeprefix("# text = ")
             spelled = "".join(row[1] + ("" if row[9] == "SpaceAfter=No" else " ") for row in rows).strip()
             assert spelled == text
+
+
+def test_english_has_its_trees_which_fit_its_text_names_and_inferences(world: Path) -> None:
+    documents = [json.loads(line)["text"].split("\n") for line in (world / "wiki" / "en.jsonl").open(encoding="utf-8")]
+    trees = list(read_treebank(world / "trees" / "en.conllu"))
+    assert [["".join(sentence.words) for sentence in document] for document in trees] == [
+        [line.replace(" ", "") for line in document] for document in documents
+    ]
+    order = fit_word_order(sentence for document in trees for sentence in document)
+    for task, name in (("ner", "train-en.tsv"), ("xnli", "multinli.train.en.tsv"), ("pos", "en.train.conllu")):
+        (file,) = derive_task_files(task, [world / task / name], order, ("syn",))
+        assert file.dropped == 0
+        assert file.blocks
