@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 
 LAYER = "embedding_table"
 RANDOM_PAIRS = 10_000
+ALL = "all"  # where a dictionary has trained and held-out pairs: both together
 _PARTS = {
     HELD_OUT: ("held-out pairs", "dictionary pairs that training never saw"),
     TRAINED: ("trained pairs", "dictionary pairs of training"),
     UNTRAINED: (
         "languages without a trained dictionary", "pairs of languages of which training had no dictionary",
     ),
+    ALL: ("all pairs", "all dictionary pairs, trained and held out, as ALIGN-MLM scores its types"),
 }  # fmt: skip
 
 
@@ -48,7 +50,7 @@ class Lexicon:
 
 
 class AlignmentTask(Task):
-    """Precision@1 of word translation by cosine and CSLS, on trained, held-out and untrained pairs; the collapse
+    """Precision@1 of word translation by cosine and CSLS, on trained, held-out, all and untrained pairs; the collapse
     monitor.
 
     For each source word (English where the pair has it) the nearest among all distinct words of the target language in
@@ -112,9 +114,13 @@ class AlignmentTask(Task):
         for pair in pairs:
             if pair.target_language in chosen and (pair.languages, pair.source) not in shared:
                 golds[pair.languages][pair.part].setdefault(pair.source, set()).add(pair.target)
+        for parts in golds.values():
+            if TRAINED in parts and HELD_OUT in parts:
+                parts[ALL] = {word: set().union(*(parts[part].get(word, ()) for part in (TRAINED, HELD_OUT)))
+                              for word in parts[TRAINED] | parts[HELD_OUT]}  # fmt: skip
         lexicons = {code: _lexicon(encoder, pairs, code) for code in {code for names in golds for code in names}}
         for source, target in sorted(golds):
-            for part in (TRAINED, HELD_OUT, UNTRAINED):
+            for part in _PARTS:
                 if asked := golds[source, target].get(part):
                     of = lexicons[source], lexicons[target]
                     values, chance = translation_precision(asked, *of, str(encoder.model.device))

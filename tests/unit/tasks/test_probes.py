@@ -47,6 +47,8 @@ def test_a_word_is_right_when_any_translation_is_nearest_among_all_words_of_the_
     assert found["alignment_trained"].chance == pytest.approx((2 / 5 + 1 / 5) / 2)
     assert (found["alignment_heldout"].value, found["alignment_heldout"].n) == (pytest.approx(1 / 3), 3)
     assert found["alignment_heldout"].chance == pytest.approx((1 / 5 + 1 / 5) / 3)
+    assert (found["alignment_all"].value, found["alignment_all"].n) == (pytest.approx(2 / 5), 5)
+    assert found["alignment_all"].chance == pytest.approx((2 / 5 + 1 / 5 + 1 / 5 + 1 / 5) / 5)
     assert {score.layer for score in found.values()} == {"embedding_table"}
     assert {score.split for score in found.values()} == {"dictionary"}
 
