@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from tests.parity.cells_here import run_cells_here
+from tests.unit.report.run_folders import score, write_run
+from tests.unit.report.run_folders import write_study as write_finished
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.experiments.cells import Trial
@@ -153,3 +155,22 @@ def test_a_label_is_shared_by_encoders_that_say_their_languages_only(tmp_path: P
     encoders = [{"model": "a", "label": "weam", "languages": ["en", "de"]}, {"model": "b", "label": "weam"}]
     with pytest.raises(ConfigError, match="encoders has weam twice; remove one, or give it another name"):
         load_study(write_study(tmp_path, encoders))
+
+
+def test_recipes_of_a_pair_each_are_one_row_with_as_many_seeds_as_each_has(tmp_path: Path):
+    cells: list[dict[str, Any]] = []
+    for code, english in (("de", 0.8), ("sw", 0.6)):
+        for seed in (0, 1):
+            run = write_run(tmp_path / f"tiny-weam-{code}-{seed}", "tiny/weam", seed=seed)
+            values = {"en": english + 0.1 * seed, code: english / 2}
+            scores = [
+                score(METRIC, value, run=run.name, task="xnli", language=language, layer=None, pooling=None)
+                for language, value in values.items()
+            ]
+            cells.append({"kind": "pretraining", "label": "weam", "name": run.name, "folder": str(run)})
+            cells.append({"kind": "finetuning", "label": "weam", "training": "english", "scores": scores})
+    runs = find_runs([str(write_finished(tmp_path / "study", cells))], "")
+    frame = compare(score_frame(runs), ["weam"], None, known_groupings(runs, {})).frame
+    found = {group: (mean, seeds) for group, mean, seeds in zip(frame.group, frame["mean"], frame.seeds, strict=True)}
+    assert found["en"] == (pytest.approx((0.8 + 0.6 + 0.1) / 2), 2)
+    assert (found["de"], found["sw"]) == ((pytest.approx(0.4), 2), (pytest.approx(0.3), 2))
