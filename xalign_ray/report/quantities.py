@@ -77,9 +77,8 @@ def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
     order = frame.sort_values(["place", "split", "layer", "pooling"], key=lambda column: column.map(str), kind="stable")
     test_set = order.drop_duplicates(["label", "metric"])[["label", "metric", "split", "layer", "pooling"]]
     own = frame.merge(test_set)
-    return Measured(
-        own.assign(language=own.language.map(_name), seed=own.seed.map(str))[list(_OF_NO_RUN.columns)], has_dictionary
-    )
+    named = own.assign(language=own.language.map(_name), seed=own.seed.map(str))
+    return Measured(named.filter(list(_OF_NO_RUN.columns)), has_dictionary)
 
 
 def mean_and_deviation(values: Values) -> tuple[float, float | None]:
