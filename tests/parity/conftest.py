@@ -1,16 +1,20 @@
-"""What tests of several files share: a real MLflow database with an experiment for each test, and a walk."""
+"""What tests of several files share: an MLflow database with an experiment a test, a walk, a server of files."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from tests.parity.damage import Walk
+from tests.parity.file_server import Site, serve
+from xalign_ray.data import catalogue
 from xalign_ray.track.follower import resolve_uri
 
 
@@ -41,3 +45,30 @@ def walk(
     with capsys.disabled():
         sys.stdout.write(f"\n{request.node.name}: {dict(one.counted)}\n")
     assert not one.wrong, "\n".join(one.wrong)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serve() as state:
+        yield state
+
+
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
+    """A catalogue of one's own: what the test puts in is there once `write` is called."""
+    entries: dict = {}
+    path = tmp_path / "catalogue.yaml"
+
+    def clear() -> None:
+        catalogue.catalogue.cache_clear()
+        catalogue._everything.cache_clear()
+
+    class Entries(dict):
+        def __setitem__(self, name: str, entry: object) -> None:
+            entries[name] = entry
+            path.write_text(yaml.safe_dump(entries))
+            clear()
+
+    monkeypatch.setattr(catalogue, "FILE", path)
+    yield Entries()
+    clear()

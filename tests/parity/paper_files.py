@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bz2
+import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -46,9 +47,11 @@ def write_files(root: Path, data: DataConfig) -> None:
         for path in corpus.paths:
             _write(root / path.replace("*", "1"), lambda corpus=corpus: TEXTS[corpus.format](corpus))
     for pair in data.parallel:
-        for language, path in zip(pair.languages, pair.paths, strict=True):
-            seed = Path(path).stem  # the same for both sides
-            _write(root / path, lambda code=language, seed=seed: _lines(sentences(code, PAIRS, seed)))
+        if all((root / path).exists() for path in pair.paths):
+            continue
+        texts = {code: list(sentences(code, PAIRS, Path(pair.paths[0]).stem)) for code in pair.languages}
+        for path, lines in PAIR_FILES[pair.format](texts, pair.paths):
+            _write(root / path, lambda lines=lines: _lines(lines))
     for dictionary in data.dictionaries:
         left, right = dictionary.languages
         held = dictionary.split == "held_out"
@@ -76,6 +79,18 @@ def _dump(corpus: Corpus) -> bytes:
     ]
     space = '<siteinfo><namespaces><namespace key="0" /></namespaces></siteinfo>'
     return bz2.compress(f"<mediawiki>{space}{''.join(pages)}</mediawiki>".encode())
+
+
+PAIR_FILES: dict[str, Callable[[dict[str, list[str]], Sequence[str]], Iterator[tuple[str, list[str]]]]] = {
+    "moses": lambda texts, paths: zip(paths, texts.values(), strict=True),
+    "jsonl_pairs": lambda texts, paths: ((path, _objects(texts)) for path in paths),
+}
+
+
+def _objects(texts: dict[str, list[str]]) -> list[str]:
+    """As translation2019zh has them."""
+    rows = zip(texts["en"], texts["zh"], strict=True)
+    return [json.dumps({"english": english, "chinese": chinese}) for english, chinese in rows]
 
 
 TEXTS: dict[str, Callable[[Corpus], bytes]] = {

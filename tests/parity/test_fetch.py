@@ -3,80 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import socket
 import subprocess
 import sys
-import tarfile
-import threading
-import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import yaml
 
+from tests.parity.file_server import Site, tarred, zipped
 from tests.unit.rules.tree import ROOT
-from xalign_ray.config.load import list_recipes
-from xalign_ray.data import catalogue as catalogue_module
 from xalign_ray.data import fetch as fetching
-from xalign_ray.data.catalogue import Download, catalogue, describe, downloads_of, needs_of
+from xalign_ray.data.catalogue import Download, downloads_of
 from xalign_ray.data.fetch import fetch
 from xalign_ray.errors import ConfigError, DataError
-
-
-@dataclass
-class Site:
-    """Files by path, how many bytes each connection may carry before it is cut, and the ranges that were asked for."""
-
-    address: str = ""
-    files: dict[str, bytes] = field(default_factory=dict)
-    break_after: int | None = None
-    tag: str = '"one"'
-    ranges: list[str] = field(default_factory=list)
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    state = Site()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            state.ranges.append(self.headers.get("Range", ""))
-            content = state.files.get(self.path)
-            if content is None:
-                self.send_error(404)
-                return
-            start = int(self.headers.get("Range", "bytes=0-")[6:-1])
-            if start and self.headers.get("If-Range") != state.tag:
-                start = 0
-            if start >= len(content):
-                self.send_error(416)
-                return
-            self.send_response(206 if start else 200)
-            self.send_header("ETag", state.tag)
-            self.send_header("Content-Length", str(len(content) - start))
-            self.end_headers()
-            end = len(content) if state.break_after is None else start + state.break_after
-            self.wfile.write(content[start:end])
-            if end < len(content):
-                self.wfile.flush()
-                self.connection.shutdown(socket.SHUT_RDWR)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-            del format, args
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.address = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 @pytest.fixture(autouse=True)
@@ -84,47 +24,8 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "PAUSE_S", 0.0)
 
 
-@pytest.fixture
-def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
-    """A catalogue of one's own: what the test puts in is there once `write` is called."""
-    entries: dict = {}
-    path = tmp_path / "catalogue.yaml"
-
-    def clear() -> None:
-        catalogue.cache_clear()
-        catalogue_module._everything.cache_clear()
-
-    class Entries(dict):
-        def __setitem__(self, name: str, entry: object) -> None:
-            entries[name] = entry
-            path.write_text(yaml.safe_dump(entries))
-            clear()
-
-    monkeypatch.setattr(catalogue_module, "FILE", path)
-    yield Entries()
-    clear()
-
-
 def quiet(_: str) -> None:
     pass
-
-
-def zipped(**members: bytes) -> bytes:
-    sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name.replace("__", "/"), content)
-    return sink.getvalue()
-
-
-def tarred(**members: bytes) -> bytes:
-    sink = io.BytesIO()
-    with tarfile.open(fileobj=sink, mode="w:gz") as archive:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name.replace("__", "/"))
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return sink.getvalue()
 
 
 CONTENT = bytes(range(256)) * 4000
@@ -136,7 +37,7 @@ def plain(site: Site, **more: object) -> dict:
 
 def test_a_connection_that_breaks_is_gone_on_with_where_it_broke(tmp_path: Path, site: Site, listed: dict) -> None:
     site.files["/x.bin"], site.break_after = CONTENT, 300_000
-    listed["thing"] = plain(site, bytes=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
+    listed["thing"] = plain(site, sums={"x.bin": [len(CONTENT), hashlib.sha256(CONTENT).hexdigest()]})
     assert fetch("thing", tmp_path / "out", [], quiet) == [tmp_path / "out/deep/x.bin"]
     assert (tmp_path / "out/deep/x.bin").read_bytes() == CONTENT
     assert site.ranges == ["", "bytes=300000-", "bytes=600000-", "bytes=900000-"]
@@ -189,10 +90,10 @@ def test_a_part_that_is_whole_already_is_taken(tmp_path: Path, site: Site, liste
 
 def test_a_wrong_sum_or_size_is_refused_and_nothing_is_kept(tmp_path: Path, site: Site, listed: dict) -> None:
     site.files["/x.bin"] = CONTENT
-    listed["thing"] = plain(site, sha256="0" * 64)
+    listed["thing"] = plain(site, sums={"x.bin": [None, "0" * 64]})
     with pytest.raises(DataError, match=r"gave a file with SHA-256 [0-9a-f]{64}, not 0{64}; it was removed\."):
         fetch("thing", tmp_path, [], quiet)
-    listed["thing"] = plain(site, bytes=7)
+    listed["thing"] = plain(site, sums={"x.bin": [7, "0" * 64]})
     with pytest.raises(DataError, match=r"gave 1,024,000 bytes, not the 7 of the catalogue\."):
         fetch("thing", tmp_path, [], quiet)
     assert list((tmp_path / "deep").iterdir()) == []
@@ -314,36 +215,3 @@ def test_the_command_says_in_one_line_that_there_is_no_network(tmp_path: Path) -
     fetching_line, *told = done.stderr.splitlines()
     assert fetching_line == "fetching https://dl.fbaipublicfiles.com/XNLI/XNLI-1.0.zip"
     assert told == ["xalign: No network: dl.fbaipublicfiles.com cannot be reached ([Errno 111] Connection refused)."]
-
-
-BY_HAND = {f"opus/translation2019zh.en-zh.{code}" for code in ("en", "zh")}  # the catalogue has no entry for it yet
-
-
-def test_every_path_of_every_paper_recipe_is_fetched_or_made_by_a_verb() -> None:
-    papers = [name for name in list_recipes() if name.startswith("papers/")]
-    assert papers
-    for recipe in papers:
-        needs = needs_of(recipe)
-        made = {path for path in needs.others if path.endswith(".align") or needs.root.split("/")[0] == "derived"}
-        assert set(needs.others) == made | (BY_HAND if recipe in ("papers/weam-zh", "papers/weam-tlm-zh") else set())
-
-
-def test_a_recipe_is_fetched_as_what_it_names() -> None:
-    needs = needs_of("papers/ppa-2m").downloads
-    assert list(needs) == ["wikipedia", "europarl", "multiun", "eubookshop", "iitb"]
-    assert [download.files for download in needs["multiun"]] == [
-        ("opus/MultiUN.ar-en.ar", "opus/MultiUN.ar-en.en"),
-        ("opus/MultiUN.en-zh.en", "opus/MultiUN.en-zh.zh"),
-    ]
-    assert [one.url.rpartition("/")[2] for one in needs["wikipedia"]] == [
-        "enwiki-latest-pages-articles-multistream.xml.bz2"
-    ]
-
-
-def test_the_list_names_every_entry_with_its_licence_and_every_paper_recipe() -> None:
-    text = describe()
-    for name, entry in catalogue().items():
-        assert f"  {name} " in text
-        assert f"licence: {entry.licence}" in text
-    assert "papers/xlm" in text
-    assert "wikipedia (15 of 103)" in text

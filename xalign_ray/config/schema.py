@@ -18,7 +18,7 @@ RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
 MIN_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
 
 TextFormat = Literal["wikipedia", "text", "jsonl", "parquet", "conllu"]
-PairFormat = Literal["moses", "tsv", "tmx", "opus"]
+PairFormat = Literal["moses", "tsv", "jsonl_pairs", "tmx", "opus"]
 
 
 class Corpus(Frozen):

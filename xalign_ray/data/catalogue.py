@@ -41,8 +41,7 @@ class Entry(Frozen):
     languages: Annotated[dict[str, str], BeforeValidator(_map), Field(default_factory=dict)]
     pairs: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
     unpack: Literal["no", "members", "folder"] = "no"
-    bytes: int | None = None
-    sha256: str | None = None
+    sums: dict[str, tuple[int | None, str]] = Field(default_factory=dict)
     sha1_list: str | None = None
 
 
@@ -118,7 +117,7 @@ def describe() -> str:
     """The catalogue and what each paper recipe needs of it, as text."""
     lines = ["xalign data fetch NAME --out DIR [--languages CODES], NAME being one of"]
     for name, entry in catalogue().items():
-        lines += [f"  {name:15} {entry.title}; {_extent(entry)}", f"  {'':15} licence: {entry.licence}"]
+        lines += [f"  {name:21} {entry.title}; {_extent(entry)}", f"  {'':21} licence: {entry.licence}"]
     lines += ["or a recipe, for all that it reads:"]
     for recipe in (name for name in list_recipes() if name.startswith("papers/")):
         needs = needs_of(recipe)
@@ -129,9 +128,12 @@ def describe() -> str:
 
 
 def _extent(entry: Entry) -> str:
-    size = f", {entry.bytes / 1e6:,.0f} MB" if entry.bytes else ""
-    number = len(entry.languages) or len(entry.pairs)
-    return (f"{number} {'languages' if entry.languages else 'pairs'}" if number else "one archive") + size
+    downloads = list(_downloads(entry))
+    sizes = [one.bytes for one in downloads if one.bytes]
+    size = f", {sum(sizes) / 1e6:,.0f} MB" if len(sizes) == len(downloads) else ""
+    what = "language" if entry.languages else "pair" if entry.pairs else "file" if entry.unpack == "no" else "archive"
+    number = len(entry.languages) or len(entry.pairs) or len(entry.urls)
+    return f"{number} {what}{'s' * (number > 1)}{size}"
 
 
 def _count(name: str) -> int:
@@ -150,15 +152,16 @@ def _downloads(entry: Entry) -> Iterator[Download]:
             return template.format(**words)
 
         files = tuple(map(fill, entry.files))
-        for number, url in enumerate(entry.urls):
+        for number, url in enumerate(map(fill, entry.urls)):
+            size, sha256 = entry.sums.get(url.rpartition("/")[2], (None, None))
             yield Download(
-                url=fill(url),
+                url=url,
                 languages=codes,
                 files=files[number : number + 1] if entry.unpack == "no" else files,
                 folder=entry.folder,
                 unpack=entry.unpack,
-                bytes=None if number else entry.bytes,
-                sha256=None if number else entry.sha256,
+                bytes=size,
+                sha256=sha256,
                 sha1_list=fill(entry.sha1_list) if entry.sha1_list else None,
             )
 

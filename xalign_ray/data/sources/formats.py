@@ -12,7 +12,7 @@ from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError
 from xalign_ray.data.sources.conllu import read_conllu, split_conllu
 from xalign_ray.data.sources.dumps import split_dumps
 from xalign_ray.data.sources.files import expand, is_folder
-from xalign_ray.data.sources.jsonl import read_jsonl
+from xalign_ray.data.sources.jsonl import read_jsonl, read_jsonl_pairs
 from xalign_ray.data.sources.moses import read_moses
 from xalign_ray.data.sources.muse import read_muse
 from xalign_ray.data.sources.opus import read_opus
@@ -46,6 +46,7 @@ FORMATS: dict[str, Format] = {
     "conllu": Format(read_conllu, split_conllu, "documents", (1,)),
     "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3)),
     "tsv": Format(read_tsv, split_at_lines, "pairs", (0, 2)),
+    "jsonl_pairs": Format(read_jsonl_pairs, split_at_lines, "pairs", (2,)),
     "tmx": Format(read_tmx, one_part_a_file, "pairs", (2,)),
     "opus": Format(read_opus, one_part_a_file, "pairs", (2,)),
     "muse": Format(read_muse, one_part_a_file, "entries", (2,)),

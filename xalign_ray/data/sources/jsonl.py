@@ -1,43 +1,76 @@
-"""Reads JSON lines: each line is an object whose `text` is a document, its lines the paragraphs."""
+"""Reads JSON lines: each line is an object whose `text` is a document, or one that holds a pair by its languages."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.data.sources.parts import Part
-from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Record, Skipped
+from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Pair, Record, Skipped
+from xalign_ray.text.language_codes import NAMES
+
+_NAMES = {code: name.lower() for name, code in NAMES.items()}
 
 
 def read_jsonl(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     """Documents of a JSON-lines file; other keys than `text` are not looked at."""
     (path,), (language,) = part.paths, languages
+
+    def document(texts: Sequence[str], number: int) -> Document | str:
+        paragraphs = tuple(stripped for raw in texts[0].split("\n") if (stripped := raw.strip()))
+        return Document(language, paragraphs, path, number) if paragraphs else EMPTY_DOCUMENT
+
+    return _read(part, [("text",)], document)
+
+
+def read_jsonl_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
+    """Pairs of a JSON-lines file; keys are the languages, by their codes (`zh`) or English names (`chinese`)."""
+    (path,), (first, second) = part.paths, languages
+
+    def pair(texts: Sequence[str], number: int) -> Pair | str:
+        one, other = (" ".join(text.split()) for text in texts)
+        return check_texts([one, other]) or Pair((first, second), (one, other), path, number)
+
+    return _read(part, [(code, _NAMES[code]) if code in _NAMES else (code,) for code in languages], pair)
+
+
+def _read(
+    part: Part, keys: Sequence[Sequence[str]], make: Callable[[Sequence[str], int], Record | str]
+) -> Iterator[Record | Skipped]:
+    """What `make` makes of the strings of each line and its number; a string that it gives is a fault."""
+    (path,) = part.paths
     for line in read_lines(path, part.spans[0], part.first_line):
         if not line.fault and not line.text.strip():
             yield Skipped("blank line")
             continue
-        paragraphs, fault = _paragraphs(line)
-        if fault:
-            yield BadRow(path, line.number, fault)
-        else:
-            yield Document(language, paragraphs, path, line.number)
+        texts, fault = _texts(line, keys)
+        made = fault or make(texts, line.number)
+        yield BadRow(path, line.number, made) if isinstance(made, str) else made
 
 
-def _paragraphs(line: Line) -> tuple[tuple[str, ...], str]:
+def _texts(line: Line, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]:
+    """The strings of a line's object, each under the first of its keys that is there, or why they cannot be had."""
     if line.fault:
-        return (), line.fault
+        return [], line.fault
     try:
         value = json.loads(line.text)
     except (ValueError, RecursionError):
-        return (), "line is not JSON"
-    text = value.get("text") if isinstance(value, dict) else None
-    if not isinstance(text, str):
-        return (), "line is no JSON object with a string 'text'"
-    if not _is_unicode(text):
-        return (), "text holds half a surrogate pair"
-    paragraphs = tuple(stripped for raw in text.split("\n") if (stripped := raw.strip()))
-    return paragraphs, "" if paragraphs else EMPTY_DOCUMENT
+        return [], "line is not JSON"
+    texts = [_first(value, names) for names in keys]
+    for text, names in zip(texts, keys, strict=True):
+        named = " or ".join(f"'{name}'" for name in names)
+        if not isinstance(text, str):
+            return [], f"line is no JSON object with a string {named}"
+        if not _is_unicode(text):
+            return [], f"{named} holds half a surrogate pair"
+    return texts, ""
+
+
+def _first(value: Any, names: Sequence[str]) -> Any:
+    return next((value[name] for name in names if name in value), None) if isinstance(value, dict) else None
 
 
 def _is_unicode(text: str) -> bool:

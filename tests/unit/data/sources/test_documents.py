@@ -104,7 +104,7 @@ def test_json_lines_give_a_document_each_and_its_lines_are_paragraphs(tmp_path: 
         ('{"text": 3}', "line is no JSON object with a string 'text'"),
         ('["text"]', "line is no JSON object with a string 'text'"),
         ('{"text": " \\n "}', "document is empty"),
-        ('{"text": "half \\ud83d pair"}', "text holds half a surrogate pair"),
+        ('{"text": "half \\ud83d pair"}', "'text' holds half a surrogate pair"),
     ],
 )
 def test_a_bad_json_line_is_set_aside_with_its_reason(tmp_path: Path, line: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Moses, TSV and MUSE: pairs and dictionary entries, and what is set aside."""
+"""Moses, TSV, JSON lines and MUSE: pairs and dictionary entries, and what is set aside."""
 
 from __future__ import annotations
 
@@ -124,6 +124,27 @@ def test_tsv_without_the_languages_is_refused(tmp_path: Path, content: str, lang
     with pytest.raises(DataError) as caught:
         list(read("tsv", [path], languages))
     assert str(caught.value) == message.format(path=path)
+
+
+def test_json_lines_hold_a_pair_under_codes_or_english_names(tmp_path: Path) -> None:
+    lines = [
+        '{"english": "a cat", "chinese": " \u732b\\n", "id": 1}',
+        "",
+        '{"zh": "\u72d7", "en": "a dog"}',
+        '{"english": "a bird"}',
+        '{"english": "", "chinese": "\u9e1f"}',
+        '{"english": "cut',
+        '{"en": "half \\ud83d pair", "zh": "\u9e1f"}',
+    ]
+    path = write(tmp_path / "a.json", "\n".join(lines))
+    assert list(read("jsonl_pairs", [path], ["en", "zh"])) == [
+        Pair(("en", "zh"), ("a cat", "\u732b"), path, 1),
+        Pair(("en", "zh"), ("a dog", "\u72d7"), path, 3),
+        BadRow(path, 4, "line is no JSON object with a string 'zh' or 'chinese'"),
+        BadRow(path, 5, "one side is empty"),
+        BadRow(path, 6, "line is not JSON"),
+        BadRow(path, 7, "'en' or 'english' holds half a surrogate pair"),
+    ]
 
 
 def test_muse_splits_on_any_white_space(tmp_path: Path) -> None:
