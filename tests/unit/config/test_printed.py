@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,10 +17,13 @@ from xalign_ray.config.explain import flatten
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.yaml_text import parse_yaml
 
+RECIPES = ROOT / "xalign_ray" / "recipes"
 TABLE = ROOT / "docs" / "explanation" / "printed.tsv"
 PAPERS = [name for name in list_recipes() if name.startswith("papers/")]
 HOW_IT_IS_RUN = {"notes", "seed", "output", "parallel", "checkpoint", "track"}
 HOW_FILES_ARE_READ = {"root", "max_bad_fraction", "on_broken_file"}
+PAPER_OF = {"dict": "DICT", "mbert": "DICT", "xlm": "XLM", "align": "ALIGN", "weam": "WEAM", "ppa": "PPA"}
+NUMBER = r"\d+(?:\.\d+)?"
 OFF = "off"  # a value that stands for any way to say no
 
 Row = Mapping[str, str]
@@ -82,7 +86,35 @@ def test_no_row_is_left_over() -> None:
 
 
 def test_every_row_has_its_source() -> None:
-    assert [row for row in read_rows() if not row["where"].strip() or None in row or None in row.values()] == []
+    rows = read_rows()
+    assert [row for row in rows if not row["where"].strip() or None in row or None in row.values()] == []
+    assert [row for row in rows if row["printed"] and not re.search(r"\b[A-Z]{3,}\b", row["where"])] == []
+
+
+@pytest.mark.parametrize("recipe", PAPERS)
+def test_what_a_recipe_cites_is_cited_in_the_table(recipe: str) -> None:
+    """Its comments, and those of what it extends, name sections, tables and figures of its paper."""
+    paper = PAPER_OF[recipe.split("/")[1].split("-")[0]]
+    known = citations(" ".join(re.sub(rf"\b{paper} (?=\d)", "section ", row["where"]) for row in read_rows()
+                               if paper in row["where"]))  # fmt: skip
+    assert citations(comments(recipe)) - known == set()
+
+
+def comments(recipe: str) -> str:
+    text = (RECIPES / f"{recipe}.yaml").read_text(encoding="utf-8")
+    bases = parse_yaml(text).get("extends", [])
+    own = " ".join(line.partition("#")[2].strip() for line in text.splitlines())
+    return " ".join([own, *map(comments, [bases] if isinstance(bases, str) else bases)])
+
+
+def citations(text: str) -> set[str]:
+    """`Tables 1 and 3, section 3.1` as {Table 1, Table 3, section 3.1}."""
+    found = re.findall(rf"(section|Table|figure|footnote)s? ({NUMBER}(?:(?:, | and ){NUMBER})*)", text)
+    return {f"{kind} {number}" for kind, numbers in found for number in re.findall(NUMBER, numbers)}
+
+
+def test_a_wrong_section_is_found() -> None:
+    assert citations("Tables 1, 3 and 6 (section 4.1), 5 things") == {"Table 1", "Table 3", "Table 6", "section 4.1"}
 
 
 @pytest.mark.parametrize(
