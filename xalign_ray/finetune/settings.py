@@ -57,6 +57,9 @@ class FineTuning(Frozen):
     bf16: Annotated[
         bool | None, Field(description="forward passes in bfloat16; null: where the device is a GPU that has it")
     ] = None
+    torch_compile: Annotated[
+        bool, Field(description="run the encoder through torch.compile, in training and scoring; a minute at the start")
+    ] = False
 
     @model_validator(mode="after")
     def _has_a_best_epoch_of_each_language(self) -> FineTuning:

@@ -155,6 +155,8 @@ def _open(training_set: TrainingSet, folder: str, settings: FineTuning, device: 
             "xalign_max_seq_length": settings.max_seq_length,
         }
     )
+    if settings.torch_compile:
+        model.base_model.compile(dynamic=True)  # in place: weights keep their names
     return Encoder(model.to(pick_device(device)), Inputs.of_model(tokenizer, model, str(folder)))
 
 

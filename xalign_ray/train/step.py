@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -84,11 +85,26 @@ def tensors(rows: RankBatch, device: torch.device, also: Sequence[str] = ()) -> 
         also: further columns to take, those of them that the rows have.
     """
     taken = {key: np.ascontiguousarray(rows[key]) for key in (*MODEL_INPUTS, *also) if key in rows}
-    host = {key: torch.from_numpy(value) for key, value in taken.items()}
-    if device.type == "cuda":  # from pinned memory the copy is made while this process goes on
-        host = {key: value.pin_memory() for key, value in host.items()}
-    given = {key: value.to(device, non_blocking=True) for key, value in host.items()}  # narrow on its way there
+    given = {key: torch.from_numpy(value) for key, value in taken.items()}  # narrow on its way to a device
+    if device.type == "cuda":
+        given = _copied_ahead(given, device)
     return {key: value if value.dtype == torch.uint8 else value.long() for key, value in given.items()}
+
+
+def _copied_ahead(host: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
+    """On the device, for its current stream: copied while that computes what it was given before."""
+    computing, copying = torch.cuda.current_stream(device), _copy_stream(device)
+    with torch.cuda.stream(copying):
+        copies = {key: value.pin_memory().to(device, non_blocking=True) for key, value in host.items()}
+    computing.wait_stream(copying)
+    for value in copies.values():
+        value.record_stream(computing)  # its memory is not given away before it has been read
+    return copies
+
+
+@cache
+def _copy_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 def raise_on_all_ranks(workers: Workers, problem: str | None) -> None:
