@@ -20,6 +20,7 @@ from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.tasks import TASK_NAMES, TUNED_TASK_NAMES
 
 PAIR_FORMATS = get_args(PairFormat)
+SCALES = ("tiny", "small", "paper")  # of the studies in folders
 TUNE_SETTINGS = [FROM, *FineTuning.model_fields]
 FORMATS = (*get_args(TextFormat), *PAIR_FORMATS, "muse")
 

@@ -16,6 +16,7 @@ import yaml
 
 from xalign_ray import __version__, stops
 from xalign_ray.arguments import (
+    SCALES,
     Group,
     Languages,
     Model,
@@ -32,6 +33,7 @@ from xalign_ray.arguments import (
     TunedTask,
     TuneSettings,
     codes,
+    one_of,
 )
 from xalign_ray.config.explain import differences
 from xalign_ray.config.load import described, load_recipe
@@ -160,10 +162,17 @@ def study(
         bool, typer.Option("--plan", help="show the cells, what is done, what each needs; run none")
     ] = False,
     rehash: Rehash = False,
+    scale: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="tiny, small or paper, of a study that has them", autocompletion=one_of(SCALES)
+        ),
+    ] = "",
 ) -> None:
     """Run the cells of a study that have not ended, side by side, and report on all."""
     from xalign_ray.experiments.study import run_study, show_plan
 
+    name = f"{name}/{scale}" if scale else name
     typer.echo(show_plan(name, out, settings) if plan else str(run_study(name, out, settings, rehash)))
 
 

@@ -27,12 +27,23 @@ data_app = typer.Typer(cls=Group, no_args_is_help=True, help="Data: fetch, make,
 
 
 @data_app.command("demo")
-def data_demo(out: OutDir) -> None:
+def data_demo(
+    out: OutDir,
+    derived: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="also three languages derived from its English, a folder each"),
+    ] = None,
+) -> None:
     """Write the embedded world's files."""
     from xalign_ray.demo.writer import write_demo
 
     write_demo(out)
     typer.echo(str(out))
+    if derived:
+        from xalign_ray.data.demo_derived import write_demo_derived
+
+        write_demo_derived(out, derived)
+        typer.echo(str(derived))
 
 
 @data_app.command("derive")

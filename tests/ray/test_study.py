@@ -31,7 +31,9 @@ from xalign_ray import cli
 from xalign_ray.artifacts import read_manifest
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.experiments.cells import CELLS, STOP_MARK
+from xalign_ray.experiments.declared import AshaSearch, GridSearch, Search
 from xalign_ray.experiments.study import run_study
+from xalign_ray.experiments.trials import run_trials, scheduler_of
 from xalign_ray.experiments.tune import tune
 from xalign_ray.tasks.scores import SCORES, read_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, read_events
@@ -374,6 +376,13 @@ def test_a_study_that_the_cluster_cannot_hold_is_refused_before_anything_runs(tm
     file = one_encoder(tmp_path, {}, resources={"cpus": 1000})
     with pytest.raises(ConfigError, match=r"mlm: pos, .* needs 1000 CPUs; the cluster has \d+\. Lower its resources"):
         run_study(str(file), tmp_path / "runs")
+
+
+@pytest.mark.parametrize("search", [GridSearch(), AshaSearch(num_samples=1)])
+def test_fine_tunings_that_had_to_wait_are_taken_up_when_their_encoder_is_there(tmp_path: Path, search: Search):
+    scheduler = scheduler_of(search, 1)
+    for _ in range(2):  # as before and after a pretraining
+        run_trials(lambda: None, lambda *_: None, tmp_path, False, scheduler)
 
 
 def test_tune_is_a_study_of_one_cell_that_keeps_its_model(tmp_path: Path):

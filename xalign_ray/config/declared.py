@@ -26,7 +26,11 @@ def read_declared(kind: str, name: str, folder: Path, hint: str = "") -> tuple[P
     """
     path = next((path for path in (Path(name), folder / f"{name}.yaml") if path.is_file()), None)
     if path is None:
-        known = sorted(found.stem for found in folder.glob("*.yaml"))
+        known = sorted(found.relative_to(folder).with_suffix("").as_posix() for found in folder.rglob("*.yaml"))
+        if scales := [one.removeprefix(f"{name}/") for one in known if one.startswith(f"{name}/")]:
+            raise ConfigError(
+                f"The {kind} '{name}' is there at several scales; add --scale with one of {', '.join(scales)}."
+            )
         raise ConfigError(
             f"There is no {kind} '{name}', neither a file nor a name in the package.{suggest_file(name, known)} "
             f"The package has {', '.join(known) or 'none'}.{hint}"

@@ -35,8 +35,9 @@ def list_recipes() -> list[str]:
 
 
 def list_studies() -> list[str]:
-    """Names of the package's studies."""
-    return sorted(path.stem for path in (RECIPES / "studies").glob("*.yaml"))
+    """Names of the package's studies; those of several scales with the scale."""
+    folder = RECIPES / "studies"
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
 
 
 def described() -> dict[str, dict[str, str]]:

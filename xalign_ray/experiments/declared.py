@@ -211,10 +211,12 @@ class StudyConfig(Frozen):
 
     name: Annotated[str, Field(pattern=r"^[\w.-]+$", description="its folder; the file's name if not given")]
     notes: str = ""
+    scale: Annotated[str, Field(description="of a study that there is at several: tiny, small or paper")] = ""
     root: Annotated[
         str | None,
-        Field(description="where paths of `data` start; `data.root` of the recipes if null, `demo` is the world"),
+        Field(description="where paths of `data` start; each recipe's `data.root` if null, `demo` is the world"),
     ] = None
+    data_from: Annotated[str, Field(description="the command that makes its data, said where they are missing")] = ""
     encoders: Annotated[tuple[EncoderConfig, ...], Field(min_length=1)]
     seeds: Annotated[tuple[Int, ...], Field(min_length=1, description="of pretraining")] = (0,)
     settings: Annotated[tuple[str, ...], Field(description="of every recipe, as given to --set")] = ()
@@ -269,7 +271,7 @@ def load_study(name: str, settings: Sequence[str] = ()) -> StudyConfig:
     """A study by its name in `recipes/studies/` or by path.
 
     Args:
-        name: of the package, or a YAML file.
+        name: of the package, or a YAML file; of one that there is at several scales with its scale: `weam/tiny`.
         settings: `key=value`: a key of the study is set in it, any other is given to every recipe.
 
     Raises:
@@ -282,7 +284,9 @@ def load_study(name: str, settings: Sequence[str] = ()) -> StudyConfig:
             apply_setting(tree, origins, setting)
         else:
             tree["settings"] = [*tree.get("settings", []), setting]
-    return parse_study({"name": path.stem} | tree, origins, str(path))
+    is_scaled = path.parent.parent == STUDIES
+    own = {"name": f"{path.parent.name}-{path.stem}", "scale": path.stem} if is_scaled else {"name": path.stem}
+    return parse_study(own | tree, origins, str(path))
 
 
 def parse_study(tree: dict[str, Any], origins: dict[str, str], source: str) -> StudyConfig:

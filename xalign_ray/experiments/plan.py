@@ -40,9 +40,11 @@ class Encoder:
         model: folder or hub id of one that was given.
         step: of the pretraining's checkpoint; None for its end.
         languages: tested with it; all if there are none.
+        root: where paths of `data` start for it.
     """
 
     label: str
+    root: Path
     seed: int | None = None
     pretraining: Pretraining | None = None
     model: str = ""
@@ -56,12 +58,10 @@ class Plan:
 
     Attributes:
         study: as it was declared, and with the languages that have a model each.
-        root: where its data are.
         encoders: seed by seed, so that after the first seed all recipes can be compared.
     """
 
     study: StudyConfig
-    root: Path
     encoders: tuple[Encoder, ...]
 
     def jobs(self, models: Mapping[Encoder, str]) -> list[Job]:
@@ -87,7 +87,7 @@ class Plan:
             languages = _narrow(one.languages, without_english)  # what needs no training is about the others
             if languages is not None:
                 common = self._common(encoder, model, one, encoder.label, languages)
-                yield Evaluation(**common, data=_whole(self.root, (one.data,) if one.data else ()))
+                yield Evaluation(**common, data=_whole(encoder.root, (one.data,) if one.data else ()))
         asha = isinstance(self.study.search, AshaSearch)
         is_later = encoder is not next(one for one in self.encoders if one.label == encoder.label)
         for one in self.study.finetunings:
@@ -100,9 +100,9 @@ class Plan:
                 label = self.study.label_of(encoder.label, training.name)
                 yield Trial(
                     **self._common(encoder, model, one, label, languages),
-                    data=_whole(self.root, one.data),
+                    data=_whole(encoder.root, one.data),
                     settings=FineTuning(**setting, seed=seed),
-                    training=training.model_copy(update={"dictionaries": _whole(self.root, training.dictionaries)}),
+                    training=training.model_copy(update={"dictionaries": _whole(encoder.root, training.dictionaries)}),
                     train_language=one.train_language,
                     after_choice=asha and (is_later or seed != one.seeds[0]),
                 )
@@ -141,7 +141,8 @@ def _chain(cell: Pretraining | None) -> Iterator[Pretraining]:
 
 
 def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str]) -> Plan:
-    """The plan of a study; starts nothing, and writes nothing but the embedded world where that is asked for.
+    """The plan of a study, whose files `check_task_files` looks for; starts nothing, and writes nothing but the
+    embedded world where that is asked for.
 
     Args:
         study: as it was declared.
@@ -149,31 +150,61 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
         open_model: folder or hub id of a model that was given.
 
     Raises:
-        ConfigError: a recipe cannot be run, a model or data are not there.
-        DataError: a task's files are missing.
+        ConfigError: a recipe cannot be run, or a model is not there.
+        DataError: the files are missing that say which languages have a model each.
     """
     cells: dict[str, Pretraining] = {}
-    encoders = []
+    encoders: list[Encoder] = []
     for place in range(max(len(one.seeds or study.seeds) for one in study.encoders)):
         for one in study.encoders:
-            if one.model and not place:
-                encoders.append(Encoder(one.shown, model=open_model(one.model), languages=one.languages))
             seeds = one.seeds or study.seeds
             if one.recipe and place < len(seeds):
-                made = _pretraining(one, _recipe_of(one, study, seeds[place], output), cells)
+                recipe = _recipe_of(one, study, seeds[place], output)
+                made = _pretraining(one, recipe, cells)
                 _check_step(one, made.recipe.config)
-                encoders.append(Encoder(one.shown, seeds[place], made, step=one.step, languages=one.languages))
+                root = _open(study.root or recipe.config.data.root, output)
+                encoders.append(Encoder(one.shown, root, seeds[place], made, step=one.step, languages=one.languages))
+            elif one.model and not place:
+                root = _open(study.root or _root_of_recipes(study, output), output)
+                encoders.append(Encoder(one.shown, root, model=open_model(one.model), languages=one.languages))
     _check_distinct(encoders)
-    root = _root_of(study, encoders, output)
-    for one in study.finetunings:
-        check_task_files(one, root)
+    if missing := [one.task for one in study.evaluations if not one.data and one.task not in WITHOUT_DATA]:
+        raise ConfigError(f"evaluations: {missing[0]} needs `data`, the files that it is scored on.")
+    plan = Plan(study, tuple(encoders))
+    finetunings = tuple(_with_targets(one, plan) for one in study.finetunings)
+    return Plan(study.model_copy(update={"finetunings": finetunings}), plan.encoders)
+
+
+def check_task_files(plan: Plan) -> list[str]:
+    """Looks at names only, so that a wrong path costs moments; says which files are not read, a sentence each.
+
+    Raises:
+        DataError: files are missing; names them, and where the study says that its data come from.
+    """
+    said: dict[str, None] = {}
+    try:
+        for encoder in plan.encoders:
+            said |= dict.fromkeys(_check_task_files(plan.study, encoder))
+    except DataError as error:
+        made_by = plan.study.data_from
+        raise DataError(f"{error} Its data come from: {made_by}" if made_by else str(error)) from None
+    return list(said)
+
+
+def _check_task_files(study: StudyConfig, encoder: Encoder) -> Iterator[str]:
     for one in study.evaluations:
-        if not one.data and one.task not in WITHOUT_DATA:
-            raise ConfigError(f"evaluations: {one.task} needs `data`, the files that it is scored on.")
-        if one.data and not (root / one.data).exists():
-            raise ConfigError(f"evaluations: {root / one.data}, data of {one.task}, is missing.")
-    finetunings = tuple(_with_targets(one, root) for one in study.finetunings)
-    return Plan(study.model_copy(update={"finetunings": finetunings}), root, tuple(encoders))
+        if one.data and not (encoder.root / one.data).exists():
+            raise DataError(f"evaluations: {encoder.root / one.data}, data of {one.task}, is missing.")
+    for one in study.finetunings:
+        if (languages := _narrow(one.languages, encoder.languages)) is not None:
+            folders = [encoder.root / path for path in one.data]
+            (dev_language,) = one.settings.dev_language or ("source",)
+            task = TUNED_TASKS[one.task]
+            if others := check_files(task, folders, languages or None, one.train_language, dev_language):
+                yield f"{one.task}: {others}"
+            wanted = {language for training in one.training if training.per_language for language in training.languages}
+            if missing := sorted(wanted - set(_targets(one, folders)) if wanted else ()):
+                raise DataError(f"{one.task}: no model for {', '.join(missing)}: it needs a training and a test file.")
 
 
 def _check_step(encoder: EncoderConfig, config: RunConfig) -> None:
@@ -194,38 +225,37 @@ def _check_distinct(encoders: Sequence[Encoder]) -> None:
             raise ConfigError(f"encoders: '{other}' and '{one.label}' are the same encoder; remove one.")
 
 
-def _root_of(study: StudyConfig, encoders: Sequence[Encoder], output: Path) -> Path:
-    roots = {one.pretraining.recipe.config.data.root for one in encoders if one.pretraining}
-    if study.root is None and len(roots) > 1:
+def _open(root: str, output: Path) -> Path:
+    return open_root(root, output).resolve()
+
+
+def _root_of_recipes(study: StudyConfig, output: Path) -> str:
+    """Of a model that was given: that of all recipes."""
+    recipes = [_recipe_of(one, study, 0, output) for one in study.encoders if one.recipe]
+    roots = {recipe.config.data.root for recipe in recipes}
+    if len(roots) > 1:
         raise ConfigError(f"root: the recipes read {' and '.join(sorted(roots))}; say where the tasks' data are.")
-    return open_root(study.root or next(iter(roots), "data"), output).resolve()
+    return next(iter(roots), "data")
 
 
-def check_task_files(one: FineTuningConfig, root: Path) -> str:
-    """Looks at names only, so that a wrong path costs moments; says which files are not read."""
-    folders = [root / path for path in one.data]
-    (dev_language,) = one.settings.dev_language or ("source",)
-    return check_files(TUNED_TASKS[one.task], folders, one.languages or None, one.train_language, dev_language)
-
-
-def _with_targets(one: FineTuningConfig, root: Path) -> FineTuningConfig:
-    """With the languages named of each training that has a model a language."""
-    if not any(training.per_language for training in one.training):
+def _with_targets(one: FineTuningConfig, plan: Plan) -> FineTuningConfig:
+    """With the languages named of each training that has a model a language: all that have the files, if none are."""
+    if all(training.languages or not training.per_language for training in one.training):
         return one
-    folders = [root / path for path in one.data]
-    found, _, tested = TUNED_TASKS[one.task].find_all(folders, one.languages or None, one.train_language)
-    targets = tuple(language for language in tested if language in found["train"] and language != one.train_language)
-    trainings = []
-    for training in one.training:
-        if training.per_language:
-            wanted = tuple(language for language in training.languages if language in targets)
-            if missing := [language for language in training.languages if language not in wanted]:
-                raise DataError(f"{one.task}: no model for {', '.join(missing)}: it needs a training and a test file.")
-            if not targets:
-                raise DataError(f"{one.task}: {training.kind} needs training files in languages beside English.")
-            training = training.model_copy(update={"languages": wanted or targets})
-        trainings.append(training)
+    folders = [root / path for root in dict.fromkeys(encoder.root for encoder in plan.encoders) for path in one.data]
+    if not (targets := _targets(one, folders)):
+        raise DataError(f"{one.task}: a model a language needs training files in languages beside English.")
+    trainings = (
+        training.model_copy(update={"languages": training.languages or targets}) if training.per_language else training
+        for training in one.training
+    )
     return one.model_copy(update={"training": tuple(trainings)})
+
+
+def _targets(one: FineTuningConfig, folders: Sequence[Path]) -> tuple[str, ...]:
+    """The languages that have a training and a test file, but for that which is trained on."""
+    found, _, tested = TUNED_TASKS[one.task].find_all(folders, one.languages or None, one.train_language)
+    return tuple(language for language in tested if language in found["train"] and language != one.train_language)
 
 
 def _recipe_of(encoder: EncoderConfig, study: StudyConfig, seed: int, output: Path) -> Recipe:

@@ -23,7 +23,8 @@ def write_record(schedule: Schedule) -> None:
     """Writes study.json: what a report is made from, and what a user looks at while the study runs."""
     study = schedule.plan.study
     declared = study.model_dump(mode="json")
-    what = {"name": study.name, "notes": study.notes, "baseline": study.baseline, "labels": study.labels}
+    what = {"name": study.name, "scale": study.scale, "notes": study.notes, "baseline": study.baseline}
+    what |= {"labels": study.labels}
     cells = [describe(schedule, job) for job in schedule.jobs]
     write_json(schedule.folder / STUDY, what | {"study": declared, "cells": cells})
 

@@ -41,10 +41,16 @@ SPARE_CPUS = 1  # of a cluster started here, for what else Ray runs
 
 
 def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> str:
-    """The cells of a study as text: which there are, what is done, what each needs. Starts nothing."""
+    """The cells of a study as text: what is done, what each needs, which files it lacks. Starts nothing."""
     output = _output_of(out)
     study = load_study(name, settings)
-    return describe_plan(open_schedule(_plan(study, output), output / STUDIES / study.name))
+    plan = _plan(study, output)
+    shown = describe_plan(open_schedule(plan, output / STUDIES / study.name))
+    try:
+        check_task_files(plan)
+    except DataError as error:
+        return f"{shown}\nBefore it can run: {error}"
+    return shown
 
 
 def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash: bool = False) -> Path:
@@ -70,9 +76,8 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
     plan, folder = _plan(study, output), output / STUDIES / study.name
     if rehash:
         pipeline.forget_inputs(output)
-    for one in study.finetunings:
-        if others := check_task_files(one, plan.root):
-            pipeline.say(f"{one.task}: {others}")
+    for unread in check_task_files(plan):
+        pipeline.say(unread)
     uri = None if study.mlflow == "off" else resolve_uri(study.mlflow, output)
     with hold(folder, f"study {study.name}"), _logged(plan, folder, uri):
         schedule = open_schedule(plan, folder)

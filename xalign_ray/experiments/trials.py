@@ -33,7 +33,7 @@ Ended = Callable[[Trial, str, str], None]
 """Told of a fine-tuning that has ended, its state and, if it failed, why."""
 
 
-def run_trials(take: Take, ended: Ended, study: Path, keep_models: bool, scheduler: FIFOScheduler) -> None:
+def run_trials(take: Take, ended: Ended, study: Path, keep_models: bool, scheduler: HalvingBySearch | None) -> None:
     """Runs fine-tunings until none runs and none can be taken. Tune sees their development scores only.
 
     Args:
@@ -138,9 +138,9 @@ class _Supply(_NotKept, Searcher):
         """Never called."""
 
 
-def scheduler_of(search: Search, max_epochs: int) -> FIFOScheduler:
-    """Says which trials of a study go on; all of them unless poor ones are to be stopped."""
-    return HalvingBySearch(search, max_epochs) if isinstance(search, AshaSearch) else FIFOScheduler()
+def scheduler_of(search: Search, max_epochs: int) -> HalvingBySearch | None:
+    """Says which trials of a study go on; None where all do: each `Tuner` then makes a scheduler that it alone uses."""
+    return HalvingBySearch(search, max_epochs) if isinstance(search, AshaSearch) else None
 
 
 class HalvingBySearch(FIFOScheduler):

@@ -54,8 +54,8 @@ def tune(
     }
     study = parse_study(tree, {}, "--set")
     plan = plan_study(study, target, str)
-    if others := check_task_files(study.finetunings[0], plan.root):
-        pipeline.say(others)
+    for unread in check_task_files(plan):
+        pipeline.say(unread)
     with hold(target, f"tune {task}"), published(target, f"tune {task}"):
         schedule = open_schedule(plan, target)
         scores = scores_of(schedule, run_cells(schedule, None))

@@ -18,7 +18,7 @@ from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.experiments.cells import Trial
 from xalign_ray.experiments.declared import load_study
-from xalign_ray.experiments.plan import plan_study
+from xalign_ray.experiments.plan import check_task_files, plan_study
 from xalign_ray.experiments.study import run_study
 from xalign_ray.report.compare import compare, score_frame
 from xalign_ray.report.groups import known_groupings
@@ -54,6 +54,7 @@ def write_study(folder: Path, encoders: list[dict[str, Any]], **changes: Any) ->
 
 def trials(file: str) -> list[Trial]:
     plan = plan_study(load_study(file), Path(file).parent / "runs", str)
+    check_task_files(plan)
     return [job for job in plan.jobs({}) if isinstance(job, Trial)]
 
 

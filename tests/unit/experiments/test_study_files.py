@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from xalign_ray.config.load import list_studies
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.experiments.cells import Cell, Evaluation, Trial
-from xalign_ray.experiments.declared import STUDIES, RandomSearch, Resources, Settings, StudyConfig, load_study
-from xalign_ray.experiments.plan import Plan, plan_study
+from xalign_ray.experiments.declared import RandomSearch, Resources, Settings, StudyConfig, load_study
+from xalign_ray.experiments.plan import Plan, check_task_files, plan_study
+from xalign_ray.experiments.study import show_plan
 
 ENCODERS = {"a": "hub/a", "b": "hub/b"}
 POS = {"task": "pos", "data": "pos"}
@@ -133,9 +136,17 @@ def test_an_unknown_study_is_named_with_the_nearest():
         load_study("reel")
 
 
-@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_the_studies_of_the_package_are_valid_and_named_as_their_files(path: Path):
-    assert load_study(path.stem).name == path.stem
+@pytest.mark.parametrize("name", list_studies())
+def test_the_studies_of_the_package_are_valid_and_named_as_their_files(name: str):
+    study = load_study(name)
+    assert (study.name, study.scale) == (name.replace("/", "-"), name.partition("/")[2])
+
+
+def test_a_study_of_several_scales_asks_for_one():
+    with pytest.raises(ConfigError, match=r"study 'weam' is there at several scales; add --scale with one of paper, "):
+        load_study("weam")
+    with pytest.raises(ConfigError, match=r"no study 'weam/tinny', .* Did you mean 'weam/tiny'\?"):
+        load_study("weam/tinny")
 
 
 def test_a_setting_is_the_studys_own_or_given_to_every_recipe(tmp_path: Path):
@@ -255,8 +266,8 @@ def test_dictionaries_and_resources_of_a_fine_tuning_are_its_own(tmp_path: Path)
 def test_an_evaluation_needs_data_that_are_there(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"evaluations: tatoeba needs `data`, the files that it is scored on\."):
         planned(tmp_path, evaluations=[{"task": "tatoeba"}])
-    with pytest.raises(ConfigError, match=r"evaluations: .*/none, data of tatoeba, is missing\."):
-        planned(tmp_path, evaluations=[{"task": "tatoeba", "data": "none"}])
+    with pytest.raises(DataError, match=r"evaluations: .*/none, data of tatoeba, is missing\."):
+        check_task_files(planned(tmp_path, evaluations=[{"task": "tatoeba", "data": "none"}]))
     found = cells(planned(tmp_path, evaluations=[{"task": "alignment"}], finetunings=[]))
     assert [(type(cell), cell.task, cell.model, cell.data) for cell in found] == [
         (Evaluation, "alignment", "hub/a", ()),
@@ -264,20 +275,25 @@ def test_an_evaluation_needs_data_that_are_there(tmp_path: Path):
     ]
 
 
-def test_the_root_is_that_of_the_recipes_unless_it_is_given(tmp_path: Path):
+def test_the_root_is_that_of_each_recipe_unless_it_is_given(tmp_path: Path):
     settings = [f"data.root={tmp_path}"]
-    plan = planned(tmp_path, root=None, encoders=[{"recipe": "tiny/mlm", "settings": settings}])
-    assert plan.root == tmp_path
-    other = [{"recipe": "tiny/mlm", "settings": settings}, {"recipe": "tiny/xlm", "settings": ["data.root=/other"]}]
+    both = [{"recipe": "tiny/mlm", "settings": settings}, {"recipe": "tiny/xlm", "settings": ["data.root=/other"]}]
+    assert [one.root for one in planned(tmp_path, root=None, encoders=both).encoders] == [tmp_path, Path("/other")]
+    assert {cell.data for cell in tuned(tmp_path, root=None, encoders=both)} == {(f"{tmp_path}/pos",), ("/other/pos",)}
+    assert {cell.data for cell in tuned(tmp_path, encoders=both)} == {(f"{tmp_path}/pos",)}
+    given = {"model": "hub/a"}
+    assert [one.root for one in planned(tmp_path, root=None, encoders=[given, both[0]]).encoders] == [tmp_path] * 2
     with pytest.raises(ConfigError, match=r"root: the recipes read /other and .*; say where the tasks' data are\."):
-        planned(tmp_path, root=None, encoders=other)
+        planned(tmp_path, root=None, encoders=[given, *both])
 
 
 def test_missing_files_are_found_before_anything_runs(tmp_path: Path):
-    file = write(tmp_path)
+    file = write(tmp_path, encoders=[{"recipe": "tiny/mlm"}], data_from="xalign data demo")
     (tmp_path / "pos" / "en.dev.conllu").unlink()
-    with pytest.raises(DataError, match=r"/pos: no dev file in en, such as en\.dev\.conllu; pos needs it\."):
-        plan_study(load_study(str(file)), tmp_path / "runs", str)
+    said = r"/pos: no dev file in en, such as en\.dev\.conllu; pos needs it\. .*Its data come from: xalign data demo$"
+    with pytest.raises(DataError, match=said):
+        check_task_files(plan_study(load_study(str(file)), tmp_path / "runs", str))
+    assert re.search(f"2 cells: 2 waiting\nBefore it can run: .*{said}", show_plan(str(file), tmp_path / "runs"))
 
 
 def test_development_files_of_tested_languages_are_looked_for_where_they_choose(tmp_path: Path):
@@ -285,7 +301,7 @@ def test_development_files_of_tested_languages_are_looked_for_where_they_choose(
     for language in ("en", "de"):
         (tmp_path / "pos" / f"{language}.test.conllu").touch()
     with pytest.raises(DataError, match="dev_language target needs a dev file in de; name languages that have one"):
-        plan_study(load_study(str(file)), tmp_path / "runs", str)
+        check_task_files(plan_study(load_study(str(file)), tmp_path / "runs", str))
 
 
 def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(

@@ -116,7 +116,7 @@ def test_a_tuning_says_which_files_it_does_not_read_before_it_imports_ray(
     with pytest.raises(ImportError):
         tune("no-model", "pos", [tmp_path], out=tmp_path / "out")
     assert capsys.readouterr().err == (
-        f"Not read, since no name of the task fits: 1 file, {tmp_path / 'german.conllu'}.\n"
+        f"pos: Not read, since no name of the task fits: 1 file, {tmp_path / 'german.conllu'}.\n"
     )
     with pytest.raises(DataError, match="has no fr; it has de"):
         tune("no-model", "pos", [tmp_path], out=tmp_path / "out", languages=["de", "fr"])
