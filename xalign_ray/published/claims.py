@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -72,10 +72,28 @@ def read_claims() -> Mapping[str, Claim]:
 
 def printed_values(claim: Order) -> list[float]:
     """What the claim's table prints of its arms, in their order; what follows from it where that does not add up."""
-    paper = read_paper(claim.paper)
-    found = {
-        cell.quantity.model_dump_json(): cell.value if cell.computed is None else cell.computed
-        for cell in cells(paper, paper.tables[claim.table])
-        if cell.quantity and cell.value is not None
-    }
+    found = _printed(claim.paper, [claim.table])
     return [found[quantity.model_dump_json()] for quantity in claim.quantities]
+
+
+def printed_points(claim: Correlation) -> list[tuple[str, str, float, float]]:
+    """Arm, language, x and y of each point that the paper's tables print both numbers of, in percent."""
+    found = _printed(claim.paper, read_paper(claim.paper).tables)
+    languages = sorted({Quantity.model_validate_json(key).language for key in found})
+    places = [(arm, language) for arm in claim.arms for language in languages]
+    keys = [
+        [measure.model_copy(update={"label": arm, "language": language}).model_dump_json() for arm, language in places]
+        for measure in (claim.x, claim.y)
+    ]
+    points = zip(places, *keys, strict=True)
+    return [(*place, found[x], found[y]) for place, x, y in points if x in found and y in found]
+
+
+def _printed(paper: str, tables: Iterable[str]) -> dict[str, float]:
+    """Numbers of tables by quantity; of one that stands in several, what the first has."""
+    found: dict[str, float] = {}
+    for cell in (cell for name in tables for cell in cells(read_paper(paper), read_paper(paper).tables[name])):
+        if cell.quantity and cell.value is not None:
+            value = cell.value if cell.computed is None else cell.computed
+            found.setdefault(cell.quantity.model_dump_json(), value)
+    return found

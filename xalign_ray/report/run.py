@@ -70,6 +70,13 @@ class Run:
         return _settings(self.config)
 
     @property
+    def scale(self) -> str:
+        """That of its study, else the folder of its recipe, such as papers or tiny; empty where neither is known."""
+        of_study = (self.study or {}).get("scale")
+        name = Path(self.config.get("recipe") or "")
+        return of_study or ("own" if name.suffix else "" if name.parent == Path() else str(name.parent))
+
+    @property
     def finished(self) -> bool:
         """Whether the last step was reached; an encoder made elsewhere is taken as it is."""
         return not self.log.started or self.log.end is not None

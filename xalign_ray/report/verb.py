@@ -17,6 +17,8 @@ from xalign_ray.report import charts, tables
 from xalign_ray.report.charts import Chart
 from xalign_ray.report.compare import COLUMNS, KEY, SCORE_COLUMNS, Comparison, compare, score_frame
 from xalign_ray.report.groups import check_groupings, known_groupings, read_sizes
+from xalign_ray.report.paper_tables import CELLS, CLAIMS, cell_tables, sources, terminal_tables, verdict_table
+from xalign_ray.report.papers import AgainstPapers, against_papers, cell_frame, claim_frame
 from xalign_ray.report.run import Run, columns_of, label_runs
 from xalign_ray.report.sentences import caveats, find, how_to_read, repetitions
 from xalign_ray.report.sources import MLFLOW, find_runs
@@ -25,6 +27,7 @@ from xalign_ray.report.templates import ENVIRONMENT
 from xalign_ray.track.follower import resolve_uri
 
 PAGE = "index.html"
+_FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
 
 _ALWAYS = ("task", "language")
 _OF_FINDING = (*_ALWAYS, "family")
@@ -73,10 +76,10 @@ def report(
     target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
     runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
     with published(target, "report"):
-        comparison = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)
-    table = tables.terminal_table(comparison, comparison.by[0])
-    if table.row_count:
-        Console(stderr=True).print(table)
+        comparison, papers = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)
+    for table in (tables.terminal_table(comparison, comparison.by[0]), *terminal_tables(papers)):
+        if table.row_count:
+            Console(stderr=True).print(table)
     return target / PAGE
 
 
@@ -86,19 +89,21 @@ def write_report(
     by: Sequence[str] = (),
     sizes: Mapping[str, float] | None = None,
     baseline: str | None = None,
-) -> Comparison:
+) -> tuple[Comparison, AgainstPapers]:
     """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, comparison.md, and figures.
 
-    Runs of one label are one column: mean and spread. The page is whole in itself: no network, no file beside it is
-    needed to read it. `sizes` are of Wikipedias in megabytes by language; the rest is as in `report`.
+    Where arms have a paper's labels, papers.csv and claims.csv as well, and a part of the page. Runs of one label are
+    one column: mean and spread. The page is whole in itself: no network, no file beside it is needed to read it.
+    `sizes` are of Wikipedias in megabytes by language; the rest is as in `report`.
     """
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
     comparison = compare_runs(runs, scores, by, sizes, baseline)
-    found = find(comparison)
+    papers, found = against_papers(runs, scores), find(comparison)
     headline = charts.score_chart(comparison, found.key) if found.key else None
-    sections = [section for section in _sections(runs, comparison, losses, scores) if any(section[2:])]
+    sections = [section for section in _sections(runs, comparison, losses, scores, papers) if any(section[2:])]
     guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
     recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
+    files = {CELLS: cell_frame(papers), CLAIMS: claim_frame(papers)} if papers.papers else {}
     page = ENVIRONMENT.get_template("page.html").render(
         title=_title(runs),
         notes=list(dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes"))),
@@ -112,15 +117,18 @@ def write_report(
         draw_svgs=charts.draw_svgs,
         variables=charts.VARIABLES,
         restarted=charts.RESTARTED,
+        files=[*_FILES, *files],
     )
     _write_csv(out / "scores.csv", scores.reindex(columns=SCORE_COLUMNS))
     _write_csv(out / "layers.csv", scores.loc[scores.single_layer].reindex(columns=SCORE_COLUMNS))
     _write_csv(out / "losses.csv", losses)
-    write_comparison(comparison, out)
+    for name, frame in files.items():
+        _write_csv(out / name, frame)
+    write_comparison(comparison, out, papers)
     for chart in filter(None, [headline, *(chart for section in sections for chart in section.charts)]):
         write_atomic(out / f"{chart.name}.png", charts.draw_png(chart))
     write_atomic(out / PAGE, page)
-    return comparison
+    return comparison, papers
 
 
 def compare_runs(
@@ -143,22 +151,28 @@ def compare_runs(
     return replace(whole, by=tuple(by) or tuple(name for name in known if name in _ALWAYS or name in several))
 
 
-def write_comparison(comparison: Comparison, out: Path) -> None:
+def write_comparison(comparison: Comparison, out: Path, papers: AgainstPapers | None = None) -> None:
     """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
     frame = comparison.frame
     shown = pd.concat([frame.loc[frame.by == by] for by in comparison.by])
     _write_csv(out / "comparison.csv", shown.reindex(columns=COLUMNS))
     shown = _filled(*(tables.score_table(comparison, by) for by in comparison.by))
+    shown += _paper_tables(papers) if papers else []
     write_atomic(out / "comparison.md", ENVIRONMENT.get_template("tables.md").render(tables=shown))
 
 
 def _sections(
-    runs: Sequence[Run], comparison: Comparison, losses: pd.DataFrame, scores: pd.DataFrame
+    runs: Sequence[Run],
+    comparison: Comparison,
+    losses: pd.DataFrame,
+    scores: pd.DataFrame,
+    papers: AgainstPapers,
 ) -> Iterator[Section]:
     columns = columns_of(runs)
     for by in comparison.by:
         gaps = _filled(tables.gap_table(comparison)) if by == "task" and len(columns) < len(runs) else []
         yield Section(by, tables.SUBJECTS[by], _filled(tables.score_table(comparison, by)), folded=gaps)
+    yield Section("papers", "Against the papers", _paper_tables(papers), notes=sources(papers))
     curves = list(filter(None, [charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]))
     yield Section("losses", "Losses", charts=curves, notes=repetitions(runs))
     yield Section("layers", "Layers", charts=list(filter(None, [charts.layer_chart(runs, scores)])))
@@ -167,6 +181,10 @@ def _sections(
     recipes = {label: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) for label, tree in configs.items()}
     yield Section("recipes", "Recipes", _filled(tables.difference_table(runs)), recipes=recipes)
     yield Section("running", "Running", _filled(*tables.study_tables(runs), tables.run_table(runs)))
+
+
+def _paper_tables(papers: AgainstPapers) -> list[Table]:
+    return _filled(verdict_table(papers), *cell_tables(papers))
 
 
 def _filled(*every: Table | None) -> list[Table]:
