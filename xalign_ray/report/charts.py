@@ -143,10 +143,7 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     by = {name: _cells(comparison, name, key) for name in ("task", "language", "family")}
     shown = next((by[name] for name in ("language", "family") if 0 < len(by[name]) <= _MAX_DOTS), [])
     cells = [*by["task"], *shown]
-    styles = {
-        label: {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number // len(COLOURS) % 4], "ls": ""}
-        for number, label in enumerate(comparison.labels)
-    }
+    styles = dot_styles(comparison.labels)
     panels = {"percent": partial(_draw_scores, cells, styles)}
     notes = ["Small dots: seeds."] if any(cell["seeds"] > 1 for cell in cells) else []
     if any(cell["difference"] is not None for cell in cells):
@@ -156,6 +153,14 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     groups = len({cell["group"] for cell in cells})
     size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
     return Chart("headline", METRICS[key[0]].title, notes, "comparison.csv", styles, panels, size=size)
+
+
+def dot_styles(labels: Sequence[str]) -> Styles:
+    """A colour a label; another marker where all colours are taken."""
+    return {
+        label: {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number // len(COLOURS) % 4], "ls": ""}
+        for number, label in enumerate(labels)
+    }
 
 
 def loss_frame(runs: Sequence[Run]) -> pd.DataFrame:

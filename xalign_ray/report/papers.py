@@ -13,7 +13,7 @@ from xalign_ray.published.claims import Claim, Correlation, Coverage, printed_po
 from xalign_ray.published.quantity import Quantity
 from xalign_ray.published.spearman import spearman
 from xalign_ray.published.tables import PAPERS, PrintedCell, PrintedRow, PrintedTable, cells, read_paper
-from xalign_ray.report.quantities import Measured, mean_and_deviation, measured
+from xalign_ray.report.quantities import Measured, mean_and_deviation
 from xalign_ray.report.run import Run, columns_of
 from xalign_ray.report.verdicts import Verdict, judge_all
 
@@ -85,7 +85,7 @@ class AgainstPapers:
         return ", ".join(dict.fromkeys(filter(None, (self.scales.get(arm, "") for arm in claim.arms))))
 
 
-def against_papers(runs: Sequence[Run], scores: pd.DataFrame) -> AgainstPapers:
+def against_papers(runs: Sequence[Run], known: Measured) -> AgainstPapers:
     """The cells that these runs share with the papers' tables, and the verdicts on the papers' claims.
 
     A paper is one that these runs are about if they have a label that no other paper has (so not `mlm`), and a cell of
@@ -93,9 +93,8 @@ def against_papers(runs: Sequence[Run], scores: pd.DataFrame) -> AgainstPapers:
 
     Args:
         runs: with labels.
-        scores: as `compare.score_frame` makes it.
+        known: their scores.
     """
-    known = measured(runs, scores)
     scales = {
         label: ", ".join(dict.fromkeys(filter(None, (run.scale for run in own))))
         for label, own in columns_of(runs).items()

@@ -11,7 +11,7 @@ import pandas as pd
 from xalign_ray.published.quantity import ZERO_SHOT, Quantity
 from xalign_ray.report.compare import headline, measure
 from xalign_ray.report.groups import WITH, WITHOUT, known_groupings, other_languages
-from xalign_ray.report.run import Run
+from xalign_ray.report.run import Run, columns_of
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 _ENGLISH = "en"
@@ -35,7 +35,7 @@ class Measured:
 
     @property
     def labels(self) -> list[str]:
-        """Of the arms that have a score."""
+        """Of the arms that have a score, in the order of the report."""
         return list(self.frame.label.unique())
 
     def values(self, quantity: Quantity) -> Values:
@@ -78,7 +78,9 @@ def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
     test_set = order.drop_duplicates(["label", "metric"])[["label", "metric", "split", "layer", "pooling"]]
     own = frame.merge(test_set)
     named = own.assign(language=own.language.map(_name), seed=own.seed.map(str))
-    return Measured(named.filter(list(_OF_NO_RUN.columns)), has_dictionary)
+    places = {label: place for place, label in enumerate(columns_of(runs))}
+    ordered = named.sort_values("label", key=lambda column: column.map(places), kind="stable")
+    return Measured(ordered.filter(list(_OF_NO_RUN.columns)), has_dictionary)
 
 
 def mean_and_deviation(values: Values) -> tuple[float, float | None]:

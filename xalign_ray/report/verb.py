@@ -16,14 +16,16 @@ from xalign_ray.mirror import local_folder, published
 from xalign_ray.report import charts, tables
 from xalign_ray.report.charts import Chart
 from xalign_ray.report.compare import COLUMNS, KEY, SCORE_COLUMNS, Comparison, compare, score_frame
-from xalign_ray.report.groups import check_groupings, known_groupings, read_sizes
+from xalign_ray.report.groups import Groupings, check_groupings, known_groupings, read_sizes
 from xalign_ray.report.paper_tables import CELLS, CLAIMS, cell_tables, sources, terminal_tables, verdict_table
 from xalign_ray.report.papers import AgainstPapers, against_papers, cell_frame, claim_frame
+from xalign_ray.report.quantities import Measured, measured
 from xalign_ray.report.run import Run, columns_of, label_runs
 from xalign_ray.report.sentences import caveats, find, how_to_read, repetitions
 from xalign_ray.report.sources import MLFLOW, find_runs
 from xalign_ray.report.tables import Table
 from xalign_ray.report.templates import ENVIRONMENT
+from xalign_ray.report.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
 from xalign_ray.track.follower import resolve_uri
 
 PAGE = "index.html"
@@ -98,12 +100,17 @@ def write_report(
     """
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
     comparison = compare_runs(runs, scores, by, sizes, baseline)
-    papers, found = against_papers(runs, scores), find(comparison)
+    known, found = measured(runs, scores), find(comparison)
+    papers, transferred = against_papers(runs, known), transfer_frame(known)
     headline = charts.score_chart(comparison, found.key) if found.key else None
-    sections = [section for section in _sections(runs, comparison, losses, scores, papers) if any(section[2:])]
+    transfer = _transfer_section(comparison, known, transferred, known_groupings(runs, sizes or {}))
+    compared = Section("papers", "Against the papers", _paper_tables(papers), notes=sources(papers))
+    every = _sections(runs, comparison, losses, scores, (transfer, compared))
+    sections = [section for section in every if any(section[2:])]
     guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
     recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
     files = {CELLS: cell_frame(papers), CLAIMS: claim_frame(papers)} if papers.papers else {}
+    files |= {POINTS: transferred} if len(transferred) else {}
     page = ENVIRONMENT.get_template("page.html").render(
         title=_title(runs),
         notes=list(dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes"))),
@@ -166,13 +173,13 @@ def _sections(
     comparison: Comparison,
     losses: pd.DataFrame,
     scores: pd.DataFrame,
-    papers: AgainstPapers,
+    after_scores: Sequence[Section],
 ) -> Iterator[Section]:
     columns = columns_of(runs)
     for by in comparison.by:
         gaps = _filled(tables.gap_table(comparison)) if by == "task" and len(columns) < len(runs) else []
         yield Section(by, tables.SUBJECTS[by], _filled(tables.score_table(comparison, by)), folded=gaps)
-    yield Section("papers", "Against the papers", _paper_tables(papers), notes=sources(papers))
+    yield from after_scores
     curves = list(filter(None, [charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]))
     yield Section("losses", "Losses", charts=curves, notes=repetitions(runs))
     yield Section("layers", "Layers", charts=list(filter(None, [charts.layer_chart(runs, scores)])))
@@ -181,6 +188,12 @@ def _sections(
     recipes = {label: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) for label, tree in configs.items()}
     yield Section("recipes", "Recipes", _filled(tables.difference_table(runs)), recipes=recipes)
     yield Section("running", "Running", _filled(*tables.study_tables(runs), tables.run_table(runs)))
+
+
+def _transfer_section(comparison: Comparison, known: Measured, points: pd.DataFrame, groupings: Groupings) -> Section:
+    first, *others = (transfer_table(known, by, groupings[by]) for by in dict.fromkeys(["task", *comparison.by]))
+    chart = transfer_chart(points, comparison.labels)
+    return Section("transfer", "Transfer", _filled(first), [chart] if chart else [], folded=_filled(*others))
 
 
 def _paper_tables(papers: AgainstPapers) -> list[Table]:

@@ -16,6 +16,7 @@ from xalign_ray.published.spearman import spearman
 from xalign_ray.report.compare import score_frame
 from xalign_ray.report.paper_tables import terminal_tables
 from xalign_ray.report.papers import against_papers
+from xalign_ray.report.quantities import measured
 
 # EM of MLQA by label, language and seed.
 WEAM = {
@@ -86,7 +87,7 @@ def test_the_terminal_has_cells_and_verdicts_and_one_seed_decides_nothing(
 ) -> None:
     tlm = {language: tuple(value - 0.01 for value in own) for language, own in WEAM["weam"].items()}
     runs = open_folders([study(tmp_path, WEAM | {"weam-tlm": tlm}, seeds)])
-    found = against_papers(runs, score_frame(runs))
+    found = against_papers(runs, measured(runs, score_frame(runs)))
     (verdict,) = [one for one in found.verdicts if one.name == "weam-questions"]
     assert [round(value, 6) for value in verdict.estimates] == [0.01, 0.03]
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
@@ -106,7 +107,7 @@ def test_a_paper_whose_own_labels_or_numbers_are_not_there_is_not_named(tmp_path
     other = study(tmp_path / "other", WEAM, seeds=1, metrics=["tatoeba_accuracy"])  # none that it prints
     for folder in (plain, other):
         runs = open_folders([folder])
-        assert against_papers(runs, score_frame(runs)).papers == []
+        assert against_papers(runs, measured(runs, score_frame(runs))).papers == []
     out = report_on([plain], tmp_path / "report").parent
     assert not list(out.glob("papers.csv")) + list(out.glob("claims.csv"))
     assert "Against the papers" not in (out / "index.html").read_text(encoding="utf-8")
