@@ -21,6 +21,7 @@ from xalign_ray.arguments import (
     Languages,
     Model,
     Out,
+    OutDir,
     RecipeName,
     Rehash,
     RunFolder,
@@ -196,6 +197,21 @@ def report(
     from xalign_ray.report.verb import report
 
     typer.echo(str(report(runs, out, codes(by), sizes, baseline, tracking)))
+
+
+@app.command("word-map")
+def word_map(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="runs, exports or hub ids: a panel each")],
+    data: Annotated[Path, typer.Option(metavar="PATH", help="a MUSE file; its first 20 pairs are drawn")],
+    out: OutDir,
+) -> None:
+    """Draw how near words lie to their translations (t-SNE), with mean cosine and reciprocal rank."""
+    from xalign_ray import word_map
+
+    means = word_map.word_map(models, data, out).groupby("model", sort=False)[["cosine", "reciprocal_rank"]].mean()
+    for model, cosine, rank in means.itertuples():
+        typer.echo(f"{model}: cosine {cosine:.3f}, reciprocal rank {rank:.3f}", err=True)
+    typer.echo(str(out / word_map.FIGURE))
 
 
 @app.command()

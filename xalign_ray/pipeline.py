@@ -100,6 +100,8 @@ def align(
 ) -> Path:
     """The words of a parallel corpus aligned, as a job on the cluster: `out/alignment.txt` in Pharaoh's form.
 
+    Beside it, of these languages, `out/en-de.frequent.txt`: the words that are aligned most often, for `word_map`.
+
     Args:
         aligner: a kind by name; `encoder:FOLDER` is a Hugging Face encoder.
         method: how the two directions are joined, grow-diag-final-and if empty.
@@ -107,6 +109,7 @@ def align(
     check_lasting("--out", out)
     from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
     from xalign_ray.data.word_alignment.corpus import align_corpus
+    from xalign_ray.data.word_alignment.frequent import write_frequent_words
     from xalign_ray.data.word_alignment.kinds import named_aligner
     from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND
     from xalign_ray.train.driver import connect
@@ -117,7 +120,9 @@ def align(
     except ValidationError as error:
         raise ConfigError(f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}.") from None
     connect(ParallelConfig())
-    return align_corpus(corpus, out, kind=kind, method=method or GROW_DIAG_FINAL_AND)
+    aligned = align_corpus(corpus, out, kind=kind, method=method or GROW_DIAG_FINAL_AND)
+    write_frequent_words(corpus, aligned)
+    return aligned
 
 
 def pretrain(

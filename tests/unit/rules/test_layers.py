@@ -28,7 +28,7 @@ LAYERS = [
     {"exports"},
     {"pipeline"},
     {"evaluation"},
-    {"experiments", "opened_run"},
+    {"experiments", "opened_run", "word_map"},
     {"api"},
     {"arguments"},
     {"data_verbs"},
