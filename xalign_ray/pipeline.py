@@ -44,7 +44,7 @@ def check(recipe: Recipe) -> str:
         ConfigError: it cannot; in the user's words.
     """
     from xalign_ray.data.inputs import check_codes
-    from xalign_ray.needs import describe
+    from xalign_ray.needs.describe import describe
 
     for needed in reversed(needed_recipes(recipe)):
         check_codes(needed.config)
@@ -66,7 +66,7 @@ def plan(recipe: Recipe) -> str:
     if recipe.config.train.is_counted or not (local_folder(recipe.config.output) / "data").is_dir():
         return text
     from xalign_ray.data.stats import find_settled
-    from xalign_ray.needs import describe
+    from xalign_ray.needs.describe import describe
 
     with suppress(DataError):
         if found := find_settled(recipe):

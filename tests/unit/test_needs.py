@@ -4,23 +4,59 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.config.load import load_recipe
-from xalign_ray.needs import state_bytes
+from xalign_ray.config.load import list_recipes, load_recipe
+from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.models.known import encoder_values, vocabulary_size
+from xalign_ray.models.sizes import count_in
+from xalign_ray.needs.describe import describe
+from xalign_ray.needs.memory import state_of
 
 
 @pytest.mark.parametrize(
     ("stage", "bf16", "expected"),
     [
-        (0, False, 4 + 4 + 8),
-        (1, False, 4 + 4 + 8 / 4),
+        (0, False, 4 + 8),
+        (1, False, 4 + (4 + 8) / 4),  # DeepSpeed keeps an fp32 copy of what it splits, of fp32 weights too
         (2, False, 4 + (4 + 8) / 4),
         (3, False, (4 + 4 + 8) / 4),
-        (0, True, 4 + 2 + 4 + 8),  # autocast keeps bf16 copies of fp32 weights
-        (1, True, 2 + 2 + (4 + 8) / 4),  # fp32 master weights are split with Adam's states
-        (2, True, 2 + (2 + 4 + 8) / 4),
-        (3, True, (2 + 2 + 4 + 8) / 4),
+        (0, True, 4 + 8),  # autocast: weights stay in fp32
+        (1, True, 2 + (4 + 8) / 4),
+        (2, True, 2 + (4 + 8) / 4),
+        (3, True, (2 + 4 + 8) / 4),
     ],
 )
 def test_bytes_of_a_parameter_on_four_workers(stage: int, bf16: bool, expected: float) -> None:
     settings = ["parallel.workers=4", f"parallel.zero_stage={stage}", f"train.bf16={str(bf16).lower()}"]
-    assert state_bytes(load_recipe("tiny/mlm", settings).config, 100) == 100 * expected
+    assert state_of(load_recipe("tiny/mlm", settings).config, 100).total == 100 * expected
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),  # as released, with the prediction head
+    [
+        ("bert-base-uncased", 109_514_298),
+        ("google-bert/bert-base-multilingual-cased", 177_974_523),
+        ("FacebookAI/xlm-roberta-base", 278_295_186),
+        ("xlm-roberta-large", 560_142_482),
+        ("answerdotai/ModernBERT-base", 149_655_232),
+    ],
+)
+def test_known_encoders_are_as_large_as_they_were_released(name: str, parameters: int) -> None:
+    values = encoder_values(name)
+    assert values is not None
+    assert count_in(BY_MODEL_TYPE[values["model_type"]], values, ModelConfig(), 1).total == parameters
+    assert vocabulary_size(name) == values["vocab_size"]
+
+
+def test_the_parameters_of_every_recipe_are_known_without_a_download() -> None:
+    for name in list_recipes():
+        lines = dict(line.split(maxsplit=1) for line in describe(load_recipe(name)).splitlines())
+        assert "(vocabulary " in lines["parameters"], name
+        assert " GiB a worker: weights " in lines["memory"], name
+
+
+def test_a_model_that_is_not_known_is_asked_for() -> None:
+    lines = describe(load_recipe("papers/weam-de", ["model.init_from=someone/bert"]))
+    assert "known with the config.json of someone/bert: download it, and set model.init_from to its folder" in lines
+    own = describe(load_recipe("papers/align-mlm", ["data.tokenizer.path=own"]))
+    assert "known with the tokenizer.json of own: make or download it, and set data.tokenizer.path to it" in own

@@ -49,6 +49,10 @@ class Bert(Family):
             head=(read_by_head * d + d) + norm + vocabulary,
         )
 
+    def kept(self, values: Values) -> int:
+        """Its input, query, key, value, what attention gives and its copy by token, and around each LayerNorm."""
+        return 9 * values["hidden_size"] + 2 * values["intermediate_size"]
+
     def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types as it is
         """Stock classes."""
         from transformers import BertConfig, BertForMaskedLM, BertModel

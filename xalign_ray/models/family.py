@@ -89,6 +89,10 @@ class Family(ABC):
         """Its parameters; `read_by_head` is the width of what the head reads."""
 
     @abstractmethod
+    def kept(self, values: Values) -> int:
+        """The numbers that a layer keeps of a token for its backward pass, without dropout."""
+
+    @abstractmethod
     def classes(self, with_languages: bool = False) -> Classes:
         """What holds it; `with_languages`, an export whose token types carry the language."""
 

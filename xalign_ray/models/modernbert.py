@@ -72,6 +72,10 @@ class ModernBert(Family):
             head=linear(read_by_head, d, "classifier_bias") + norm + decoder_bias,
         )
 
+    def kept(self, values: Values) -> int:
+        """As BERT's, with a turned query and key, and the gate and product of the gated layer."""
+        return 11 * values["hidden_size"] + 4 * values["intermediate_size"]
+
     def classes(self, with_languages: bool = False) -> Classes:
         """Stock classes, or ours, which have token types."""
         if with_languages:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.backbone import backbone
+from xalign_ray.models.family import Family, Values
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,11 @@ def count_parameters(model: ModelConfig, vocab_size: int, languages: int, max_po
     Raises:
         ConfigError: when `model.init_from` cannot be found.
     """
-    family, values = backbone(model, vocab_size, max_positions, pad_id=0)
+    return count_in(*backbone(model, vocab_size, max_positions, pad_id=0), model, languages)
+
+
+def count_in(family: Family, values: Values, model: ModelConfig, languages: int) -> Sizes:
+    """The same of an encoder whose config.json is known; of `model` its language embeddings and head are read."""
     d, V = values["hidden_size"], values["vocab_size"]
     counts = family.count(values, read_by_head=2 * d if model.conditioned_head else d)
     return Sizes(

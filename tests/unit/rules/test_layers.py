@@ -61,7 +61,7 @@ WITHOUT_TORCH = [
     "stored_lock.py",
     "stops.py",
 ]
-WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs.py", "api.py", "opened_run.py", "__init__.py"]
+WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs", "api.py", "opened_run.py", "__init__.py"]
 WITHOUT_RAY = [
     "text",
     "demo",
@@ -74,7 +74,7 @@ WITHOUT_RAY = [
     "data/local.py",
     "data/sources",
 ]
-WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "arguments.py", "data_verbs.py", "needs.py"]
+WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "arguments.py", "data_verbs.py", "needs"]
 WITHOUT_RAY += ["exports.py", "pipeline.py", "api.py", "opened_run.py", "__init__.py"]
 
 

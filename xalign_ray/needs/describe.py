@@ -1,4 +1,4 @@
-"""What a run will need, from the recipe alone: parameters, batch, memory, DeepSpeed. Imports neither torch nor Ray."""
+"""The plan of a recipe as text: what was derived from it, and what a worker's memory must hold."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from xalign_ray.config.derive import deepspeed_config, derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.scheduled import Scheduled
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.start import base_recipe
-from xalign_ray.config.tokenizers import BpeTokenizer
-from xalign_ray.models.sizes import count_parameters
+from xalign_ray.needs.counted import at_most
+from xalign_ray.needs.memory import memory_of
+from xalign_ray.needs.subject import subject_of
 
 GIB = 2**30
-FP32, BF16 = 4, 2
 
 
 def describe(recipe: Recipe, counted: RunConfig | None = None) -> str:
-    """The plan as text: what was derived from the recipe, and what a worker's memory must hold.
+    """The plan as text, of the workers that the recipe names.
 
     Args:
         counted: the recipe with the steps and rows that were counted from its data, where these are prepared.
@@ -27,8 +26,6 @@ def describe(recipe: Recipe, counted: RunConfig | None = None) -> str:
     """
     config = counted or recipe.config
     parallel = config.parallel
-    base = base_recipe(recipe)
-    start = base.config if base else config
     lines = {
         "recipe": recipe.name,
         "languages": ", ".join(config.languages),
@@ -37,14 +34,8 @@ def describe(recipe: Recipe, counted: RunConfig | None = None) -> str:
         "length": recipe.config.train.in_words,
         **_batch(config),
         "CPUs": f"{parallel.workers * parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed",
+        **_sizes(recipe, config),
     }
-    if isinstance(start.data.tokenizer, BpeTokenizer) and start.model.init_from is None:
-        vocab_size = start.data.tokenizer.vocab_size
-        sizes = count_parameters(start.model, vocab_size, len(config.languages), config.data.max_seq_length)
-        lines["parameters"] = f"{sizes.total:,} (vocabulary {vocab_size:,}: {sizes.word_embeddings:,})"
-        lines["memory"] = f"{state_bytes(config, sizes.total) / GIB:.2f} GiB a worker for weights, gradients and Adam"
-    else:
-        lines["parameters"] = "known when the given tokenizer or model is opened"
     if config.train.is_counted:
         lines["deepspeed"] = json.dumps(deepspeed_config(config, parallel.gpus_per_worker > 0))
     width = max(map(len, lines))
@@ -63,25 +54,21 @@ def _batch(config: RunConfig) -> dict[str, str]:
     }
 
 
+def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
+    """Parameters, and the memory of a worker by part."""
+    subject = subject_of(recipe)
+    if isinstance(subject, str):
+        return {"parameters": f"known with {subject}"}
+    sizes, vocab_size = subject.sizes, subject.values["vocab_size"]
+    losses = f"; losses: {subject.loss_parameters:,}" if subject.loss_parameters else ""
+    parts = memory_of(at_most(config), subject, config.parallel.gpus_per_worker > 0)
+    inside = ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items())
+    return {
+        "parameters": f"{sizes.total:,} (vocabulary {vocab_size:,}: {sizes.word_embeddings:,}{losses})",
+        "memory": f"{sum(parts.values()) / GIB:.2f} GiB a worker: {inside}",
+    }
+
+
 def _shown(weight: Scheduled) -> str:
     """A weight, or the values that it moves through."""
     return " -> ".join(f"{value:g}" for _, value in weight) if isinstance(weight, tuple) else f"{weight:g}"
-
-
-def state_bytes(config: RunConfig, parameters: int) -> float:
-    """Bytes a worker holds for weights, gradients and optimizer states; activations come on top.
-
-    Partitioning as in ZeRO (Rajbhandari et al. 2020, section 3.1): stage 1 splits Adam's states and the fp32 master
-    weights, 2 also the gradients, 3 also the weights.
-    """
-    workers, stage = config.parallel.workers, config.parallel.zero_stage
-    unit = BF16 if config.train.bf16 else FP32
-    master = FP32 if config.train.bf16 else 0
-    weights, gradients, states = unit, unit, 2 * FP32 + master
-    if config.train.bf16 and stage == 0:  # autocast: all in fp32, and bf16 copies of the weights
-        weights, gradients, states = FP32 + BF16, FP32, 2 * FP32
-    return parameters * (
-        weights / (workers if stage >= 3 else 1)
-        + gradients / (workers if stage >= 2 else 1)
-        + states / (workers if stage >= 1 else 1)
-    )

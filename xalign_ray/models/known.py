@@ -1,0 +1,86 @@
+"""Encoders and vocabularies that recipes name, by what their files say: a plan needs no download, nor `data derive`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.artifacts import read_json
+from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.models.family import Values
+
+ORGANISATIONS = ("google-bert/", "FacebookAI/")  # where the hub moved models that are still found without
+_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+_XLM_R = {
+    "model_type": "xlm-roberta",
+    "vocab_size": 250_002,
+    "max_position_embeddings": 514,
+    "type_vocab_size": 1,
+    "pad_token_id": 1,
+}
+# Their config.json, where it differs from what the family means by keys that are left out.
+ENCODERS: Mapping[str, Values] = {
+    "bert-base-multilingual-cased": {"model_type": "bert", "vocab_size": 119_547},
+    "bert-base-multilingual-uncased": {"model_type": "bert", "vocab_size": 105_879},
+    "bert-base-cased": {"model_type": "bert", "vocab_size": 28_996},
+    "bert-base-uncased": {"model_type": "bert", "vocab_size": 30_522},
+    "bert-large-cased": {"model_type": "bert", "vocab_size": 28_996, **_LARGE},
+    "bert-large-uncased": {"model_type": "bert", "vocab_size": 30_522, **_LARGE},
+    "xlm-roberta-base": _XLM_R,
+    "xlm-roberta-large": {**_XLM_R, **_LARGE},
+    "answerdotai/ModernBERT-base": {"model_type": "modernbert"},
+    "answerdotai/ModernBERT-large": {
+        "model_type": "modernbert",
+        "hidden_size": 1024,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "intermediate_size": 2624,
+    },
+    "jhu-clsp/mmBERT-base": {"model_type": "modernbert", "vocab_size": 256_000, "pad_token_id": 0},
+}
+# Ids of the tokenizers that `xalign data derive` makes, in the folders that recipes name: two of each English piece.
+DERIVED: Mapping[str, int] = {
+    "derived/en-x-inv/tokenizer": 80_000,
+    "derived/en-x-syn/tokenizer": 80_000,
+    "derived/en-x-trans/tokenizer": 80_000,
+    "derived/en-x-inv-overlap-25/tokenizer": 80_000,
+    "derived/en-x-inv-overlap-50/tokenizer": 80_000,
+    "derived/tokenizer": 20_000,
+}
+
+
+def encoder_values(init_from: str) -> Values | None:
+    """The values of the config.json of a folder, or of a hub model that is known; None where only opening it tells."""
+    config = Path(init_from) / "config.json"
+    if config.is_file():
+        found = read_json(config, "It is the model that model.init_from names.", "model_type")
+    else:
+        found = ENCODERS.get(_plain(init_from))
+    if found is None or found["model_type"] not in BY_MODEL_TYPE:
+        return None
+    return dict(BY_MODEL_TYPE[found["model_type"]].defaults) | dict(found)
+
+
+def vocabulary_size(tokenizer: str) -> int | None:
+    """Ids of the tokenizer of a folder or of a hub model that is known; None where only opening it tells."""
+    file = Path(tokenizer) / "tokenizer.json"
+    if file.is_file():
+        return _count_ids(read_json(file, "It is the tokenizer of the recipe."))
+    known = ENCODERS.get(_plain(tokenizer))
+    if known is not None:
+        return known.get("vocab_size") or BY_MODEL_TYPE[known["model_type"]].defaults["vocab_size"]
+    return DERIVED.get(tokenizer)
+
+
+def _plain(hub_id: str) -> str:
+    for organisation in ORGANISATIONS:
+        hub_id = hub_id.removeprefix(organisation)
+    return hub_id
+
+
+def _count_ids(tokenizer: Mapping[str, Any]) -> int:
+    """One more than the largest id of a `tokenizer.json`, whose vocabulary is a mapping, or a list if it is Unigram."""
+    vocabulary = tokenizer.get("model", {}).get("vocab", {})
+    ids = vocabulary.values() if isinstance(vocabulary, Mapping) else range(len(vocabulary))
+    return 1 + max([*ids, *(added["id"] for added in tokenizer.get("added_tokens", []))], default=-1)

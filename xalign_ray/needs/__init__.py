@@ -1,0 +1,1 @@
+"""What a run will need, from the recipe alone: memory, steps, operations, hours, money. Neither torch nor Ray."""

@@ -1,0 +1,188 @@
+"""The memory of a training worker at the moment of a step at which it holds most, by part, in bytes.
+
+Tensors alone, as `torch.cuda.max_memory_allocated` counts them; `tests/parity/train/test_train_memory.py` measures them
+on a CPU. Rows are taken as full, and each as one example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xalign_ray.config.choices import MomentumContrast, SentenceContrast, WordExchange
+from xalign_ray.config.derive import derive_batch
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.needs.subject import Subject, labels_at_once
+
+FP32, BF16 = 4, 2
+BUCKET = 500_000_000  # gradients that DeepSpeed reduces at once, if the model has so many (train/engine.py)
+STATISTICS = 2 * 2 * FP32  # of a token in a layer: mean and deviation of two LayerNorms
+MOMENTS = ("forward", "backward", "step")
+
+
+@dataclass(frozen=True)
+class State:
+    """What a worker holds all the time; splitting as in ZeRO (Rajbhandari et al. 2020, section 3.1)."""
+
+    weights: float
+    master: float
+    optimizer: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.weights + self.master + self.optimizer
+
+
+def state_of(config: RunConfig, parameters: int) -> State:
+    """The weights, their fp32 copy and Adam's two averages. DeepSpeed keeps the copy from stage 1 on, in fp32 too."""
+    workers, stage = config.parallel.workers, config.parallel.zero_stage
+    if stage == 0:
+        return State(FP32 * parameters, 0, 2 * FP32 * parameters)
+    weights = _unit(config) * parameters / (workers if stage == 3 else 1)
+    return State(weights, FP32 * parameters / workers, 2 * FP32 * parameters / workers)
+
+
+def checkpoint_bytes(config: RunConfig, subject: Subject) -> float:
+    """Of one checkpoint, all workers' files together; `checkpoint.async_save` holds as much in the hosts' memory."""
+    whole = config.model_copy(update={"parallel": config.parallel.model_copy(update={"workers": 1})})
+    return state_of(whole, subject.trained).total + FP32 * subject.remembered
+
+
+def memory_of(config: RunConfig, subject: Subject, on_gpu: bool) -> dict[str, float]:
+    """Bytes of each part, at the moment at which their sum is largest.
+
+    Args:
+        config: a recipe whose rows a step are known.
+        on_gpu: whether attention is done by kernels that keep no scores.
+    """
+    state = state_of(config, subject.trained)
+    fixed = {
+        "weights": state.weights,
+        "fp32 master weights": state.master,
+        "optimizer state": state.optimizer,
+        "memory of losses": float(FP32 * subject.remembered),
+    }
+    moments = _gradients(config, subject)
+    head, (kept, again) = _head(config, subject), _activations(config, subject, on_gpu)
+    moments["forward"] |= {"activations": kept + max(0, again - head), "head and loss": head}
+    most = max(MOMENTS, key=lambda name: sum(moments[name].values()))
+    return {name: size for name, size in (fixed | moments[most]).items() if size}
+
+
+def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float]]:
+    """Gradients and DeepSpeed's buffers as the backward pass begins, as it ends, and while the weights move.
+
+    The table of words is tied: as the backward pass ends there are its gradient as decoder, as input, and their sum.
+    """
+    parallel, unit, count = config.parallel, _unit(config), subject.trained
+    stage, part = parallel.zero_stage, FP32 * count / parallel.workers
+    bucket = min(_bucket(config), count)
+    table = unit * subject.sizes.word_embeddings
+    again = derive_batch(config).accumulation > 1
+    if stage == 0:
+        whole = FP32 * count
+        table = FP32 * subject.sizes.word_embeddings
+        copied = subject.sizes.word_embeddings if config.train.gradient_checkpointing else subject.sizes.total
+        cast = BF16 * copied if config.train.bf16 else 0  # autocast's, of the weights in a graph
+        return {
+            "forward": {"gradients": whole * again, "DeepSpeed's buffers": cast},
+            "backward": {"gradients": whole + (1 if config.train.bf16 else 2 + again) * table},
+            "step": {"gradients": whole, "DeepSpeed's buffers": FP32 * bucket},
+        }
+    if stage == 1:
+        held = FP32 * count * again
+        buffers = FP32 * bucket if unit == FP32 else 0  # bf16 gradients are added up in fp32 first
+        return {
+            "forward": {"gradients": held, "DeepSpeed's buffers": buffers},
+            "backward": {"gradients": max(unit * count, held) + 2 * table, "DeepSpeed's buffers": buffers},
+            "step": {"gradients": FP32 * count, "DeepSpeed's buffers": FP32 * bucket},
+        }
+    buffers, held = unit * bucket, part * again
+    gathered = 0.0
+    if stage == 3:
+        held = unit * count / parallel.workers
+        gathered = table * (1 - 1 / parallel.workers)
+    return {
+        "forward": {"gradients": held, "DeepSpeed's buffers": buffers + gathered},
+        "backward": {"gradients": held + 3 * table, "DeepSpeed's buffers": buffers},
+        "step": {"gradients": max(2 * part, held + part), "DeepSpeed's buffers": 0 if stage == 2 else buffers},
+    }
+
+
+def _activations(config: RunConfig, subject: Subject, on_gpu: bool) -> tuple[float, float]:
+    """What is kept for the backward pass of a micro-batch; and what is made again in it once the head's is done."""
+    d, unit, tokens = subject.values["hidden_size"], _unit(config), _micro_tokens(config)
+    layer = _kept_by_layer(config, subject, on_gpu)
+    ends = 4 * unit * d  # embeddings, and the last states where the rows' padding is put back
+    transient = unit * (d + subject.values["intermediate_size"])  # gradients on their way
+    again = tokens * (_passes(config) * layer + transient) if config.train.gradient_checkpointing else 0
+    of_layers = subject.values["num_hidden_layers"] * (unit * d if again else layer)
+    return tokens * (_passes(config) * (of_layers + ends) + (0 if again else transient)), again
+
+
+def _kept_by_layer(config: RunConfig, subject: Subject, on_gpu: bool) -> float:
+    """Bytes of a token. Scores are kept where a CPU's attention has dropout, a mask where attention is dense."""
+    values, unit, length = subject.values, _unit(config), config.data.max_seq_length
+    d, heads = values["hidden_size"], values["num_attention_heads"]
+    kept = (BF16 if config.train.bf16 else FP32) * subject.family.kept(values) + STATISTICS + FP32 * heads
+    if config.train.bf16 and config.parallel.zero_stage == 0:
+        kept += 13 * d  # autocast keeps LayerNorm in fp32, and casts what three layers read three times
+    if config.train.attention == "dense" and on_gpu:
+        kept += unit * length
+    if config.model.hidden_dropout_prob:
+        kept += 2 * d * (1 if on_gpu else unit)
+        if not on_gpu:
+            kept += 12 * d + (2 * FP32 + 1) * heads * length
+    return kept
+
+
+def _head(config: RunConfig, subject: Subject) -> float:
+    """Logits in fp32, where they come in bf16 that too; the states of the labels; the gradient of the decoder."""
+    d, vocabulary = subject.values["hidden_size"], subject.values["vocab_size"]
+    labels = micro_labels(config)
+    heads = sum(one.kind in ("masked_lm", "word_exchange") for one in config.objectives)
+    if not heads:
+        return 0
+    at_once = min(labels, labels_at_once(config) or labels)
+    logits = (FP32 + BF16 if config.train.bf16 else FP32) * vocabulary
+    matrix = FP32 * config.data.max_seq_length * _micro_tokens(config)  # which words are aligned, [B, L, L]
+    exchange = sum(isinstance(one, WordExchange) for one in config.objectives)
+    return (
+        at_once * logits
+        + exchange * (labels * logits + matrix)
+        + heads * labels * 5 * _unit(config) * d
+        + (BF16 if config.train.bf16 else FP32) * subject.sizes.word_embeddings
+    )
+
+
+def micro_labels(config: RunConfig) -> float:
+    """Labels of a full micro-batch, on average."""
+    return _micro_tokens(config) * most(config.masking.mlm_probability)
+
+
+def most(scheduled: float | tuple[tuple[int, float], ...]) -> float:
+    """The largest value that a number which may change over the steps has."""
+    return max(value for _, value in scheduled) if isinstance(scheduled, tuple) else scheduled
+
+
+def _passes(config: RunConfig) -> float:
+    """Passes over the rows that keep activations; the sides of pairs are half of a row each."""
+    kinds = {type(one) for one in config.objectives}
+    rows = any(one.kind not in ("momentum_contrast", "sentence_contrast") for one in config.objectives)
+    return rows + 0.5 * (MomentumContrast in kinds) + 1.0 * (SentenceContrast in kinds)
+
+
+def _micro_tokens(config: RunConfig) -> int:
+    batch = derive_batch(config)
+    return -(-batch.global_rows // (batch.workers * batch.accumulation)) * config.data.max_seq_length
+
+
+def _unit(config: RunConfig) -> int:
+    """Bytes of a weight, a gradient and an activation; at stage 0 autocast's weights stay in fp32."""
+    return BF16 if config.train.bf16 and config.parallel.zero_stage else FP32
+
+
+def _bucket(config: RunConfig) -> int:
+    zero: Mapping[str, int] = config.parallel.deepspeed_overrides.get("zero_optimization", {})
+    return int(zero.get("reduce_bucket_size", BUCKET))
