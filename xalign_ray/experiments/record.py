@@ -32,6 +32,7 @@ def write_record(schedule: Schedule) -> None:
 def describe(schedule: Schedule, job: Job) -> dict[str, Any]:
     """A cell with its state; what is not known yet is None."""
     cell = UNKNOWN | {"kind": job.kind, "encoder": job.encoder, "seed": job.seed} | job.described
+    cell |= {"resources": job.resources.model_dump(mode="json")}
     cell |= {"state": schedule.states[job], "reason": schedule.failures.get(job)}
     if folder := _folder(schedule, job):
         inside = folder.is_relative_to(schedule.folder)

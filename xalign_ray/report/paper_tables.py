@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 
 import rich.box
 import rich.table
@@ -14,7 +13,7 @@ from xalign_ray.published.quantity import ZERO_SHOT
 from xalign_ray.published.tables import PrintedCell, PrintedRow, read_paper
 from xalign_ray.report.papers import AgainstPapers, ComparedTable, Ours, Step, steps_of
 from xalign_ray.report.tables import NONE, PLUS_MINUS, Entry, Row, Table
-from xalign_ray.report.verdicts import UNDECIDED, Verdict
+from xalign_ray.report.verdicts import Verdict
 
 CELLS, CLAIMS = "papers.csv", "claims.csv"
 _MAX_CELLS = 40  # rows of a paper in a terminal
@@ -29,13 +28,10 @@ Cells = Mapping[str, tuple[PrintedCell, Ours | None]]
 
 
 def verdict_table(found: AgainstPapers) -> Table | None:
-    """A row a step of each claim: what became of it, printed, ours with its interval; None where there is no claim."""
-    rows = list[Row]()
-    for paper, claims in groupby(found.verdicts, key=lambda one: one.claim.paper):
-        rows += [(Entry(paper.upper()),)] if len(found.papers) > 1 else []
-        rows += [row for one in claims for row in _verdict_rows(one, found.scale_of(one.claim))]
-    header = ("claim", "verdict", "about", "printed", "ours", "languages", "seeds", "scale")
-    return Table("Claims judged", header, rows, _JUDGED, names=3, link=CLAIMS) if rows else None
+    """What became of each claim and, below it, its steps: printed, ours with its interval; None without a claim."""
+    rows = [row for one in found.verdicts for row in _verdict_rows(one, found.scale_of(one.claim))]
+    header = ("verdict: claim", "printed", "ours", "languages", "seeds", "scale")
+    return Table("Claims judged", header, rows, _JUDGED, link=CLAIMS) if rows else None
 
 
 def cell_tables(found: AgainstPapers) -> list[Table]:
@@ -62,14 +58,11 @@ def terminal_tables(found: AgainstPapers) -> Iterator[rich.table.Table]:
 
 
 def _verdict_rows(one: Verdict, scale: str) -> Iterator[Row]:
-    verdict = Entry(one.verdict, one.why, "quiet" if one.verdict == UNDECIDED else "best")
-    claim = Entry(_sentence(one), "; ".join(filter(None, (one.claim.table, one.claim.note))))
-    facts = (str(one.languages), str(one.seeds), scale or "-") if one.seeds else (NONE, NONE, NONE)
-    for number, step in enumerate(steps_of(one)):
-        printed, ours = _number(one, step.printed), _estimate(one, step)
-        arms = _arms(one, number)
-        first = (claim, verdict) if number == 0 else ("", "")
-        yield (*first, step.name, printed, Entry(ours, arms) if step.estimate is not None else NONE, *facts)
+    source = f"{one.claim.paper.upper()}, {one.claim.table}"
+    yield (Entry(f"{one.verdict}: {_sentence(one)}", "; ".join(filter(None, (one.why, source, one.claim.note)))),)
+    for number, step in enumerate(steps_of(one) if one.seeds else []):
+        ours = Entry(_estimate(one, step), _arms(one, number))
+        yield (step.name, _number(one, step.printed), ours, str(one.languages), str(one.seeds), scale or "-")
 
 
 def _sentence(one: Verdict) -> str:

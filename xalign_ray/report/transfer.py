@@ -89,9 +89,8 @@ def _rows_of_group(
             for name in (f"{metric}{_SUPERVISED}", metric)
         ]
         lowest = same and shown[label] == min(shown.values())
-        languages = Entry(str(len(values)), ", ".join(values.index) if len(values) <= FEWEST else "")
         delta = Entry(_show(values), mark="best" if lowest else "")
-        yield (label, *map(_show, both), delta, languages, str(values.shape[1]))
+        yield (label, *map(_show, both), delta, str(len(values)), str(values.shape[1]))
 
 
 def _show(values: Values) -> str:
@@ -156,8 +155,8 @@ def _draw_points(points: pd.DataFrame, styles: Styles, axes: Axes) -> None:
             axes.plot(dots.alignment, dots.transfer, ms=5, **{**style, **face})
         found = float(spearman(own.alignment.to_numpy(float), own.transfer.to_numpy(float)))
         shown = "undefined" if math.isnan(found) else f"{found:+.2f}"
-        said.append(f"{'Spearman' if source == _OURS else 'printed'} {shown} over {len(own)} points")
+        said.append(f"{'Spearman' if source == _OURS else 'printed'} {shown} ({len(own)} dots)")
     first = points.iloc[0]
-    axes.set_xlabel(f"{METRICS[first.alignment_metric].title}, %\n{'; '.join(said)}")
+    axes.set_xlabel(f"{METRICS[first.alignment_metric].title}, %\n{', '.join(said)}")
     axes.set_ylabel("points lost" if first.is_lost else "zero-shot, %")
     axes.grid()

@@ -14,6 +14,7 @@ from rich.console import Console
 from xalign_ray.artifacts import hash_value, write_atomic
 from xalign_ray.mirror import local_folder, published
 from xalign_ray.report import charts, tables
+from xalign_ray.report.cell_times import time_tables
 from xalign_ray.report.charts import Chart
 from xalign_ray.report.compare import COLUMNS, KEY, SCORE_COLUMNS, Comparison, compare, score_frame
 from xalign_ray.report.groups import Groupings, check_groupings, known_groupings, read_sizes
@@ -187,7 +188,7 @@ def _sections(
     configs = {label: dict(own[0].config) for label, own in columns.items() if own[0].config}
     recipes = {label: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) for label, tree in configs.items()}
     yield Section("recipes", "Recipes", _filled(tables.difference_table(runs)), recipes=recipes)
-    yield Section("running", "Running", _filled(*tables.study_tables(runs), tables.run_table(runs)))
+    yield Section("running", "Running", _filled(*tables.study_tables(runs), *time_tables(runs), tables.run_table(runs)))
 
 
 def _transfer_section(comparison: Comparison, known: Measured, points: pd.DataFrame, groupings: Groupings) -> Section:
