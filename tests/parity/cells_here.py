@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.data.conftest import one_after_the_other
+from xalign_ray import pipeline
+from xalign_ray.data import prepare
 from xalign_ray.experiments import evaluations, schedule, trials
-from xalign_ray.experiments.cells import FINISHED, Evaluation
+from xalign_ray.experiments.cells import FINISHED, Evaluation, Pretraining
 from xalign_ray.experiments.trials import Ended, Take
 from xalign_ray.train import driver
 
@@ -40,3 +43,15 @@ def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[st
     patch.setattr(schedule.ray, "cluster_resources", lambda: {"CPU": 4.0})
     patch.setattr(trials.tune, "report", lambda _: None)
     patch.setattr(driver, "connect", lambda *_: connected.append("connected"))
+
+
+def pretrain_here(patch: pytest.MonkeyPatch) -> None:
+    """Pretrainings too, with `run_cells_here`: as `pretrain --no-ray` does, with one worker."""
+
+    def in_this_thread(cell: Pretraining) -> Future[Path]:
+        future: Future[Path] = Future()
+        future.set_result(pipeline.pretrain(cell.recipe, local=True))
+        return future
+
+    patch.setattr(prepare, "_run_tasks", one_after_the_other)
+    patch.setattr(schedule, "_in_thread", in_this_thread)

@@ -56,7 +56,7 @@ def make_config(folder: Path, *settings: str) -> RunConfig:
     return load_recipe(str(recipe), [STREAMS, *settings]).config
 
 
-def _one_after_the_other(tasks: Sequence[Task], work: Callable[[Task], None], _: ParallelConfig) -> None:
+def one_after_the_other(tasks: Sequence[Task], work: Callable[[Task], None], _: ParallelConfig) -> None:
     for task in tasks:
         work(task)
 
@@ -64,7 +64,7 @@ def _one_after_the_other(tasks: Sequence[Task], work: Callable[[Task], None], _:
 def prepare_here(config: RunConfig, **options: bool) -> Prepared:
     """`prepare` with its parts done one after the other in this process instead of as Ray Data tasks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation, "_run_tasks", _one_after_the_other)
+        patch.setattr(preparation, "_run_tasks", one_after_the_other)
         return preparation.prepare(config, **options)
 
 
