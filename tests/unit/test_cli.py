@@ -175,7 +175,7 @@ def test_every_recipe_of_the_package_is_valid_and_can_be_planned(run: Run) -> No
     assert {"tiny/mlm", "tiny/xlm", "tiny/dict-mlm-50", "tiny/align-mlm"} <= set(names)
     for name in names:
         assert run("config", "check", name) == Said(0, f"{name} is valid.\n", "")
-        assert " GiB a worker" in run("plan", name).out
+        assert "iB a worker: weights " in run("plan", name).out
 
 
 def test_quickstarts_two_recipes_differ_in_the_objectives_only(run: Run) -> None:

@@ -52,7 +52,7 @@ def test_the_parameters_of_every_recipe_are_known_without_a_download() -> None:
     for name in list_recipes():
         lines = dict(line.split(maxsplit=1) for line in describe(load_recipe(name)).splitlines())
         assert "(vocabulary " in lines["parameters"], name
-        assert " GiB a worker: weights " in lines["memory"], name
+        assert "iB a worker: weights " in lines["memory"], name
 
 
 def test_a_model_that_is_not_known_is_asked_for() -> None:
@@ -60,3 +60,9 @@ def test_a_model_that_is_not_known_is_asked_for() -> None:
     assert "known with the config.json of someone/bert: download it, and set model.init_from to its folder" in lines
     own = describe(load_recipe("papers/align-mlm", ["data.tokenizer.path=own"]))
     assert "known with the tokenizer.json of own: make or download it, and set data.tokenizer.path to it" in own
+
+
+def test_memory_is_said_in_a_unit_that_shows_it() -> None:
+    small, large = (describe(load_recipe(name)) for name in ("tiny/mlm", "papers/mbert-mlm"))
+    assert " MiB a worker: weights 2." in small
+    assert " GiB a worker: weights " in large

@@ -211,12 +211,17 @@ class ObjectiveChoice(Frozen):
     Attributes:
         stream: kind of stream whose columns it reads; any if None.
         needs_dictionary: whether it is trained on pairs of words.
+        predicts_pieces: whether it asks the head over the vocabulary at labelled positions.
+        passes_of_sides: what its passes over the sides of pairs, each alone, keep for the backward pass, in passes over
+            whole rows (a side is half of one); 0 where it reads the pass over the rows.
         meaning: what the metric `train/loss_<kind>` is, with its unit.
         metrics: what it logs besides, by name: what it is, with its unit or range.
     """
 
     stream: ClassVar[str | None] = None
     needs_dictionary: ClassVar[bool] = False
+    predicts_pieces: ClassVar[bool] = False
+    passes_of_sides: ClassVar[float] = 0.0
     meaning: ClassVar[str]
     metrics: ClassVar[Mapping[str, str]] = {}
 
@@ -236,6 +241,7 @@ class ObjectiveChoice(Frozen):
 class MaskedLm(ObjectiveChoice):
     """Cross-entropy at labelled positions, divided by the global step's number of labels."""
 
+    predicts_pieces = True
     meaning = "masked-token cross-entropy (nats a label)"
 
     kind: Literal["masked_lm"] = "masked_lm"
@@ -284,6 +290,7 @@ class WordExchange(ObjectiveChoice):
     """WEAM: a masked word is predicted from the hidden state of the word it is aligned with."""
 
     stream = "aligned_pairs"
+    predicts_pieces = True
     meaning = "word-exchange loss (nats a label)"
     metrics: ClassVar[Mapping[str, str]] = {
         "train/aligned_label_share": "labels whose word has a partner that word_exchange sees, of all labels (0 to 1)"
@@ -307,6 +314,7 @@ class MomentumContrast(ObjectiveChoice):
     """PPA: a sentence finds its translation among a queue of others, encoded by a running average."""
 
     stream = "contrasted_pairs"
+    passes_of_sides = 0.5  # the query's; the key's keeps nothing
     meaning = "contrastive sentence loss (nats a pair)"
     metrics: ClassVar[Mapping[str, str]] = {
         "train/momentum_feature_norm": "mean L2 norm of momentum_contrast's features before normalisation",
@@ -350,6 +358,7 @@ class SentenceContrast(ObjectiveChoice):
     """Symmetric InfoNCE between the pairs of a row, without a queue: the worked example of a plug-in loss."""
 
     stream = "contrasted_pairs"
+    passes_of_sides = 1.0
     meaning = "contrastive loss between the pairs of a row (nats a pair)"
     metrics: ClassVar[Mapping[str, str]] = {
         "train/sentence_accuracy": "sentences that find their translation first among those of their row (0 to 1)"

@@ -12,7 +12,7 @@ from xalign_ray.needs.counted import at_most
 from xalign_ray.needs.memory import memory_of
 from xalign_ray.needs.subject import subject_of
 
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
 
 
 def describe(recipe: Recipe, counted: RunConfig | None = None) -> str:
@@ -62,10 +62,11 @@ def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
     sizes, vocab_size = subject.sizes, subject.values["vocab_size"]
     losses = f"; losses: {subject.loss_parameters:,}" if subject.loss_parameters else ""
     parts = memory_of(at_most(config), subject, config.parallel.gpus_per_worker > 0)
-    inside = ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items())
+    unit, name_of_unit = (GIB, "GiB") if sum(parts.values()) >= GIB else (MIB, "MiB")
+    inside = ", ".join(f"{name} {size / unit:.2f}" for name, size in parts.items())
     return {
         "parameters": f"{sizes.total:,} (vocabulary {vocab_size:,}: {sizes.word_embeddings:,}{losses})",
-        "memory": f"{sum(parts.values()) / GIB:.2f} GiB a worker: {inside}",
+        "memory": f"{sum(parts.values()) / unit:.2f} {name_of_unit} a worker: {inside}",
     }
 
 

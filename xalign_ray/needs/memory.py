@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xalign_ray.config.choices import MomentumContrast, SentenceContrast, WordExchange
+from xalign_ray.config.choices import WordExchange
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.needs.subject import Subject, labels_at_once
@@ -141,7 +141,7 @@ def _head(config: RunConfig, subject: Subject) -> float:
     """Logits in fp32, where they come in bf16 that too; the states of the labels; the gradient of the decoder."""
     d, vocabulary = subject.values["hidden_size"], subject.values["vocab_size"]
     labels = micro_labels(config)
-    heads = sum(one.kind in ("masked_lm", "word_exchange") for one in config.objectives)
+    heads = sum(one.predicts_pieces for one in config.objectives)
     if not heads:
         return 0
     at_once = min(labels, labels_at_once(config) or labels)
@@ -168,9 +168,8 @@ def most(scheduled: float | tuple[tuple[int, float], ...]) -> float:
 
 def _passes(config: RunConfig) -> float:
     """Passes over the rows that keep activations; the sides of pairs are half of a row each."""
-    kinds = {type(one) for one in config.objectives}
-    rows = any(one.kind not in ("momentum_contrast", "sentence_contrast") for one in config.objectives)
-    return rows + 0.5 * (MomentumContrast in kinds) + 1.0 * (SentenceContrast in kinds)
+    rows = any(not one.passes_of_sides for one in config.objectives)
+    return rows + sum(one.passes_of_sides for one in config.objectives)
 
 
 def _micro_tokens(config: RunConfig) -> int:
