@@ -1,8 +1,8 @@
 """Packs what a GPU machine without network lacks: `make gpu-bundle PYTHON=3.12`, then `tests/gpu/run.sh OUT` there.
 
 Into build/gpu-bundle: wheels of this package and of all that it needs, for that Python, but for torch (the machine's
-own, with CUDA) and what only a cluster needs; with TEXT=FILE, an English text, also the derived language over it and
-its prepared shards. All of it is cut into parts that pass a limit on transfers; `run.sh` joins them again.
+own, with CUDA) and what only a cluster or a figure needs; with TEXT=FILE, an English text, also the derived language
+over it and its prepared shards. All of it is cut into parts that pass a limit on transfers; `run.sh` joins them again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 OUT = Path("build/gpu-bundle")
 PART = 60 * 2**20  # bytes: a limit of 64 MB on transfers is common
 THERE = {"torch", "numpy", "setuptools"}  # on every machine with torch
-OF_A_CLUSTER = {"ray", "mlflow", "matplotlib"}  # training, evaluation and fine-tuning of one model do without
+LEFT_OUT = {"ray", "mlflow", "matplotlib", "scikit-learn"}  # training, scoring, fine-tuning of one model do without
 NEEDED = ("xalign-ray", "pytest")
 BUILT = {"deepspeed": {"DS_BUILD_OPS": "0"}}  # no wheel in the index: made here, without compiled operators
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
@@ -41,7 +41,7 @@ def closure(python: str) -> dict[str, str]:
             one = Requirement(line)
             wanted = one.marker is None or one.marker.evaluate(environment | {"extra": extra})
             key = canonicalize_name(one.name)
-            if wanted and key not in THERE | OF_A_CLUSTER:
+            if wanted and key not in THERE | LEFT_OUT:
                 new = {(key, given) for given in ("", *one.extras)} - seen
                 left, seen = [*left, *new], seen | new
     return {name: number for name, number in sorted(found.items()) if name != "xalign-ray"}

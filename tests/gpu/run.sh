@@ -6,11 +6,11 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 OUT=$(mkdir -p "${1:?where to write to}" && cd "$1" && pwd)
 PARTS=${*:2}
-BUNDLE=${BUNDLE:-build/gpu-bundle}
+BUNDLE=$(realpath -m "${BUNDLE:-build/gpu-bundle}")
 PYTHON=${PYTHON:-python3}
-VENV=${VENV:-build/gpu-venv}
+VENV=$(realpath -m "${VENV:-build/gpu-venv}")
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4} HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
-if [ "${REHEARSE:-}" ]; then 
+if [ "${REHEARSE:-}" ]; then
   export XALIGN_GPU_TESTS=cpu OMP_NUM_THREADS=1
   TINY="--device cpu --tiny" GPUS=0 MODEL="--set train.max_steps=20 --set train.schedule.warmup_steps=5"
 else
@@ -30,7 +30,7 @@ install() { # torch and what it brings come from the machine's own Python
 right() { "$VENV/bin/python" -m pytest -q -m gpu --durations=5 tests/gpu; }
 fast() { "$VENV/bin/python" tests/gpu/bench.py "$OUT" $TINY; }
 true_() { # mlm against align-mlm on English and the language derived from it, at ALIGN-MLM's own size
-  local xalign=$PWD/$VENV/bin/xalign recipe
+  local xalign=$VENV/bin/xalign recipe
   cd "$BUNDLE" || return
   for recipe in mlm align-mlm; do
     "$xalign" pretrain "derived/$recipe" --no-ray --out "runs/$recipe" --set data.root=data --set data.tokenizer.path=data/tokenizer --set output=runs --set track.mlflow=off \
