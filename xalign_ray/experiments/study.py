@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,11 +47,9 @@ def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = ()) 
     study = load_study(name, settings)
     plan = _plan(study, output)
     shown = describe_plan(open_schedule(plan, output / STUDIES / study.name))
-    try:
-        check_task_files(plan)
-    except DataError as error:
-        return f"{shown}\nBefore it can run: {error}"
-    return shown
+    unprepared = (cell.recipe.config for cell in plan.pretrainings if not _is_prepared(cell.recipe))
+    checks = [partial(check_task_files, plan), *(partial(check_inputs, config) for config in unprepared)]
+    return "\n".join([shown, *dict.fromkeys(f"Before it can run: {lack}" for lack in _lacks(checks))])
 
 
 def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash: bool = False) -> Path:
@@ -148,6 +147,15 @@ def run_cells(schedule: Schedule, uri: str | None) -> list[Trial]:
 def scores_of(schedule: Schedule, cells: Sequence[Cell]) -> list[Score]:
     """All scores of cells that have finished."""
     return [score for cell in cells for score in read_scores(cell.folder(schedule.folder) / SCORES)]
+
+
+def _lacks(checks: Iterable[Callable[[], object]]) -> Iterator[str]:
+    """What each check says of files that are not there."""
+    for check in checks:
+        try:
+            check()
+        except DataError as error:
+            yield str(error)
 
 
 def _output_of(out: Path | None) -> Path:

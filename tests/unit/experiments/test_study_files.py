@@ -296,6 +296,13 @@ def test_missing_files_are_found_before_anything_runs(tmp_path: Path):
     assert re.search(f"2 cells: 2 waiting\nBefore it can run: .*{said}", show_plan(str(file), tmp_path / "runs"))
 
 
+def test_missing_texts_of_a_recipe_are_said_with_the_plan(tmp_path: Path):
+    settings = [f"data.root={tmp_path}"]
+    encoders = [{"recipe": f"tiny/{name}", "settings": settings} for name in ("mlm", "align-mlm")]
+    shown = show_plan(str(write(tmp_path, encoders=encoders)), tmp_path / "runs")
+    assert re.search(rf"4 cells: 4 waiting\nBefore it can run: {tmp_path}/\S+ does not exist\.[^\n]*$", shown)
+
+
 def test_development_files_of_tested_languages_are_looked_for_where_they_choose(tmp_path: Path):
     file = write(tmp_path, finetunings=[POS | {"settings": {"dev_language": "target"}}])
     for language in ("en", "de"):
