@@ -110,9 +110,6 @@ class Cell:
         """Where it is in the folder of a study."""
         return study / CELLS / self.name
 
-    def __str__(self) -> str:
-        return f"{self._who}: {self.task}"
-
     @property
     def _who(self) -> str:
         return self.label if self.pretraining_seed is None else f"{self.label} (seed {self.pretraining_seed})"
@@ -123,6 +120,11 @@ class Evaluation(Cell):
     """An encoder scored on a task without training."""
 
     kind: ClassVar[str] = "evaluation"
+
+    def __str__(self) -> str:
+        folders = [Path(path).name for path in self.data]
+        on = f" on {', '.join(folders)}" if folders not in ([], [self.task]) else ""
+        return f"{self._who}: {self.task}{on}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -296,6 +296,19 @@ def test_missing_files_are_found_before_anything_runs(tmp_path: Path):
     assert re.search(f"2 cells: 2 waiting\nBefore it can run: .*{said}", show_plan(str(file), tmp_path / "runs"))
 
 
+def test_evaluations_of_one_task_are_told_apart_by_their_folders(tmp_path: Path):
+    asked = [{"task": "tatoeba", "data": "tatoeba"}, {"task": "tatoeba", "data": "pages"}, {"task": "alignment"}]
+    for folder in ("tatoeba", "pages"):
+        (tmp_path / folder).mkdir()
+    found = cells(planned(tmp_path, encoders=[{"recipe": "tiny/mlm"}], evaluations=asked, finetunings=[]))
+    shown = [str(cell) for cell in found if isinstance(cell, Evaluation)]
+    assert shown == [
+        "tiny/mlm (seed 0): tatoeba",
+        "tiny/mlm (seed 0): tatoeba on pages",
+        "tiny/mlm (seed 0): alignment",
+    ]
+
+
 def test_missing_texts_of_a_recipe_are_said_with_the_plan(tmp_path: Path):
     settings = [f"data.root={tmp_path}"]
     encoders = [{"recipe": f"tiny/{name}", "settings": settings} for name in ("mlm", "align-mlm")]
