@@ -231,7 +231,7 @@ def test_what_does_not_fit_is_refused_with_what_would_help() -> None:
 def test_one_of_several_that_does_not_fit_is_a_column_and_a_sentence() -> None:
     said = compare(load_recipe("papers/weam-de"), ["8xH100", "64xH100"])
     assert "64 x H100: a step has no more than 32 rows, fewer than 64 workers: take at most 32 x H100." in said
-    row = next(line for line in said.splitlines() if line.lstrip().startswith("memory of a worker"))
+    row = next(line for line in said.splitlines() if line.lstrip().startswith("GiB of a worker"))
     assert row.endswith("cannot run")
 
 

@@ -22,7 +22,7 @@ from xalign_ray.needs.shape import read_prices, read_shape
 from xalign_ray.needs.subject import subject_of
 
 DAY = 24  # hours
-FIRST = "memory of a worker"
+FIRST = "GiB of a worker"
 NOT_COUNTED = (
     "Time is that of the operations, or what the host takes to start them where that is longer; communication, "
     "checkpoints and held-out losses come on top."
@@ -84,16 +84,21 @@ def _column(one: Estimate) -> Mapping[str, str]:
     device = one.shape.device
     room = f" of {device.memory_gb * 1e9 / GIB:.1f}" if device else ""
     said = {
-        FIRST: f"{one.memory / GIB:.1f}{room} GiB",
+        FIRST: f"{number(one.memory / GIB)}{room}",
         "rows of a worker": f"{one.batch.accumulation} x {rows}",
         "a step": duration(one.step_s / 3600),
         "all steps": "counted later" if one.hours is None else duration(one.hours),
-        "device hours": "" if one.device_hours is None else f"{one.device_hours:,.0f}",
-        "CPU cores for the feed": str(one.data_cores),
+        "device hours": "" if one.device_hours is None else number(one.device_hours),
+        "CPU cores, feed": str(one.data_cores),
     }
     if one.price is not None:
-        said["price"] = f"{one.price:,.0f}"
+        said["price"] = number(one.price)
     return said
+
+
+def number(value: float) -> str:
+    """A number with as many digits as show it."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def duration(hours: float) -> str:
