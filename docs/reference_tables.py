@@ -12,9 +12,17 @@ import typer
 from recipe_keys import recipe_keys, write_table
 
 from xalign_ray.cli import app
-from xalign_ray.config.load import RECIPES
+from xalign_ray.config.load import RECIPES, list_recipes, load_recipe
 from xalign_ray.finetune.papers import read_papers
 from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.needs.counted import at_most
+from xalign_ray.needs.estimate import Estimate, estimate
+from xalign_ray.needs.figures import read_figures
+from xalign_ray.needs.fit import GIB
+from xalign_ray.needs.shape import read_shape
+from xalign_ray.needs.subject import subject_of
+from xalign_ray.needs.table import duration
+from xalign_ray.needs.work import operations_of_row
 from xalign_ray.tasks import registry
 from xalign_ray.track.names import EVENTS, METRICS
 
@@ -102,6 +110,43 @@ def printed() -> Iterator[str]:
     yield from write_table(head, code)
 
 
+def plans() -> Iterator[str]:
+    """What the papers' recipes need of 8 and of 64 H100, with what is assumed; a row for those that need the same."""
+    shapes = [read_shape("8xH100"), read_shape("64xH100")]
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for name in list_recipes():
+        if name.startswith("papers/"):
+            rows.setdefault(tuple(_plan(name, shapes)), []).append(f"`{name}`")
+    heads = [f"{shape}: {what}" for shape in shapes for what in ("GiB a GPU", "time", "feed cores")]
+    yield from write_table(
+        ["recipes", "parameters", "steps", "operations", *heads],
+        [[", ".join(names), *cells] for cells, names in rows.items()],
+    )
+    yield ""
+    yield f"Assumed, not measured: {read_figures().assumed_mfu:g} of the GPU's peak in the precision of the recipe."
+
+
+def _plan(name: str, shapes: list[Any]) -> list[str]:
+    recipe = load_recipe(name)
+    subject, config = subject_of(recipe), at_most(recipe.config)
+    assert not isinstance(subject, str), subject
+    limit, steps = "" if recipe.config.train.is_counted else "at most ", config.train.max_steps
+    operations = config.train.global_batch_size * operations_of_row(config, subject)
+    cells = [
+        f"{subject.trained / 1e6:.0f} M",
+        f"{limit}{steps:,}" if steps else "counted by `prepare`",
+        f"{limit}{operations * steps:.1e}" if steps else f"{limit}{operations:.1e} a step",
+    ]
+    for shape in shapes:
+        found = estimate(config, subject, shape, None, {})
+        if isinstance(found, Estimate):
+            time = f"{duration(found.step_s / 3600)} a step" if found.hours is None else duration(found.hours)
+            cells += [f"{found.memory / GIB:.1f}", time, str(found.data_cores)]
+        else:
+            cells += ["cannot run", found, ""]
+    return cells
+
+
 WRITERS: dict[str, Callable[[], Iterator[str]]] = {
     "recipe_keys": recipe_keys,
     "commands": commands,
@@ -109,6 +154,7 @@ WRITERS: dict[str, Callable[[], Iterator[str]]] = {
     "fine_tuning": fine_tuning,
     "fine_tuning_of_papers": fine_tuning_of_papers,
     "printed": printed,
+    "plans": plans,
     "events": _named(EVENTS),
     "metrics": _named(METRICS),
     "evaluations": _named({name: f"{metric.meaning} ({metric.unit})" for name, metric in registry.METRICS.items()}),

@@ -60,18 +60,24 @@ def open_run(path: PathLike) -> Run:
     return Run(folder.path)
 
 
-def plan(recipe: Recipe) -> str:
-    """What a run will need, as text: parameters, batch, memory. Starts and writes nothing.
+def plan(recipe: Recipe, *on: str, rate: float | PathLike | Run = "", prices: Mapping[str, float] | None = None) -> str:
+    """What a run will need, as text: parameters, operations, disk, memory, of clusters also time and price.
+
+    Starts and writes nothing.
 
     Args:
         recipe: of `load_recipe`.
+        on: clusters such as "8xH100", side by side; the workers that the recipe names if none is given.
+        rate: TFLOP/s of a worker as measured (`train/tflops`), or a run that has measured it; else assumed.
+        prices: of an hour of a device, by its name.
 
     Raises:
-        ConfigError: the recipe cannot be run.
+        ConfigError: the recipe cannot be run, or fits none of the clusters.
     """
     from xalign_ray import pipeline
 
-    return pipeline.plan(recipe)
+    of_an_hour = [f"{name}={price}" for name, price in (prices or {}).items()]
+    return pipeline.plan(recipe, on, os.fspath(rate) if isinstance(rate, os.PathLike) else str(rate), of_an_hour)
 
 
 def prepare(recipe: Recipe, rehash: bool = False) -> Path:

@@ -80,11 +80,30 @@ def prepare(recipe: RecipeName, settings: Settings = [], rehash: Rehash = False)
 
 
 @app.command()
-def plan(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
-    """Say what a run will need, before anything is reserved."""
+def plan(
+    recipe: RecipeName,
+    settings: Settings = [],  # noqa: B006
+    on: Annotated[
+        list[str],
+        typer.Option(metavar="SHAPE", help="a cluster such as 8xH100; may be given more than once, a column each"),
+    ] = [],  # noqa: B006
+    rate: Annotated[
+        str,
+        typer.Option(metavar="TFLOPS|RUN", help="train/tflops of a worker as measured, or a run that has measured it"),
+    ] = "",
+    price: Annotated[
+        list[str],
+        typer.Option(
+            metavar="DEVICE=NUMBER|FILE", help="of an hour of a device, such as H100=2.5; or a YAML file of such"
+        ),
+    ] = [],  # noqa: B006
+) -> None:
+    """Say what a run will need, before anything is reserved: of its own workers, or of clusters side by side."""
     from xalign_ray import pipeline
 
-    typer.echo(pipeline.plan(load_recipe(recipe, settings)))
+    # A terminal's own width; what is piped is for a page.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
+    typer.echo(pipeline.plan(load_recipe(recipe, settings), on, rate, price, width))
 
 
 @app.command()

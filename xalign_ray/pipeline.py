@@ -56,22 +56,26 @@ def check(recipe: Recipe) -> str:
     return plan
 
 
-def plan(recipe: Recipe) -> str:
-    """What the run will need; steps that are counted from data are known once these are prepared.
+def plan(recipe: Recipe, on: Sequence[str] = (), rate: str = "", prices: Sequence[str] = (), width: int = 100) -> str:
+    """What the run will need of its workers, or of clusters (`needs/table.py`); steps are counted from prepared data.
 
     Raises:
-        ConfigError: it cannot be run.
+        ConfigError: it cannot be run, or fits none of the clusters.
     """
-    text = check(recipe)
-    if recipe.config.train.is_counted or not (local_folder(recipe.config.output) / "data").is_dir():
-        return text
-    from xalign_ray.data.stats import find_settled
+    if not on and (rate or prices):
+        raise ConfigError("--rate and --price are of a cluster: name one or more, as in --on 8xH100.")
     from xalign_ray.needs.describe import describe
+    from xalign_ray.needs.table import compare
 
-    with suppress(DataError):
-        if found := find_settled(recipe):
-            return describe(recipe, found[0].config)
-    return text
+    text, counted = check(recipe), None
+    if not recipe.config.train.is_counted and (local_folder(recipe.config.output) / "data").is_dir():
+        from xalign_ray.data.stats import find_settled
+
+        with suppress(DataError):
+            counted = found[0].config if (found := find_settled(recipe)) else None
+    if on:
+        return compare(recipe, on, rate, prices, counted, width)
+    return describe(recipe, counted) if counted else text
 
 
 def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepared:

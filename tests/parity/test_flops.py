@@ -11,8 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from xalign_ray.config.choices import MaskedLm, MomentumContrast, SentenceContrast
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
+from xalign_ray.models.operations import seen_pairs
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.train.flops import Flops, example_lengths, peak_tflops, seen_pairs
+from xalign_ray.train.devices import peak_tflops
+from xalign_ray.train.flops import Flops, example_lengths
 
 ROWS, LENGTH, LABELS, VOCABULARY = 3, 32, 17, 900
 SHAPE = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}
@@ -70,7 +72,7 @@ def test_pairs_within_a_window_counted_one_by_one(window: int | None) -> None:
 
 def test_local_layers_see_half_of_their_window_to_either_side() -> None:
     encoder = build_encoder(ModelConfig(family="modernbert", **SHAPE), VOCABULARY, ["en"], LENGTH, pad_id=0)
-    assert encoder.family.windows(encoder.hf.config) == [None, 64, 64, None]
+    assert encoder.family.windows(encoder.hf.config.to_dict()) == [None, 64, 64, None]
 
 
 @pytest.mark.parametrize(

@@ -212,8 +212,9 @@ class ObjectiveChoice(Frozen):
         stream: kind of stream whose columns it reads; any if None.
         needs_dictionary: whether it is trained on pairs of words.
         predicts_pieces: whether it asks the head over the vocabulary at labelled positions.
-        passes_of_sides: what its passes over the sides of pairs, each alone, keep for the backward pass, in passes over
-            whole rows (a side is half of one); 0 where it reads the pass over the rows.
+        encoded: what begins the names of the columns of rows that it encodes, and how many forward passes that takes: 3
+            with a backward pass, which takes two. Rows are "", which all that read them share; the sides of pairs, each
+            alone, are half of a row.
         meaning: what the metric `train/loss_<kind>` is, with its unit.
         metrics: what it logs besides, by name: what it is, with its unit or range.
     """
@@ -221,7 +222,7 @@ class ObjectiveChoice(Frozen):
     stream: ClassVar[str | None] = None
     needs_dictionary: ClassVar[bool] = False
     predicts_pieces: ClassVar[bool] = False
-    passes_of_sides: ClassVar[float] = 0.0
+    encoded: ClassVar[Mapping[str, int]] = {}
     meaning: ClassVar[str]
     metrics: ClassVar[Mapping[str, str]] = {}
 
@@ -233,6 +234,11 @@ class ObjectiveChoice(Frozen):
         return ""
 
     @property
+    def kept_passes(self) -> float:
+        """What its passes over the sides of pairs keep for the backward pass, in passes over whole rows."""
+        return 0.5 * sum(bool(name) and passes > 1 for name, passes in self.encoded.items())
+
+    @property
     def refused_at_stage_3(self) -> tuple[str, str] | None:
         """What of it cannot be computed at ZeRO stage 3, and why."""
         return None
@@ -242,6 +248,7 @@ class MaskedLm(ObjectiveChoice):
     """Cross-entropy at labelled positions, divided by the global step's number of labels."""
 
     predicts_pieces = True
+    encoded: ClassVar[Mapping[str, int]] = {"": 3}
     meaning = "masked-token cross-entropy (nats a label)"
 
     kind: Literal["masked_lm"] = "masked_lm"
@@ -291,6 +298,7 @@ class WordExchange(ObjectiveChoice):
 
     stream = "aligned_pairs"
     predicts_pieces = True
+    encoded: ClassVar[Mapping[str, int]] = {"": 3}
     meaning = "word-exchange loss (nats a label)"
     metrics: ClassVar[Mapping[str, str]] = {
         "train/aligned_label_share": "labels whose word has a partner that word_exchange sees, of all labels (0 to 1)"
@@ -314,7 +322,7 @@ class MomentumContrast(ObjectiveChoice):
     """PPA: a sentence finds its translation among a queue of others, encoded by a running average."""
 
     stream = "contrasted_pairs"
-    passes_of_sides = 0.5  # the query's; the key's keeps nothing
+    encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 1}
     meaning = "contrastive sentence loss (nats a pair)"
     metrics: ClassVar[Mapping[str, str]] = {
         "train/momentum_feature_norm": "mean L2 norm of momentum_contrast's features before normalisation",
@@ -358,7 +366,7 @@ class SentenceContrast(ObjectiveChoice):
     """Symmetric InfoNCE between the pairs of a row, without a queue: the worked example of a plug-in loss."""
 
     stream = "contrasted_pairs"
-    passes_of_sides = 1.0
+    encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 3}
     meaning = "contrastive loss between the pairs of a row (nats a pair)"
     metrics: ClassVar[Mapping[str, str]] = {
         "train/sentence_accuracy": "sentences that find their translation first among those of their row (0 to 1)"

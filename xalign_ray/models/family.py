@@ -76,9 +76,9 @@ class Family(ABC):
         """The most tokens of a row."""
         return values["max_position_embeddings"]
 
-    def windows(self, config: Any) -> list[int | None]:
+    def windows(self, values: Values) -> list[int | None]:
         """Of each layer, how far a token sees to either side; None is everywhere."""
-        return [None] * config.num_hidden_layers
+        return [None] * values["num_hidden_layers"]
 
     def segments(self, values: Values) -> int:
         """How many segments it distinguishes."""

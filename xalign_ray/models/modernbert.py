@@ -35,6 +35,8 @@ class ModernBert(Family):
         "norm_bias": False,
         "classifier_bias": False,
         "decoder_bias": True,
+        "global_attn_every_n_layers": 3,
+        "local_attention": 128,
     }
     from_scratch: ClassVar[Values] = {  # the config class would name ids of ModernBERT's own vocabulary
         "bos_token_id": None,
@@ -47,9 +49,13 @@ class ModernBert(Family):
     transform: ClassVar[str] = "head."
     output_bias: ClassVar[str] = "decoder.bias"
 
-    def windows(self, config: Any) -> list[int | None]:
-        """Half of `local_attention` in the local layers."""
-        return [config.sliding_window if kind == "sliding_attention" else None for kind in config.layer_types]
+    def windows(self, values: Values) -> list[int | None]:
+        """Half of `local_attention` in the local layers: those that are listed, else two of three."""
+        every = values["global_attn_every_n_layers"]
+        kinds = values.get("layer_types") or [
+            "sliding_attention" if layer % every else "full_attention" for layer in range(values["num_hidden_layers"])
+        ]
+        return [values["local_attention"] // 2 if kind == "sliding_attention" else None for kind in kinds]
 
     def segments(self, values: Values) -> int:  # noqa: ARG002
         """All text is of one."""

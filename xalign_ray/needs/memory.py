@@ -168,8 +168,8 @@ def most(scheduled: float | tuple[tuple[int, float], ...]) -> float:
 
 def _passes(config: RunConfig) -> float:
     """Passes over the rows that keep activations; the sides of pairs are half of a row each."""
-    rows = any(not one.passes_of_sides for one in config.objectives)
-    return rows + sum(one.passes_of_sides for one in config.objectives)
+    rows = any(not one.kept_passes for one in config.objectives)
+    return rows + sum(one.kept_passes for one in config.objectives)
 
 
 def _micro_tokens(config: RunConfig) -> int:

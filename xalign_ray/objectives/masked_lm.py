@@ -31,7 +31,6 @@ class MaskedLmLoss(Objective):
     Relations: on pairs it is TLM, on code-switched labels DICT-MLM: same loss, other rows.
     """
 
-    encoded: ClassVar[Mapping[str, int]] = {"": 3}
     predicts: ClassVar[bool] = True
 
     def forward(self, micro_step: MicroStep) -> Tensor:

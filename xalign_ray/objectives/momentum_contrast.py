@@ -36,7 +36,6 @@ class MomentumContrastLoss(Objective):
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = COLUMNS
-    encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 1}
 
     def __init__(self, settings: MomentumContrast, context: LossContext) -> None:
         super().__init__(settings, context)

@@ -86,13 +86,10 @@ class Objective(nn.Module, ABC):
     Attributes:
         extra_columns: columns of the batch that it needs besides the inputs of the model; a batch without such rows may
             lack them.
-        encoded: what begins the names of the columns of rows that it encodes, and how many forward passes that takes: 3
-            with a backward pass, which takes two.
         predicts: whether it asks the head once for each thing that it counts.
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = ()
-    encoded: ClassVar[Mapping[str, int]] = {}
     predicts: ClassVar[bool] = False
 
     def __init__(self, settings: Any, context: LossContext) -> None:

@@ -32,7 +32,6 @@ class SentenceContrastLoss(Objective):
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = COLUMNS
-    encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 3}
 
     def __init__(self, settings: SentenceContrast, context: LossContext) -> None:
         super().__init__(settings, context)

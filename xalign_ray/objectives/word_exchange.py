@@ -32,7 +32,6 @@ class WordExchangeLoss(Objective):
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = ("aligned",)
-    encoded: ClassVar[Mapping[str, int]] = {"": 3}
 
     def __init__(self, settings: WordExchange, context: LossContext) -> None:
         super().__init__(settings, context)

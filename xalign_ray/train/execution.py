@@ -35,7 +35,7 @@ def choose_attention(encoder: AlignedEncoder, train: TrainConfig, device: torch.
     if train.attention != "auto":
         return train.attention
     config = encoder.hf.config
-    windows = any(window is not None for window in encoder.family.windows(config))
+    windows = any(window is not None for window in encoder.family.windows(config.to_dict()))
     dropout = any(getattr(config, key) for key in encoder.family.dropouts)
     if device.type == "cuda":
         by_example = windows and dropout and attention.implementation("varlen", device) == attention.VARLEN

@@ -27,10 +27,10 @@ from xalign_ray.objectives.combine import Objectives
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import EventLog, last_attempt, last_step
 from xalign_ray.train.checkpoint import Checkpoints
+from xalign_ray.train.devices import peak_tflops
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.execution import describe, set_up
-from xalign_ray.train.flops import peak_tflops
 from xalign_ray.train.held_out import can_score, held_out_losses
 from xalign_ray.train.profile import StepProfile
 from xalign_ray.train.progress import Progress

@@ -61,7 +61,17 @@ WITHOUT_TORCH = [
     "stored_lock.py",
     "stops.py",
 ]
-WITHOUT_TORCH += ["cli.py", "arguments.py", "data_verbs.py", "needs", "api.py", "opened_run.py", "__init__.py"]
+WITHOUT_TORCH += [
+    "models/operations.py",
+    "train/devices.py",
+    "cli.py",
+    "arguments.py",
+    "data_verbs.py",
+    "needs",
+    "api.py",
+    "opened_run.py",
+    "__init__.py",
+]
 WITHOUT_RAY = [
     "text",
     "demo",

@@ -1,0 +1,54 @@
+"""Training on full rows of one example each, from a recipe alone: what plans of memory and time are held against."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Generator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.train.distributed import setup_workers
+from xalign_ray.train.loop import train
+
+ZEROS = ("segment_ids", "language_ids", "cross_lingual", "no_room")
+
+
+def train_on_full_rows(config: RunConfig, vocab_size: int, before_step: Callable[[], None]) -> None:
+    """Takes the recipe's steps in this process, on one thread; `before_step` is called when a step asks for rows."""
+    batch = _rows(config, vocab_size)
+
+    def batches(first: int, _rank: int, _workers: int) -> Generator[dict[str, np.ndarray], None, None]:
+        for step in range(first, config.train.max_steps):
+            before_step()
+            position = step * config.train.global_batch_size + np.arange(config.train.global_batch_size)
+            yield batch | {"position": position, "row_hash": position.astype(np.uint64)}
+
+    prepared: Any = SimpleNamespace(
+        languages=config.languages,
+        vocab_size=vocab_size,
+        special=SimpleNamespace(pad=0, cls=1, sep=2),
+        new_rows={},
+        held_out_missing={},
+        pairs=lambda _: None,
+    )
+    torch.set_num_threads(1)
+    facts = {"recipe": "made", "fingerprint": "f" * 64}
+    with tempfile.TemporaryDirectory() as folder:
+        train(config, Path(folder), prepared, batches, setup_workers(config.parallel), facts)
+
+
+def _rows(config: RunConfig, vocab_size: int) -> dict[str, np.ndarray]:
+    """Full rows, with as many labels as the recipe asks for."""
+    shape = (config.train.global_batch_size, config.data.max_seq_length)
+    random = np.random.default_rng(0)
+    batch = {name: np.zeros(shape, np.int32) for name in ZEROS}
+    batch["input_ids"] = random.integers(5, vocab_size, shape, dtype=np.int32)
+    batch["position_ids"] = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
+    batch["example_ids"] = np.ones(shape, np.int32)
+    asked = random.random(shape) < config.masking.mlm_probability
+    return batch | {"labels": np.where(asked, batch["input_ids"], -100).astype(np.int32)}

@@ -1,0 +1,258 @@
+"""What `xalign plan --on` says of clusters, against numbers worked out by hand, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from xalign_ray import pipeline
+from xalign_ray.config.choices import OBJECTIVES
+from xalign_ray.config.load import list_recipes, load_recipe
+from xalign_ray.errors import ConfigError
+from xalign_ray.needs.counted import at_most
+from xalign_ray.needs.disk import run_bytes
+from xalign_ray.needs.estimate import Estimate, estimate
+from xalign_ray.needs.figures import feed_rate, read_figures
+from xalign_ray.needs.rate import Rate, assumed_rate, find_rate
+from xalign_ray.needs.shape import Shape, read_prices, read_shape
+from xalign_ray.needs.subject import Subject, subject_of
+from xalign_ray.needs.table import compare, duration
+from xalign_ray.needs.work import mean_over_steps, operations_of_row, started_passes, tokens_of_row
+
+PEAK = Rate(100.0, "as given")
+
+
+def of(name: str, *settings: str) -> tuple:
+    recipe = load_recipe(name, settings)
+    subject = subject_of(recipe)
+    assert isinstance(subject, Subject)
+    return at_most(recipe.config), subject
+
+
+def test_operations_of_a_row_by_hand() -> None:
+    """mBERT: 12 layers of 12 d^2 weights and 13 d biases and norms, attention over 512 tokens, 76.8 labels."""
+    config, subject = of("papers/mbert-mlm")
+    d, tokens, vocabulary = 768, 512, 119_547
+    layers = 12 * (12 * d * d + 9 * d + 4 * d)
+    head = d * d + d + 2 * d + vocabulary + d * vocabulary
+    expected = 3 * (2 * layers * tokens + 12 * 4 * d * tokens**2) + 3 * 2 * head * 0.15 * tokens
+    assert operations_of_row(config, subject) == pytest.approx(expected, rel=1e-12)
+
+
+def test_sides_of_pairs_are_half_of_a_row_and_the_keys_pass_has_no_gradient() -> None:
+    pairs, subject = of("papers/ppa-250k-no-moco")
+    contrast, _ = of("papers/ppa-250k-no-tlm")
+    d, half = 768, 64
+    layers = 12 * (12 * d * d + 13 * d)
+    forward = 2 * layers * half + 12 * 4 * d * half**2
+    assert operations_of_row(contrast, subject) == pytest.approx((3 + 1) * forward, rel=1e-12)
+    both, _ = of("papers/ppa-250k")
+    together = operations_of_row(both, subject)
+    assert together == pytest.approx(operations_of_row(pairs, subject) + (3 + 1) * forward, rel=1e-12)
+    assert (started_passes(pairs), started_passes(contrast), started_passes(both)) == (1, 4 / 3, 7 / 3)
+
+
+def test_what_losses_keep_follows_from_what_they_encode() -> None:
+    kept = {kind: OBJECTIVES[kind]().kept_passes for kind in OBJECTIVES}
+    assert {kind: passes for kind, passes in kept.items() if passes} == {
+        "momentum_contrast": 0.5,
+        "sentence_contrast": 1.0,
+    }
+
+
+def test_reserved_tokens_are_empty_but_where_a_copy_fills_them() -> None:
+    assert tokens_of_row(of("papers/xlm")[0]) == 256  # of 309
+    assert tokens_of_row(of("papers/dict-tlm")[0]) == 512
+    assert tokens_of_row(of("papers/dict-mlm-50")[0]) == 460
+
+
+def test_the_mean_of_a_number_that_moves() -> None:
+    assert mean_over_steps(0.15, 0) == 0.15
+    assert mean_over_steps(((0, 0.3), (10_000, 0.1)), 20_000) == pytest.approx(0.15, abs=2e-4)
+
+
+def test_time_and_price_by_hand() -> None:
+    config, subject = of("papers/mbert-mlm", "train.max_steps=1000")
+    found = estimate(config, subject, Shape(8, "H100"), PEAK, {"H100": 2.5})
+    assert isinstance(found, Estimate)
+    seconds = 1024 * operations_of_row(config, subject) / 100e12
+    assert found.step_s == pytest.approx(seconds)
+    assert found.hours == pytest.approx(1000 * seconds / 3600)
+    assert found.price == pytest.approx(2.5 * 8 * 1000 * seconds / 3600)
+    assert found.device_hours == pytest.approx(8 * 1000 * seconds / 3600)
+    assert found.data_cores == 1
+
+
+def test_a_gpu_is_not_faster_than_its_host_starts_operations() -> None:
+    """Of 128 rows 2 on each of 64: 8 layers of 2 ms in one micro-step."""
+    config, subject = of("papers/align-mlm")
+    found = estimate(config, subject, Shape(64, "H100"), PEAK, {})
+    assert isinstance(found, Estimate)
+    assert subject.values["num_hidden_layers"] == 8
+    assert found.step_s == pytest.approx(8 * 0.002)
+
+
+def test_the_slowest_worker_counts() -> None:
+    config, subject = of("tiny/mlm", "train.global_batch_size=10")
+    two, three = (estimate(config, subject, Shape(n, "CPU"), PEAK, {}) for n in (2, 3))
+    assert isinstance(two, Estimate)
+    assert isinstance(three, Estimate)
+    assert three.step_s / two.step_s == pytest.approx(4 / 5)
+
+
+def test_cores_for_the_feed_keep_up_with_the_tokens() -> None:
+    config, subject = of("papers/ppa-250k-no-tlm")
+    found = estimate(config, subject, Shape(8, "H100"), Rate(1e6, "given"), {})
+    assert isinstance(found, Estimate)
+    needed = 128 * 128 / found.step_s
+    rate = read_figures().feed_tokens_per_core_s["contrasted_pairs"][9] * read_figures().feed_share_under_ray
+    assert feed_rate(config) == pytest.approx(rate)
+    assert found.data_cores - 1 < needed / rate <= found.data_cores
+    mixed = load_recipe("papers/xlm").config
+    of_each = [read_figures().feed_tokens_per_core_s[one.kind][104] for one in mixed.streams]
+    parts = [one.weight / sum(s.weight for s in mixed.streams) for one in mixed.streams]
+    assert 1 / feed_rate(mixed) == pytest.approx(
+        sum(part / one for part, one in zip(parts, of_each, strict=True)) / read_figures().feed_share_under_ray
+    )
+
+
+def test_every_kind_of_stream_was_measured() -> None:
+    for name in list_recipes():
+        assert feed_rate(load_recipe(name).config) > 1e6
+
+
+def test_disk_by_hand() -> None:
+    """fp32 weights, master weights and two averages of 3 kept checkpoints and a new one; the export in fp32."""
+    config, subject = of("papers/mbert-mlm")
+    assert run_bytes(config, subject) == (3 + 1) * 16 * 177_974_523 + 4 * 177_974_523
+
+
+@pytest.mark.parametrize(
+    ("written", "shape"),
+    [("8xH100", Shape(8, "H100")), ("64 x h100-nvl", Shape(64, "H100 NVL")), ("4xcpu", Shape(4, "CPU"))],
+)
+def test_shapes_as_they_are_written(written: str, shape: Shape) -> None:
+    assert read_shape(written) == shape
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("H100", "--on H100: a number of devices and their name is expected, as in --on 8xH100."),
+        ("0xH100", "--on 0xH100: a number of devices"),
+        ("8xH1000", "--on 8xH1000: nothing is known of a H1000. Did you mean 'H100'? Known: H100, "),
+    ],
+)
+def test_a_shape_that_is_none_is_refused(written: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_shape(written)
+    assert str(refused.value).startswith(said)
+
+
+def test_prices_are_pairs_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text("H100: 3\na100: 1.5\n")
+    assert read_prices([str(file), "H100=2.5"]) == {"H100": 2.5, "A100": 1.5}
+    for wrong, said in (
+        ("H100=two", "the price of H100 is 'two'; give a number"),
+        ("H100=-1", "the price of H100 is -1"),
+        ("H1OO=2", "Did you mean 'H100'?"),
+        ("nowhere.yaml", "neither a price such as H100=2.5 nor a YAML file"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            read_prices([wrong])
+
+
+def test_the_assumed_rate_says_that_it_is_assumed() -> None:
+    bf16, tf32, fp32 = (
+        load_recipe("papers/xlm", [f"train.bf16={bf16}", f"train.tf32={tf32}"]).config
+        for bf16, tf32 in (("true", "true"), ("false", "true"), ("false", "false"))
+    )
+    rates = [assumed_rate(one, Shape(1, "H100")) for one in (bf16, tf32, fp32)]
+    assert [rate.tflops for rate in rates] == [989 / 4, 494 / 4, 67 / 4]
+    assert rates[0].words == "assumed, not measured: 0.25 of the peak in bf16, 989 TFLOP/s"
+    with pytest.raises(ConfigError, match="--on 1 x CPU: how fast a CPU computes is known by measuring only"):
+        assumed_rate(bf16, Shape(1, "CPU"))
+
+
+def write_run(folder: Path, gpus: int, bf16: bool, *tflops: float) -> str:
+    folder.mkdir()
+    config = load_recipe("tiny/mlm", [f"parallel.gpus_per_worker={gpus}", f"train.bf16={str(bf16).lower()}"]).config
+    saved = {"recipe": "tiny/mlm", "fingerprint": "f", **config.model_dump(mode="json")}
+    (folder / "config.yaml").write_text(yaml.safe_dump(saved, sort_keys=False))
+    events = [{"event": "start", "attempt": 1, "time": 0.0, "step": 0, "steps": len(tflops)}]
+    events += [
+        {"event": "step", "attempt": 1, "time": 0.0, "step": n, "metrics": {"train/tflops": one}}
+        for n, one in enumerate(tflops, 1)
+    ]
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return str(folder)
+
+
+def test_a_rate_is_read_from_a_run_of_the_same_kind(tmp_path: Path) -> None:
+    config, h100 = load_recipe("papers/xlm").config, [Shape(8, "H100")]
+    run = write_run(tmp_path / "fast", 1, True, 2.0, 200.0, 210.0)
+    assert find_rate(run, config, h100) == Rate(200.0, "median of 3 step events of fast")
+    assert find_rate("120", config, h100) == Rate(120.0, "as given by --rate")
+    assert find_rate("", config, h100) is None
+    for given, shapes, said in (
+        (run, [Shape(8, "CPU")], "the run was on GPUs, and --on is 8 x CPU"),
+        (write_run(tmp_path / "tf32", 1, False, 1.0), h100, "the run was in TF32, and the recipe is in bf16"),
+        (write_run(tmp_path / "cpu", 0, True, 1.0), h100, "the run was on CPUs, and --on is 8 x H100"),
+        (write_run(tmp_path / "new", 1, True), h100, "has no step with train/tflops"),
+        (str(tmp_path), h100, "neither a number of TFLOP/s nor the folder of a run"),
+        ("-3", h100, "TFLOP/s of a worker are more than 0"),
+        ("100", [*h100, Shape(8, "A100")], "plan for one: --on names A100 and H100"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            find_rate(given, config, shapes)
+
+
+def test_what_does_not_fit_is_refused_with_what_would_help() -> None:
+    recipe = load_recipe("papers/mbert-mlm", ["train.per_device_batch_size=128"])
+    with pytest.raises(ConfigError) as refused:
+        compare(recipe, ["8xL4"])
+    said = str(refused.value)
+    assert said.startswith("papers/mbert-mlm cannot run on 8 x L4: a worker needs ")
+    assert " GiB, more than 19.0 (85% of its memory); it fits with train.per_device_batch_size=" in said
+    assert "or train.gradient_checkpointing=true" in said
+    rows = int(said.partition("per_device_batch_size=")[2].split()[0])
+    assert " GiB" in compare(load_recipe("papers/mbert-mlm", [f"train.per_device_batch_size={rows}"]), ["8xL4"])
+    with pytest.raises(ConfigError):
+        compare(load_recipe("papers/mbert-mlm", [f"train.per_device_batch_size={2 * rows}"]), ["8xL4"])
+    huge = load_recipe("papers/mbert-mlm", ["model.num_hidden_layers=480", "model.hidden_size=7680"])
+    with pytest.raises(ConfigError, match="no micro-batch, gradient checkpointing or ZeRO stage makes it fit"):
+        compare(huge, ["8xL4"])
+
+
+def test_one_of_several_that_does_not_fit_is_a_column_and_a_sentence() -> None:
+    said = compare(load_recipe("papers/weam-de"), ["8xH100", "64xH100"])
+    assert "64 x H100: a step has no more than 32 rows, fewer than 64 workers: take at most 32 x H100." in said
+    row = next(line for line in said.splitlines() if line.lstrip().startswith("GiB of a worker"))
+    assert row.endswith("cannot run")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_fits_the_terminal(width: int) -> None:
+    recipe = load_recipe("papers/mbert-mlm")
+    said = compare(recipe, ["8xH100", "64xH100", "8xA100"], prices=["H100=2.5"], width=width)
+    assert max(map(len, said.splitlines())) <= width
+    assert "8 x H100" in said
+    assert "price" in said
+    assert "price" not in compare(recipe, ["8xH100"])
+
+
+def test_options_of_a_cluster_need_one() -> None:
+    with pytest.raises(ConfigError, match="name one or more, as in --on 8xH100"):
+        pipeline.plan(load_recipe("tiny/mlm"), rate="3")
+
+
+@pytest.mark.parametrize(
+    ("hours", "said"),
+    [(72, "3.0 days"), (3.25, "3.2 h"), (0.5, "30.0 min"), (5 / 3600, "5.0 s"), (0.25 / 3600, "250 ms")],
+)
+def test_times_in_units_that_show_them(hours: float, said: str) -> None:
+    assert duration(hours) == said
