@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -22,6 +23,7 @@ from xalign_ray.experiments.cells import (
     FAILED,
     FINISHED,
     NOT_CHOSEN,
+    STOPPED,
     WAITING,
     Cell,
     Evaluation,
@@ -36,8 +38,10 @@ from xalign_ray.experiments.plan import Plan
 from xalign_ray.experiments.trials import last_line, run_trials, scheduler_of
 from xalign_ray.exports import export
 from xalign_ray.run_folder import RunFolder
+from xalign_ray.train.ray_gauges import show_cells
 
 LOOK_S = 0.1
+RUNNING = "running"  # as a gauge shows it; on disk such a cell is still waiting for its end
 
 
 class Schedule:
@@ -62,6 +66,7 @@ class Schedule:
         self.failures: dict[Job, str] = {}
         self._running: dict[Job, Future[Any] | None] = {}  # Tune tells of the ends of fine-tunings
         self._released: set[Trial] = set()  # of a setting that was chosen, under other seeds
+        self._counts_shown: dict[str, int] = {}
         self._saved: list[str] = []  # what pretrainings said that were told to stop
         for cell in plan.pretrainings:
             if model := _find_export(cell.recipe):
@@ -82,6 +87,12 @@ class Schedule:
     def trials(self) -> list[Trial]:
         """The fine-tunings of encoders that are there."""
         return [job for job in self.jobs if isinstance(job, Trial) and job.model]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many cells are in each state now; those at work are `running`."""
+        states = Counter(RUNNING if job in self._running else self.states[job] for job in self.jobs)
+        return {state: states[state] for state in (WAITING, RUNNING, FINISHED, STOPPED, FAILED, NOT_CHOSEN)}
 
     def run(self, ended: Callable[[Job], None]) -> None:
         """Runs everything that has not ended. Ray must be connected.
@@ -129,6 +140,7 @@ class Schedule:
             elif isinstance(job, Evaluation):
                 export_step(job.model)
                 self._running[job] = start_evaluation(job, self.folder)
+        self._show_counts()
 
     def _notice_end(self, job: Job, running: Future[Any]) -> None:
         error = running.exception()
@@ -152,6 +164,7 @@ class Schedule:
             return None
         export_step(job.model)
         self._running[job] = None
+        self._show_counts()
         return job
 
     def _end(self, job: Job, state: str, reason: str = "") -> None:
@@ -160,7 +173,13 @@ class Schedule:
         if state == FAILED:
             self.failures[job] = reason
         self._refresh()
+        self._show_counts()
         self._ended(job)
+
+    def _show_counts(self) -> None:
+        if self.counts != self._counts_shown:
+            self._counts_shown = self.counts
+            show_cells(self.plan.study.name, self.counts)
 
     def _add_model(self, cell: Pretraining, model: Path) -> None:
         """A pretraining is done: what continues it, and what its encoder is for, can start."""

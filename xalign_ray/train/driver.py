@@ -50,6 +50,7 @@ from xalign_ray.train.auth_token import ensure_token
 from xalign_ray.train.distributed import backend_of, setup_workers
 from xalign_ray.train.loop import train
 from xalign_ray.train.progress import Progress
+from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
 from xalign_ray.train.stop_request import hear_stop, open_stop_request
 
@@ -239,7 +240,7 @@ def run_on_ray(
         ),
     )
     try:
-        with _shown(RunFolder(run_folder).events, config.train.max_steps, title):
+        with _shown(RunFolder(run_folder).events, config.train.max_steps, title, RunGauges(run_folder, facts)):
             _wait_for(trainer, stop)
     finally:
         shutil.rmtree(storage, ignore_errors=True)
@@ -342,7 +343,7 @@ def _from_rank_zero(value: Any) -> Any:
 
 
 @contextmanager
-def _shown(log: Path, steps: int, title: str) -> Iterator[None]:
+def _shown(log: Path, steps: int, title: str, gauges: RunGauges) -> Iterator[None]:
     """Inside, a thread shows what rank 0 writes: it may be on another machine, the log is on a shared disk."""
     reader, progress, over = EventReader(log), Progress(steps, sys.stderr, title), threading.Event()
     reader.read()  # earlier attempts are history
@@ -352,13 +353,16 @@ def _shown(log: Path, steps: int, title: str) -> Iterator[None]:
             last = over.wait(POLL_S)
             for event in reader.read():
                 progress.show(event)
+                gauges.show(event)
             if last:
                 return
 
     thread = threading.Thread(target=follow, name="progress", daemon=True)
     thread.start()
+    gauges.run(True)
     try:
         yield
     finally:
         over.set()
         thread.join()
+        gauges.run(False)
