@@ -40,7 +40,7 @@ class Prometheus:
         (folder / "prometheus.yml").write_text(shipped.replace(TARGETS, str(found)).replace(EVERY, "1s"))
         shutil.copy(HERE / "prometheus" / "alerts.yml", folder)
         self._url = f"http://127.0.0.1:{free_ports(1)[0]}"
-        self._log = folder / "prometheus.log"
+        self._log, self._started = folder / "prometheus.log", time.time()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
@@ -68,8 +68,9 @@ class Prometheus:
             return json.load(answer)["data"]
 
     def query(self, expr: str) -> list[dict[str, Any]]:
-        """The series of an instant query, each with its `metric` and `value`."""
-        return self.ask("query", query=expr)["result"]
+        """The series of a query since the server was started, as a panel asks it: each has `metric` and `values`."""
+        times = {"start": str(self._started), "end": str(time.time()), "step": "1"}
+        return self.ask("query_range", query=expr, **times)["result"]
 
     def kill(self) -> None:
         self._process.kill()

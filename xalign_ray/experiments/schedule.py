@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from xalign_ray.experiments.plan import Plan
 from xalign_ray.experiments.trials import last_line, run_trials, scheduler_of
 from xalign_ray.exports import export
 from xalign_ray.run_folder import RunFolder
-from xalign_ray.train.ray_gauges import show_cells
+from xalign_ray.train.ray_gauges import CellGauges
 
 LOOK_S = 0.1
 RUNNING = "running"  # as a gauge shows it; on disk such a cell is still waiting for its end
@@ -57,6 +57,7 @@ class Schedule:
     """
 
     _ended: Callable[[Job], None]
+    _gauges: CellGauges
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
@@ -66,7 +67,6 @@ class Schedule:
         self.failures: dict[Job, str] = {}
         self._running: dict[Job, Future[Any] | None] = {}  # Tune tells of the ends of fine-tunings
         self._released: set[Trial] = set()  # of a setting that was chosen, under other seeds
-        self._counts_shown: dict[str, int] = {}
         self._saved: list[str] = []  # what pretrainings said that were told to stop
         for cell in plan.pretrainings:
             if model := _find_export(cell.recipe):
@@ -110,7 +110,7 @@ class Schedule:
         self._ended, study = ended, self.plan.study
         epochs = [job.settings.num_train_epochs for job in self.jobs if isinstance(job, Trial)]
         scheduler = scheduler_of(study.search, max(epochs, default=1))
-        with stops.heeded():
+        with stops.heeded(), closing(CellGauges(study.name)) as self._gauges:
             while not self.is_over:
                 self._advance()
                 if isinstance(self._next_that_fits(), Trial):
@@ -140,7 +140,7 @@ class Schedule:
             elif isinstance(job, Evaluation):
                 export_step(job.model)
                 self._running[job] = start_evaluation(job, self.folder)
-        self._show_counts()
+        self._gauges.show(self.counts)
 
     def _notice_end(self, job: Job, running: Future[Any]) -> None:
         error = running.exception()
@@ -164,7 +164,7 @@ class Schedule:
             return None
         export_step(job.model)
         self._running[job] = None
-        self._show_counts()
+        self._gauges.show(self.counts)
         return job
 
     def _end(self, job: Job, state: str, reason: str = "") -> None:
@@ -173,13 +173,8 @@ class Schedule:
         if state == FAILED:
             self.failures[job] = reason
         self._refresh()
-        self._show_counts()
+        self._gauges.show(self.counts)
         self._ended(job)
-
-    def _show_counts(self) -> None:
-        if self.counts != self._counts_shown:
-            self._counts_shown = self.counts
-            show_cells(self.plan.study.name, self.counts)
 
     def _add_model(self, cell: Pretraining, model: Path) -> None:
         """A pretraining is done: what continues it, and what its encoder is for, can start."""

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -240,7 +240,8 @@ def run_on_ray(
         ),
     )
     try:
-        with _shown(RunFolder(run_folder).events, config.train.max_steps, title, RunGauges(run_folder, facts)):
+        gauges = closing(RunGauges(run_folder, facts))
+        with gauges as shown, _shown(RunFolder(run_folder).events, config.train.max_steps, title, shown):
             _wait_for(trainer, stop)
     finally:
         shutil.rmtree(storage, ignore_errors=True)
@@ -359,10 +360,8 @@ def _shown(log: Path, steps: int, title: str, gauges: RunGauges) -> Iterator[Non
 
     thread = threading.Thread(target=follow, name="progress", daemon=True)
     thread.start()
-    gauges.run(True)
     try:
         yield
     finally:
         over.set()
         thread.join()
-        gauges.run(False)
