@@ -120,6 +120,16 @@ def test_panels_show_what_the_log_of_the_run_says(watched: Watched) -> None:
     assert {state: count for state, count in cells.items() if count} == {"finished": 2}
 
 
+def test_what_is_set_once_is_shown_until_the_run_ends(watched: Watched) -> None:
+    def shown(gauge: str) -> tuple[float, float]:
+        series = watched.prometheus.query(f"ray_xalign_{gauge}")
+        return min(one["values"][0][0] for one in series), max(one["values"][-1][0] for one in series)
+
+    assert wait_for(lambda: shown("running") and shown("planned_token_share")[1] == shown("running")[1])
+    begin, end = shown("planned_token_share")
+    assert end - begin > 5  # Ray forgets a value after four seconds here
+
+
 def test_the_tokens_of_languages_add_up_and_are_near_their_plan(watched: Watched) -> None:
     (start,) = (event for event in watched.events if event["event"] == "start")
     data = [event for event in watched.events if event["event"] == "data"][-1]
