@@ -48,6 +48,10 @@ class TrainingError(XalignError):
     """Training cannot go on: a loss that is not finite, workers that kept dying."""
 
 
+class LossError(TrainingError):
+    """The loss of a step is not finite."""
+
+
 class StoppedError(TrainingError):
     """The process was asked to stop by a signal and did so in order.
 

@@ -300,6 +300,8 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
         from xalign_ray.models.backbone import check_tokenizer
 
         check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder, prepared.new_rows)
+    from xalign_ray.data.planned import bad_rows_facts, planned_shares
+
     fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
     folder = (out or default_folder(recipe, fingerprint)).absolute()
     if rank == 0:
@@ -316,6 +318,8 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
         "seed": recipe.config.seed,
         "data": url_of(prepared.folder) or str(prepared.folder.absolute()),
         "data_fingerprint": prepared.fingerprint,
+        "planned_shares": planned_shares(prepared, recipe.config),
+        "bad_rows": bad_rows_facts(prepared, recipe.config),
         "labels": {"method": method_of(recipe.config), "languages": ",".join(recipe.config.languages)},
         "origin": origin(),
     }

@@ -17,6 +17,7 @@ from xalign_ray.config.saved import CONFIG, open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.data.counted import count_steps
+from xalign_ray.data.planned import expected_rows
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.errors import DataError
@@ -284,9 +285,7 @@ def _sampling(prepared: Prepared, config: RunConfig) -> list[SamplingStats]:
     order = prepared.order(config)
     sources = prepared.sources(config)
     steps, rows = config.train.max_steps, config.train.global_batch_size
-    expected = np.zeros(len(sources))
-    for first in range(0, steps, order.chunk_steps):
-        expected += order.shares(first) * rows * min(order.chunk_steps, steps - first)
+    expected = expected_rows(order, steps, len(sources))
     chunks, left = divmod(steps, order.chunk_steps)
     drawn = order.sampled_before(chunks).copy()
     if left:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from xalign_ray.experiments.cells import (
     FAILED,
     FINISHED,
     NOT_CHOSEN,
+    STOPPED,
     WAITING,
     Cell,
     Evaluation,
@@ -36,8 +38,10 @@ from xalign_ray.experiments.plan import Plan
 from xalign_ray.experiments.trials import last_line, run_trials, scheduler_of
 from xalign_ray.exports import export
 from xalign_ray.run_folder import RunFolder
+from xalign_ray.train.ray_gauges import CellGauges
 
 LOOK_S = 0.1
+RUNNING = "running"  # as a gauge shows it; on disk such a cell is still waiting for its end
 
 
 class Schedule:
@@ -53,6 +57,7 @@ class Schedule:
     """
 
     _ended: Callable[[Job], None]
+    _gauges: CellGauges
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
@@ -83,6 +88,12 @@ class Schedule:
         """The fine-tunings of encoders that are there."""
         return [job for job in self.jobs if isinstance(job, Trial) and job.model]
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many cells are in each state now; those at work are `running`."""
+        states = Counter(RUNNING if job in self._running else self.states[job] for job in self.jobs)
+        return {state: states[state] for state in (WAITING, RUNNING, FINISHED, STOPPED, FAILED, NOT_CHOSEN)}
+
     def run(self, ended: Callable[[Job], None]) -> None:
         """Runs everything that has not ended. Ray must be connected.
 
@@ -99,7 +110,7 @@ class Schedule:
         self._ended, study = ended, self.plan.study
         epochs = [job.settings.num_train_epochs for job in self.jobs if isinstance(job, Trial)]
         scheduler = scheduler_of(study.search, max(epochs, default=1))
-        with stops.heeded():
+        with stops.heeded(), closing(CellGauges(study.name)) as self._gauges:
             while not self.is_over:
                 self._advance()
                 if isinstance(self._next_that_fits(), Trial):
@@ -129,6 +140,7 @@ class Schedule:
             elif isinstance(job, Evaluation):
                 export_step(job.model)
                 self._running[job] = start_evaluation(job, self.folder)
+        self._gauges.show(self.counts)
 
     def _notice_end(self, job: Job, running: Future[Any]) -> None:
         error = running.exception()
@@ -152,6 +164,7 @@ class Schedule:
             return None
         export_step(job.model)
         self._running[job] = None
+        self._gauges.show(self.counts)
         return job
 
     def _end(self, job: Job, state: str, reason: str = "") -> None:
@@ -160,6 +173,7 @@ class Schedule:
         if state == FAILED:
             self.failures[job] = reason
         self._refresh()
+        self._gauges.show(self.counts)
         self._ended(job)
 
     def _add_model(self, cell: Pretraining, model: Path) -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ from xalign_ray.train.auth_token import ensure_token
 from xalign_ray.train.distributed import backend_of, setup_workers
 from xalign_ray.train.loop import train
 from xalign_ray.train.progress import Progress
+from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
 from xalign_ray.train.stop_request import hear_stop, open_stop_request
 
@@ -239,7 +240,8 @@ def run_on_ray(
         ),
     )
     try:
-        with _shown(RunFolder(run_folder).events, config.train.max_steps, title):
+        gauges = closing(RunGauges(run_folder, facts))
+        with gauges as shown, _shown(RunFolder(run_folder).events, config.train.max_steps, title, shown):
             _wait_for(trainer, stop)
     finally:
         shutil.rmtree(storage, ignore_errors=True)
@@ -342,7 +344,7 @@ def _from_rank_zero(value: Any) -> Any:
 
 
 @contextmanager
-def _shown(log: Path, steps: int, title: str) -> Iterator[None]:
+def _shown(log: Path, steps: int, title: str, gauges: RunGauges) -> Iterator[None]:
     """Inside, a thread shows what rank 0 writes: it may be on another machine, the log is on a shared disk."""
     reader, progress, over = EventReader(log), Progress(steps, sys.stderr, title), threading.Event()
     reader.read()  # earlier attempts are history
@@ -352,6 +354,7 @@ def _shown(log: Path, steps: int, title: str) -> Iterator[None]:
             last = over.wait(POLL_S)
             for event in reader.read():
                 progress.show(event)
+                gauges.show(event)
             if last:
                 return
 

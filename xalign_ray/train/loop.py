@@ -9,7 +9,6 @@ import resource
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -20,7 +19,7 @@ from torch.profiler import record_function
 
 from xalign_ray import stops
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.errors import LockError, StoppedError, TrainingError
+from xalign_ray.errors import LockError, LossError, StoppedError, TrainingError
 from xalign_ray.locks import lost_sentence
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder
 from xalign_ray.objectives.combine import Objectives
@@ -36,10 +35,12 @@ from xalign_ray.train.profile import StepProfile
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.reshard import load_resharded, needs_resharding
 from xalign_ray.train.stall import COMPUTES, WAITS, StallWatch
-from xalign_ray.train.step import Outcome, RankBatch, Stepper, Totals, raise_on_all_ranks
+from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
+from xalign_ray.train.tallies import Delivered, Spent
 
 OpenBatches = Callable[[int, int, int], Generator[dict[str, np.ndarray], None, None]]
 OnCheckpoint = Callable[[int, dict[str, float]], None]
+DATA_EVERY_S = 30  # between two data events: a number for each of a hundred languages is not for every step
 
 
 class PreparedRows(Protocol):
@@ -115,24 +116,6 @@ def build_objectives(config: RunConfig, prepared: PreparedRows, device: torch.de
     return Objectives(encoder, config.objectives, prepared.pairs("trained"), config.seed, prepared.special)
 
 
-@dataclass
-class Spent:
-    """Seconds, and what was done in them, since the last step event: a device may do a step while the next is given."""
-
-    steps: int = 0
-    seconds: float = 0.0
-    waited: float = 0.0
-    tokens: int = 0
-    flops: float = 0.0
-
-    def add(self, totals: Totals, seconds: float) -> None:
-        """One more step."""
-        self.steps += 1
-        self.seconds += seconds
-        self.tokens += totals.tokens
-        self.flops += totals.flops
-
-
 class Loop:
     """One attempt at a run."""
 
@@ -175,6 +158,7 @@ class Loop:
         self._log = EventLog(log_path, last_attempt(log_path) + 1) if workers.rank == 0 else None
         self._tokens = self._done = 0  # along the surviving lineage
         self._time = Spent()
+        self._delivered, self._data_due = Delivered(), 0.0
         self._saving: dict[str, float] | None = None  # the metrics of the step whose checkpoint is on its way
         self._problem: str | None = None
         profiled = config.track.profile_steps if workers.rank == 0 else 0
@@ -197,8 +181,10 @@ class Loop:
                     for step in range(first, steps):
                         with self._profile:
                             self._take(step, batches, watch)
-                except TrainingError:  # raised by all ranks together
+                except TrainingError as error:  # raised by all ranks together
                     self._publish()
+                    if isinstance(error, LossError):
+                        self._log_event("not_finite", self._done, text=str(error))
                     raise
                 self._profile.close()
                 self._publish()  # which all ranks do together: one that stops reading stops all of them
@@ -239,9 +225,10 @@ class Loop:
         with record_function("step/data wait"):
             batch = next(batches, None)
         assert batch is not None, f"the feed ended before step {step + 1} of {self._config.train.max_steps}"
-        self._time.waited += time.perf_counter() - began
+        waited = time.perf_counter() - began
         watch.enter(step + 1, COMPUTES)
-        totals = self._stepper.take(step, batch, bool(self._stop_asked()), self._checkpoints.written, self._problem)
+        asked, written = bool(self._stop_asked()), self._checkpoints.written
+        totals = self._stepper.take(step, batch, asked, written, self._problem, waited)
         done, steps = step + 1, self._config.train.max_steps
         logged = done % self._config.track.logging_steps == 0 or done == steps
         scored = bool(every := self._config.train.eval_steps) and (done % every == 0 or done == steps)
@@ -251,10 +238,13 @@ class Loop:
         self._tokens += totals.tokens
         self._done = done
         self._time.add(totals, time.perf_counter() - began)
+        self._delivered.add(totals, self._config.train.global_batch_size)
         metrics = _metrics(outcome, self._time, self._workers) if outcome else {}
         if logged:
+            waits = [round(waited / self._time.steps * 1e3, 3) for waited in self._time.waits]
             self._time = Spent()
-            self._log_event("step", done, metrics, batch_hash=totals.batch_hash)
+            self._log_event("step", done, metrics, batch_hash=totals.batch_hash, data_wait_ms=waits)
+            self._log_data(done)
         if scored:
             self._score(done)
         if totals.checkpoint_written:
@@ -269,6 +259,15 @@ class Loop:
                 f"Told to stop ({name}): step {done} of {steps} is saved. Give the same command again to go on.",
                 stops.exit_code(name),
             )
+
+    def _log_data(self, step: int) -> None:
+        now = time.monotonic()
+        if now < self._data_due and step < self._config.train.max_steps:
+            return
+        self._data_due = now + DATA_EVERY_S
+        given = self._delivered
+        languages = dict(zip(self._prepared.languages, given.language_tokens, strict=True))
+        self._log_event("data", step, {"data/rows": given.rows, "data/tokens": given.tokens}, languages=languages)
 
     def _score(self, step: int) -> None:
         if not self._scores_held_out:
@@ -348,7 +347,7 @@ def _metrics(outcome: Outcome, spent: Spent, workers: Workers) -> dict[str, floa
         "train/cross_lingual_label_share": totals.cross_lingual / max(totals.labels, 1),
         "data/fallback_words": totals.no_room,
         "train/step_ms": spent.seconds / spent.steps * 1e3,
-        "train/data_wait_ms": spent.waited / spent.steps * 1e3,
+        "train/data_wait_ms": spent.waits[0] / spent.steps * 1e3,
         "train/peak_memory_mb": _peak_memory(workers) / 1e6,
     }
 

@@ -16,7 +16,7 @@ from torch.profiler import record_function
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.errors import TrainingError
+from xalign_ray.errors import LossError, TrainingError
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.train.distributed import Workers, combine_hash, split_hash
 from xalign_ray.train.engine import Engine
@@ -29,7 +29,10 @@ MODEL_INPUTS = ("input_ids", "labels", "position_ids", "segment_ids", "language_
 
 @dataclass(frozen=True)
 class Totals:
-    """What is known of a global step before its first forward pass, summed over ranks."""
+    """What is known of a global step before its first forward pass, summed over ranks.
+
+    language_tokens: of each language of the run. waits: seconds that each rank waited for the step's rows.
+    """
 
     counts: Mapping[str, float]
     batch_hash: int
@@ -39,6 +42,8 @@ class Totals:
     cross_lingual: int
     no_room: int
     flops: float
+    language_tokens: Sequence[int]
+    waits: Sequence[float]
     stop_asked: bool
     checkpoint_written: bool
 
@@ -127,7 +132,13 @@ class Stepper:
         self._taken: list[_Taken] = []
 
     def take(
-        self, step: int, batch: RankBatch, stop_asked: bool = False, written: bool = False, problem: str | None = None
+        self,
+        step: int,
+        batch: RankBatch,
+        stop_asked: bool = False,
+        written: bool = False,
+        problem: str | None = None,
+        waited: float = 0.0,
     ) -> Totals:
         """Takes step number `step` (from 0) on this rank's rows of it; does not wait for the device.
 
@@ -135,12 +146,13 @@ class Stepper:
             stop_asked: whether this process was asked to stop; every rank learns of it.
             written: whether this rank's part of a checkpoint is on the disk; every rank learns whether all are.
             problem: why this rank cannot go on, if it cannot.
+            waited: seconds that this rank waited for its rows; every rank learns of it.
 
         Raises:
             TrainingError: on all ranks, if one of them has a problem or other rows than this step's.
         """
         with record_function("step/counts of the global step"):
-            totals = self._totals(step, batch, stop_asked, written, problem or self._wrong_rows(step, batch))
+            totals = self._totals(step, batch, stop_asked, written, problem or self._wrong_rows(step, batch), waited)
         summed, logged = self._micro_steps(step, batch, totals)
         train = self._config.train
         rate = learning_rate(step, train.max_steps, train.schedule.warmup_steps, train.optimizer.learning_rate)
@@ -154,7 +166,7 @@ class Stepper:
         """What the step taken last gave; waits until the device has done all steps that were taken.
 
         Raises:
-            TrainingError: on all ranks, if a loss of a step since the last fetch is not finite.
+            LossError: on all ranks, if a loss of a step since the last fetch is not finite.
         """
         taken, self._taken = self._taken, []
         with record_function("step/wait for the device"):  # here alone: it computes while this process prepares
@@ -175,7 +187,9 @@ class Stepper:
             f"{batch['position'][:3].tolist()}... instead of {expected[:3].tolist()}... They were not trained on."
         )
 
-    def _totals(self, step: int, batch: RankBatch, stop_asked: bool, written: bool, problem: str | None) -> Totals:
+    def _totals(
+        self, step: int, batch: RankBatch, stop_asked: bool, written: bool, problem: str | None, waited: float
+    ) -> Totals:
         """One all-reduce: the counts that losses are divided by must be known before the first backward."""
         counts = self._objectives.counts(batch, [self._part(micro) for micro in range(self._sizes.accumulation)], step)
         low, high = split_hash(int(batch["row_hash"].sum(dtype=np.uint64)))
@@ -185,12 +199,13 @@ class Stepper:
         own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, *switched, *flags]
         flops = self._flops.of_rows(batch) + self._flops.of_labels(counts)
         low, high, labels, tokens, positions, crossed, no_room, stops, wrote, problems, flops, *summed = (
-            self._workers.sum([*own, flops, *counts.values()])
+            self._workers.sum([*own, flops, *counts.values(), *self._language_tokens(batch), *self._of_rank(waited)])
         )
+        counted, languages = len(counts), len(self._config.languages)
         if problems:
             raise_on_all_ranks(self._workers, problem)
         return Totals(
-            counts=dict(zip(counts, summed, strict=True)),
+            counts=dict(zip(counts, summed[:counted], strict=True)),
             batch_hash=combine_hash(low, high),
             labels=int(labels),
             tokens=int(tokens),
@@ -198,9 +213,21 @@ class Stepper:
             cross_lingual=int(crossed),
             no_room=int(no_room),
             flops=flops,
+            language_tokens=[int(tokens) for tokens in summed[counted : counted + languages]],
+            waits=summed[counted + languages :],
             stop_asked=stops > 0,
             checkpoint_written=wrote == self._workers.size,
         )
+
+    def _language_tokens(self, batch: RankBatch) -> list[float]:
+        """Of this rank's rows: tokens in each language of the run."""
+        count = len(self._config.languages)
+        shown = batch["language_ids"][batch["example_ids"] > 0]
+        return np.bincount(shown, minlength=count)[:count].astype(float).tolist()
+
+    def _of_rank(self, value: float) -> list[float]:
+        """A number a rank, of which this one knows its own."""
+        return [value if rank == self._workers.rank else 0.0 for rank in range(self._workers.size)]
 
     def _micro_steps(self, step: int, batch: RankBatch, totals: Totals) -> tuple[torch.Tensor, list[str]]:
         """Forward and backward over the batch in `accumulation` parts.
@@ -248,7 +275,7 @@ class Stepper:
     def _check_finite(self, step: int, losses: Mapping[str, float], totals: Totals) -> None:
         bad = [f"{kind} is {value}" for kind, value in losses.items() if not math.isfinite(value)]
         if bad:
-            raise TrainingError(
+            raise LossError(
                 f"The loss of step {step + 1} is not finite: {', '.join(bad)} (batch_hash {totals.batch_hash}). "
                 "Lower train.optimizer.learning_rate or raise train.schedule.warmup_steps; "
                 "checkpoints from before are valid."

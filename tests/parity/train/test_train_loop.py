@@ -16,7 +16,7 @@ from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_steps import train_until
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, TrainingError
-from xalign_ray.track.events import read_events
+from xalign_ray.track.events import EVENT_LOG, last_event, read_events
 from xalign_ray.train.distributed import combine_hash, setup_workers, split_hash
 from xalign_ray.train.progress import Progress
 
@@ -63,6 +63,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(two: Pool, t
     assert "(batch_hash " in str(stopped.value)
     assert "Lower train.optimizer.learning_rate or raise train.schedule.warmup_steps" in str(stopped.value)
     assert len(synthetic.steps(tmp_path)) == 1
+    last = last_event(tmp_path / EVENT_LOG)
+    assert (last["event"], last["step"], last["text"]) == ("not_finite", 1, str(stopped.value))
 
 
 def test_with_fewer_step_events_a_loss_that_is_not_finite_is_named_before_anything_is_saved(two: Pool, tmp_path: Path):

@@ -12,7 +12,7 @@ from tests.unit.rules.tree import PACKAGE, ROOT, first_sentence, parse, python_f
 
 LONGEST = 400  # lines; past that a file is asking to be two
 MEDIAN = 150
-OURS = python_files(PACKAGE, ROOT / "jobs", ROOT / "docs", ROOT / "tests")
+OURS = python_files(PACKAGE, ROOT / "jobs", ROOT / "docs", ROOT / "tests", ROOT / "dashboards")
 # Spelled in pieces, or this file would break its own rule.
 MACHINE_PATHS = re.compile(r"(?<![\w./-])/" + r"(work|root|home/\w+|Users/\w+|mnt/\w+)/")
 

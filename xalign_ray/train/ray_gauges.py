@@ -1,0 +1,95 @@
+"""Sets the gauges of runs and studies through Ray, whose nodes show them to Prometheus at their own `/metrics`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ray.util.metrics import Gauge
+
+from xalign_ray.track.gauges import CELLS, CELLS_MEANING, GAUGES, RUN_TAGS, STUDY_TAGS, EventGauges, Point, running
+
+_log = logging.getLogger(__name__)
+REFRESH_S = 1.0  # Ray passes a gauge on once for each time that it is set, and its nodes forget it two reports later
+
+
+class _Refreshed:
+    """Values that are set again and again until they are closed; whatever Ray does, nothing is raised or held up."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gauges", daemon=True)
+        self._thread.start()
+
+    def set(self, gauge: str, value: float, tags: Mapping[str, str]) -> None:
+        with self._lock:
+            self._values[gauge, tuple(tags.items())] = value
+
+    def close(self) -> None:
+        """Sets each value once more; the nodes forget them soon after."""
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            last = self._over.wait(REFRESH_S)
+            with self._lock:
+                values = list(self._values.items())
+            try:
+                for (name, tags), value in values:
+                    _gauge(name).set(value, dict(tags))
+            except Exception as error:  # of whatever kind Ray's are
+                _log.debug("Ray does not take a gauge (%s).", error)
+            if last:
+                return
+
+
+class RunGauges:
+    """The gauges of one run, set in the driver from the events that it follows."""
+
+    def __init__(self, run: Path, facts: Mapping[str, Any]) -> None:
+        method = facts.get("labels", {}).get("method", "")
+        self._tags = dict(zip(RUN_TAGS, (run.name, facts["recipe"], method, str(facts.get("seed", ""))), strict=True))
+        self._events, self._shown = EventGauges(), _Refreshed()
+        self._set(running(True))
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Sets what an event says."""
+        for point in self._events.points(event):
+            self._set(point)
+
+    def close(self) -> None:
+        """The run does not train any more."""
+        self._set(running(False))
+        self._shown.close()
+
+    def _set(self, point: Point) -> None:
+        self._shown.set(point.gauge, point.value, self._tags | dict(point.tags))
+
+
+class CellGauges:
+    """How many cells of a study at work are in each state."""
+
+    def __init__(self, study: str) -> None:
+        self._study, self._shown = study, _Refreshed()
+
+    def show(self, states: Mapping[str, int]) -> None:
+        """Sets the number of each state."""
+        for state, cells in states.items():
+            self._shown.set(CELLS, cells, dict(zip(STUDY_TAGS, (self._study, state), strict=True)))
+
+    def close(self) -> None:
+        """The study has ended."""
+        self._shown.close()
+
+
+@cache
+def _gauge(name: str) -> Gauge:
+    if name == CELLS:
+        return Gauge(CELLS, CELLS_MEANING, STUDY_TAGS)
+    return Gauge(name, GAUGES[name].meaning, (*RUN_TAGS, *GAUGES[name].tags))
