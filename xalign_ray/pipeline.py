@@ -296,12 +296,12 @@ def _is_over(folder: Path, rank: int = 0) -> bool:
 
 def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: int = 0) -> tuple[Path, dict[str, Any]]:
     """The folder of a run and what its start event says; writes nothing but what it finds in a store."""
+    from xalign_ray.data.planned import facts_of
+
     if recipe.config.model.init_from:
         from xalign_ray.models.backbone import check_tokenizer
 
         check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder, prepared.new_rows)
-    from xalign_ray.data.planned import bad_rows_facts, planned_shares
-
     fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
     folder = (out or default_folder(recipe, fingerprint)).absolute()
     if rank == 0:
@@ -316,10 +316,7 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
         "recipe": recipe.name,
         "fingerprint": fingerprint,
         "seed": recipe.config.seed,
-        "data": url_of(prepared.folder) or str(prepared.folder.absolute()),
-        "data_fingerprint": prepared.fingerprint,
-        "planned_shares": planned_shares(prepared, recipe.config),
-        "bad_rows": bad_rows_facts(prepared, recipe.config),
+        **facts_of(prepared, recipe.config),
         "labels": {"method": method_of(recipe.config), "languages": ",".join(recipe.config.languages)},
         "origin": origin(),
     }
@@ -327,9 +324,8 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
 
 
 def _write_config(recipe: Recipe, folder: Path, facts: Mapping[str, Any]) -> None:
-    head = {"recipe": recipe.name, "fingerprint": facts["fingerprint"]}
-    text = yaml.safe_dump(head | recipe.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    write_atomic(RunFolder(folder).config, text)
+    said = {"recipe": recipe.name, "fingerprint": facts["fingerprint"], **recipe.config.model_dump(mode="json")}
+    write_atomic(RunFolder(folder).config, yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
 
 
 def default_folder(recipe: Recipe, fingerprint: str) -> Path:

@@ -11,8 +11,19 @@ from numpy.typing import NDArray
 from xalign_ray.config.choices import PAIRS, TEXT
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
+from xalign_ray.mirror import url_of
 from xalign_ray.text.collate import specials
 from xalign_ray.text.order import Order
+
+
+def facts_of(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
+    """What the start event of a run says of its data."""
+    return {
+        "data": url_of(prepared.folder) or str(prepared.folder.absolute()),
+        "data_fingerprint": prepared.fingerprint,
+        "planned_shares": planned_shares(prepared, config),
+        "bad_rows": bad_rows_facts(prepared, config),
+    }
 
 
 def expected_rows(order: Order, steps: int, sources: int) -> NDArray[np.float64]:
