@@ -34,7 +34,17 @@ OUT = Path("bench.json")
 
 # Each is a file here with a function `measure` that returns records; those of the first kind are given the text.
 OF_TEXT = ("prepare", "filters", "whole", "streaming", "waiting", "scale_prepare", "pretraining")
-TOPICS = (*OF_TEXT, "word_alignment", "objectives", "step", "fine_tuning", "resume", "scale", "scale_store")
+TOPICS = (
+    *OF_TEXT,
+    "word_alignment",
+    "objectives",
+    "step",
+    "fine_tuning",
+    "resume",
+    "scale",
+    "scale_store",
+    "plan_time",
+)
 PEERS = {
     "whole": "datasets",
     "pretraining": "datasets",

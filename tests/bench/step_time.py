@@ -1,4 +1,4 @@
-"""Trains on full rows in a process of its own: `python -m tests.parity.train.step_time RECIPE...` says CPU seconds.
+"""Trains on full rows in a process of its own: `python -m tests.bench.step_time RECIPE...` says CPU seconds.
 
 Of each recipe in turn, and again in each round, the CPU time of its fastest step: what other processes add is left out.
 """
