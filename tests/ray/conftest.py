@@ -17,7 +17,7 @@ from xalign_ray.train.driver import connect
 # The tests' clusters and their clients have a token of their own: the user's file is neither read nor written.
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 os.environ.pop("RAY_AUTH_MODE", None)
-os.environ |= {"RAY_metrics_report_interval_ms": "2000"}  # Ray's 10 s are long for a test that waits for a gauge
+os.environ |= {"RAY_metrics_report_interval_ms": "3000"}  # Ray's 10 s are long for a test that waits for a gauge
 
 
 @pytest.fixture(scope="session")

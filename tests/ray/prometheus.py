@@ -30,14 +30,14 @@ def program(name: str) -> str:
 
 
 class Prometheus:
-    """The server, on a port and with a folder of its own; scrapes each second."""
+    """The server, on a port and with a folder of its own; scrapes every two seconds."""
 
     def __init__(self, folder: Path, targets: list[str]) -> None:
         shipped = (HERE / "prometheus" / "prometheus.yml").read_text()
         found = folder / "targets.json"
         found.write_text(json.dumps([{"labels": {"job": "ray"}, "targets": targets}]))
         assert TARGETS in shipped
-        (folder / "prometheus.yml").write_text(shipped.replace(TARGETS, str(found)).replace(EVERY, "1s"))
+        (folder / "prometheus.yml").write_text(shipped.replace(TARGETS, str(found)).replace(EVERY, "2s"))
         shutil.copy(HERE / "prometheus" / "alerts.yml", folder)
         self._url = f"http://127.0.0.1:{free_ports(1)[0]}"
         self._log, self._started = folder / "prometheus.log", time.time()
