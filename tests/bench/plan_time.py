@@ -1,4 +1,4 @@
-"""The time of a step that a plan says against the measured: one encoder gives the rate, two others are planned with it."""
+"""The planned time of a step against the measured: one encoder gives the rate, two others are planned with it."""
 
 from __future__ import annotations
 
@@ -72,5 +72,5 @@ def measure() -> list[dict[str, Any]]:
                 f"{name}: planned {found.step_s * 1e3:.0f} ms a step with the rate that another encoder reached, "
                 f"{seconds * 1e3:.0f} ms of CPU time measured, fastest of interleaved rounds"
             )
-            records.append(record(f"plan/time_off/{name.replace(' ', '_')}", off, 0.25, how, "lower"))
+            records.append(record(f"plan/time_off/{name.split(',')[0].replace(' ', '_')}", off, 0.25, how, "lower"))
     return records
