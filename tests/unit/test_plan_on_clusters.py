@@ -217,7 +217,7 @@ def test_what_does_not_fit_is_refused_with_what_would_help() -> None:
         compare(recipe, ["8xL4"])
     said = str(refused.value)
     assert said.startswith("papers/mbert-mlm cannot run on 8 x L4: a worker needs ")
-    assert " GiB, more than 19.0 (85% of its memory); it fits with train.per_device_batch_size=" in said
+    assert " GiB, more than 19.1 (85% of its memory); it fits with train.per_device_batch_size=" in said
     assert "or train.gradient_checkpointing=true" in said
     rows = int(said.partition("per_device_batch_size=")[2].split()[0])
     assert " GiB" in compare(load_recipe("papers/mbert-mlm", [f"train.per_device_batch_size={rows}"]), ["8xL4"])

@@ -106,4 +106,4 @@ def _needed(config: RunConfig, subject: Subject, shape: Shape) -> float:
 
 def _usable(shape: Shape) -> float:
     """Bytes; of a CPU it is not known."""
-    return USABLE * shape.device.memory_gb * 1e9 if shape.device else float("inf")
+    return USABLE * shape.device.memory_gib * GIB if shape.device else float("inf")

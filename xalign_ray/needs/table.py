@@ -82,7 +82,7 @@ def compare(
 def _column(one: Estimate) -> Mapping[str, str]:
     rows = -(-one.batch.global_rows // (one.batch.workers * one.batch.accumulation))
     device = one.shape.device
-    room = f" of {device.memory_gb * 1e9 / GIB:.1f}" if device else ""
+    room = f" of {device.memory_gib:.1f}" if device else ""
     said = {
         FIRST: f"{number(one.memory / GIB)}{room}",
         "rows of a worker": f"{one.batch.accumulation} x {rows}",

@@ -119,7 +119,8 @@ def _frame(rows: Sequence[tuple]) -> pd.DataFrame:
 def _points(event: Event) -> Iterator[tuple]:
     metrics = event.get("metrics", {})
     found = [("", HELD_OUT, metrics.get(HELD_OUT))]
-    found += [(language, HELD_OUT, value) for language, value in event.get("languages", {}).items()]
+    if event["event"] == "held_out":
+        found += [(language, HELD_OUT, value) for language, value in event.get("languages", {}).items()]
     if event["event"] == "step":
         found += [("", name, metrics.get(name)) for name in LOSSES]
         if metrics.get("train/step_ms"):

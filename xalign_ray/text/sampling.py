@@ -12,4 +12,5 @@ def language_shares(sizes: Mapping[str, float], exponent: float) -> dict[str, fl
     """q_l = p_l^exponent / sum of all, with p_l = size_l / sum of sizes. Exponent 1 is by size, 0 is uniform."""
     total = sum(sizes.values())
     raised = {name: (size / total) ** exponent for name, size in sizes.items()}
-    return {name: value / sum(raised.values()) for name, value in raised.items()}
+    whole = sum(raised.values())
+    return {name: value / whole for name, value in raised.items()}

@@ -82,7 +82,6 @@ class EventGauges:
     def _start(self, event: Mapping[str, Any]) -> Iterator[Point]:
         self._last_step = None
         yield _point("loss_not_finite", 0)
-        yield _point("step_event_interval_seconds", 0)
         if "steps" in event:
             yield _point("steps", event["steps"])
         yield from _each("planned_token_share", "language", event.get("planned_shares", {}))
@@ -96,14 +95,14 @@ class EventGauges:
         if self._last_step is not None:
             yield _point("step_event_interval_seconds", event["time"] - self._last_step)
         self._last_step = event["time"]
+
+    def _data(self, event: Mapping[str, Any]) -> Iterator[Point]:
+        yield from _each("tokens_by_language", "language", event.get("language_tokens", {}))
         waits: Sequence[float] = event.get("data_wait_ms", ())
         yield from _each("data_wait_ms_by_rank", "rank", {str(rank): wait for rank, wait in enumerate(waits)})
 
-    def _data(self, event: Mapping[str, Any]) -> Iterator[Point]:
-        yield from _each("tokens_by_language", "language", event["languages"])
-
     def _held_out(self, event: Mapping[str, Any]) -> Iterator[Point]:
-        yield from _each("held_out_loss_by_language", "language", event["languages"])
+        yield from _each("held_out_loss_by_language", "language", event.get("languages", {}))
 
     def _not_finite(self, _: Mapping[str, Any]) -> Iterator[Point]:
         yield _point("loss_not_finite", 1)

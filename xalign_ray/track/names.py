@@ -7,10 +7,11 @@ from xalign_ray.config.choices import OBJECTIVES
 EVENTS: dict[str, str] = {
     "start": "an attempt begins or resumes after `step` finished steps; carries recipe, fingerprint, attempt, steps, "
     "the share of tokens planned for each language, and the bad rows that `prepare` set aside",
-    "step": "an optimizer step has finished; carries batch_hash, the train/ metrics, and each rank's wait for data",
+    "step": "an optimizer step has finished; carries batch_hash and the train/ metrics",
     "held_out": "held-out rows were scored; carries held_out/ metrics and the loss per language",
     "profile": "some steps were looked at closely; carries their number and the summary of where their time went",
-    "data": "counters of the feed since the start of this attempt, and the tokens of each language; twice a minute",
+    "data": "counters of the feed since the start of this attempt, the tokens of each language, and each rank's wait "
+    "for its rows; twice a minute",
     "checkpoint": "a checkpoint has its manifest; carries its path",
     "not_finite": "the loss of a step is not finite; carries the sentence; the attempt ends with it",
     "stalled": "a step did not end in time; carries the sentence that names the worker; the attempt ends with it",

@@ -15,12 +15,12 @@ _FILE = Path(__file__).with_suffix(".yaml")
 
 @dataclass(frozen=True)
 class Device:
-    """A kind of GPU: dense products at most, in TFLOP/s by precision, and its memory in GB."""
+    """A kind of GPU: dense products at most, in TFLOP/s by precision, and its memory in GiB."""
 
     bf16: float
     tf32: float
     fp32: float
-    memory_gb: float
+    memory_gib: float
 
     def peak(self, precision: str) -> float:
         """TFLOP/s at most in a precision of `precision_of`."""

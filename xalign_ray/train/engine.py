@@ -52,6 +52,7 @@ class Engine:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.train.tf32
         self._workers = workers
         self._stage = config.parallel.zero_stage
+        self._clipping = config.train.max_grad_norm
         self._universal = universal
         self._optimizer = build_optimizer(module, config.train.optimizer)
         self._trained = {name for name, _ in module.named_parameters(remove_duplicate=False)}
@@ -60,7 +61,11 @@ class Engine:
         # DeepSpeed asks for a buffer of this size anew in every step: no more than all gradients fill, in one piece.
         size = min(BUCKET, sum(parameter.numel() for parameter in module.parameters()))
         settings["zero_optimization"].setdefault("reduce_bucket_size", size)
+        if self._stage == 0:
+            settings["gradient_clipping"] = 0.0  # done in `step`, which looks for the norm anyway: one pass, not two
         self._engine, *_ = deepspeed.initialize(model=module, optimizer=self._optimizer, config=settings)
+        if self._stage == 0 and workers.size == 1:
+            self._engine.enable_backward_allreduce = False  # it would copy all gradients to a buffer, and back
         self._keeper = _keep_parts(self._engine)
         # DeepSpeed's own bf16 at stage 0 calls the optimizer once with zero gradients while it is set up.
         self._casts = config.train.bf16 and self._stage == 0
@@ -92,15 +97,18 @@ class Engine:
         assert self._engine.is_gradient_accumulation_boundary()
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate
-        own_norm = self._replicated_norm() if self._stage == 0 else None
+        own_norm = self._clip() if self._stage == 0 else None
         self._engine.step()
         norm = own_norm if own_norm is not None else self._engine.get_global_grad_norm()
         return torch.as_tensor(norm, device=self._workers.device)
 
-    def _replicated_norm(self) -> torch.Tensor:
-        """DeepSpeed keeps no norm at stage 0 in fp32; there, every rank holds the whole averaged gradient."""
-        gradients = [p.grad for p in self._engine.module.parameters() if p.grad is not None]
-        return nn.utils.get_total_norm(gradients)
+    def _clip(self) -> torch.Tensor:
+        """Clips at stage 0, where every rank holds the whole averaged gradient; gives the norm before."""
+        parameters = [p for p in self._engine.module.parameters() if p.grad is not None]
+        norm = nn.utils.get_total_norm([p.grad for p in parameters])
+        if self._clipping and (self._workers.on_gpu or norm > self._clipping):  # a GPU is not waited for
+            nn.utils.clip_grads_with_norm_(parameters, self._clipping, norm)
+        return norm
 
     @contextmanager
     def scoring(self) -> Iterator[None]:

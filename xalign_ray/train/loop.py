@@ -182,9 +182,9 @@ class Loop:
                         with self._profile:
                             self._take(step, batches, watch)
                 except TrainingError as error:  # raised by all ranks together
-                    self._publish()
                     if isinstance(error, LossError):
-                        self._log_event("not_finite", self._done, text=str(error))
+                        self._log_event("not_finite", self._done + 1, text=str(error))
+                    self._publish()
                     raise
                 self._profile.close()
                 self._publish()  # which all ranks do together: one that stops reading stops all of them
@@ -241,9 +241,8 @@ class Loop:
         self._delivered.add(totals, self._config.train.global_batch_size)
         metrics = _metrics(outcome, self._time, self._workers) if outcome else {}
         if logged:
-            waits = [round(waited / self._time.steps * 1e3, 3) for waited in self._time.waits]
             self._time = Spent()
-            self._log_event("step", done, metrics, batch_hash=totals.batch_hash, data_wait_ms=waits)
+            self._log_event("step", done, metrics, batch_hash=totals.batch_hash)
             self._log_data(done)
         if scored:
             self._score(done)
@@ -266,8 +265,9 @@ class Loop:
             return
         self._data_due = now + DATA_EVERY_S
         given = self._delivered
-        languages = dict(zip(self._prepared.languages, given.language_tokens, strict=True))
-        self._log_event("data", step, {"data/rows": given.rows, "data/tokens": given.tokens}, languages=languages)
+        by_language = dict(zip(self._prepared.languages, given.language_tokens, strict=True))
+        counts = {"data/rows": given.rows, "data/tokens": given.tokens}
+        self._log_event("data", step, counts, language_tokens=by_language, data_wait_ms=given.take_waits())
 
     def _score(self, step: int) -> None:
         if not self._scores_held_out:
@@ -347,7 +347,7 @@ def _metrics(outcome: Outcome, spent: Spent, workers: Workers) -> dict[str, floa
         "train/cross_lingual_label_share": totals.cross_lingual / max(totals.labels, 1),
         "data/fallback_words": totals.no_room,
         "train/step_ms": spent.seconds / spent.steps * 1e3,
-        "train/data_wait_ms": spent.waits[0] / spent.steps * 1e3,
+        "train/data_wait_ms": spent.waited / spent.steps * 1e3,
         "train/peak_memory_mb": _peak_memory(workers) / 1e6,
     }
 

@@ -40,11 +40,11 @@ class _Refreshed:
             last = self._over.wait(REFRESH_S)
             with self._lock:
                 values = list(self._values.items())
-            try:
-                for (name, tags), value in values:
+            for (name, tags), value in values:
+                try:
                     _gauge(name).set(value, dict(tags))
-            except Exception as error:  # of whatever kind Ray's are
-                _log.debug("Ray does not take a gauge (%s).", error)
+                except Exception as error:  # of whatever kind Ray's are
+                    _log.debug("Ray does not take the gauge %s (%s).", name, error)
             if last:
                 return
 

@@ -22,29 +22,39 @@ class Spent:
 
     steps: int = 0
     seconds: float = 0.0
+    waited: float = 0.0  # rank 0, for its rows
     tokens: int = 0
     flops: float = 0.0
-    waits: list[float] = field(default_factory=list)  # of each rank
 
     def add(self, totals: Totals, seconds: float) -> None:
         """One more step."""
         self.steps += 1
         self.seconds += seconds
-        self.waits = _added(self.waits, totals.waits)
+        self.waited += totals.waits[0]
         self.tokens += totals.tokens
         self.flops += totals.flops
 
 
 @dataclass
 class Delivered:
-    """What the feed has given since the start of the attempt."""
+    """What the feed has given since the start of the attempt, and how long each rank waited for it."""
 
     rows: int = 0
     tokens: int = 0
     language_tokens: list[int] = field(default_factory=list)
+    _steps: int = 0
+    _waits: list[float] = field(default_factory=list)
 
     def add(self, totals: Totals, rows: int) -> None:
         """One more step."""
         self.rows += rows
         self.tokens += totals.tokens
         self.language_tokens = _added(self.language_tokens, totals.language_tokens)
+        self._steps += 1
+        self._waits = _added(self._waits, totals.waits)
+
+    def take_waits(self) -> list[float]:
+        """Milliseconds that each rank waited for a step's rows, mean of the steps since it was asked last."""
+        waits = [round(waited / self._steps * 1e3, 3) for waited in self._waits]
+        self._steps, self._waits = 0, []
+        return waits

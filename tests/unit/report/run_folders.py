@@ -140,6 +140,13 @@ def step(number: int, loss: float, attempt: int = 1, time: float = 0.0, **metric
     return head | {"batch_hash": number, "metrics": values | named}
 
 
+def delivered(number: int, tokens: Mapping[str, int]) -> dict[str, Any]:
+    """What the feed has given so far."""
+    head = {"event": "data", "attempt": 1, "time": 1000.0 + number, "step": number}
+    metrics = {"data/rows": 10 * number, "data/tokens": sum(tokens.values())}
+    return head | {"metrics": metrics, "language_tokens": dict(tokens), "data_wait_ms": [0.1, 0.2]}
+
+
 def held_out(number: int, losses: Mapping[str, float], time: float = 0.0) -> dict[str, Any]:
     """The event of scored held-out rows."""
     mean = sum(losses.values()) / len(losses)
@@ -158,5 +165,6 @@ def whole_run(data: Path) -> list[dict[str, Any]]:
         step(3, 4.5),
         step(4, 4.0),
         held_out(4, {"en": 4.0, "qgr": 4.2, "qdv": 4.4}),
+        delivered(4, {"en": 2000, "qgr": 1500, "qdv": 500}),
         {"event": "end", "attempt": 1, "time": 1006.0, "step": 4, "metrics": speeds},
     ]

@@ -27,9 +27,9 @@ def write_log(folder: Path) -> EventLog:
     """A start, two steps, and what comes with them."""
     log = EventLog(folder / "events.jsonl", 3)
     log.write("start", 4, steps=9, planned_shares={"de": 0.4, "en": 0.6}, bad_rows=BAD)
-    log.write("step", 5, {"train/loss": 3.5, "train/loss_masked_lm": 3.25}, data_wait_ms=[1.0, 2.0])
-    log.write("data", 5, {"data/tokens": 80}, languages=LANGUAGES)
-    log.write("step", 6, {"train/loss": 3.0, "train/gradient_norm": math.nan}, data_wait_ms=[5.0, 6.0])
+    log.write("step", 5, {"train/loss": 3.5, "train/loss_masked_lm": 3.25})
+    log.write("data", 5, {"data/tokens": 80}, language_tokens=LANGUAGES, data_wait_ms=[5.0, 6.0])
+    log.write("step", 6, {"train/loss": 3.0, "train/gradient_norm": math.nan})
     return log
 
 
@@ -70,7 +70,15 @@ def test_the_time_between_step_events_begins_anew_with_an_attempt(tmp_path: Path
     log.write("start", 6)
     log.write("step", 7, {"train/loss": 2.0})
     log.close()
-    assert values(tmp_path)["step_event_interval_seconds",] == 0
+    assert values(tmp_path)["step_event_interval_seconds",] == second - first  # not the pause before the new attempt
+
+
+def test_no_interval_is_known_before_the_second_step_event(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "events.jsonl", 1)
+    log.write("start", 0, steps=9)
+    log.write("step", 1, {"train/loss": 3.5})
+    log.close()
+    assert ("step_event_interval_seconds",) not in values(tmp_path)  # the alert of a stalled step is silent so long
 
 
 def test_a_loss_that_is_not_finite_is_shown_until_the_next_attempt(tmp_path: Path) -> None:
