@@ -64,7 +64,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(two: Pool, t
     assert "Lower train.optimizer.learning_rate or raise train.schedule.warmup_steps" in str(stopped.value)
     assert len(synthetic.steps(tmp_path)) == 1
     last = last_event(tmp_path / EVENT_LOG)
-    assert (last["event"], last["step"], last["text"]) == ("not_finite", 1, str(stopped.value))
+    assert (last["event"], last["step"], last["text"]) == ("not_finite", 2, str(stopped.value))
 
 
 def test_with_fewer_step_events_a_loss_that_is_not_finite_is_named_before_anything_is_saved(two: Pool, tmp_path: Path):
