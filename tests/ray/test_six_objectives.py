@@ -15,7 +15,8 @@ from tests.unit.data.conftest import prepare_here
 from xalign_ray.errors import TrainingError
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
-STEPS, KILLED_AT, SAVED_EVERY = 72, 26, 12
+STEPS, SAVED_EVERY = 72, 12
+KILLED_AT = 3 * SAVED_EVERY + 2  # a save is on disk when the next one begins: that of step 24 is, at this step
 AGENT, WORKER = "ray::DashboardAgent", "ray::RayTrainWorker"
 
 
@@ -56,7 +57,7 @@ def killed(two: Pool, tmp_path_factory: pytest.TempPathFactory) -> Killed:
 def test_a_killed_run_of_four_objectives_ends_as_the_calm_one(killed: Killed) -> None:
     first, again = starts(killed.folder)
     assert (first, again % SAVED_EVERY) == (0, 0)
-    assert 2 * SAVED_EVERY <= again < STEPS  # the kill comes at step 26 or as soon after it as the machine allows
+    assert 2 * SAVED_EVERY <= again < STEPS
     assert killed.curve == killed.expected
     check_rows(killed.folder, killed.expected)
 
