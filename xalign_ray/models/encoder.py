@@ -14,6 +14,7 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models import attention
 from xalign_ray.models.backbone import backbone, check_fits
+from xalign_ray.models.decoder import Decoder
 from xalign_ray.models.extension import add_rows
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import append_language, extend_input
@@ -135,6 +136,7 @@ def build_encoder(
         nn.init.normal_(table.weight, 0.0, 0.02)
     if model.conditioned_head:
         extend_input(family.transform_of(hf), hf.config.hidden_size)
+    hf.set_output_embeddings(Decoder.of(hf.get_output_embeddings()))
     return AlignedEncoder(hf, family, table, model.conditioned_head)
 
 
