@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from xalign_ray import __version__, stops
+from xalign_ray import __version__, collector, stops
 from xalign_ray.arguments import (
     SCALES,
     Group,
@@ -318,6 +318,7 @@ def main(verb: str | None = None) -> None:
     Args:
         verb: the verb that the arguments are for; without it the first of them names it.
     """
+    collector.spare_imports()
     os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # read when ray.data is imported: progress is ours to show
     code = _run(lambda: app([verb, *sys.argv[1:]] if verb else None, prog_name="xalign"))
     if stops.asked():

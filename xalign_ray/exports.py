@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +20,39 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from xalign_ray.data.prepared import Prepared
+
+LIBRARIES = ("transformers.modeling_utils", "deepspeed", "xalign_ray.models.export", "xalign_ray.report.card")
+LOOK_S = 1.0
+
+
+@contextmanager
+def libraries_ahead(log: Path) -> Iterator[None]:
+    """Inside, as soon as workers train, a thread imports what `export_run` needs: this process only waits for them.
+
+    Args:
+        log: the event log of their run; before it grows the processor is busy with their start.
+    """
+    over, size = threading.Event(), _size(log)
+
+    def load() -> None:
+        while _size(log) == size:
+            if over.wait(LOOK_S):
+                return
+        from xalign_ray.models.export import name_accelerator
+
+        name_accelerator()
+        for name in LIBRARIES:
+            importlib.import_module(name)
+
+    threading.Thread(target=load, name="libraries", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _size(log: Path) -> int:
+    return log.stat().st_size if log.is_file() else 0
 
 
 def export_run(

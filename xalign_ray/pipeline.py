@@ -20,7 +20,7 @@ from xalign_ray.config.method import method_of
 from xalign_ray.config.saved import open_saved, read_saved
 from xalign_ray.config.start import base_recipe, needed_recipes, settle
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.exports import export_run
+from xalign_ray.exports import export_run, libraries_ahead
 from xalign_ray.locks import check_writable, hold
 from xalign_ray.mirror import fetch_checkpoint, is_finished, local_folder, published, refresh, url_of
 from xalign_ray.run_folder import RunFolder, check_export
@@ -224,7 +224,7 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool, title: str) 
             _write_config(recipe, folder, facts)
             from xalign_ray.train.driver import run_on_ray
 
-            with _followed(recipe, folder):
+            with _followed(recipe, folder), libraries_ahead(RunFolder(folder).events):
                 run_on_ray(recipe.config, folder, prepared.folder, facts, trust, lock.token, title)
                 _finish_run(recipe, prepared, folder, facts, trust)
     return folder

@@ -16,7 +16,7 @@ from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, read_events
 
-ROUNDS, STEPS, SETTLED = 2, 30, 5  # steps before SETTLED fill caches and are left out
+ROUNDS, STEPS, SETTLED = 4, 30, 5  # steps before SETTLED fill caches and are left out
 TEXT, PAIRS, LABELS = "{kind: masked_text}", "{kind: masked_pairs}", "{kind: code_switched_labels}"
 ALIGNED, CONTRASTED, COPY = "{kind: aligned_pairs}", "{kind: contrasted_pairs}", "{kind: code_switched_copy}"
 ALIGN, EXCHANGE = "{kind: dictionary_alignment}", "{kind: word_exchange}"

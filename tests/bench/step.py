@@ -20,6 +20,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 ROUNDS = 2
+RAY_ROUNDS, RAY_STEPS, RAY_SETTLED = 3, 60, 20  # in the first steps MLflow is still imported beside them
 VOCABULARIES = {30_000: (32, 2.4), 119_000: (8, 4.5), 250_000: (8, 5.5)}  # rows of a batch, target
 ARMS = Path(__file__).parent / "step_arms.py"
 
@@ -58,7 +59,7 @@ def measure(rounds: int = ROUNDS, device: str = "cpu") -> list[dict[str, Any]]:
         record("train/head_memory_ratio", memory[1] / memory[0], 0.15,
                f"extra memory of head, loss and gradients, V 250,000, 1,024 positions: {memory[1]:.0f} MB against "
                f"{memory[0]:.0f} MB for the logits of all of them", "lower"),
-        *_under_ray(rounds),
+        *_under_ray(),
     ]  # fmt: skip
 
 
@@ -78,14 +79,15 @@ def _one_core() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def _under_ray(rounds: int) -> list[dict[str, Any]]:
+def _under_ray() -> list[dict[str, Any]]:
     """The same recipe with and without Ray, and how long the first step takes to come."""
     steps: dict[str, list[float]] = {"--no-ray": [], "": []}
     first = []
     with tempfile.TemporaryDirectory() as folder:
         settings = [*SIZE, f"streams=[{TEXT}]", "objectives=[{kind: masked_lm}]", f"output={folder}"]
+        settings.append(f"train.max_steps={RAY_STEPS}")
         pipeline.prepare(load_recipe("tiny/all", settings))
-        for number in range(rounds):
+        for number in range(RAY_ROUNDS):
             for flag, found in steps.items():
                 out = Path(folder) / f"run{flag}{number}"
                 chosen = [word for setting in settings for word in ("--set", setting)]
@@ -93,11 +95,11 @@ def _under_ray(rounds: int) -> list[dict[str, Any]]:
                 began = time.time()
                 subprocess.run([*command, *filter(None, [flag])], check=True, capture_output=True, env=_one_core())
                 events = [event for event in read_events(out / EVENT_LOG) if event["event"] == "step"]
-                found.append(statistics.median(event["metrics"]["train/step_ms"] for event in events[5:]))
+                found.append(statistics.median(event["metrics"]["train/step_ms"] for event in events[RAY_SETTLED:]))
                 if not flag:
                     first.append(events[0]["time"] - began)
     without, with_ray = (statistics.median(found) for found in steps.values())
-    how = f"median of {rounds} runs of 30 steps each, 4 layers of 256, 16 rows of 128 tokens, one worker"
+    how = f"median of {RAY_ROUNDS} runs of {RAY_STEPS} steps each, 4 layers of 256, 16 rows of 128 tokens, one worker"
     return [
         record("train/ray_ratio", without / with_ray, 0.97, f"the loop in a process against it under Ray Train; {how}"),
         record("train/first_step_s", statistics.median(first), 12, f"from the command to the end of step 1, warm: "

@@ -69,11 +69,11 @@ def _speed_on_ray(prepared: Prepared, config: RunConfig, begins: set[int]) -> fl
     """On a cluster of its own: Ray Data keeps the CPUs of an executor that was killed from the next for EXPIRE_S."""
     import ray
 
-    from xalign_ray.data.feed import open_feed
+    from xalign_ray.data.feed import Feed
 
     ray.init(address="local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
-        return _speed(open_feed(prepared, config, 0, 0, lambda own: own), begins)
+        return _speed(Feed(prepared, config, 0, 0, lambda own: own), begins)
     finally:
         ray.shutdown()
 
@@ -113,7 +113,7 @@ def _feed_many(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
     """Steps a second that 64 consumers get who do nothing else, and where the CPU time of the machine goes."""
     import ray
 
-    from xalign_ray.data.feed import open_feed
+    from xalign_ray.data.feed import Feed
 
     config = config.model_copy(
         update={
@@ -132,7 +132,7 @@ def _feed_many(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
         return server.result()
 
     def consume(rank: int) -> None:
-        stream = open_feed(prepared, config, 0, rank, share)
+        stream = Feed(prepared, config, 0, rank, share)
         for steps in (1, HUNGRY_STEPS - 1):
             assert sum(1 for _ in islice(stream, steps)) == steps
             if together.wait() == 0:

@@ -31,6 +31,7 @@ STORE_BYTES = 128 << 20  # blocks made ahead for a rank: the object store is not
 EXPIRE_S = 30  # how long a killed executor's claim on CPUs lives (Ray's default of 180 s starves the next attempt)
 
 Broadcast = Callable[[Any], Any]
+Asked = tuple[Request, Any]  # and the reference of its block
 
 
 class BlockServer:
@@ -97,39 +98,52 @@ def _open_reader(folder: str, config: str) -> BatchReader:
     return BatchReader(Prepared.open(Path(folder)), RunConfig.model_validate_json(config))
 
 
-def open_feed(
-    prepared: Prepared, config: RunConfig, first_step: int, rank: int, broadcast: Broadcast
-) -> Iterator[Columns]:
-    """A rank's batches of the steps from `first_step` to the last. Every rank of the job must open it.
+class Feed:
+    """A rank's batches of the steps from `first_step` to the last. Every rank of the job must open its own.
 
-    Args:
-        broadcast: gives every rank what rank 0 passed in (a broadcast of Ray Train's collective).
-
-    Raises:
-        ConfigError: no node may run data tasks.
+    The first blocks are made from now on, while the ranks set up what will take them; `close` ends the executor.
     """
-    own: Any = None
-    if rank == 0:
-        wait_for_place(config.parallel)
-        environment = {"RAY_DATA_AUTOSCALING_REQUEST_EXPIRE_TIME_S": str(EXPIRE_S)}
-        own = (
-            ray.remote(BlockServer)
-            .options(
-                num_cpus=0,
-                max_concurrency=2 * WINDOW * config.parallel.workers,
-                runtime_env={"env_vars": environment},
-                **placement(config.parallel),
-            )
-            .remote(str(prepared.folder), config.model_dump_json(), first_step)
+
+    def __init__(self, prepared: Prepared, config: RunConfig, first_step: int, rank: int, broadcast: Broadcast) -> None:
+        """Starts the executor, on rank 0.
+
+        Args:
+            broadcast: gives every rank what rank 0 passed in (a broadcast of Ray Train's collective).
+
+        Raises:
+            ConfigError: no node may run data tasks.
+        """
+        self._own = _start_server(prepared, config, first_step) if rank == 0 else None
+        server = broadcast(self._own)
+        low, high = derive_batch(config).rows_of(rank)
+        requests = enumerate(BatchReader(prepared, config).requests(first_step, rank))
+        asked = ((request, server.get.remote(rank, number)) for number, request in requests)
+        self._batches = split_blocks(_blocks(deque(islice(asked, WINDOW)), asked), high - low)
+
+    def __iter__(self) -> Iterator[Columns]:
+        return self
+
+    def __next__(self) -> Columns:
+        return next(self._batches)
+
+    def close(self) -> None:
+        """Ends the executor that this rank has started, if it has."""
+        if self._own is not None:
+            ray.kill(self._own)
+
+
+def _start_server(prepared: Prepared, config: RunConfig, first_step: int) -> Any:
+    wait_for_place(config.parallel)
+    return (
+        ray.remote(BlockServer)
+        .options(
+            num_cpus=0,
+            max_concurrency=2 * WINDOW * config.parallel.workers,
+            runtime_env={"env_vars": {"RAY_DATA_AUTOSCALING_REQUEST_EXPIRE_TIME_S": str(EXPIRE_S)}},
+            **placement(config.parallel),
         )
-    server = broadcast(own)
-    low, high = derive_batch(config).rows_of(rank)
-    requests = BatchReader(prepared, config).requests(first_step, rank)
-    try:
-        yield from split_blocks(_blocks(server, rank, requests), high - low)
-    finally:
-        if own is not None:
-            ray.kill(own)
+        .remote(str(prepared.folder), config.model_dump_json(), first_step)
+    )
 
 
 def describe_feed(prepared: Prepared, config: RunConfig) -> dict[str, float]:
@@ -145,15 +159,13 @@ def describe_feed(prepared: Prepared, config: RunConfig) -> dict[str, float]:
     }
 
 
-def _blocks(server: Any, rank: int, requests: Iterator[Request]) -> Iterator[tuple[Request, Columns]]:
-    """A rank's blocks in order, the next WINDOW already asked for."""
-    asked: deque[tuple[Request, Any]] = deque()
-    for number, request in enumerate(requests):
-        asked.append((request, server.get.remote(rank, number)))
-        if len(asked) > WINDOW:
-            yield _fetch(*asked.popleft())
-    while asked:
-        yield _fetch(*asked.popleft())
+def _blocks(ahead: deque[Asked], more: Iterator[Asked]) -> Iterator[tuple[Request, Columns]]:
+    """A rank's blocks in order: those that are asked for already, and for each of them one more."""
+    for one in more:
+        ahead.append(one)
+        yield _fetch(*ahead.popleft())
+    while ahead:
+        yield _fetch(*ahead.popleft())
 
 
 def _fetch(request: Request, reference: Any) -> tuple[Request, Columns]:

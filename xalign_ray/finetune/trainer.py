@@ -18,6 +18,7 @@ from accelerate.state import AcceleratorState
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
+from xalign_ray import collector
 from xalign_ray.errors import TrainingError
 from xalign_ray.finetune.features import SwitchedWords
 from xalign_ray.finetune.length_pools import LengthPools
@@ -93,6 +94,7 @@ def train(
         trainer = _Trainer(model, arguments, collate, rows, callbacks=[epochs])
         trainer.batches = batches
         trainer.remove_callback(PrinterCallback)
+        collector.collect_as_usual()
         trainer.train()
     model.eval()
     kept = epochs.best if settings.load_best_model_at_end else [len(epochs.scores)] * len(epochs.scores[0])

@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -28,7 +28,7 @@ from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 from xalign_ray import stops
 from xalign_ray.config import schema
 from xalign_ray.config.derive import FEED_CPUS
-from xalign_ray.data.feed import describe_feed, open_feed
+from xalign_ray.data.feed import Feed, describe_feed
 from xalign_ray.data.placement import check_placement
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import (
@@ -316,15 +316,12 @@ def _work(job: dict[str, Any]) -> XalignError | None:
     if not workers.on_gpu:
         keep_freed_memory()
 
-    def open_batches(first_step: int, rank: int, _: int) -> Generator[dict[str, Any], None, None]:
-        yield from open_feed(prepared, config, first_step, rank, _from_rank_zero)
-
     try:
         train(
             config,
             run_folder,
             prepared,
-            open_batches,
+            lambda first_step, rank, _: Feed(prepared, config, first_step, rank, _from_rank_zero),
             workers,
             job["facts"] | {"feed": describe_feed(prepared, config)},
             on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch.profiler import record_function
 
-from xalign_ray import stops
+from xalign_ray import collector, stops
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LockError, LossError, StoppedError, TrainingError
 from xalign_ray.locks import lost_sentence
@@ -25,7 +25,7 @@ from xalign_ray.models.encoder import AlignedEncoder, build_encoder
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import EventLog, last_attempt, last_step
-from xalign_ray.train.checkpoint import Checkpoints
+from xalign_ray.train.checkpoint import Checkpoint, Checkpoints
 from xalign_ray.train.devices import peak_tflops
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
@@ -38,9 +38,18 @@ from xalign_ray.train.stall import COMPUTES, WAITS, StallWatch
 from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
 from xalign_ray.train.tallies import Delivered, Spent
 
-OpenBatches = Callable[[int, int, int], Generator[dict[str, np.ndarray], None, None]]
 OnCheckpoint = Callable[[int, dict[str, float]], None]
 DATA_EVERY_S = 30  # between two data events: a number for each of a hundred languages is not for every step
+
+
+class Batches(Protocol):
+    """A rank's batches of consecutive steps, and what ends their making."""
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]: ...
+    def close(self) -> None: ...
+
+
+OpenBatches = Callable[[int, int, int], Batches]
 
 
 class PreparedRows(Protocol):
@@ -79,7 +88,7 @@ def train(
         config: the recipe.
         run_folder: where events.jsonl and checkpoints/ are, on a disk that all ranks see.
         prepared: the prepared data.
-        open_batches: (first step, rank, workers) -> this rank's batches of consecutive steps.
+        open_batches: (first step, rank, workers) -> this rank's batches of consecutive steps, closed at the end.
         workers: this process among the others.
         facts: `recipe`, `fingerprint` and whatever else the start event is to say.
         on_checkpoint: called on all ranks after each checkpoint with the step and its metrics.
@@ -94,10 +103,16 @@ def train(
         LockError: the run folder has become another job's; nothing was saved.
         CheckpointError: the newest checkpoint is not this run's, or one cannot be written.
     """
-    objectives = build_objectives(config, prepared, workers.device)
-    words = (on_checkpoint, progress, trust, stop_asked, may_write)
-    with stops.heeded():
-        Loop(objectives, config, run_folder, prepared, workers, facts, *words).run(open_batches)
+    words = (on_checkpoint, progress, stop_asked, may_write)
+    with stops.heeded(), closing(Checkpoints(run_folder, facts["fingerprint"], config, workers, trust)) as checkpoints:
+        found, notes = checkpoints.choose()
+        first = found.step if found else 0
+        # Opened first: batches are made while the model is set up.
+        opened = closing(open_batches(first, workers.rank, workers.size)) if first < config.train.max_steps else None
+        with opened or nullcontext(()) as batches:
+            objectives = build_objectives(config, prepared, workers.device)
+            loop = Loop(objectives, config, run_folder, prepared, workers, facts, checkpoints, found, notes, *words)
+            loop.run(iter(batches))
 
 
 def build_objectives(config: RunConfig, prepared: PreparedRows, device: torch.device | None = None) -> Objectives:
@@ -127,9 +142,11 @@ class Loop:
         prepared: PreparedRows,
         workers: Workers,
         facts: Mapping[str, Any],
+        checkpoints: Checkpoints,
+        found: Checkpoint | None,
+        notes: list[str],
         on_checkpoint: OnCheckpoint | None,
         progress: Progress | None,
-        trust: bool,
         stop_asked: Callable[[], str],
         may_write: Callable[[], bool],
     ) -> None:
@@ -144,8 +161,7 @@ class Loop:
         self._progress = progress
         self._scores_held_out = can_score(objectives)
         self._execution = describe(cast(AlignedEncoder, objectives.encoder), config.train, workers.device)
-        self._checkpoints = Checkpoints(run_folder, facts["fingerprint"], config, workers, trust)
-        self._found, self._notes = self._checkpoints.choose()
+        self._checkpoints, self._found, self._notes = checkpoints, found, notes
         self._engine = Engine(objectives, config, workers, universal=needs_resharding(self._found, workers))
         if self._found and needs_resharding(self._found, workers):
             load_resharded(self._engine, self._found, run_folder, workers)
@@ -164,7 +180,7 @@ class Loop:
         profiled = config.track.profile_steps if workers.rank == 0 else 0
         self._profile = StepProfile(RunFolder(run_folder).profile, profiled, workers.device, self._show_profile)
 
-    def run(self, open_batches: OpenBatches) -> None:
+    def run(self, batches: Iterator[RankBatch]) -> None:
         """Steps from where the loaded state is to the end."""
         first = self._found.step if self._found else 0
         self._tokens = self._found.manifest["tokens"] if self._found else 0
@@ -172,11 +188,11 @@ class Loop:
         how = {"workers": workers.size, "zero_stage": self._config.parallel.zero_stage, "execution": self._execution}
         self._log_event("start", first, **{**self._facts, **how}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
+        collector.collect_as_usual()
         if first < steps:
             limit = self._config.parallel.step_timeout_s
             watching = closing(StallWatch(workers, limit, self._show_stall))
-            feeding = closing(open_batches(first, workers.rank, workers.size))
-            with closing(self._checkpoints), watching as watch, feeding as batches:
+            with watching as watch:
                 try:
                     for step in range(first, steps):
                         with self._profile:

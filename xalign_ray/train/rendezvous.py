@@ -14,6 +14,8 @@ from ray.exceptions import GetTimeoutError
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal.util import TrainingFramework
 
+from xalign_ray import collector
+
 LOOPBACK = "127.0.0.1"
 PARTING_S = 30  # for leaving the group: a worker that has died keeps the others waiting
 
@@ -59,6 +61,7 @@ class _ClosedBackend(Backend):
 
 
 def _node() -> str:
+    collector.spare_imports()  # a worker's first words: torch is imported next
     return ray.get_runtime_context().get_node_id()
 
 

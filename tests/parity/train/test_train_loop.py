@@ -17,6 +17,7 @@ from tests.parity.train.test_train_steps import train_until
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.track.events import EVENT_LOG, last_event, read_events
+from xalign_ray.train import loop
 from xalign_ray.train.distributed import combine_hash, setup_workers, split_hash
 from xalign_ray.train.progress import Progress
 
@@ -269,3 +270,36 @@ def test_progress_updates_one_line_in_a_terminal(monkeypatch: pytest.MonkeyPatch
     assert "\n" not in out.getvalue().partition("attempt 2 continues after step 2 (1 worker, ZeRO 0, x)")[0]
     assert "\r\x1b[2Kstep 2/100" in out.getvalue()
     assert "16m 20s left" in out.getvalue()
+
+
+def open_and_fail(workers, folder):
+    """What happens in which order where a model cannot be made."""
+    happened = []
+
+    class Batches:
+        def __iter__(self):
+            return iter(())
+
+        def close(self):
+            happened.append("batches closed")
+
+    def open_batches(*_):
+        happened.append("batches opened")
+        return Batches()
+
+    def build(*_):
+        happened.append("model made")
+        raise TrainingError
+
+    made, loop.build_objectives = loop.build_objectives, build
+    try:
+        synthetic.run(synthetic.config(parallel__workers=workers.size), folder, workers, open_batches=open_batches)
+    except TrainingError:
+        return happened
+    finally:
+        loop.build_objectives = made
+
+
+def test_batches_are_on_their_way_while_the_model_is_made_and_end_with_it(two: Pool, tmp_path: Path):
+    wanted = ["batches opened", "model made", "batches closed"]
+    assert two.call(open_and_fail, tmp_path) == [wanted] * 2

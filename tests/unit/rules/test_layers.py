@@ -13,7 +13,7 @@ from tests.unit.rules.tree import PACKAGE, ROOT, imports, is_within, python_file
 LAYERS = [
     {"credentials"},
     {"errors", "status_line"},
-    {"artifacts", "stops", "storage"},
+    {"artifacts", "collector", "stops", "storage"},
     {"locks", "run_folder"},
     {"stored_lock"},
     {"publisher"},

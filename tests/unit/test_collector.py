@@ -1,0 +1,25 @@
+"""The collector of cycles comes seldom while a process imports, as ever while it trains, and not when it ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from xalign_ray.collector import USUAL
+
+PROCESS = """
+import atexit, gc
+from xalign_ray import collector
+atexit.register(lambda: print(gc.get_freeze_count() > 0))  # runs last: it was the first to be registered
+collector.spare_imports()
+print(gc.get_threshold()[0])
+collector.collect_as_usual()
+print(gc.get_threshold())
+"""
+
+
+def test_a_process_imports_trains_and_ends() -> None:
+    said = subprocess.run([sys.executable, "-c", PROCESS], check=True, capture_output=True, text=True).stdout
+    importing, training, ending = said.splitlines()
+    assert int(importing) > 10 * USUAL[0]
+    assert (training, ending) == (str(USUAL), "True")
