@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +41,9 @@ def libraries_ahead(log: Path) -> Iterator[None]:
         from xalign_ray.models.export import name_accelerator
 
         name_accelerator()
-        for name in LIBRARIES:
-            importlib.import_module(name)
+        with suppress(Exception):  # of a process that ends meanwhile; if it is another, the export itself meets it
+            for name in LIBRARIES:
+                importlib.import_module(name)
 
     threading.Thread(target=load, name="libraries", daemon=True).start()
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -44,3 +46,27 @@ def test_a_run_that_never_starts_imports_nothing(library: Path) -> None:
         pass
     _joined()
     assert NAME not in sys.modules
+
+
+ENDING = """
+import atexit, sys, time
+from pathlib import Path
+from xalign_ray import exports
+exports.LIBRARIES, exports.LOOK_S = ("slow_library",), 0.01
+atexit.register(time.sleep, 1)  # as Ray does, to end its processes
+log = Path(sys.argv[1])
+with exports.libraries_ahead(log):
+    log.write_text("begun", encoding="utf-8")
+    while "slow_library" not in sys.modules:
+        time.sleep(0.01)
+"""
+
+
+def test_a_process_that_ends_meanwhile_says_nothing(tmp_path: Path) -> None:
+    """Python lets nobody register an end of threads then, which libraries do when they are imported."""
+    late = "import threading, time\ntime.sleep(0.5)\nthreading._register_atexit(print)\n"
+    (tmp_path / "slow_library.py").write_text(late, encoding="utf-8")
+    command = [sys.executable, "-c", ENDING, str(tmp_path / "events.jsonl")]
+    slow_end = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(exports.__file__).parents[1]}"}
+    ended = subprocess.run(command, env=slow_end, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")

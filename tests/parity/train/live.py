@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.objectives.objective import TrainableEncoder
+from xalign_ray.train.checkpoint import Checkpoints
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import Loop, build_objectives
 from xalign_ray.train.step import tensors
@@ -20,9 +22,11 @@ from xalign_ray.train.step import tensors
 def train_here(workers: Workers, config: RunConfig, prepared: Prepared, folder: Path, facts: Any) -> TrainableEncoder:
     """Trains to the last step; the encoder in evaluation mode."""
     objectives = build_objectives(config, prepared, workers.device)
-    Loop(objectives, config, folder, prepared, workers, facts, None, None, False, str, lambda: True).run(
-        lambda first, rank, _: open_local(prepared, config, first, rank)
-    )
+    with closing(Checkpoints(folder, facts["fingerprint"], config, workers, trust=False)) as saved:
+        loop = Loop(
+            objectives, config, folder, prepared, workers, facts, saved, None, [], None, None, str, lambda: True
+        )
+        loop.run(open_local(prepared, config, 0, workers.rank))
     return objectives.eval().encoder
 
 
