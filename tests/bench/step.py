@@ -20,7 +20,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 ROUNDS = 2
-RAY_ROUNDS, RAY_STEPS, RAY_SETTLED = 3, 60, 20  # in the first steps MLflow is still imported beside them
+RAY_ROUNDS, RAY_STEPS, RAY_SETTLED = 3, 60, 20  # in the first steps the driver still imports export's libraries
 VOCABULARIES = {30_000: (32, 2.4), 119_000: (8, 4.5), 250_000: (8, 5.5)}  # rows of a batch, target
 ARMS = Path(__file__).parent / "step_arms.py"
 

@@ -13,7 +13,7 @@ class Decoder(nn.Linear):
     """A linear layer whose weight is used a second time, as the table of word embeddings.
 
     Of torch's own linear layer the gradient is a view, to which autograd adds that of the table in a third array of
-    [V, d]: on a CPU a tenth of a step with 119,000 pieces, on a GPU 0.7 GiB with 250,000 pieces of 768.
+    [V, d]: on a CPU 45 ms of a step of 620 with 119,000 pieces of 256 (in place: 17), and 0.7 GiB with 250,000 of 768.
     """
 
     @classmethod
