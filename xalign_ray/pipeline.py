@@ -232,12 +232,12 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool, title: str) 
 
 def _open_cluster(recipe: Recipe, out: Path | None) -> None:
     """Joins or starts a cluster that can hold the run; what can be known without one is found out before."""
-    from xalign_ray.train.driver import check_cluster, check_machine, connect
+    from xalign_ray.train import driver, room
 
     check_writable(out or local_folder(recipe.config.output))
-    check_machine(recipe.config.parallel)
-    connect(recipe.config.parallel)
-    check_cluster(recipe.config.parallel)
+    driver.check_machine(recipe.config.parallel)
+    driver.connect(recipe.config.parallel)
+    room.wait_for_room(recipe.config.parallel)
 
 
 def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:

@@ -27,13 +27,20 @@ UNWATCHED = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # an actor less: nobod
 class Cluster:
     """The page's `ray start --head` in a folder and on ports of its own; nothing of it is left after `kill`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str, cpus: int = 4, **settings: str) -> None:
+        """Starts it.
+
+        Args:
+            options: of `ray start`, besides.
+            cpus: of the head.
+            settings: of its environment, and of what is run beside it.
+        """
         self.folder = Path(tempfile.mkdtemp(prefix="xa-"))  # short: a socket's path has at most 107 characters
         port, dashboard, client, agent, agent_grpc = free_ports(5)
         self.address = f"http://127.0.0.1:{dashboard}"
         self.job_doors = [f"{dashboard}/api/jobs/", f"{agent}/api/job_agent/jobs/"]  # each by port and path
         self.ray_address = f"127.0.0.1:{port}"
-        settings = {"RAY_DISABLE_MEMORY_MONITOR": "1", "OMP_NUM_THREADS": "1", "RAY_API_SERVER_ADDRESS": self.address}
+        settings |= {"RAY_DISABLE_MEMORY_MONITOR": "1", "OMP_NUM_THREADS": "1", "RAY_API_SERVER_ADDRESS": self.address}
         left_out = {"RAY_ADDRESS", "PYTHONPATH", "RAY_AUTH_TOKEN"}
         self.environment = {key: value for key, value in os.environ.items() if key not in left_out} | settings
         self.environment |= UNWATCHED | self._make_token()
@@ -43,7 +50,7 @@ class Cluster:
             self._head = subprocess.Popen(
                 [
                     *(*command(PAGE, "ray start --head"), "--port", str(port), "--temp-dir", self.folder / "ray"),
-                    *("--disable-usage-stats", "--num-cpus", "4"),
+                    *("--disable-usage-stats", "--num-cpus", str(cpus), *options),
                     *("--include-dashboard", "true", "--dashboard-port", str(dashboard)),
                     *("--ray-client-server-port", str(client), "--dashboard-agent-listen-port", str(agent)),
                     *("--dashboard-agent-grpc-port", str(agent_grpc), "--min-worker-port", "0"),
@@ -119,6 +126,10 @@ class Job:
         self._said = said
         with said.open("wb") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def said(self) -> str:
         return self._said.read_text(errors="replace")

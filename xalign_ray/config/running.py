@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -18,6 +19,7 @@ OURS_IN_DEEPSPEED = {  # keys of DeepSpeed's that follow from the recipe's own; 
     "bf16": "train.bf16",
     "zero_optimization.stage": "parallel.zero_stage",
 }
+SELECTOR = re.compile(r"!?([\w.-]+|in\([\w.-]+(, ?[\w.-]+)*\))")  # of a node's label, as Ray has it
 TRACKED = ("http", "https", "file", "sqlite", "postgresql", "mysql", "mssql", "databricks", "databricks-uc", "uc")
 
 
@@ -46,6 +48,29 @@ class ParallelConfig(Frozen):
         BeforeValidator(_one_gpu_or_none),
         Field(description="GPUs of a training process: 1, or 0 to train on CPUs"),
     ] = 0
+    memory_per_worker: Annotated[
+        Float | None,
+        Field(gt=0, description="GiB of the host's memory that a training process reserves; none are if null"),
+    ] = None
+    placement_strategy: Annotated[
+        Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"],
+        Field(description="training processes on few nodes, or on many; strict: on one node, or one on each"),
+    ] = "PACK"
+    accelerator_type: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="GPU of the nodes that train, as `ray status` says it: H100, A100-80G; any if null",
+        ),
+    ] = None
+    node_labels: Annotated[
+        dict[str, str],
+        Field(description="Ray's labels of the nodes that train (`ray start --labels`): a value, `!value`, `in(a,b)`"),
+    ] = Field(default_factory=dict)
+    nodes_timeout_s: Annotated[
+        Float,
+        Field(ge=0, description="how long to wait for nodes that an autoscaler brings; 0 refuses at once"),
+    ] = 0
     data_cpus: Annotated[Float, Field(gt=0, description="CPUs of one streaming task")] = 0.5
     data_resource: Annotated[
         str | None,
@@ -63,6 +88,13 @@ class ParallelConfig(Frozen):
     deepspeed_overrides: dict[str, Any] = Field(
         default_factory=dict, description="deep-merged over the derived DeepSpeed dict"
     )
+
+    @field_validator("node_labels")
+    @classmethod
+    def _can_be_selected(cls, given: dict[str, str]) -> dict[str, str]:
+        if wrong := [f"{key}: {value}" for key, value in given.items() if not SELECTOR.fullmatch(value)]:
+            raise ValueError(f"'{wrong[0]}' selects no nodes; a label's value is v, !v, in(v,w) or !in(v,w)")
+        return given
 
     @field_validator("deepspeed_overrides")
     @classmethod

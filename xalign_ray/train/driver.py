@@ -27,9 +27,7 @@ from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 
 from xalign_ray import stops
 from xalign_ray.config import schema
-from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.data.feed import Feed, describe_feed
-from xalign_ray.data.placement import check_placement
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import (
     CheckpointError,
@@ -52,6 +50,7 @@ from xalign_ray.train.loop import train
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
+from xalign_ray.train.room import resources_of, wait_for_room
 from xalign_ray.train.stop_request import hear_stop, open_stop_request
 
 SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
@@ -147,29 +146,6 @@ def check_machine(parallel: schema.ParallelConfig) -> None:
     )
 
 
-def check_cluster(parallel: schema.ParallelConfig) -> None:
-    """Finds out before anything is reserved whether the joined cluster can hold the workers and their feed.
-
-    Raises:
-        ConfigError: it cannot, or no node may run data tasks; says what is asked for and what is there.
-    """
-    there = ray.cluster_resources()
-    asked = parallel.workers * parallel.cpus_per_worker + FEED_CPUS
-    if asked > (cpus := there.get("CPU", 0)):
-        raise ConfigError(
-            f"parallel.workers {parallel.workers} x parallel.cpus_per_worker {parallel.cpus_per_worker:g} and "
-            f"{FEED_CPUS} CPU for the feed are {asked:g} CPUs; the cluster has {cpus:g}. Lower one of the two, or "
-            f"start nodes with more logical CPUs (ray start --num-cpus)."
-        )
-    asked = parallel.workers * parallel.gpus_per_worker
-    if asked > (gpus := there.get("GPU", 0)):
-        raise ConfigError(
-            f"parallel.workers {parallel.workers} x parallel.gpus_per_worker {parallel.gpus_per_worker:g} are "
-            f"{asked:g} GPUs; the cluster has {gpus:g}."
-        )
-    check_placement(parallel)
-
-
 def check_mirror(run_folder: Path, nodes: int) -> None:
     """Finds out whether the nodes of a cluster can share the mirror of a run in a store.
 
@@ -204,13 +180,13 @@ def run_on_ray(
         title: begins each line of progress.
 
     Raises:
-        ConfigError: the cluster is too small.
+        ConfigError: the cluster is too small, and no autoscaler has brought nodes in time.
         StoppedError: this process was asked to stop; the step in progress is saved.
         TrainingError: training cannot go on, or workers died more often than `parallel.max_failures`.
         CheckpointError: a checkpoint is another run's, or cannot be written.
     """
     parallel = config.parallel
-    check_cluster(parallel)
+    wait_for_room(parallel)
     check_mirror(run_folder, sum(node["Alive"] for node in ray.nodes()))
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(POLL_S))
     run_folder = run_folder.resolve()
@@ -248,11 +224,13 @@ def run_on_ray(
 
 
 def _scaling(parallel: schema.ParallelConfig) -> ScalingConfig:
-    resources = {"CPU": parallel.cpus_per_worker}
-    if parallel.gpus_per_worker:
-        resources["GPU"] = parallel.gpus_per_worker
     return ScalingConfig(
-        num_workers=parallel.workers, use_gpu=parallel.gpus_per_worker > 0, resources_per_worker=resources
+        num_workers=parallel.workers,
+        use_gpu=parallel.gpus_per_worker > 0,
+        resources_per_worker=resources_of(parallel),
+        placement_strategy=parallel.placement_strategy,
+        accelerator_type=parallel.accelerator_type,
+        label_selector=parallel.node_labels or None,
     )
 
 

@@ -1,0 +1,132 @@
+"""Room for the workers and their feed on the joined cluster: whether it is there, or an autoscaler brings it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+from ray.autoscaler.sdk import request_resources
+
+from xalign_ray.config.derive import FEED_CPUS
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.data.placement import check_placement, placement
+from xalign_ray.errors import ConfigError
+
+GIB = 1 << 30
+A_BIT = 0.001  # by which Ray marks the nodes of a type of accelerator
+LOOK_S = 1.0
+SAY_S = 30.0  # between two sentences on what is waited for
+
+
+def resources_of(parallel: ParallelConfig) -> dict[str, float]:
+    """What a training process reserves of its node."""
+    asked: dict[str, float] = {"CPU": parallel.cpus_per_worker}
+    if parallel.gpus_per_worker:
+        asked["GPU"] = parallel.gpus_per_worker
+    if parallel.memory_per_worker:
+        asked["memory"] = parallel.memory_per_worker * GIB
+    return asked
+
+
+def wait_for_room(parallel: ParallelConfig) -> None:
+    """Until the cluster has room, at most `parallel.nodes_timeout_s`; meanwhile its autoscaler is asked for the nodes.
+
+    Raises:
+        ConfigError: it cannot, or not in time; says what is asked for and what is there.
+    """
+    began, said, last = time.monotonic(), 0.0, ""
+    try:
+        while True:
+            try:
+                return check_cluster(parallel)
+            except ConfigError as lacking:
+                waited = time.monotonic() - began
+                if waited >= parallel.nodes_timeout_s:
+                    late = f" Waited {waited:.0f} s for more nodes (parallel.nodes_timeout_s)." if waited > 1 else ""
+                    raise ConfigError(f"{lacking}{late}") from None
+                if str(lacking) != last or waited - said >= SAY_S:
+                    request_resources(bundles=_bundles(parallel), bundle_label_selectors=_labels(parallel))
+                    left, said, last = parallel.nodes_timeout_s - waited, waited, str(lacking)
+                    sys.stderr.write(f"waiting for nodes, at most {left:.0f} s more: {lacking}\n")
+            time.sleep(LOOK_S)
+    finally:
+        if last:
+            request_resources(bundles=[])  # from now on the reservation itself is the demand
+
+
+def check_cluster(parallel: ParallelConfig) -> None:
+    """Finds out before anything is reserved whether the joined cluster can hold the workers and their feed.
+
+    Raises:
+        ConfigError: it cannot, or no node may run data tasks; says what is asked for and what is there.
+    """
+    there = ray.cluster_resources()
+    asked = parallel.workers * parallel.cpus_per_worker + FEED_CPUS
+    if asked > (cpus := there.get("CPU", 0)):
+        raise ConfigError(
+            f"parallel.workers {parallel.workers} x parallel.cpus_per_worker {parallel.cpus_per_worker:g} and "
+            f"{FEED_CPUS} CPU for the feed are {asked:g} CPUs; the cluster has {cpus:g}. Lower one of the two, or "
+            f"start nodes with more logical CPUs (ray start --num-cpus)."
+        )
+    asked = parallel.workers * parallel.gpus_per_worker
+    if asked > (gpus := there.get("GPU", 0)):
+        raise ConfigError(
+            f"parallel.workers {parallel.workers} x parallel.gpus_per_worker {parallel.gpus_per_worker:g} are "
+            f"{asked:g} GPUs; the cluster has {gpus:g}."
+        )
+    held = [_held_by(node, parallel) for node in ray.nodes() if node["Alive"]]
+    if (room := _ROOM[parallel.placement_strategy](held)) < parallel.workers:
+        raise ConfigError(
+            f"parallel.workers is {parallel.workers}, and the cluster has room for {room}: placement_strategy "
+            f"{parallel.placement_strategy}, each with {_describe(parallel)}; its {len(held)} nodes hold "
+            f"{', '.join(map(str, held))}."
+        )
+    check_placement(parallel)
+
+
+_ROOM = {
+    "PACK": sum,
+    "SPREAD": sum,
+    "STRICT_PACK": max,
+    "STRICT_SPREAD": lambda held: sum(map(bool, held)),
+}
+
+
+def _held_by(node: Mapping[str, Any], parallel: ParallelConfig) -> int:
+    """How many workers a node holds when nothing else runs on it."""
+    asked = resources_of(parallel)
+    if parallel.accelerator_type:
+        asked[f"accelerator_type:{parallel.accelerator_type}"] = A_BIT
+    if not all(_has(node["Labels"].get(key), wanted) for key, wanted in parallel.node_labels.items()):
+        return 0
+    return int(min(node["Resources"].get(name, 0) / amount + 1e-9 for name, amount in asked.items()))
+
+
+def _has(value: str | None, wanted: str) -> bool:
+    """Whether a label is as Ray's selector wants it: `v`, `!v`, `in(v,w)` or `!in(v,w)`."""
+    none_of, wanted = wanted.startswith("!"), wanted.removeprefix("!")
+    among = wanted[3:-1].split(",") if wanted.startswith("in(") else [wanted]
+    return (value in [one.strip() for one in among]) != none_of
+
+
+def _describe(parallel: ParallelConfig) -> str:
+    said = [f"{amount:g} {name}" for name, amount in resources_of(parallel).items() if name != "memory"]
+    said += [f"{parallel.memory_per_worker} GiB of memory"] * bool(parallel.memory_per_worker)
+    said += [f"accelerator_type {parallel.accelerator_type}"] * bool(parallel.accelerator_type)
+    said += [f"label {key}={value}" for key, value in parallel.node_labels.items()]
+    return ", ".join(said)
+
+
+def _bundles(parallel: ParallelConfig) -> list[dict[str, float]]:
+    """What the autoscaler is asked for: the workers, and a CPU for the feed."""
+    worker = resources_of(parallel)
+    if parallel.accelerator_type:
+        worker[f"accelerator_type:{parallel.accelerator_type}"] = A_BIT
+    return [worker] * parallel.workers + [{"CPU": FEED_CPUS} | placement(parallel).get("resources", {})]
+
+
+def _labels(parallel: ParallelConfig) -> list[dict[str, str]]:
+    return [dict(parallel.node_labels)] * parallel.workers + [{}]
