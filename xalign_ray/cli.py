@@ -15,6 +15,7 @@ import typer
 import yaml
 
 from xalign_ray import __version__, collector, stops
+from xalign_ray import submit as submitted
 from xalign_ray.arguments import (
     SCALES,
     Group,
@@ -36,12 +37,12 @@ from xalign_ray.arguments import (
     codes,
     one_of,
 )
-from xalign_ray.config.explain import differences
+from xalign_ray.config.explain import differences, suggest
 from xalign_ray.config.load import described, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.data_verbs import data_app
-from xalign_ray.errors import StoppedError, XalignError, explain
+from xalign_ray.errors import ConfigError, StoppedError, XalignError, explain
 
 app = typer.Typer(
     cls=Group,
@@ -216,6 +217,46 @@ def report(
     from xalign_ray.report.verb import report
 
     typer.echo(str(report(runs, out, codes(by), sizes, baseline, tracking)))
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def submit(
+    verb: Annotated[
+        str,
+        typer.Argument(
+            metavar="VERB",
+            help=f"{', '.join(submitted.VERBS)}; or follow, stop",
+            autocompletion=one_of((*submitted.VERBS, *submitted.OF_JOBS)),
+        ),
+    ],
+    words: Annotated[
+        list[str], typer.Argument(metavar="ARGUMENTS", help="as for the verb; the job's name for follow and stop")
+    ] = [],  # noqa: B006
+    address: Annotated[
+        str, typer.Option(metavar="URL", envvar="RAY_API_SERVER_ADDRESS", help="of the cluster's dashboard")
+    ] = "http://127.0.0.1:8265",
+    name: Annotated[str, typer.Option(metavar="NAME", help="of the job; by default verb, recipe and time")] = "",
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="do not follow the log")] = False,
+) -> None:
+    """Run a verb on a Ray cluster: `xalign submit pretrain mine.yaml --set output=/shared/runs`; options come first."""
+    if verb in submitted.OF_JOBS:
+        if len(words) != 1:
+            raise ConfigError(f"xalign submit {verb} takes the name of one job, as `ray job list` says it.")
+        raise typer.Exit(submitted.OF_JOBS[verb](address, words[0]))
+    if verb not in submitted.VERBS:
+        raise ConfigError(
+            f"xalign submit {verb}: no verb that runs on a cluster.{suggest(verb, submitted.VERBS)} Those are "
+            f"{', '.join(submitted.VERBS)}; {' and '.join(submitted.OF_JOBS)} take the name of a job."
+        )
+    from xalign_ray import pipeline
+
+    own: Any = typer.main.get_command(app)
+    given = own.commands[verb].make_context(f"xalign submit {verb}", [*words]).params
+    if "recipe" in given:  # what is wrong with it is said here, before a machine has been asked
+        output = load_recipe(given["recipe"], given["settings"]).config.output
+        if "://" not in output:
+            pipeline.check_lasting("output", output, in_job=True)
+    raise typer.Exit(submitted.submit(address, verb, words, name, wait=not no_wait))
 
 
 @app.command("word-map")

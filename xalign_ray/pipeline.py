@@ -197,9 +197,9 @@ def _counted(recipe: Recipe, prepared: Prepared) -> Recipe:
     return replace(recipe, config=count_steps(recipe.config, prepared))
 
 
-def check_lasting(key: str, path: str | Path | None) -> None:
+def check_lasting(key: str, path: str | Path | None, in_job: bool = False) -> None:
     """Refuses a relative path in a Ray job: its working directory is an upload that goes with the job."""
-    if JOB_MARK in os.environ and path is not None and not Path(path).is_absolute():
+    if (in_job or JOB_MARK in os.environ) and path is not None and not Path(path).is_absolute():
         raise ConfigError(
             f"{key} is '{path}': in a Ray job a relative path lies in the uploaded copy of the code, which is removed "
             "after the job. Give an absolute one that all nodes see, for example --set output=/shared/runs."

@@ -21,9 +21,11 @@ from xalign_ray.track.events import read_events
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository with the files of the page on losses in it."""
-    return clone_with("add_a_loss.md", tmp_path_factory.mktemp("clone"))
+def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder with the files of the page on losses in it."""
+    folder = tmp_path_factory.mktemp("own")
+    write_files("add_a_loss.md", folder)
+    return folder
 
 
 def clone_with(page: str, folder: Path) -> Path:
@@ -42,25 +44,22 @@ def run(folder: Path, *command: str, code: Path | None = None) -> subprocess.Com
     )
 
 
-def test_the_new_losss_own_test_passes(clone: Path) -> None:
-    test = "tests/unit/objectives/test_sentence_pull.py"
-    done = run(
-        clone, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", test, "tests/unit/config/test_choices.py"
-    )
+def test_the_new_losss_own_test_passes(own_folder: Path) -> None:
+    words = command("add_a_loss.md", "python -m pytest")[1:]
+    done = run(own_folder, *words, "-q", "-p", "no:cacheprovider", code=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
 
 
-def test_its_recipe_is_valid_and_listed(clone: Path) -> None:
-    checked = run(clone, "-m", "xalign_ray", "plan", "tiny/sentence-pull")
+def test_its_recipe_is_planned(own_folder: Path) -> None:
+    checked = run(own_folder, "-m", "xalign_ray", *command("add_a_loss.md", "xalign plan")[1:], code=ROOT)
     assert checked.returncode == 0, checked.stderr
     assert "1 masked_lm, 1 sentence_pull" in checked.stdout
-    assert "tiny/sentence-pull" in run(clone, "-m", "xalign_ray", "config", "list").stdout
 
 
-def test_a_recipe_without_its_stream_is_refused_in_the_words_of_the_page(clone: Path) -> None:
-    refused = run(
-        clone, "-m", "xalign_ray", "config", "check", "tiny/sentence-pull", "--set", "streams=[{kind: masked_text}]"
-    )
+def test_a_recipe_without_its_stream_is_refused_in_the_words_of_the_page(own_folder: Path) -> None:
+    without = ["config", "check", "sentence-pull.yaml", "--set", "streams=[{kind: masked_text}]"]
+    refused = run(own_folder, "-m", "xalign_ray", *without, code=ROOT)
     said = "objective sentence_pull needs a stream contrasted_pairs; the recipe names none"
     assert said in refused.stderr
     assert said in text_of("add_a_loss.md")
@@ -78,7 +77,7 @@ prepare._run_tasks = lambda tasks, work, _: [work(task) for task in tasks]
 driver.connect = lambda *_: None
 world = [one for one in write_world(Path("runs"), sentences=200, parallel=40) if one.startswith(("data.root", "track"))]
 settings = [*world, *batches(8, 8, 2, 2), "parallel.workers=1", "output=runs"]
-pipeline.prepare(load_recipe("tiny/sentence-pull", settings))
+pipeline.prepare(load_recipe("sentence-pull.yaml", settings))
 pretrain, evaluate = json.loads(sys.argv[1])
 pretrain += ["--no-ray", *(word for one in settings for word in ("--set", one))]
 for words in (pretrain, evaluate):
@@ -93,13 +92,15 @@ for words in (pretrain, evaluate):
 SHORT = "train: {max_steps: 2, global_batch_size: 8, per_device_batch_size: 8, eval_steps: 0}\n"
 
 
-def test_the_new_loss_trains_and_its_run_is_evaluated(clone: Path) -> None:
+def test_the_new_loss_trains_and_its_run_is_evaluated(own_folder: Path, tmp_path: Path) -> None:
     words = [command("add_a_loss.md", f"xalign {verb}") for verb in ("pretrain", "evaluate")]
-    base = clone / "xalign_ray" / "recipes" / "tiny" / "mlm.yaml"  # which the new recipe continues: as short as it
+    for name in ("xalign_ray", "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    base = tmp_path / "xalign_ray" / "recipes" / "tiny" / "mlm.yaml"  # which the recipe continues: as short as it
     base.write_text(base.read_text(encoding="utf-8") + SHORT, encoding="utf-8")
-    done = run(clone, "-c", WITHOUT_RAY, json.dumps(words))
+    done = run(own_folder, "-c", WITHOUT_RAY, json.dumps(words), code=tmp_path)
     assert done.returncode == 0, done.stderr
-    (folder,) = (clone / "runs").glob("tiny-sentence-pull-*")
+    (folder,) = (own_folder / "runs").glob("sentence-pull-*")
     steps = [event["metrics"] for event in read_events(folder / "events.jsonl") if event["event"] == "step"]
     assert len(steps) == 2
     assert all({"train/loss_sentence_pull", "train/sentence_cosine"} <= step.keys() for step in steps)

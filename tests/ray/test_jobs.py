@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -75,7 +76,7 @@ class Submitted:
         run: the run's folder.
         saved: the step that it was stopped after.
         name: of the job that was stopped.
-        said: by that job, and by the one that ended the run.
+        said: by that job, by what stopped it, and by the job that ended the run.
     """
 
     shared: Path
@@ -83,7 +84,7 @@ class Submitted:
     run: Path
     saved: int
     name: str
-    said: tuple[str, str]
+    said: tuple[str, str, str]
 
     @property
     def options(self) -> list[str]:
@@ -105,6 +106,11 @@ def of_page(begin: str, shared: Path) -> list[str]:
     return [word.replace("/shared", str(shared)) for word in command(PAGE, begin)]
 
 
+def of_job(begin: str, name: str) -> list[str]:
+    """A command line of the page, with this name for JOB."""
+    return [word.replace("JOB", name) for word in command(PAGE, begin)]
+
+
 @pytest.fixture(scope="module")
 def submitted(cluster: Cluster, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Submitted:
     shared = tmp_path_factory.mktemp("shared")
@@ -114,7 +120,7 @@ def submitted(cluster: Cluster, server: Server, tmp_path_factory: pytest.TempPat
     settings += ["train.global_batch_size=24", "train.per_device_batch_size=12", "train.eval_steps=0"]
     settings += [f"checkpoint.save_steps={STEPS}", "parallel.workers=1", "parallel.data_cpus=2"]
     options = [word for text in settings for word in ("--set", text)]
-    cluster.run(*of_page("python jobs/submit.py prepare", shared), *options)
+    cluster.run(*of_page("xalign submit prepare", shared), *options)
     job = Job([*of_page("ray job submit", shared), *options], cluster.environment, shared / "stopped.log")
     try:
         job.wait_for(lambda: last_step(output) >= DOWN_AT)
@@ -122,13 +128,15 @@ def submitted(cluster: Cluster, server: Server, tmp_path_factory: pytest.TempPat
             server.kill()
             name = re.search(r"Job '(raysubmit_\w+)' submitted", job.said())
             assert name, job.said()
-            cluster.run(*(word.replace("JOB", name[1]) for word in command(PAGE, "ray job stop")))
+            stop = Job(of_job("xalign submit stop", name[1]), cluster.environment, shared / "stop.log")
+            stop.wait_for(lambda: "is told to stop; it ends its step and saves it first." in stop.said())
         job.end()
+        assert stop.end() == 0, stop.said()
     finally:
         job.kill()
     (folder,) = (path.parent for path in output.glob(f"*/{EVENT_LOG}"))
     saved = int(next((folder / "checkpoints").glob("*")).name.removeprefix("step_"))
-    again = Job([*of_page("python jobs/submit.py pretrain", shared), *options], cluster.environment, shared / "job.log")
+    again = Job([*of_page("xalign submit pretrain", shared), *options], cluster.environment, shared / "job.log")
     try:
         again.wait_for(lambda: last_step(output) >= saved + UP_AFTER)
         with held(cluster):
@@ -136,14 +144,18 @@ def submitted(cluster: Cluster, server: Server, tmp_path_factory: pytest.TempPat
         assert again.end() == 0, again.said()
     finally:
         again.kill()
-    return Submitted(shared, settings, folder, saved, name[1], (job.said(), again.said()))
+    return Submitted(shared, settings, folder, saved, name[1], (job.said(), stop.said(), again.said()))
 
 
 def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server_died(
     server: Server, submitted: Submitted
 ) -> None:
-    folder, saved, (stopped, ended) = submitted.run, submitted.saved, submitted.said
+    folder, saved, (stopped, stop, ended) = submitted.run, submitted.saved, submitted.said
     assert "was stopped" in stopped
+    assert f"\nTold to stop (SIGTERM): step {saved} of {STEPS} is saved. Give the same " in stop
+    assert stop.endswith(f"\n{submitted.name}: STOPPED.\n")
+    assert re.search(r"^pretrain-tiny-mlm-\d{8}-\d{6}: python -m xalign_ray pretrain tiny/mlm --set ", ended, re.M)
+    assert ended.endswith(": SUCCEEDED, exit code 0.\n")
     assert f"\nxalign: Told to stop (SIGTERM): step {saved} of {STEPS} is saved. Give the same " in stopped
     assert "Traceback" not in stopped
     assert starts(folder) == [0, saved]
@@ -171,10 +183,17 @@ def test_the_log_of_a_job_is_found_again_and_its_run_is_a_cell_of_a_study(
     cluster: Cluster, server: Server, submitted: Submitted
 ) -> None:
     assert submitted.name in cluster.run(*command(PAGE, "ray job list"))
-    log = cluster.run(*(word.replace("JOB", submitted.name) for word in command(PAGE, "ray job logs")))
-    assert "Told to stop (SIGTERM)" in log
+    followed = subprocess.run(
+        of_job("xalign submit follow", submitted.name),
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert followed.returncode == 143
+    assert "Told to stop (SIGTERM)" in followed.stderr
     write_files(PAGE, submitted.shared)
-    words = of_page("python jobs/submit.py study", submitted.shared)
+    words = of_page("xalign submit study", submitted.shared)
     words[words.index("align.yaml")] = str(submitted.shared / "align.yaml")
     before = (submitted.run / "manifest.json").stat().st_mtime_ns
     said = cluster.run(*words, "--set", f"mlflow={server.uri}", *submitted.options)
@@ -195,18 +214,69 @@ def test_a_node_that_knows_the_token_joins(cluster: Cluster, tmp_path: Path) -> 
         node.kill()
 
 
-def submit(address: str, *words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs jobs/submit.py to its end."""
-    given = [sys.executable, "jobs/submit.py", "--address", address, *words]
-    return subprocess.run(given, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+def submit(
+    address: str, *words: str, environment: dict[str, str] | None = None, folder: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    """Runs `xalign submit` in a folder to its end."""
+    given = [sys.executable, "-m", "xalign_ray", "submit", "--address", address, *words]
+    environment = (environment or dict(os.environ)) | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(given, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
-def test_a_relative_output_is_refused_and_the_submitter_says_so(cluster: Cluster) -> None:
-    done = submit(cluster.address, "pretrain", "tiny/mlm", "--set", "output=runs", environment=cluster.environment)
-    assert done.returncode == 1
-    assert "xalign: output is 'runs': in a Ray job a relative path lies in the uploaded copy of the code" in done.stderr
+PLUGIN = """
+from typing import Literal
+
+from xalign_ray.config.choices import StreamChoice, Weight
+from xalign_ray.text.streams import COLUMNS_OF
+
+
+class SecondText(StreamChoice):
+    kind: Literal["second_text"] = "second_text"
+    weight: Weight = 1.0
+
+
+def second_text(stream, batch):
+    columns = COLUMNS_OF["masked_text"](stream, batch)
+    return columns | {"segment_ids": columns["segment_ids"] + 1}
+"""
+
+
+def test_an_own_recipe_goes_along_with_what_it_extends_and_its_plugin(
+    cluster: Cluster, submitted: Submitted, tmp_path: Path
+) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "second.py").write_text(PLUGIN)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "base.yaml").write_text("extends: tiny/mlm\nplugins: [rows.second]\n")
+    (tmp_path / "mine" / "own.yaml").write_text("extends: base\nstreams: [{kind: second_text}]\n")
+    options = [*submitted.options, "--set", "train.max_steps=2", "--set", f"output={submitted.run.parent}"]
+    words = ["--name", tmp_path.name, "pretrain", "mine/own.yaml", *options]
+    done = submit(cluster.address, *words, environment=cluster.environment, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Goes along: mine/base.yaml, mine/own.yaml, rows/second.py.\n" in done.stderr
+    assert f"\n{tmp_path.name}: python -m xalign_ray pretrain mine/own.yaml" in done.stderr
+    (run,) = submitted.run.parent.glob("own-*")
+    assert [event["step"] for event in read_events(run / EVENT_LOG) if event["event"] == "step"] == [1, 2]
+    again = submit(cluster.address, *words, environment=cluster.environment, folder=tmp_path)
+    assert again.returncode == 2
+    assert f"There is a job {tmp_path.name} on {cluster.address} already; give another --name." in again.stderr
+    unknown = submit(cluster.address, "follow", "no-such-job", environment=cluster.environment)
+    assert unknown.returncode == 2
+    assert f"The cluster at {cluster.address} has no job no-such-job. It has " in unknown.stderr
+
+
+def test_a_relative_output_is_refused_before_a_job_is_made_and_in_one(cluster: Cluster) -> None:
+    said = "xalign: output is 'runs': in a Ray job a relative path lies in the uploaded copy of the code"
+    words = ["pretrain", "tiny/mlm", "--set", "output=runs"]
+    done = submit(cluster.address, *words, environment=cluster.environment)
+    assert done.returncode == 2
+    assert done.stderr.startswith(said)
     assert "Give an absolute one that all nodes see, for example --set output=/shared/runs." in done.stderr
-    assert "exit code 2" in done.stderr
+    job = ["ray", "job", "submit", "--working-dir", ".", "--", "python", "jobs/pretrain.py", *words[1:]]
+    by_hand = subprocess.run(job, cwd=ROOT, env=cluster.environment, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert by_hand.returncode == 1
+    assert said in by_hand.stdout + by_hand.stderr
+    assert "exit code 2" in by_hand.stdout + by_hand.stderr
 
 
 def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster, tmp_path: Path) -> None:
@@ -235,10 +305,10 @@ def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster,
 def test_a_submitter_without_the_token_is_told_how_to_give_it(cluster: Cluster) -> None:
     named = {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"}
     without = {key: value for key, value in cluster.environment.items() if key not in named}
-    done = submit(cluster.address, "prepare", "tiny/mlm", environment=without)
+    done = submit(cluster.address, "prepare", "tiny/mlm", "--set", "output=/shared", environment=without)
     assert done.returncode == 2
     assert done.stderr == (
-        f"submit: The cluster at {cluster.address} wants its token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the "
+        f"xalign: The cluster at {cluster.address} wants its token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the "
         "token or RAY_AUTH_TOKEN_PATH to a file that holds it.\n"
     )
 
@@ -284,6 +354,6 @@ def test_who_posts_a_job_without_the_token_is_refused_at_every_address(cluster: 
 
 def test_an_address_without_a_cluster_is_named() -> None:
     (port,) = free_ports(1)
-    done = submit(f"http://127.0.0.1:{port}", "prepare", "tiny/mlm")
+    done = submit(f"http://127.0.0.1:{port}", "prepare", "tiny/mlm", "--set", "output=/shared")
     assert done.returncode == 2
-    assert f"submit: No Ray dashboard answers at http://127.0.0.1:{port}." in done.stderr
+    assert f"xalign: No Ray dashboard answers at http://127.0.0.1:{port}." in done.stderr

@@ -1,103 +1,129 @@
-"""What a submission would upload: the code and nothing else, counted before anything is sent."""
+"""What a submission would upload: the package and what a command names, listed and counted before anything is sent."""
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from xalign_ray.errors import ConfigError
+from xalign_ray.upload import PACKAGE, SHIPPED, find_code, make_upload
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def submit() -> ModuleType:
-    """The script as a module: jobs/ is no package."""
-    spec = importlib.util.spec_from_file_location("submit", ROOT / "jobs" / "submit.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package, in a folder that is not the current one."""
     for name, size in {
         "xalign_ray/cli.py": 10,
         "xalign_ray/recipes/tiny/mlm.yaml": 20,
         "xalign_ray/__pycache__/cli.pyc": 5_000_000,
-        "jobs/pretrain.py": 5,
         "runs/model.safetensors": 90_000_000,
-        ".gitignore": 3,
     }.items():
         path = tmp_path / "repository" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             file.truncate(size)  # sparse: the size counts, not the bytes
-    return tmp_path / "repository"
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path / "repository" / "xalign_ray"
 
 
-def test_only_the_package_and_the_jobs_are_taken(submit: ModuleType, repository: Path, tmp_path: Path) -> None:
-    files, left_out = submit.find_code(repository)
-    assert left_out == []
-    assert sorted(map(str, files)) == ["jobs/pretrain.py", "xalign_ray/cli.py", "xalign_ray/recipes/tiny/mlm.yaml"]
-    assert submit.check_size(repository, files) == 35
-    submit.copy_code(repository, files, tmp_path / "upload")
-    copied = [path for path in (tmp_path / "upload").rglob("*") if path.is_file()]
-    assert sorted(path.relative_to(tmp_path / "upload") for path in copied) == sorted(files)
+def write(path: str, text: str) -> Path:
+    """A file of the user's, below the current folder or beside it."""
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
 
 
-def test_dot_files_foreign_kinds_and_links_that_lead_out_stay_at_home(
-    submit: ModuleType, repository: Path, tmp_path: Path
-) -> None:
+def written(folder: Path) -> dict[str, str]:
+    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_recipe_of_ours_takes_the_package_alone(package: Path, tmp_path: Path) -> None:
+    upload = make_upload(["tiny/mlm", "--set", "train.max_steps=3"], package)
+    assert upload.words == ["tiny/mlm", "--set", "train.max_steps=3"]
+    assert (upload.own, upload.folder, list(upload.describe())) == ([], Path(), [])
+    assert upload.check_size() == 30
+    upload.write(tmp_path / "upload")
+    assert written(tmp_path / "upload").keys() == {"xalign_ray/cli.py", "xalign_ray/recipes/tiny/mlm.yaml"}
+
+
+def test_an_own_recipe_takes_what_it_extends_starts_from_and_plugs_in(package: Path, tmp_path: Path) -> None:
+    write("recipes/mine.yaml", "extends: [shared, tiny/mlm]\nmodel: {init_from: 'run:recipes/start.yaml'}\n")
+    write("recipes/shared.yaml", "plugins: [rows, losses.pull]\n")
+    write("recipes/start.yaml", "extends: mine\n")  # a circle is the recipe's fault, and not looked into for ever
+    write("recipes/other.yaml", "extends: tiny/mlm\n")
+    write("rows.py", "A = 1")
+    write("losses/__init__.py", "")
+    write("losses/pull.py", "B = 2")
+    write("losses/notes.txt", "not code")
+    write("added.py", "C = 3")
+    upload = make_upload(["recipes/mine.yaml", "--set", "plugins=[rows, added]"], package)
+    own = ["added.py", "losses/__init__.py", "losses/pull.py"]
+    own += ["recipes/mine.yaml", "recipes/shared.yaml", "recipes/start.yaml", "rows.py"]
+    assert [str(path) for path in upload.own] == own
+    assert list(upload.describe()) == [f"Goes along: {', '.join(own)}."]
+    upload.write(tmp_path / "upload")
+    found = written(tmp_path / "upload")
+    assert found.keys() == {*own, "xalign_ray/cli.py", "xalign_ray/recipes/tiny/mlm.yaml"}
+    assert (found["rows.py"], found["losses/pull.py"]) == ("A = 1", "B = 2")
+
+
+def test_files_beside_the_current_folder_keep_their_places_and_modules_are_found_from_all(package: Path) -> None:
+    study = write("../studies/mine.yaml", "encoders: [{recipe: recipes/a.yaml}, {recipe: tiny/mlm}]\n")
+    write("recipes/a.yaml", "extends: ../../base.yaml\nplugins: [rows]\n")
+    write("../base.yaml", "extends: tiny/mlm\n")
+    write("rows.py", "")
+    upload = make_upload([str(study.resolve()), "--out", "/shared"], package)
+    assert upload.words == ["../studies/mine.yaml", "--out", "/shared"]
+    assert upload.folder == Path("here")
+    assert [str(path) for path in upload.own] == ["base.yaml", "here/recipes/a.yaml", "rows.py", "studies/mine.yaml"]
+
+
+def test_a_plugin_that_is_installed_is_named_and_one_that_is_nowhere_refused(package: Path) -> None:
+    write("mine.yaml", "plugins: [numpy.linalg]\n")
+    upload = make_upload(["mine.yaml"], package)
+    assert list(upload.describe())[1] == (
+        "Installed here, and not uploaded: numpy.linalg. The cluster's nodes need them too."
+    )
+    with pytest.raises(ConfigError, match="There is no module no_such_module here or on Python's path, which a recipe"):
+        make_upload(["mine.yaml", "--set", "plugins=[no_such_module]"], package)
+
+
+def test_credentials_stay_here(package: Path, tmp_path: Path) -> None:
+    write("mine.yaml", "extends: tiny/mlm\ntrack:\n  mlflow: http://ann:s3cret@host:5000\n")
+    upload = make_upload(["mine.yaml", "--set", "track.mlflow='postgresql://ann:s3cret@db/m'"], package)
+    assert upload.words == ["mine.yaml", "--set", "track.mlflow='postgresql://ann@db/m'"]
+    upload.write(tmp_path / "upload")
+    assert written(tmp_path / "upload")["mine.yaml"] == "extends: tiny/mlm\ntrack:\n  mlflow: http://host:5000\n"
+    said = "\n".join(upload.describe())
+    assert "The credentials in http://host:5000 do not go along" in said
+    assert "give them by PGPASSWORD in the environment, or ~/.pgpass." in said
+    assert "s3cret" not in said
+
+
+def test_dot_files_foreign_kinds_and_links_that_lead_out_stay_at_home(package: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.py"
     secret.write_text("TOKEN = 1")
-    package = repository / "xalign_ray"
     for name in (".env", ".secrets/key.py", "recipes/.mine.yaml", "keys.pem", "jobs.sqlite"):
         (package / name).parent.mkdir(exist_ok=True)
         (package / name).write_text("s3cret")
     (package / "link.py").symlink_to(secret)
     (package / "out").symlink_to(tmp_path)
     (package / "inside.py").symlink_to(package / "cli.py")
-    files, left_out = submit.find_code(repository)
-    assert sorted(map(str, files)) == [
-        "jobs/pretrain.py",
-        "xalign_ray/cli.py",
-        "xalign_ray/inside.py",
-        "xalign_ray/recipes/tiny/mlm.yaml",
-    ]
+    files, left_out = find_code(package)
+    assert [str(file) for file in files] == ["cli.py", "inside.py", "recipes/tiny/mlm.yaml"]
     assert sorted(map(str, left_out)) == [
-        "xalign_ray/.env",
-        "xalign_ray/.secrets/key.py",
-        "xalign_ray/jobs.sqlite",
-        "xalign_ray/keys.pem",
-        "xalign_ray/link.py",
-        "xalign_ray/out",
-        "xalign_ray/recipes/.mine.yaml",
-    ]
-
-
-def test_a_recipe_goes_along_and_credentials_do_not(
-    submit: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mine = tmp_path / "mine.yaml"
-    mine.write_text("extends: tiny/mlm\ntrack:\n  mlflow: http://ann:s3cret@host:5000\n")
-    upload = tmp_path / "upload"
-    upload.mkdir()
-    arguments = [str(mine), "--set", "track.mlflow='postgresql://ann:s3cret@db/m'", "--set", "train.max_steps=3"]
-    taken = submit.take_along(arguments, upload)
-    assert taken == ["given/mine.yaml", "--set", "track.mlflow='postgresql://ann@db/m'", "--set", "train.max_steps=3"]
-    assert (upload / "given" / "mine.yaml").read_text() == "extends: tiny/mlm\ntrack:\n  mlflow: http://host:5000\n"
-    said = capsys.readouterr().err
-    assert "The credentials in http://host:5000 do not go along" in said
-    assert "give them by PGPASSWORD in the environment, or ~/.pgpass." in said
-    assert "s3cret" not in said
+        ".env", ".secrets/key.py", "jobs.sqlite", "keys.pem", "link.py", "out", "recipes/.mine.yaml",
+    ]  # fmt: skip
 
 
 def test_ray_job_submit_from_here_ships_our_code_and_no_dot_file(tmp_path: Path) -> None:
@@ -114,12 +140,12 @@ def test_ray_job_submit_from_here_ships_our_code_and_no_dot_file(tmp_path: Path)
     assert found == ["jobs/pretrain.py", "xalign_ray/cli.py"]
 
 
-def test_an_upload_above_50_mb_is_refused_with_its_five_largest_files(submit: ModuleType, repository: Path) -> None:
+def test_an_upload_above_50_mb_is_refused_with_its_five_largest_files(package: Path) -> None:
     for number in range(1, 8):
-        with (repository / f"xalign_ray/dump-{number}.tsv").open("wb") as file:
+        with (package / f"dump-{number}.tsv").open("wb") as file:
             file.truncate(number * 2_000_000)
     with pytest.raises(ConfigError) as caught:
-        submit.check_size(repository, submit.find_code(repository)[0])
+        make_upload([], package).check_size()
     assert str(caught.value) == (
         "The upload is 56.0 MB, more than 50 MB. The largest files: xalign_ray/dump-7.tsv (14.0 MB), "
         "xalign_ray/dump-6.tsv (12.0 MB), xalign_ray/dump-5.tsv (10.0 MB), xalign_ray/dump-4.tsv (8.0 MB), "
@@ -127,14 +153,28 @@ def test_an_upload_above_50_mb_is_refused_with_its_five_largest_files(submit: Mo
     )
 
 
-def test_this_repository_can_be_submitted_and_every_verb_has_its_script(submit: ModuleType) -> None:
-    files, _ = submit.find_code(ROOT)
-    assert submit.check_size(ROOT, files) < 5_000_000
-    assert {Path("jobs", f"{verb}.py") for verb in submit.VERBS} <= set(files)
-    assert {Path("xalign_ray/recipes/tiny/mlm.yaml"), Path("xalign_ray/py.typed")} <= set(files)
-
-
-def test_every_kind_of_file_that_the_package_has_is_shipped(submit: ModuleType) -> None:
+def test_this_package_can_be_submitted_and_every_kind_of_its_files_is_shipped() -> None:
+    assert make_upload(["tiny/mlm"]).check_size() < 5_000_000
+    assert {Path("recipes/tiny/mlm.yaml"), Path("py.typed")} <= set(find_code(PACKAGE)[0])
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["xalign_ray"]
-    kinds = {Path("x" + pattern).suffix for pattern in patterns}
-    assert kinds <= set(submit.SHIPPED["xalign_ray"])
+    assert {Path("x" + pattern).suffix for pattern in patterns} <= set(SHIPPED)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("prtrain tiny/mlm", "no verb that runs on a cluster. Did you mean 'pretrain'? Those are prepare, pretrain,"),
+        ("pretrain tiny/mlm --set train.max_step=3", "unknown key 'train.max_step'. Did you mean 'train.max_steps'?"),
+        ("pretrain tiny/mlm --st a=3", "No such option: --st"),
+        ("stop", "xalign submit stop takes the name of one job, as `ray job list` says it."),
+        (
+            "--address http://127.0.0.1:1 prepare tiny/mlm --set output=/s",
+            "No Ray dashboard answers at http://127.0.0.1:1. Give its ",
+        ),
+    ],
+)
+def test_a_mistake_is_said_before_a_cluster_is_asked(words: str, said: str) -> None:
+    command = [sys.executable, "-m", "xalign_ray", "submit", *words.split()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr

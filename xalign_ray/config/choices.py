@@ -1,16 +1,17 @@
 """The streams and losses of a recipe: every `kind` with its own options, and what it needs of data and machines.
 
-What they compute: docs/explanation/methods.md. How to add one: docs/tutorials/add_a_loss.md.
+What they compute: docs/explanation/methods.md. How to add one: docs/how-to/add-a-method.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, Positive
+from xalign_ray.config.kinds import kinds_of, or_one_of
 from xalign_ray.config.scheduled import Scheduled, Within
 
 Weight = Annotated[Float, Field(gt=0, description="share of rows, relative to the other streams")]
@@ -31,12 +32,14 @@ class StreamChoice(Frozen):
         segments_per_example: 2 where an example is a pair; its class then has `positions` and `segments`.
         needs_dictionary: whether it replaces words by translations.
         needs_alignment: whether it reads word alignments.
+        computed_by: of a plug-in, `module:function` of its columns; by default the function `<kind>` of its own module.
     """
 
     pools: ClassVar[Literal["text/", "pairs/"]] = TEXT
     segments_per_example: ClassVar[Literal[1, 2]] = 1
     needs_dictionary: ClassVar[bool] = False
     needs_alignment: ClassVar[bool] = False
+    computed_by: ClassVar[str] = ""
 
     kind: str
     weight: Float
@@ -192,11 +195,13 @@ class ContrastedPairs(StreamChoice):
         return (0.17, f"with text: apart {ONE_MORE}") if self.text == "apart" else (0.0, "")
 
 
-Stream = Annotated[
+_Stream = Annotated[
     MaskedText | MaskedPairs | CodeSwitchedLabels | CodeSwitchedCopy | AlignedPairs | ContrastedPairs,
     Field(discriminator="kind"),
 ]
-
+STREAMS: Mapping[str, type[StreamChoice]] = kinds_of(_Stream)
+PLUGGED_STREAMS: dict[str, type[StreamChoice]] = {}  # of a user's own modules, once a recipe has named them
+Stream = Annotated[SerializeAsAny[_Stream], or_one_of(PLUGGED_STREAMS)]
 
 LossWeight = Annotated[
     Scheduled, Within(), Field(description="of the loss in the sum; a number or [step, value] corners")
@@ -206,7 +211,7 @@ LossWeight = Annotated[
 class ObjectiveChoice(Frozen):
     """A loss; what it needs and what it logs stands here once, and all that reads it asks here.
 
-    Its code is the class `<Name>Loss` in `objectives/<kind>.py`.
+    Its code is the class `<Name>Loss` in `objectives/<kind>.py`, that of a plug-in's in the module of the choice.
 
     Attributes:
         stream: kind of stream whose columns it reads; any if None.
@@ -217,6 +222,7 @@ class ObjectiveChoice(Frozen):
             alone, are half of a row.
         meaning: what the metric `train/loss_<kind>` is, with its unit.
         metrics: what it logs besides, by name: what it is, with its unit or range.
+        computed_by: `module:Class` of its code where that is elsewhere, such as in a module that imports torch.
     """
 
     stream: ClassVar[str | None] = None
@@ -225,6 +231,7 @@ class ObjectiveChoice(Frozen):
     encoded: ClassVar[Mapping[str, int]] = {}
     meaning: ClassVar[str]
     metrics: ClassVar[Mapping[str, str]] = {}
+    computed_by: ClassVar[str] = ""
 
     kind: str
     weight: Scheduled
@@ -383,9 +390,9 @@ class SentenceContrast(ObjectiveChoice):
         return "infoxlm"
 
 
-Objective = Annotated[
+_Objective = Annotated[
     MaskedLm | DictionaryAlignment | WordExchange | MomentumContrast | SentenceContrast, Field(discriminator="kind")
 ]
-OBJECTIVES: Mapping[str, type[ObjectiveChoice]] = {
-    choice.model_fields["kind"].default: choice for choice in get_args(get_args(Objective)[0])
-}
+OBJECTIVES: Mapping[str, type[ObjectiveChoice]] = kinds_of(_Objective)
+PLUGGED_OBJECTIVES: dict[str, type[ObjectiveChoice]] = {}
+Objective = Annotated[SerializeAsAny[_Objective], or_one_of(PLUGGED_OBJECTIVES)]

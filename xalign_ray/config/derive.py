@@ -64,7 +64,9 @@ def block_shape(config: RunConfig, row_bytes: int) -> tuple[int, int]:
 def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
     """Hash of what changes the result: not workers, micro-batch, ZeRO stage, paths, tracking or notes."""
     assert config.train.is_counted, "data.counted.count_steps comes first"
-    tree = config.model_dump(mode="json", exclude={"notes", "output", "data", "parallel", "checkpoint", "track"})
+    tree = config.model_dump(
+        mode="json", exclude={"plugins", "notes", "output", "data", "parallel", "checkpoint", "track"}
+    )
     tree["train"] = {
         key: value for key, value in tree["train"].items() if key not in (*COUNTED_FROM, *HOW_A_STEP_IS_COMPUTED)
     }

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from xalign_ray.config.choices import PLUGGED_OBJECTIVES, PLUGGED_STREAMS, ObjectiveChoice, StreamChoice
 from xalign_ray.config.renamed import RENAMED
 from xalign_ray.errors import ConfigError
 
@@ -63,6 +64,8 @@ def explain_validation(
     for item in faults:
         if item["type"] == "too_short" and any(_is_inside(other["loc"], item["loc"]) for other in faults):
             continue  # pydantic leaves wrong entries out and then finds the list too short
+        if item["type"] == "union_tag_invalid" and any(other["loc"][0] == "plugins" for other in faults):
+            continue  # the plug-in that did not load may have it
         location = [str(part) for part in item["loc"]]
         keys, block, kinds = _walk(schema, location)
         dotted = ".".join(keys)
@@ -121,11 +124,18 @@ def _walk(schema: type[BaseModel], location: list[str]) -> tuple[list[str], type
         holder = block
         field = block.model_fields.get(part) if block else None
         if field is not None:
-            options = list(_models(field.annotation))
+            options = _with_plugged(list(_models(field.annotation)))
             block = options[0] if len(options) == 1 else None
         elif not part.isdigit():
             options, block = [], None
     return keys, holder, [tag for option in options if (tag := _tag(option))]
+
+
+def _with_plugged(kinds: list[type[BaseModel]]) -> list[type[BaseModel]]:
+    """The kinds of a union, and those that plug-ins have added to it."""
+    if kinds and issubclass(kinds[0], StreamChoice):
+        return [*kinds, *PLUGGED_STREAMS.values()]
+    return [*kinds, *PLUGGED_OBJECTIVES.values()] if kinds and issubclass(kinds[0], ObjectiveChoice) else kinds
 
 
 def _tag(model: type[BaseModel]) -> str | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from xalign_ray.config.choices import PAIRS, MaskedLm, MaskedText, Objective, Stream
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, OnBrokenFile, Positive
 from xalign_ray.config.filters import FiltersConfig
+from xalign_ray.config.plugins import load_plugin
 from xalign_ray.config.running import CheckpointConfig, ParallelConfig, TrackConfig
 from xalign_ray.config.scheduled import Scheduled, Within
 from xalign_ray.config.tokenizers import BpeTokenizer, Tokenizer
@@ -211,6 +212,10 @@ class ModelConfig(Frozen):
 class RunConfig(Frozen):
     """A recipe, resolved."""
 
+    plugins: Annotated[
+        tuple[Annotated[str, AfterValidator(load_plugin)], ...],  # first: the fields below may name their kinds
+        Field(description="modules of your own that bring kinds of streams and losses: my_package.my_loss"),
+    ] = ()
     notes: Annotated[str, Field(description="free text that changes nothing")] = ""
     seed: Annotated[
         Int, Field(ge=0, lt=2**63, description="of weights, order, masks and dropout: another seed is another run")

@@ -40,12 +40,14 @@ def read_figures() -> Figures:
 def feed_rate(config: RunConfig) -> float:
     """Tokens that a core makes rows of in a second under Ray, of the recipe's streams in their shares.
 
-    Of a number of languages that was not measured, what was measured of the next larger one, else of the largest.
+    Of a number of languages that was not measured, what was measured of the next larger one, else of the largest; of a
+    plug-in's stream, the slowest of ours.
     """
     figures, languages = read_figures(), len(config.languages)
+    slowest = min(figures.feed_tokens_per_core_s.values(), key=lambda measured: min(measured.values()))
     seconds = 0.0
     for stream, share in zip(config.streams, shares(config), strict=True):
-        measured = figures.feed_tokens_per_core_s[stream.kind]
+        measured = figures.feed_tokens_per_core_s.get(stream.kind) or slowest
         seconds += share / measured[min((n for n in measured if n >= languages), default=max(measured))]
     return figures.feed_share_under_ray / seconds
 

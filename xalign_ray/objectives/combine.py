@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import cast
 
 import numpy as np
 from torch import Tensor, nn
 from torch.profiler import record_function
 
-from xalign_ray.config.choices import ObjectiveChoice
+from xalign_ray.config.choices import OBJECTIVES, ObjectiveChoice
 from xalign_ray.config.scheduled import Scheduled
 from xalign_ray.objectives.objective import (
     Gather,
@@ -25,9 +25,10 @@ from xalign_ray.text.dictionary import DictionaryPairs
 
 
 def loss_class(choice: type[ObjectiveChoice]) -> type[Objective]:
-    """The loss of a choice: class `<Name>Loss` of `objectives/<kind>.py`."""
+    """The loss of a choice: class `<Name>Loss` of `objectives/<kind>.py`, of a plug-in's own module, or as it says."""
     kind = choice.model_fields["kind"].default
-    return getattr(import_module(f"xalign_ray.objectives.{kind}"), f"{choice.__name__}Loss")
+    module = f"xalign_ray.objectives.{kind}" if choice is OBJECTIVES.get(kind) else choice.__module__
+    return resolve_name(choice.computed_by or f"{module}:{choice.__name__}Loss")
 
 
 class Objectives(nn.Module):

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from xalign_ray.report.compare import KEY, Comparison, Record, measure
-from xalign_ray.report.log import HELD_OUT, LOSSES, MASKED_LM, POINT, TOTAL, thin
+from xalign_ray.report.log import HELD_OUT, MASKED_LM, POINT, TOTAL, is_loss, thin
 from xalign_ray.report.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
@@ -174,7 +174,7 @@ def loss_frame(runs: Sequence[Run]) -> pd.DataFrame:
 
 def training_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
     """Masked-LM loss, every other loss on its own axis, and the total where it is more than the masked-LM loss."""
-    own = losses.loc[losses.series.isin(LOSSES) & (losses.language == "")]
+    own = losses.loc[losses.series.map(is_loss) & (losses.language == "")]
     others = sorted({*own.series} - {TOTAL, MASKED_LM})
     titles = {name: _name_loss(name) for name in (MASKED_LM, *others, *([TOTAL] if others else []))}
     curves = curves_of(own.rename(columns={"series": "panel", "step": "x", "run": "across"}))

@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 
 from xalign_ray.track.events import Event, stream_events
-from xalign_ray.track.names import METRICS
 
 MAX_POINTS = 2000  # of a series; more are averaged in bins of steps
 TOTAL, MASKED_LM, HELD_OUT = "train/loss", "train/loss_masked_lm", "held_out/loss"
-LOSSES = tuple(name for name in METRICS if name.startswith(TOTAL) and name != "train/loss_scale")
+NO_LOSS = "train/loss_scale"
 POINT = {"series": object, "language": object, "step": int, "value": float, "steps": int}
 _WAITING = "waiting"
 _AT_ONCE = 5000  # points that are read before they are thinned
@@ -112,6 +111,11 @@ def read_steps(log: Log) -> pd.DataFrame:
     return pd.DataFrame(np.fromiter(steps, [("step", "i8"), ("batch_hash", "u8"), ("loss", "f8")]))
 
 
+def is_loss(metric: str) -> bool:
+    """Whether it is the loss of a step, or of one of its objectives, which may be a plug-in's."""
+    return metric.startswith(TOTAL) and metric != NO_LOSS
+
+
 def _frame(rows: Sequence[tuple]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(POINT)).astype(POINT)
 
@@ -122,7 +126,7 @@ def _points(event: Event) -> Iterator[tuple]:
     if event["event"] == "held_out":
         found += [(language, HELD_OUT, value) for language, value in event.get("languages", {}).items()]
     if event["event"] == "step":
-        found += [("", name, metrics.get(name)) for name in LOSSES]
+        found += [("", name, value) for name, value in metrics.items() if is_loss(name)]
         if metrics.get("train/step_ms"):
             found.append(("", _WAITING, metrics["train/data_wait_ms"] / metrics["train/step_ms"]))
     return ((name, language, event["step"], value, 1) for language, name, value in found if value is not None)

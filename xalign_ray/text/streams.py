@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pkgutil import resolve_name
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.config.choices import MaskedPairs, MaskedText, Stream
+from xalign_ray.config.choices import MaskedPairs, MaskedText, StreamChoice
 from xalign_ray.text.aligned_pairs import aligned_pairs
 from xalign_ray.text.code_switched import code_switched_copy, code_switched_labels
 from xalign_ray.text.collate import Columns, Layout
@@ -19,7 +20,7 @@ from xalign_ray.text.rows import Rows, concatenate, split_rows
 SLICE = 512  # rows shown at a time: what is in work then stays in the processor's cache
 
 
-def stream_columns(stream: Stream, rows: Rows, positions: NDArray[np.int64], context: StreamContext) -> Columns:
+def stream_columns(stream: StreamChoice, rows: Rows, positions: NDArray[np.int64], context: StreamContext) -> Columns:
     """The columns of a batch of rows of one stream: a pure function of (seed, position, row).
 
     Args:
@@ -37,10 +38,11 @@ def stream_columns(stream: Stream, rows: Rows, positions: NDArray[np.int64], con
             for begin, part in zip(begins, split_rows(rows, SLICE), strict=True)
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return COLUMNS_OF[stream.kind](stream, Batch(rows, positions, row_keys(context.seed, positions), context))
+    columns = COLUMNS_OF.get(stream.kind) or resolve_name(stream.computed_by or f"{stream.__module__}:{stream.kind}")
+    return columns(stream, Batch(rows, positions, row_keys(context.seed, positions), context))
 
 
-def no_rows(stream: Stream, context: StreamContext) -> Columns:
+def no_rows(stream: StreamChoice, context: StreamContext) -> Columns:
     """The columns of a stream without rows: their names, types and shapes."""
     return stream_columns(stream, concatenate([]), np.zeros(0, np.int64), context)
 

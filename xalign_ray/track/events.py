@@ -15,7 +15,7 @@ from typing import Any
 from xalign_ray.artifacts import STUDY_KIND, TRIAL_KIND, check_files, finished_run, read_manifest
 from xalign_ray.errors import DataError, TrainingError
 from xalign_ray.run_folder import EVENT_LOG
-from xalign_ray.track.names import EVENTS, METRICS
+from xalign_ray.track.names import EVENTS, is_known
 
 _ALWAYS = frozenset({"event", "attempt", "time", "step"})
 _CURE_OF_TUNED = "Restore it from a copy, or give the command that made it again, of a cell after removing its folder."
@@ -46,7 +46,7 @@ class EventLog:
             event: a kind in `names.EVENTS`.
             step: number of the optimizer step just finished, counting from 1; for `start` the step that was resumed
                 from, else 0.
-            metrics: numbers under names in `names.METRICS`; one that is not finite is written as null.
+            metrics: numbers under names that `names.is_known`; one that is not finite is written as null.
             fields: anything else that is JSON.
 
         Raises:
@@ -55,7 +55,7 @@ class EventLog:
         assert event in EVENTS, f"event {event} is not in track/names.py"
         line: Event = {"event": event, "attempt": self.attempt, "time": time.time(), "step": int(step), **fields}
         if metrics is not None:
-            unknown = sorted(set(metrics) - set(METRICS))
+            unknown = sorted(metric for metric in metrics if not is_known(metric))
             assert not unknown, f"metrics {unknown} are not in track/names.py"
             line["metrics"] = {name: _number(value) for name, value in metrics.items()}
         self._append(json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n")

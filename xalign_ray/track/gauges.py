@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xalign_ray.config.choices import OBJECTIVES
+from xalign_ray.config.choices import OBJECTIVES, PLUGGED_OBJECTIVES
 from xalign_ray.track.names import METRICS
 
 PREFIX = "xalign_"  # Ray puts its own `ray_` before it
@@ -35,7 +35,7 @@ class Point:
 def gauge_of(metric: str) -> tuple[str, dict[str, str]]:
     """The gauge of a metric's name, and its tags: `train/loss_masked_lm` is a value of `train_loss_by_objective`."""
     kind = metric.removeprefix(_LOSS)
-    if kind != metric and kind in OBJECTIVES:
+    if kind != metric and (kind in OBJECTIVES or kind in PLUGGED_OBJECTIVES):
         return f"{PREFIX}train_loss_by_objective", {"objective": kind}
     return PREFIX + metric.replace("/", "_"), {}
 
@@ -74,7 +74,7 @@ class EventGauges:
         yield _point("event_time_seconds", event["time"], event=event["event"])
         for metric, value in (event.get("metrics") or {}).items():
             gauge, tags = gauge_of(metric)
-            if value is not None:
+            if value is not None and gauge in GAUGES:  # what a plug-in logs besides its loss has no panel
                 yield Point(gauge, value, tags)
         if of_kind := _OF_KIND.get(event["event"]):
             yield from of_kind(self, event)

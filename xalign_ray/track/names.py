@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xalign_ray.config.choices import OBJECTIVES
+from xalign_ray.config.choices import OBJECTIVES, PLUGGED_OBJECTIVES
 
 EVENTS: dict[str, str] = {
     "start": "an attempt begins or resumes after `step` finished steps; carries recipe, fingerprint, attempt, steps, "
@@ -55,6 +55,13 @@ METRICS: dict[str, str] = {
     "fine_tune/learning_rate": "learning rate of fine-tuning",
     "fine_tune/dev_score": "score on the English development set, in the task's own metric (0 to 1)",
 }
+
+
+def is_known(metric: str) -> bool:
+    """Whether an event may hold it: it is in METRICS, or of a loss that a plug-in has brought."""
+    return metric in METRICS or any(
+        metric == f"train/loss_{kind}" or metric in loss.metrics for kind, loss in PLUGGED_OBJECTIVES.items()
+    )
 
 
 def evaluation_key(metric: str, language: str | None) -> str:

@@ -58,7 +58,7 @@ CASES = {
     "train: 5": "'train' is 5: input should be a valid dictionary or instance of TrainConfig.",
     "trian: {max_steps: 5}": (
         "unknown key 'trian'. Did you mean 'train'? Known here: checkpoint, data, masking, model, notes, objectives, "
-        "output, parallel, sampling, seed, streams, track, train."
+        "output, parallel, plugins, sampling, seed, streams, track, train."
     ),
 }
 

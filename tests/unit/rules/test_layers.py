@@ -30,7 +30,8 @@ LAYERS = [
     {"evaluation"},
     {"experiments", "opened_run", "word_map"},
     {"api"},
-    {"arguments"},
+    {"upload"},
+    {"arguments", "submit"},
     {"data_verbs"},
     {"cli"},
 ]

@@ -1,0 +1,168 @@
+"""Plug-ins: modules of a user's own whose streams and losses a recipe names, and what is said of those it cannot."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.text.random_rows import make_context, make_rows
+from xalign_ray.config import choices
+from xalign_ray.config.choices import MaskedText
+from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.load import load_recipe
+from xalign_ray.config.method import method_of
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import ConfigError
+from xalign_ray.text.streams import stream_columns
+from xalign_ray.track.gauges import gauge_of
+from xalign_ray.track.names import METRICS, is_known
+
+PLUGIN = '''
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from xalign_ray.config.choices import LossWeight, ObjectiveChoice, StreamChoice, Weight
+from xalign_ray.text.streams import COLUMNS_OF
+
+
+class Calm(ObjectiveChoice):
+    """A loss."""
+
+    meaning = "how far from calm (nats)"
+    metrics: ClassVar[dict[str, str]] = {"train/calm": "calm (0 to 1)"}
+
+    kind: Literal["calm"] = "calm"
+    weight: LossWeight = 1.0
+    depth: Annotated[int, Field(ge=1)] = 2
+
+    def method(self, stream: Any) -> str:
+        return "calm"
+
+
+class SecondText(StreamChoice):
+    """Masked text in the second segment."""
+
+    kind: Literal["second_text"] = "second_text"
+    weight: Weight = 1.0
+
+
+def second_text(stream: SecondText, batch: Any) -> Any:
+    columns = COLUMNS_OF["masked_text"](stream, batch)
+    return columns | {"segment_ids": columns["segment_ids"] + 1}
+'''
+RECIPE = """
+extends: tiny/mlm
+plugins: [NAME]
+streams: [{kind: masked_text}, {kind: second_text, weight: 2}]
+objectives: [{kind: masked_lm}, {kind: calm, depth: 3}]
+"""
+
+
+@pytest.fixture
+def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The plug-in's module, and own.yaml beside it in the current folder; forgotten afterwards."""
+    found = f"plugin_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{found}.py").write_text(PLUGIN, encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(RECIPE.replace("NAME", found), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield found
+    choices.PLUGGED_STREAMS.clear()
+    choices.PLUGGED_OBJECTIVES.clear()
+
+
+def refusal(*settings: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        load_recipe("own.yaml", settings)
+    return str(refused.value)
+
+
+@pytest.mark.usefixtures("name")
+def test_a_recipe_names_the_kinds_of_its_plugin_and_is_read_back_as_it_was() -> None:
+    config = load_recipe("own.yaml").config
+    stream, loss = config.streams[1], config.objectives[1]
+    assert (stream.kind, stream.weight) == ("second_text", 2.0)
+    assert loss.model_dump() == {"kind": "calm", "weight": 1.0, "depth": 3}
+    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+    assert RunConfig.model_validate(config.model_dump(mode="json")) == config
+    assert RunConfig.model_validate(config) == config
+    assert method_of(config) == "calm"
+
+
+@pytest.mark.usefixtures("name")
+def test_a_stream_is_shown_by_the_function_of_its_kind() -> None:
+    own = load_recipe("own.yaml").config.streams[1]
+    rows, context = make_rows(8), make_context()
+    positions = np.arange(len(rows))
+    ours, shown = (stream_columns(stream, rows, positions, context) for stream in (own, MaskedText()))
+    assert ours.keys() == shown.keys()
+    shown["segment_ids"] = shown["segment_ids"] + 1
+    assert all((ours[column] == shown[column]).all() for column in shown)
+
+
+@pytest.mark.usefixtures("name")
+def test_what_a_loss_logs_is_known_once_it_is_loaded() -> None:
+    assert not is_known("train/loss_calm")
+    load_recipe("own.yaml")
+    assert all(is_known(metric) for metric in ("train/loss_calm", "train/calm", *METRICS))
+    assert not is_known("train/loss_storm")
+    assert gauge_of("train/loss_calm") == ("xalign_train_loss_by_objective", {"objective": "calm"})
+
+
+@pytest.mark.usefixtures("name")
+def test_the_fingerprint_of_a_run_does_not_hold_the_modules_name() -> None:
+    config = load_recipe("own.yaml").config
+    alone = load_recipe("tiny/mlm").config
+    assert run_fingerprint(config, "") != run_fingerprint(alone, "")
+    assert run_fingerprint(alone.model_copy(update={"plugins": config.plugins}), "") == run_fingerprint(alone, "")
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("objectives.1.depth=0", "--set: 'objectives.1.depth' is 0: input should be greater than or equal to 1."),
+        ("objectives.1.dept=3", "unknown key 'objectives.1.dept'. Did you mean 'objectives.1.depth'? Known here:"),
+        ("objectives.1.kind=clam", "kind 'clam' is not one of masked_lm, dictionary_alignment, word_exchange, "
+         "momentum_contrast, sentence_contrast, calm. Did you mean 'calm'?"),
+        ("streams.1.kind=second_tex", "contrasted_pairs, second_text. Did you mean 'second_text'?"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("name")
+def test_a_mistake_in_a_kind_of_a_plugin_is_named_as_in_one_of_ours(setting: str, said: str) -> None:
+    assert said in refusal(setting)
+
+
+def test_a_plugin_that_cannot_be_loaded_is_the_only_thing_said(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}_empty.py").write_text("from pathlib import Path\n", encoding="utf-8")
+    (tmp_path / f"{name}_bare.py").write_text("import no_such_package\n", encoding="utf-8")
+    (tmp_path / f"{name}_taken.py").write_text(PLUGIN.replace('"calm"', '"masked_lm"'), encoding="utf-8")
+    (tmp_path / f"{name}_second.py").write_text(PLUGIN, encoding="utf-8")
+    said = {
+        "no_such_plugin": f"'plugins.0': there is no module no_such_plugin in {tmp_path} or on Python's path; run the "
+        "command in the folder that holds it, or put that folder on PYTHONPATH.",
+        "own/loss.py": "'own/loss.py' is no module; write it as in an import, without .py: my_package.my_loss.",
+        f"{name}_bare": f"{name}_bare imports no_such_package, which is not installed.",
+        f"{name}_empty": f"{name}_empty ({tmp_path}/{name}_empty.py) defines no kind of stream or loss",
+        f"{name}_taken": f"{name}_taken.Calm is of kind 'masked_lm', as xalign_ray.config.choices.MaskedLm is.",
+    }
+    for plugin, sentence in said.items():
+        found = refusal(f"plugins=[{plugin}]")
+        assert sentence in found
+        assert "is not one of" not in found
+    assert f"{name}_second.Calm is of kind 'calm', as {name}.Calm is." in refusal(f"plugins=[{name},{name}_second]")
+
+
+def test_the_command_finds_it_in_the_current_folder_and_imports_no_torch(name: str) -> None:
+    code = "import sys; from xalign_ray.cli import _run, app; _run(lambda: app(['config', 'show', 'own.yaml'])); "
+    code += f"assert '{name}' in sys.modules; assert 'torch' not in sys.modules"
+    script = f"import sys; sys.path.remove(''); sys.path.append({str(Path(choices.__file__).parents[2])!r}); {code}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"kind: calm\n  weight: 1.0\n  depth: 3", done.stdout)

@@ -1,0 +1,71 @@
+"""A recipe's `plugins`: modules of the user's own, whose streams and losses it may name by their kind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from xalign_ray.config.choices import (
+    OBJECTIVES,
+    PLUGGED_OBJECTIVES,
+    PLUGGED_STREAMS,
+    STREAMS,
+    ObjectiveChoice,
+    StreamChoice,
+)
+from xalign_ray.config.fields import Frozen
+
+
+def load_plugin(name: str) -> str:
+    """Imports a module, from the current folder or Python's path, and makes the kinds known that it defines.
+
+    Raises:
+        ValueError: there is no such module, or it defines no kind, or one that is taken.
+    """
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ValueError(f"'{name}' is no module; write it as in an import, without .py: my_package.my_loss")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # the command `xalign` does not look there; Ray's workers do
+    module = _import(name)
+    found = [
+        _add(one, added, of_package)
+        for one in vars(module).values()
+        if isinstance(one, type) and one.__module__ == name
+        for base, added, of_package in (
+            (StreamChoice, PLUGGED_STREAMS, STREAMS),
+            (ObjectiveChoice, PLUGGED_OBJECTIVES, OBJECTIVES),
+        )
+        if issubclass(one, base) and isinstance(one.model_fields["kind"].default, str)
+    ]
+    if not found:
+        raise ValueError(
+            f"{name} ({module.__file__}) defines no kind of stream or loss: no subclass of StreamChoice or "
+            "ObjectiveChoice (xalign_ray.config.choices) with a default of `kind`"
+        )
+    return name
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise ValueError(f"{name} imports {error.name}, which is not installed") from None
+        raise ValueError(
+            f"there is no module {name} in {Path.cwd()} or on Python's path; run the command in the folder that holds "
+            f"it, or put that folder on PYTHONPATH"
+        ) from None
+
+
+def _add(choice: type[Frozen], added: dict, of_package: Mapping[str, type[Frozen]]) -> str:
+    kind = choice.model_fields["kind"].default
+    other = of_package.get(kind) or added.get(kind, choice)
+    if (other.__module__, other.__qualname__) != (choice.__module__, choice.__qualname__):
+        raise ValueError(
+            f"{choice.__module__}.{choice.__name__} is of kind '{kind}', as {other.__module__}.{other.__name__} is"
+        )
+    added[kind] = choice
+    return kind

@@ -1,0 +1,148 @@
+"""Submits a verb to a running Ray cluster: uploads what it needs, names the job, follows its log, gives its result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xalign_ray import stops
+from xalign_ray.errors import ConfigError
+from xalign_ray.upload import make_upload
+
+VERBS = ("prepare", "pretrain", "export", "evaluate", "tune", "study", "report")
+GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}  # seconds that `ray job stop` leaves a step and its checkpoint; Ray's 3
+POLL_S = 1.0
+STOPPED = stops.exit_code("SIGTERM")  # the signal that Ray stops a job with; it keeps no exit code of such a job
+
+
+def submit(address: str, verb: str, words: Sequence[str], name: str = "", wait: bool = True) -> int:
+    """Runs a verb on the cluster whose dashboard is at `address`, with its log on stderr; the verb's exit code.
+
+    Raises:
+        ConfigError: the cluster does not answer or wants a token, the upload is too large, or the name is taken.
+    """
+    upload = make_upload(words)
+    size = upload.check_size()
+    client = connect(address)
+    name = name or f"{verb}-{_subject(words)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    entry = shlex.join(["python", "-m", "xalign_ray", verb, *upload.words])
+    if upload.folder.parts:
+        entry = f"cd {shlex.quote(str(upload.folder))} && {entry}"
+    with tempfile.TemporaryDirectory() as folder:
+        upload.write(Path(folder))
+        for sentence in upload.describe():
+            say(sentence)
+        try:
+            client.submit_job(
+                entrypoint=entry,
+                submission_id=name,
+                runtime_env={"working_dir": folder, "env_vars": GRACE},
+                metadata={"verb": verb},
+            )
+        except RuntimeError as error:
+            if "already exists" not in str(error):
+                raise
+            raise ConfigError(f"There is a job {name} on {address} already; give another --name.") from None
+    say(f"{name}: {entry} ({len(upload.files)} files of code, {size / 1e6:.1f} MB).")
+    if not wait:
+        say(_how(address, name))
+        return 0
+    return follow(address, name)
+
+
+def follow(address: str, name: str) -> int:
+    """Shows the log of a job from its beginning until it ends; its exit code. Interrupted, it leaves the job alone."""
+    client = connect(address)
+    _check_known(client, address, name)
+    try:
+        asyncio.run(_show_log(client, name))
+        return _result(client, name)
+    except KeyboardInterrupt:
+        say(f"\n{name} goes on without this process. {_how(address, name)}")
+        return 1
+
+
+def stop(address: str, name: str) -> int:
+    """Tells a job to end its step, save it and stop; waits for that, and says how it ended; 0 if it has stopped."""
+    client = connect(address)
+    _check_known(client, address, name)
+    client.stop_job(name)
+    say(f"{name} is told to stop; it ends its step and saves it first.")
+    while not client.get_job_status(name).is_terminal():
+        time.sleep(POLL_S)
+    _, found, said = client.get_job_logs(name).rpartition("\nxalign: ")
+    if found:
+        say(said.strip())
+    return 0 if _result(client, name) in (0, STOPPED) else 1
+
+
+def connect(address: str) -> Any:
+    """A client of the dashboard; ConfigError if none answers or it wants a token."""
+    from ray.exceptions import AuthenticationError
+    from ray.job_submission import JobSubmissionClient
+
+    for name in ("job.sdk", "dashboard_sdk"):  # they speak of uploads and sockets at length
+        logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
+    try:
+        return JobSubmissionClient(address)
+    except ConnectionError:
+        raise ConfigError(
+            f"No Ray dashboard answers at {address}. Give its address, http://HEAD:8265, as --address."
+        ) from None
+    except AuthenticationError:
+        raise ConfigError(
+            f"The cluster at {address} wants its token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the token or "
+            "RAY_AUTH_TOKEN_PATH to a file that holds it."
+        ) from None
+
+
+def say(sentence: str) -> None:
+    sys.stderr.write(f"{sentence}\n")
+
+
+def _subject(words: Sequence[str]) -> str:
+    """What a verb is called on: `tiny-mlm` of `tiny/mlm --set ...`, `mine` of `recipes/mine.yaml`."""
+    first = words[0] if words else ""
+    shown = Path(first).stem if first.endswith((".yaml", ".yml")) else first.strip("/.")
+    return "".join(letter if letter.isalnum() else "-" for letter in shown)[-40:].strip("-") or "job"
+
+
+def _how(address: str, name: str) -> str:
+    return f"See it: xalign submit --address {address} follow {name}. End it, saved: the same with stop."
+
+
+def _check_known(client: Any, address: str, name: str) -> None:
+    try:
+        client.get_job_status(name)
+    except RuntimeError:
+        known = [one.submission_id for one in client.list_jobs() if one.submission_id]
+        newest = f" It has {', '.join(sorted(known)[-5:])}." if known else ""
+        raise ConfigError(f"The cluster at {address} has no job {name}.{newest}") from None
+
+
+async def _show_log(client: Any, name: str) -> None:
+    async for lines in client.tail_job_logs(name):
+        sys.stderr.write(lines)
+
+
+def _result(client: Any, name: str) -> int:
+    """The exit code of the verb; where the job did not come to one, 143 if it was stopped, else 1."""
+    info = client.get_job_info(name)
+    code = info.driver_exit_code
+    say(f"{name}: {info.status.value}{'' if code is None else f', exit code {code}'}.")
+    if code is not None:
+        return code
+    if info.status == "STOPPED":
+        return STOPPED
+    say(info.message or "")
+    return 1
+
+
+OF_JOBS = {"follow": follow, "stop": stop}
