@@ -1,4 +1,4 @@
-"""What cluster/ brings to run, run: the hook of Ray's pods, their probes, and the Slurm script with stand-ins for srun."""
+"""What runs of cluster/: the hook of Ray's pods, their probes, and the Slurm script with stand-ins for srun."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_head_that_is_deleted_lets_the_driver_save_and_answers_its_probes(clus
     assert (tmp_path / "saved").exists()
 
 
-def test_a_worker_pod_waits_while_ray_works_there(tmp_path: Path) -> None:
+def test_a_worker_pod_waits_while_ray_works_there() -> None:
     at_work = subprocess.Popen(["bash", "-c", "exec -a ray::MapBatches sleep 60"])  # as Ray names its processes
     hook = subprocess.Popen([sys.executable, "-c", _only(HOOK, at_work.pid), "worker"])
     try:
@@ -98,9 +98,10 @@ def test_slurms_signal_lets_the_driver_save_before_ray_ends(tmp_path: Path) -> N
     stand_in(tmp_path, "xalign", SAVES.replace("exit 143", up).format(folder=tmp_path))
     (port,) = free_ports(1)
     slurm = {"SLURM_JOB_NODELIST": "one", "SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_PER_TASK": "1"}
-    with tempfile.TemporaryDirectory(prefix="xa-", ignore_cleanup_errors=True) as short, (tmp_path / "said").open(
-        "wb"
-    ) as said:
+    with (
+        tempfile.TemporaryDirectory(prefix="xa-", ignore_cleanup_errors=True) as short,
+        (tmp_path / "said").open("wb") as said,
+    ):
         environment = os.environ | slurm | {"PORT": str(port), "RAY_TMPDIR": short}
         environment["PATH"] = f"{tmp_path}:{BIN}:{os.environ['PATH']}"
         script = subprocess.Popen(["bash", ROOT / "cluster/slurm.sbatch"], env=environment, stdout=said, stderr=said)

@@ -188,8 +188,8 @@ def test_the_images_have_our_ray_torch_and_mlflow_and_no_root() -> None:
     assert installed in torch.specifier
     assert f'"mlflow=={pinned("mlflow", ">=")}.*"' in text
     mlflow_image, node_image = text.split("FROM ")[1:]
-    assert "\nUSER 1000:100\n" in mlflow_image
-    assert node_image.endswith("\nUSER 1000:100\n")
+    assert "\nUSER nobody\n" in mlflow_image
+    assert node_image.endswith("\nUSER ray\n")
     copied = [word for line in text.splitlines() if line.startswith("COPY ") for word in line.split()[1:-1]]
     assert copied == ["dist/*.whl", "cluster/prestop.py"]  # nothing that could hold credentials
 

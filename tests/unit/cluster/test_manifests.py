@@ -66,7 +66,11 @@ BROKEN: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("RayCluster", lambda each: each["spec"]["workerGroupSpecs"][0].pop("minReplicas"), "required"),
     ("RayCluster", lambda each: _rename(ray(each)["lifecycle"], "preStop", "prestop"), "unexpected"),
     ("RayCluster", lambda each: ray(each).update(ports=[{"containerPort": "8265"}]), "integer"),
-    ("RayJob", lambda each: _rename(each["spec"], "shutdownAfterJobFinishes", "shutdownAfterJobFinished"), "unexpected"),
+    (
+        "RayJob",
+        lambda each: _rename(each["spec"], "shutdownAfterJobFinishes", "shutdownAfterJobFinished"),
+        "unexpected",
+    ),
     ("RayJob", lambda each: each["spec"]["rayClusterSpec"].update(authOptions={"mode": "tokens"}), "is not one of"),
     ("PodMonitor", lambda each: _rename(each["spec"], "podMetricsEndpoints", "endpoints"), "unexpected"),
     ("Deployment", lambda each: each["spec"].pop("selector"), "required"),
@@ -92,7 +96,10 @@ def test_no_pod_runs_as_root_or_may_become_it() -> None:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] > 0
         for container in pod["containers"]:
-            assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
 
 
 def test_every_server_has_probes_and_limits() -> None:
