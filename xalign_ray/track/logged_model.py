@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from mlflow import MlflowClient
-from mlflow.entities import LoggedModel, Run
+from mlflow.entities import LoggedModel, LoggedModelOutput, Run
 from mlflow.models import Model
 
 from xalign_ray.artifacts import read_json
@@ -30,7 +30,9 @@ def log_model(client: MlflowClient, run: Run, export: Path, fingerprint: str, re
     if register_as and not client.search_model_versions(f"name = '{register_as}' and run_id = '{info.run_id}'"):
         if not client.search_registered_models(f"name = '{register_as}'"):
             client.create_registered_model(register_as)
-        client.create_model_version(register_as, model.artifact_location, info.run_id, model_id=model.model_id)
+        client.create_model_version(
+            register_as, model.artifact_location, info.run_id, await_creation_for=0, model_id=model.model_id
+        )  # nothing is copied, so it is there; else MLflow says on stdout that it waits up to 300 seconds
     return model
 
 
@@ -45,6 +47,7 @@ def _create(client: MlflowClient, run: Run, export: Path, fingerprint: str) -> L
     with tempfile.TemporaryDirectory() as folder:
         described.save(str(Path(folder, "MLmodel")))
         client.log_model_artifacts(model.model_id, folder)
+    client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, step=0)])
     return client.finalize_logged_model(model.model_id, "READY")
 
 
