@@ -39,7 +39,7 @@ STOPPED, TOGETHER = "stopped", "together"  # experiments
 
 @dataclass(frozen=True)
 class Servers:
-    """MLflow's server, not yet started, with what is behind it."""
+    """MLflow's server with what is behind it."""
 
     mlflow: Server
     postgres: Postgres
@@ -63,6 +63,7 @@ def servers(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
     server = Server(tmp_path_factory.mktemp("server"), command(PAGE, "mlflow server"), places, secrets)
     try:
         bucket(s3_server).create()
+        server.start()
         yield Servers(server, postgres, s3_server)
     finally:
         server.kill()
@@ -79,8 +80,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Of recipes over a small world, whose shards are there."""
     folder = tmp_path_factory.mktemp("world")
     settings = [*write_world(folder, sentences=300, parallel=50), *batches(8, 8, 3, 3, 3), "parallel.workers=1"]
-    for name in ("tiny/align-mlm", "tiny/mlm"):
-        prepare_here(load_recipe(name, settings).config)
+    prepare_here(load_recipe("tiny/align-mlm", settings).config)  # tiny/mlm has the same data
     return settings
 
 
@@ -136,7 +136,6 @@ def test_a_followed_run_that_is_stopped_is_whole_though_the_server_and_then_the_
         return max((point.step for point in points), default=-1)
 
     try:
-        servers.mlflow.start()  # makes its tables while the run begins
         wait_for(lambda: step_in_mlflow() > 0)
         servers.mlflow.kill()
         killed_at = last_step(folder / EVENT_LOG)
@@ -163,7 +162,6 @@ def test_a_followed_run_that_is_stopped_is_whole_though_the_server_and_then_the_
 @pytest.fixture(scope="module")
 def run(servers: Servers, finished: list[Path]) -> Run:
     """The first of the finished runs in MLflow, where two processes have brought both at once."""
-    servers.mlflow.start()
     to = ["--to", servers.mlflow.uri, "--experiment", TOGETHER]
     both = [start(["track", "replay", str(folder), *to]) for folder in finished]
     for one in both:

@@ -14,7 +14,7 @@ from xalign_ray.credentials import hide_credentials, with_credentials, without_c
 from xalign_ray.errors import TrackingError, XalignError
 from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.track.events import check_tuned, check_whole, run_identity
-from xalign_ray.track.mlflow_view import PAGE, VIEW_KEY, VIEW_TAG
+from xalign_ray.track.mlflow_page import PAGE, SHARE_KEY, SHARE_TAG
 
 _log = logging.getLogger(__name__)
 _PORT = 5000
@@ -65,8 +65,8 @@ def runs_page(tracking_uri: str, experiment: str) -> str:
 
     with suppress(MlflowException):
         if found := MlflowClient(with_credentials(tracking_uri)).get_experiment_by_name(experiment):
-            view = f"&viewStateShareKey={VIEW_KEY}" if VIEW_TAG in found.tags else ""
-            return f"/#/experiments/{found.experiment_id}/{PAGE}{view}"
+            shared = f"&viewStateShareKey={SHARE_KEY}" if SHARE_TAG in found.tags else ""
+            return f"/#/experiments/{found.experiment_id}/{PAGE}{shared}"
     return ""
 
 

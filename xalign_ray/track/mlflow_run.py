@@ -18,6 +18,7 @@ from xalign_ray.run_folder import CHOICES, CONFIG, REPORT, STUDY, RunFolder
 from xalign_ray.track.events import Event, EventReader, run_identity
 from xalign_ray.track.headline import headline, read_records, table
 from xalign_ray.track.logged_model import log_model
+from xalign_ray.track.mlflow_page import experiment_tags
 from xalign_ray.track.mlflow_values import (
     Thinning,
     dataset_input,
@@ -27,7 +28,6 @@ from xalign_ray.track.mlflow_values import (
     milliseconds,
     origin_tags,
 )
-from xalign_ray.track.mlflow_view import experiment_tags
 
 MAX_KEYS = 100  # metric keys a run: each is a chart of its own
 _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit

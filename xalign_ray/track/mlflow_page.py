@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 PAGE = "runs?workflowType=machine_learning"
-VIEW_KEY = "xalign"  # in the link: viewStateShareKey=xalign
-VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+SHARE_KEY = "xalign"  # in the link: viewStateShareKey=xalign
+SHARE_TAG = f"mlflow.sharedViewState.{SHARE_KEY}"
 # Of these, MLflow shows those that a run has. Not the loss in training: methods sum different ones.
 _COLUMNS = {
     "attributes": ("Duration",),
@@ -33,9 +33,9 @@ def experiment_tags(milliseconds: int) -> dict[str, str]:
     Args:
         milliseconds: the time under which the view is listed.
     """
-    view = {"name": "xalign: methods and scores", "createdAt": milliseconds, "updatedAt": milliseconds}
+    shared = {"name": "xalign: methods and scores", "createdAt": milliseconds, "updatedAt": milliseconds}
     state = json.dumps(_state(), separators=(",", ":"))
-    return {VIEW_TAG: json.dumps(view | {"state": state})}
+    return {SHARE_TAG: json.dumps(shared | {"state": state})}
 
 
 def _state() -> dict[str, Any]:
