@@ -80,7 +80,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Of recipes over a small world, whose shards are there."""
     folder = tmp_path_factory.mktemp("world")
     settings = [*write_world(folder, sentences=300, parallel=50), *batches(8, 8, 3, 3, 3), "parallel.workers=1"]
-    prepare_here(load_recipe("tiny/align-mlm", settings).config)  # tiny/mlm has the same data
+    for name in ("tiny/align-mlm", "tiny/mlm"):
+        prepare_here(load_recipe(name, settings).config)
     return settings
 
 

@@ -12,19 +12,20 @@ from typing import Any
 PAGE = "runs?workflowType=machine_learning"
 SHARE_KEY = "xalign"  # in the link: viewStateShareKey=xalign
 SHARE_TAG = f"mlflow.sharedViewState.{SHARE_KEY}"
+_SCORES = (  # means over languages
+    *("tatoeba_accuracy", "xnli_accuracy", "pawsx_accuracy", "mldoc_accuracy", "sib_accuracy", "ner_f1"),
+    *("pos_accuracy", "mlqa_f1"),
+)
 # Of these, MLflow shows those that a run has. Not the loss in training: methods sum different ones.
 _COLUMNS = {
     "attributes": ("Duration",),
-    "metrics": (
-        *("held_out/loss", "tatoeba_accuracy", "xnli_accuracy", "pawsx_accuracy", "mldoc_accuracy", "sib_accuracy"),
-        *("ner_f1", "pos_accuracy", "mlqa_f1", "run/worker_hours"),
-    ),
+    "metrics": ("held_out/loss", *_SCORES, "run/worker_hours"),
     "params": ("method", "scale", "seed"),
 }
-_SCORES, _SYSTEM = "Model metrics", "System metrics"  # MLflow's names: of metrics without a slash, of `system/`
-_DIFFERENT = "What differs"
-_SECTIONS = (_DIFFERENT, _SCORES, "held_out", "train", "fine_tune", "run", "data", "checkpoint", _SYSTEM)
-_FOLDED = ("data", "checkpoint", _SYSTEM)
+_DIFFERENT, _MEANS = "What differs", "Scores"
+_REST, _SYSTEM = "Model metrics", "System metrics"  # MLflow's names: of other metrics without a slash, of `system/`
+_SECTIONS = (_DIFFERENT, _MEANS, "held_out", "train", "fine_tune", "run", _REST, "data", "checkpoint", _SYSTEM)
+_FOLDED = (_REST, "data", "checkpoint", _SYSTEM)
 
 
 def experiment_tags(milliseconds: int) -> dict[str, str]:
@@ -47,10 +48,12 @@ def _state() -> dict[str, Any]:
         "compareRunSections": [_section(name) for name in _SECTIONS],
         "compareRunCharts": [
             _chart("LINE", "train", metricKey="train/loss", displayName="loss"),
+            # MLflow would draw a score as a line of one point, since it has the step of its encoder.
+            *(_chart("BAR", _MEANS, metricKey=score, displayName=score) for score in _SCORES),
             _chart(
                 *("DIFFERENCE", _DIFFERENT),
                 chartName="What differs between the runs",
-                compareGroups=["Parameters", "Model metrics"],
+                compareGroups=["Parameters"],
                 showChangeFromBaseline=False,
                 showDifferencesOnly=True,
                 baselineColumnUuid="",
@@ -66,4 +69,5 @@ def _section(name: str) -> dict[str, Any]:
 
 
 def _chart(kind: str, section: str, **more: Any) -> dict[str, Any]:
-    return {"type": kind, "uuid": f"{section} {kind}", "metricSectionId": section, "isGenerated": True} | more
+    name = more.get("metricKey", section)
+    return {"type": kind, "uuid": name, "metricSectionId": section, "isGenerated": False, "deleted": False} | more
