@@ -232,7 +232,7 @@ def test_the_servers_own_name_is_let_in_and_another_is_not(servers: Servers, run
     assert [answer("MLFLOW:5000"), answer("elsewhere:5000")] == [200, 403]
 
 
-def test_no_secret_is_in_the_database_or_a_file(servers: Servers, run: Run) -> None:
+def test_no_secret_of_the_server_is_in_a_run_or_a_file(servers: Servers, run: Run) -> None:
     assert PASSWORD not in json.dumps(run.to_dictionary())
     assert not [one.key for one in bucket(servers.files).objects.all() if PASSWORD.encode() in one.get()["Body"].read()]
 
