@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,8 +19,20 @@ import psutil
 class Server:
     """`mlflow server` on a port and a database of its own; killed and started again at will, started once at most."""
 
-    def __init__(self, folder: Path, command: Sequence[str] = ()) -> None:
-        """`command` is one that a page names; its port and its files are replaced."""
+    def __init__(
+        self,
+        folder: Path,
+        command: Sequence[str] = (),
+        places: tuple[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """
+        Args:
+            command: one that a page names; its port and its places are replaced.
+            places: a database and where files go; SQLite and a folder if None.
+            environment: what is set besides what this process has.
+        """
+        backend, files = places or (f"sqlite:///{folder}/mlflow.db", str(folder / "art"))
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -31,13 +43,13 @@ class Server:
                 "--port",
                 str(port),
                 "--backend-store-uri",
-                f"sqlite:///{folder}/mlflow.db",
+                backend,
                 "--artifacts-destination",
-                str(folder / "art"),
+                files,
             ),
         ]
         self._log = folder / "server.log"
-        self._environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        self._environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

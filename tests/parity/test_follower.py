@@ -343,7 +343,8 @@ def test_the_page_of_runs_is_not_that_of_traces(uri: str, experiment: str, folde
     finished_run(folder)
     replay(folder, uri, experiment)
     found = MlflowClient(uri).get_experiment_by_name(experiment)
-    assert runs_page(uri, experiment) == f"/#/experiments/{found.experiment_id}/runs?workflowType=machine_learning"
+    page = f"/#/experiments/{found.experiment_id}/runs?workflowType=machine_learning"
+    assert runs_page(uri, experiment) == f"{page}&viewStateShareKey=xalign"
     assert runs_page(uri, "another") == ""
 
 

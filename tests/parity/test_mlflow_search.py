@@ -77,7 +77,10 @@ def test_every_filter_of_the_page_is_one_that_mlflow_takes(uri: str, run: tuple[
 
 
 def test_it_says_who_ran_what_where(uri: str, run: tuple[Path, str]) -> None:
-    tags = MlflowClient(uri).get_run(run[1]).data.tags
+    data = MlflowClient(uri).get_run(run[1]).data
+    tags = data.tags
+    assert tags["mlflow.source.name"] == "tiny/align-mlm"
+    assert not {"fingerprint", "notes"} & data.params.keys(), "a comparison begins with the first that differ"
     assert tags["mlflow.note.content"] == "a try"
     assert tags["mlflow.user"] == getpass.getuser()
     assert tags["xalign.version.torch"] == torch.__version__
@@ -118,3 +121,20 @@ def test_its_model_opens_from_mlflow_by_reference_and_is_a_version_of_the_regist
     assert all(torch.equal(weights[name], own[name]) for name in own)
     artifacts = [*Path(model.artifact_location.removeprefix("file://")).iterdir()]
     assert sum(path.stat().st_size for path in artifacts) < 10_000, "the weights are not copied"
+
+
+def test_a_model_that_an_outage_left_without_its_files_is_finished_by_the_next_replay(
+    uri: str, run: tuple[Path, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    client = MlflowClient(uri)
+    (run_id,) = replay(run[0], uri, f"{SEARCHED}_half")
+    info = client.get_run(run_id).info
+    (whole,) = client.search_logged_models([info.experiment_id])
+    client.delete_logged_model(whole.model_id)
+    half = client.create_logged_model(info.experiment_id, run[0].name, run_id)
+    replay(run[0], uri, f"{SEARCHED}_half")
+    (finished,) = client.search_logged_models([info.experiment_id])
+    assert (finished.model_id, finished.status) == (half.model_id, "READY")
+    assert Path(finished.artifact_location.removeprefix("file://"), "MLmodel").is_file()
+    assert half.model_id in {one.model_id for one in client.get_run(run_id).outputs.model_outputs}
+    assert "Waiting up to" not in capfd.readouterr().err

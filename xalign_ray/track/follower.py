@@ -14,6 +14,7 @@ from xalign_ray.credentials import hide_credentials, with_credentials, without_c
 from xalign_ray.errors import TrackingError, XalignError
 from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.track.events import check_tuned, check_whole, run_identity
+from xalign_ray.track.mlflow_page import PAGE, SHARE_KEY, SHARE_TAG
 
 _log = logging.getLogger(__name__)
 _PORT = 5000
@@ -64,7 +65,8 @@ def runs_page(tracking_uri: str, experiment: str) -> str:
 
     with suppress(MlflowException):
         if found := MlflowClient(with_credentials(tracking_uri)).get_experiment_by_name(experiment):
-            return f"/#/experiments/{found.experiment_id}/runs?workflowType=machine_learning"
+            shared = f"&viewStateShareKey={SHARE_KEY}" if SHARE_TAG in found.tags else ""
+            return f"/#/experiments/{found.experiment_id}/{PAGE}{shared}"
     return ""
 
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from mlflow import MlflowClient
-from mlflow.entities import LoggedModel, Run
+from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus, Run
 from mlflow.models import Model
 
 from xalign_ray.artifacts import read_json
@@ -26,26 +26,35 @@ def log_model(client: MlflowClient, run: Run, export: Path, fingerprint: str, re
     """
     info, source = run.info, f"source_run_id = '{run.info.run_id}'"
     found = client.search_logged_models([info.experiment_id], filter_string=source)
-    model = next(iter(found), None) or _create(client, run, export, fingerprint)
+    model = next(iter(found), None) or _create(client, run, export)
+    if model.status != LoggedModelStatus.READY:  # new, or an outage came before its files
+        model = _finish(client, model, run, export, fingerprint)
     if register_as and not client.search_model_versions(f"name = '{register_as}' and run_id = '{info.run_id}'"):
         if not client.search_registered_models(f"name = '{register_as}'"):
             client.create_registered_model(register_as)
-        client.create_model_version(register_as, model.artifact_location, info.run_id, model_id=model.model_id)
+        client.create_model_version(
+            register_as, model.artifact_location, info.run_id, await_creation_for=0, model_id=model.model_id
+        )  # nothing is copied, so it is there; else MLflow says on stdout that it waits up to 300 seconds
     return model
 
 
-def _create(client: MlflowClient, run: Run, export: Path, fingerprint: str) -> LoggedModel:
+def _create(client: MlflowClient, run: Run, export: Path) -> LoggedModel:
     params = {key: run.data.params[key] for key in ("method", "languages", "scale") if key in run.data.params}
     tags = {"xalign.export": url_of(export) or str(export)}
-    model = client.create_logged_model(
+    return client.create_logged_model(
         run.info.experiment_id, run.info.run_name, run.info.run_id, tags, params, model_type=_TYPE
     )
+
+
+def _finish(client: MlflowClient, model: LoggedModel, run: Run, export: Path, fingerprint: str) -> LoggedModel:
     described = Model(model_id=model.model_id, run_id=run.info.run_id)
     described.add_flavor("transformers", transformers_version=version("transformers"), **_flavor(export, fingerprint))
     with tempfile.TemporaryDirectory() as folder:
         described.save(str(Path(folder, "MLmodel")))
         client.log_model_artifacts(model.model_id, folder)
-    return client.finalize_logged_model(model.model_id, "READY")
+    if model.model_id not in {one.model_id for one in (run.outputs.model_outputs if run.outputs else ())}:
+        client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, step=0)])
+    return client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
 
 
 def _flavor(export: Path, fingerprint: str) -> dict[str, object]:

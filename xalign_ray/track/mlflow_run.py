@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from xalign_ray.run_folder import CHOICES, CONFIG, REPORT, STUDY, RunFolder
 from xalign_ray.track.events import Event, EventReader, run_identity
 from xalign_ray.track.headline import headline, read_records, table
 from xalign_ray.track.logged_model import log_model
+from xalign_ray.track.mlflow_page import experiment_tags
 from xalign_ray.track.mlflow_values import (
     Thinning,
     dataset_input,
@@ -33,6 +35,7 @@ _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
 _STOPPED = "stopped"  # as its last event says: a job told to stop, a fine-tuning stopped early for better ones
 _FILES = (CONFIG, MANIFEST, STUDY, CHOICES)
+_NO_PARAMS = ("fingerprint", "notes")  # tags; MLflow's comparison begins with the first parameters that differ
 
 
 class MlflowRun:
@@ -128,6 +131,8 @@ class MlflowRun:
         tags = {**_identity_tags(self.folder), "xalign.run": self.folder.resolve().name}
         shown = ("recipe", "workers", "zero_stage")
         tags |= {f"xalign.{name}": str(self._start[name]) for name in shown if name in self._start}
+        if recipe := self._start.get("recipe"):
+            tags |= {"mlflow.source.name": recipe, "mlflow.source.type": "LOCAL"}  # beside it MLflow shows the commit
         name, started = self._start.get("title") or self.folder.resolve().name, milliseconds(self._start)
         return self._client.create_run(self._experiment, start_time=started, tags=tags, run_name=name)
 
@@ -141,7 +146,11 @@ class MlflowRun:
             self._link(pretraining)
         # A resume may have another number of workers; MLflow refuses a second value for a parameter.
         saved = read_saved(self.folder)
-        recipe = flatten(saved) | flatten(self._start.get("params", {})) | found_by(self._start, saved)
+        recipe = (
+            flatten({key: saved[key] for key in saved if key not in _NO_PARAMS})
+            | flatten(self._start.get("params", {}))
+            | found_by(self._start, saved)
+        )
         tags = origin_tags(self._start.get("origin", {}), saved)
         self._client.log_batch(self.run_id, tags=[RunTag(*tag) for tag in tags.items()], synchronous=True)
         new = [Param(key, value) for key, value in recipe.items() if key not in run.data.params]
@@ -192,7 +201,8 @@ def _open_experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
     if found := client.get_experiment_by_name(name):
         return found.experiment_id
     try:
-        return client.create_experiment(name, artifact_location=_artifact_location(tracking_uri))
+        tags = experiment_tags(int(time.time() * 1000))
+        return client.create_experiment(name, artifact_location=_artifact_location(tracking_uri), tags=tags)
     except MlflowException:
         # Two runs that start together both create it; the second finds it.
         if found := client.get_experiment_by_name(name):

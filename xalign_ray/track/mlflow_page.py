@@ -1,0 +1,73 @@
+"""The view that MLflow's page of runs opens with: columns of methods and scores, what differs, charts in our order.
+
+MLflow keeps what users save under `Views` as tags of an experiment, and so do we. Left to itself its table has no
+column of numbers, and its first charts are those of checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+PAGE = "runs?workflowType=machine_learning"
+SHARE_KEY = "xalign"  # in the link: viewStateShareKey=xalign
+SHARE_TAG = f"mlflow.sharedViewState.{SHARE_KEY}"
+_SCORES = (  # means over languages
+    *("tatoeba_accuracy", "xnli_accuracy", "pawsx_accuracy", "mldoc_accuracy", "sib_accuracy", "ner_f1"),
+    *("pos_accuracy", "mlqa_f1"),
+)
+# Of these, MLflow shows those that a run has. Not the loss in training: methods sum different ones.
+_COLUMNS = {
+    "attributes": ("Duration",),
+    "metrics": ("held_out/loss", *_SCORES, "run/worker_hours"),
+    "params": ("method", "scale", "seed"),
+}
+_DIFFERENT, _MEANS = "What differs", "Scores"
+_REST, _SYSTEM = "Model metrics", "System metrics"  # MLflow's names: of other metrics without a slash, of `system/`
+_SECTIONS = (_DIFFERENT, _MEANS, "held_out", "train", "fine_tune", "run", _REST, "data", "checkpoint", _SYSTEM)
+_FOLDED = (_REST, "data", "checkpoint", _SYSTEM)
+
+
+def experiment_tags(milliseconds: int) -> dict[str, str]:
+    """The tags that a new experiment gets; what a user saves afterwards stays.
+
+    Args:
+        milliseconds: the time under which the view is listed.
+    """
+    shared = {"name": "xalign: methods and scores", "createdAt": milliseconds, "updatedAt": milliseconds}
+    state = json.dumps(_state(), separators=(",", ":"))
+    return {SHARE_TAG: json.dumps(shared | {"state": state})}
+
+
+def _state() -> dict[str, Any]:
+    """As MLflow 3.17 saves what a user has arranged; it adds a chart for each metric that has none."""
+    return {
+        "selectedColumns": [f"{kind}.`{name}`" for kind, names in _COLUMNS.items() for name in names],
+        "isAccordionReordered": True,
+        "hideEmptyCharts": True,
+        "compareRunSections": [_section(name) for name in _SECTIONS],
+        "compareRunCharts": [
+            _chart("LINE", "train", metricKey="train/loss", displayName="loss"),
+            # MLflow would draw a score as a line of one point, since it has the step of its encoder.
+            *(_chart("BAR", _MEANS, metricKey=score, displayName=score) for score in _SCORES),
+            _chart(
+                *("DIFFERENCE", _DIFFERENT),
+                chartName="What differs between the runs",
+                compareGroups=["Parameters"],
+                showChangeFromBaseline=False,
+                showDifferencesOnly=True,
+                baselineColumnUuid="",
+            ),
+        ],
+    }
+
+
+def _section(name: str) -> dict[str, Any]:
+    wide = {"columns": 1} if name == _DIFFERENT else {}
+    # One that counts as rearranged keeps its first charts first.
+    return {"uuid": name, "name": name, "display": name not in _FOLDED, "isReordered": name == "train", **wide}
+
+
+def _chart(kind: str, section: str, **more: Any) -> dict[str, Any]:
+    name = more.get("metricKey", section)
+    return {"type": kind, "uuid": name, "metricSectionId": section, "isGenerated": False, "deleted": False} | more
