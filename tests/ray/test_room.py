@@ -51,7 +51,7 @@ def own_ports() -> list[str]:
 def test_a_run_waits_for_nodes_and_its_workers_go_where_it_says(
     cluster: Cluster, world: list[str], tmp_path: Path
 ) -> None:
-    settings = [*world, *batches(8, 4, 100, 100), f"output={tmp_path}", *PLACED]
+    settings = [*world, *batches(8, 4, 30, 30), f"output={tmp_path}", *PLACED]
     verb = [sys.executable, "-m", "xalign_ray", "pretrain", "tiny/mlm"]
     words = [*verb, *(word for setting in settings for word in ("--set", setting))]
     joined = cluster.environment | {"RAY_ADDRESS": cluster.ray_address, "PYTHONPATH": str(ROOT)}
@@ -70,6 +70,7 @@ def test_a_run_waits_for_nodes_and_its_workers_go_where_it_says(
                 run.wait_for(lambda: f"{LACKS} its 3 nodes hold " in run.said())
             nodes.append(Job([*join, *options, *own_ports()], joined, tmp_path / f"{name}.log"))
             ended.callback(nodes[-1].kill)
+            nodes[-1].wait_for(lambda: "Ray runtime started" in nodes[-1].said())  # two at once get in each other's way
         run.wait_for(lambda: [len(pids(TRAIN_WORKER, below=node.pid)) for node in nodes] == [1, 0, 1])
         assert run.end() == 0, run.said()
     (folder,) = tmp_path.glob("tiny-mlm-*")
