@@ -210,7 +210,7 @@ def study_tables(runs: Sequence[Run]) -> list[Table]:
 
 def percent(metric: str, value: float) -> str:
     """A score as tables print it."""
-    return f"{100 * value:.1f}" if is_share(metric) else f"{value:.2f}"
+    return f"{100 * value:z.1f}" if is_share(metric) else f"{value:z.2f}"
 
 
 def points(gap: float) -> str:
