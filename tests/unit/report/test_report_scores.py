@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.report.run_folders import compare_folders, entries, score, write_run
 from xalign_ray.report.compare import Record, is_at_chance
-from xalign_ray.report.tables import Entry, Table, gap_table, score_table
+from xalign_ray.report.tables import Entry, Table, gap_table, percent, score_table
 from xalign_ray.tasks.scores import Score
 
 
@@ -91,6 +91,11 @@ def test_a_number_without_chance_is_never_at_chance_and_is_no_percent(tmp_path: 
         tmp_path / "run", scores={"alignment": [score("mean_cosine_random", 0.123, chance=None, pooling=None)]}
     )
     assert only_row([run])[1:3] == entries("0.12", "-")
+
+
+def test_what_rounds_to_zero_has_no_sign() -> None:
+    assert [percent("mean_cosine_random", value) for value in (-0.004, 0.004, -0.005001)] == ["0.00", "0.00", "-0.01"]
+    assert percent("tatoeba_accuracy", -0.0004) == "0.0"
 
 
 def test_the_headline_leaves_single_layers_and_languages_out(tmp_path: Path) -> None:
