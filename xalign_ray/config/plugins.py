@@ -17,18 +17,22 @@ from xalign_ray.config.choices import (
     StreamChoice,
 )
 from xalign_ray.config.fields import Frozen
+from xalign_ray.run_folder import RunFolder
 
 
 def load_plugin(name: str) -> str:
     """Imports a module, from the current folder or Python's path, and makes the kinds known that it defines.
+
+    Runs of others are read in their folders, and may name a module there: such a one is not imported.
 
     Raises:
         ValueError: there is no such module, or it defines no kind, or one that is taken.
     """
     if not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"'{name}' is no module; write it as in an import, without .py: my_package.my_loss")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # the command `xalign` does not look there; Ray's workers do
+    here = Path.cwd()
+    if str(here) not in sys.path and not RunFolder(here).config.is_file():  # what a run folder holds is not run
+        sys.path.append(str(here))  # the command `xalign` does not look there; Ray's workers do
     module = _import(name)
     found = [
         _add(one, added, of_package)

@@ -159,6 +159,24 @@ def test_a_plugin_that_cannot_be_loaded_is_the_only_thing_said(name: str, tmp_pa
     assert f"{name}_second.Calm is of kind 'calm', as {name}.Calm is." in refusal(f"plugins=[{name},{name}_second]")
 
 
+@pytest.mark.usefixtures("name")
+def test_a_module_in_a_run_folder_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of somebody else's names it in its config.yaml, and is read where it lies."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "theirs.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'was_here')!r}).touch()\n")
+    (run / "config.yaml").write_text("recipe: theirs\n")
+    monkeypatch.chdir(run)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    with pytest.raises(ConfigError, match="there is no module theirs in "):
+        load_recipe(str(tmp_path / "own.yaml"), ["plugins=[theirs]"])
+    assert not (tmp_path / "was_here").exists()
+    (run / "config.yaml").unlink()
+    with pytest.raises(ConfigError, match="defines no kind of stream or loss"):
+        load_recipe(str(tmp_path / "own.yaml"), ["plugins=[theirs]"])
+    assert (tmp_path / "was_here").exists()
+
+
 def test_the_command_finds_it_in_the_current_folder_and_imports_no_torch(name: str) -> None:
     code = "import sys; from xalign_ray.cli import _run, app; _run(lambda: app(['config', 'show', 'own.yaml'])); "
     code += f"assert '{name}' in sys.modules; assert 'torch' not in sys.modules"
