@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import site
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.config.load import RECIPES
+from xalign_ray.config.plugins import look_here
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.credentials import hint_for, strip_credentials
@@ -154,8 +154,7 @@ def find_code(package: Path) -> tuple[list[Path], list[Path]]:
 
 def find_plugin(name: str) -> dict[Path, Path]:
     """A module's file, or those of the package that it is in, by what they are imported as; none if it is installed."""
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)
+    look_here()
     spec = find_spec(name.partition(".")[0])
     if spec is None:
         raise ConfigError(f"There is no module {name} here or on Python's path, which a recipe names in its plugins.")

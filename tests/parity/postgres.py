@@ -21,10 +21,7 @@ def program(name: str) -> str:
     found = [shutil.which(name), *map(str, sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True))]
     if found := [one for one in found if one]:
         return found[0]
-    missing = f"{name} is not installed. Give the command `apt-get install postgresql`."
-    if os.environ.get("CI"):
-        pytest.fail(missing)
-    pytest.skip(missing)
+    pytest.fail(f"{name} is not installed; MLflow is tried on a real PostgreSQL. Give `apt-get install postgresql`.")
 
 
 class Postgres:

@@ -10,8 +10,8 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -27,20 +27,19 @@ UNWATCHED = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # an actor less: nobod
 class Cluster:
     """The page's `ray start --head` in a folder and on ports of its own; nothing of it is left after `kill`."""
 
-    def __init__(self, *options: str, cpus: int = 4, **settings: str) -> None:
+    def __init__(self, *options: str, cpus: int) -> None:
         """Starts it.
 
         Args:
             options: of `ray start`, besides.
             cpus: of the head.
-            settings: of its environment, and of what is run beside it.
         """
         self.folder = Path(tempfile.mkdtemp(prefix="xa-"))  # short: a socket's path has at most 107 characters
         port, dashboard, client, agent, agent_grpc = free_ports(5)
         self.address = f"http://127.0.0.1:{dashboard}"
         self.job_doors = [f"{dashboard}/api/jobs/", f"{agent}/api/job_agent/jobs/"]  # each by port and path
         self.ray_address = f"127.0.0.1:{port}"
-        settings |= {"RAY_DISABLE_MEMORY_MONITOR": "1", "OMP_NUM_THREADS": "1", "RAY_API_SERVER_ADDRESS": self.address}
+        settings = {"RAY_DISABLE_MEMORY_MONITOR": "1", "OMP_NUM_THREADS": "1", "RAY_API_SERVER_ADDRESS": self.address}
         left_out = {"RAY_ADDRESS", "PYTHONPATH", "RAY_AUTH_TOKEN"}
         self.environment = {key: value for key, value in os.environ.items() if key not in left_out} | settings
         self.environment |= UNWATCHED | self._make_token()
@@ -108,6 +107,17 @@ class Cluster:
                     process.kill()
         self._head.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def running(*options: str, cpus: int = 4) -> Iterator[Cluster]:
+    """A cluster that takes jobs; nothing of it is left afterwards."""
+    cluster = Cluster(*options, cpus=cpus)
+    try:
+        cluster.wait_until_up()
+        yield cluster
+    finally:
+        cluster.kill()
 
 
 def free_ports(count: int) -> list[int]:

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from tests.pages import ROOT
-from tests.ray.head import BIN, Cluster, free_ports
+from tests.ray.head import BIN, Cluster, free_ports, running
 from tests.ray.runs import PATIENCE_S, addresses_of_this_machine
 
 pytestmark = pytest.mark.ray
@@ -28,12 +28,8 @@ SAVES = "trap 'sleep 1; touch {folder}/saved; exit 143' TERM; touch {folder}/beg
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    cluster = Cluster()
-    try:
-        cluster.wait_until_up()
+    with running() as cluster:
         yield cluster
-    finally:
-        cluster.kill()
 
 
 def answers(url: str) -> bool:

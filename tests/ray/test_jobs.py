@@ -22,7 +22,7 @@ from mlflow import MlflowClient
 
 from tests.pages import ROOT, command, write_files
 from tests.parity.mlflow_server import Server
-from tests.ray.head import PAGE, Cluster, Job, free_ports
+from tests.ray.head import PAGE, Cluster, Job, free_ports, running
 from tests.ray.runs import PATIENCE_S, TRAIN_WORKER, addresses_of_this_machine, check_batches, pids, starts
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.local import open_local
@@ -43,12 +43,8 @@ MODEL = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    cluster = Cluster()
-    try:
-        cluster.wait_until_up()
+    with running() as cluster:
         yield cluster
-    finally:
-        cluster.kill()
 
 
 def last_step(output: Path) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.pages import ROOT, command
-from tests.ray.head import PAGE, Cluster, Job, free_ports
+from tests.ray.head import PAGE, Cluster, Job, free_ports, running
 from tests.ray.runs import TRAIN_WORKER, pids
 from tests.ray.small import batches
 from xalign_ray.run_folder import RunFolder
@@ -33,12 +33,8 @@ NODES = {  # by what each is given besides; a worker would fit on the second, wh
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    cluster = Cluster(cpus=0)
-    try:
-        cluster.wait_until_up()
+    with running(cpus=0) as cluster:
         yield cluster
-    finally:
-        cluster.kill()
 
 
 def own_ports() -> list[str]:

@@ -30,9 +30,7 @@ def load_plugin(name: str) -> str:
     """
     if not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"'{name}' is no module; write it as in an import, without .py: my_package.my_loss")
-    here = Path.cwd()
-    if str(here) not in sys.path and not RunFolder(here).config.is_file():  # what a run folder holds is not run
-        sys.path.append(str(here))  # the command `xalign` does not look there; Ray's workers do
+    look_here()
     module = _import(name)
     found = [
         _add(one, added, of_package)
@@ -50,6 +48,13 @@ def load_plugin(name: str) -> str:
             "ObjectiveChoice (xalign_ray.config.choices) with a default of `kind`"
         )
     return name
+
+
+def look_here() -> None:
+    """Lets Python look in the current folder, as Ray's workers do; but what a run folder holds is not run."""
+    here = Path.cwd()
+    if str(here) not in sys.path and not RunFolder(here).config.is_file():
+        sys.path.append(str(here))
 
 
 def _import(name: str) -> ModuleType:
