@@ -8,7 +8,7 @@ INSTALL = $(BIN)/uv pip install -q --native-tls --compile-bytecode --python $(BI
 SEED ?= $(shell date +%s)
 SHUFFLED = --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules
 
-.PHONY: help quickstart test unit check docs bench gpu-bundle clean
+.PHONY: help quickstart test unit check docs bench soak gpu-bundle clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -50,6 +50,9 @@ docs: .venv/docs ## the documentation site, docs/_build/index.html; a warning is
 
 bench: .venv/bench ## speed as ratios against peers in the same run: bench.json and a table
 	$(BIN)/python tests/bench/run.py
+
+soak: .venv/installed ## an hour of training over two hosts with something killed every three minutes; as root on Linux
+	$(BIN)/python -m tests.soak.run $(or $(MINUTES),60) $(or $(OUT),soak)
 
 gpu-bundle: .venv/installed ## what a GPU machine without network lacks: PYTHON=3.12 is its Python, TEXT=FILE a text to train on
 	$(BIN)/python tests/gpu/bundle.py $(addprefix --python ,$(VERSION)) $(addprefix --text ,$(TEXT))

@@ -131,6 +131,12 @@ ROWS: dict[str, list[Panel]] = {
             "Mean of a step since the last step event.",
         ),
         Panel(
+            "Wait for other workers by rank",
+            "ms",
+            _of_runs((own("held_up_ms_by_rank"), ""), tag="rank"),
+            "A rank that never waits while the others do holds them up.",
+        ),
+        Panel(
             "Tokens by language",
             "percentunit",
             [

@@ -52,6 +52,17 @@ class LossError(TrainingError):
     """The loss of a step is not finite."""
 
 
+class WorkersDiedError(TrainingError):
+    """Training processes died, or did not start; `why` is what was said of it."""
+
+    def __init__(self, why: str, said: str) -> None:
+        super().__init__(why, said)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.args[1]}{self.why}"
+
+
 class StoppedError(TrainingError):
     """The process was asked to stop by a signal and did so in order.
 

@@ -25,12 +25,12 @@ def evaluate(
     Writes `scores.json` into `out`, by default `<run>/evaluation/<task>` for a run's own export. Scores all languages
     of the data if none are named.
     """
-    from xalign_ray.tasks.registry import TASKS, WITHOUT_DATA
+    from xalign_ray.tasks.registry import TASKS
     from xalign_ray.tasks.scores import write_scores
 
     encoder, run = find_encoder(model)
     target = target_folder(out, run, task)
-    if known_task(task, TASKS) not in WITHOUT_DATA and data is None:
+    if TASKS[known_task(task, TASKS)].needs_data and data is None:
         raise ConfigError(f"--data is needed: the files of {task}.")
     scores = TASKS[task].evaluate(encoder, opened(data) if data else None, languages)
     with published(target, "evaluate"):
@@ -69,7 +69,13 @@ def target_folder(out: Path | None, run: Path | None, task: str) -> Path:
 
 
 def known_task(task: str, known: Iterable[str]) -> str:
-    """The task's name, if it is one of these; else ConfigError with the nearest."""
+    """The task's name, if it is one of these or a module of the user's own; else ConfigError with the nearest."""
+    from xalign_ray.tasks.registry import load_task
+
+    try:
+        load_task(task)
+    except ValueError as error:
+        raise ConfigError(f"--task {task}: {error}.") from None
     if task not in known:
         raise ConfigError(f"unknown task '{task}'.{suggest(task, known)} Known: {', '.join(sorted(known))}.")
     return task

@@ -7,18 +7,22 @@ import logging
 import shlex
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from xalign_ray import stops
-from xalign_ray.errors import ConfigError
+from xalign_ray.errors import ClusterError, ConfigError
 from xalign_ray.upload import make_upload
 
 VERBS = ("prepare", "pretrain", "export", "evaluate", "tune", "study", "report")
 GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}  # seconds that `ray job stop` leaves a step and its checkpoint; Ray's 3
 POLL_S = 1.0
+LOST_S = 60.0  # without an answer, after which a job is given up; a head that is only busy answers within seconds
+LAST_WORDS_S = 10.0  # for the log to come to its end when the job has
 STOPPED = stops.exit_code("SIGTERM")  # the signal that Ray stops a job with; it keeps no exit code of such a job
 
 
@@ -62,7 +66,10 @@ def follow(address: str, name: str) -> int:
     client = connect(address)
     _check_known(client, address, name)
     try:
-        asyncio.run(_show_log(client, name))
+        log = threading.Thread(target=_show_log, args=(client, name), name="log", daemon=True)
+        log.start()
+        _wait(client, address, name)
+        log.join(LAST_WORDS_S)
         return _result(client, name)
     except KeyboardInterrupt:
         say(f"\n{name} goes on without this process. {_how(address, name)}")
@@ -75,8 +82,7 @@ def stop(address: str, name: str) -> int:
     _check_known(client, address, name)
     client.stop_job(name)
     say(f"{name} is told to stop; it ends its step and saves it first.")
-    while not client.get_job_status(name).is_terminal():
-        time.sleep(POLL_S)
+    _wait(client, address, name)
     _, found, said = client.get_job_logs(name).rpartition("\nxalign: ")
     if found:
         say(said.strip())
@@ -127,9 +133,43 @@ def _check_known(client: Any, address: str, name: str) -> None:
         raise ConfigError(f"The cluster at {address} has no job {name}.{newest}") from None
 
 
-async def _show_log(client: Any, name: str) -> None:
-    async for lines in client.tail_job_logs(name):
-        sys.stderr.write(lines)
+def _show_log(client: Any, name: str) -> None:
+    """Until the job has ended, or the connection; `_wait` says which."""
+    from aiohttp import ClientError
+
+    async def show() -> None:
+        async for lines in client.tail_job_logs(name):
+            sys.stderr.write(lines)
+
+    with suppress(OSError, RuntimeError, ClientError):
+        asyncio.run(show())
+
+
+def _wait(client: Any, address: str, name: str) -> None:
+    """Until the job has ended. Asked for in a thread: a request to a machine that has lost its power may hang.
+
+    Raises:
+        ClusterError: nobody has answered for LOST_S what has become of it.
+    """
+    heard, ended = [time.monotonic()], threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            with suppress(OSError, RuntimeError):
+                done = client.get_job_status(name).is_terminal()
+                heard[0] = time.monotonic()
+                if done:
+                    ended.set()
+            ended.wait(POLL_S)
+
+    threading.Thread(target=ask, name="status", daemon=True).start()
+    while not ended.wait(POLL_S):
+        if time.monotonic() - heard[0] > LOST_S:
+            raise ClusterError(
+                f"The cluster at {address} has not answered for {LOST_S:.0f} s what has become of {name}. If its head "
+                "was lost, the job has ended with it: start the cluster and give the same command again; a run goes on "
+                f"from its newest checkpoint. If not: xalign submit --address {address} follow {name}."
+            )
 
 
 def _result(client: Any, name: str) -> int:

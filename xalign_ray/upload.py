@@ -157,7 +157,7 @@ def find_plugin(name: str) -> dict[Path, Path]:
     look_here()
     spec = find_spec(name.partition(".")[0])
     if spec is None:
-        raise ConfigError(f"There is no module {name} here or on Python's path, which a recipe names in its plugins.")
+        raise ConfigError(f"There is no module {name} here or on Python's path, which is named as a plug-in.")
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
     files = [path for folder in folders for path in sorted(folder.rglob("*.py"))] or [Path(str(spec.origin))]
     root = (folders[0] if folders else files[0]).parent
@@ -191,13 +191,22 @@ def _texts(tree: Any) -> Iterator[str]:
 
 
 def _listed(trees: Iterable[Any]) -> Iterator[str]:
-    for tree in trees:
-        yield from (tree.get(PLUGINS) or ()) if isinstance(tree, Mapping) else ()
+    """The plug-ins of recipes, and the tasks of the user's own of studies."""
+    for tree in filter(lambda tree: isinstance(tree, Mapping), trees):
+        yield from tree.get(PLUGINS) or ()
+        for one in (*(tree.get("evaluations") or ()), *(tree.get("finetunings") or ())):
+            if isinstance(one, Mapping) and "." in str(one.get("task")):
+                yield one["task"]
 
 
 def _set(words: Iterable[str]) -> Iterator[str]:
-    """The plug-ins of `--set plugins=[...]`."""
+    """The plug-ins of `--set plugins=[...]`, and the task of the user's own of `--task`."""
+    before = ""
     for word in words:
         key, _, text = word.partition("=")
         if key == PLUGINS:
             yield from parse_yaml(text)
+        task = word if before == "--task" else text if key == "--task" else ""
+        if "." in task:
+            yield task
+        before = word

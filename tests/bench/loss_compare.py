@@ -26,7 +26,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
-from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, WITHOUT_DATA
+from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 RECIPES = Path(pipeline.__file__).parent / "recipes" / "tiny"
@@ -59,7 +59,7 @@ def steps_of(run: Path) -> Steps:
 def scores_of(run: Path, world: Path, out: Path) -> Iterator[tuple[str, float]]:
     """(task, language, metric and seed as one name, value) of every task; those that fine-tune do so on three seeds."""
     for task in TASKS.keys() - TUNED_TASKS.keys():
-        data = None if task in WITHOUT_DATA else world / "tatoeba"
+        data = world / "tatoeba" if TASKS[task].needs_data else None
         for score in evaluation.evaluate(str(run), task, data, out / task):
             yield f"{task} {score.language} {score.metric}", score.value
     for name, task in TUNED_TASKS.items():

@@ -28,15 +28,6 @@ def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def clone_with(page: str, folder: Path) -> Path:
-    """A copy of the repository with the files of a page in it."""
-    for name in ("xalign_ray", "tests", "pyproject.toml"):
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, folder / name)
-    write_files(page, folder)
-    return folder
-
-
 def run(folder: Path, *command: str, code: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(code or folder)}
     return subprocess.run(
@@ -124,8 +115,9 @@ for words in json.loads(sys.argv[1]):
 
 @pytest.fixture(scope="module")
 def with_a_task(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository with the files of the page on tasks in it, its data, and an encoder."""
-    folder = clone_with("add_a_task.md", tmp_path_factory.mktemp("task"))
+    """A folder with the files of the page on tasks in it, its data, and an encoder."""
+    folder = tmp_path_factory.mktemp("task")
+    write_files("add_a_task.md", folder)
     write_encoder(folder / "runs" / "tiny-mlm-1a2b3c4d")
     assert "python make_moods.py" in commands("add_a_task.md")
     assert run(folder, "make_moods.py").returncode == 0
@@ -133,9 +125,9 @@ def with_a_task(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_new_tasks_own_test_passes(with_a_task: Path) -> None:
-    test = "tests/unit/tasks/test_mood.py"
+    test = "test_mood.py"
     assert f"python -m pytest {test}" in commands("add_a_task.md")
-    done = run(with_a_task, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", test)
+    done = run(with_a_task, "-m", "pytest", "-q", "-p", "no:cacheprovider", test, code=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -148,8 +140,8 @@ def tuned(with_a_task: Path) -> subprocess.CompletedProcess[str]:
     header, row, *others = file.read_text(encoding="utf-8").split("\n")
     file.write_text("\n".join([header, row.replace("statement", "wish"), *others]), encoding="utf-8")
     bad = [{"mood": "bad/mood", "runs/mood": "runs/bad"}.get(word, word) for word in tune]
-    bad[bad.index("--task") + 1] = "mood"
-    return run(with_a_task, "-c", HERE, json.dumps([tune, study, bad]))
+    bad[bad.index("--task") + 1] = "my_tasks.mood"
+    return run(with_a_task, "-c", HERE, json.dumps([tune, study, bad]), code=ROOT)
 
 
 def test_the_new_task_is_tuned_scored_and_planned(with_a_task: Path, tuned: subprocess.CompletedProcess[str]) -> None:
@@ -157,7 +149,7 @@ def test_the_new_task_is_tuned_scored_and_planned(with_a_task: Path, tuned: subp
     found = json.loads((with_a_task / "runs" / "mood" / "scores.json").read_text(encoding="utf-8"))["scores"]
     scores = {(score["language"], score["metric"]) for score in found}
     assert {("en", "mood_accuracy"), ("de", "mood_accuracy")} <= scores
-    assert tuned.stdout.count("mood, lr") == 4
+    assert tuned.stdout.count("my_tasks.mood, lr") == 4
 
 
 def test_a_label_that_the_new_task_lacks_is_refused_in_the_words_of_the_page(

@@ -141,6 +141,10 @@ class Job:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def said(self) -> str:
         return self._said.read_text(errors="replace")
 

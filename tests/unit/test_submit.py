@@ -94,8 +94,18 @@ def test_a_plugin_that_is_installed_is_named_and_one_that_is_nowhere_refused(pac
     assert list(upload.describe())[1] == (
         "Installed here, and not uploaded: numpy.linalg. The cluster's nodes need them too."
     )
-    with pytest.raises(ConfigError, match="There is no module no_such_module here or on Python's path, which a recipe"):
+    with pytest.raises(ConfigError, match="There is no module no_such_module here or on Python's path, which is named"):
         make_upload(["mine.yaml", "--set", "plugins=[no_such_module]"], package)
+
+
+def test_a_task_of_ones_own_goes_along_wherever_it_is_named(package: Path) -> None:
+    for name in ("mood", "length", "tone"):
+        write(f"own_{name}/task.py", "TASK = None\n")
+    write("mine.yaml", "finetunings: [{task: own_mood.task}, {task: pos}]\nevaluations: [{task: own_length.task}]\n")
+    upload = make_upload(["mine.yaml", "--out", "/shared"], package)
+    assert [str(path) for path in upload.own] == ["mine.yaml", "own_length/task.py", "own_mood/task.py"]
+    for words in (["--task", "own_tone.task"], ["--task=own_tone.task"]):
+        assert [str(path) for path in make_upload(["runs/x", *words], package).own] == ["own_tone/task.py"]
 
 
 def test_credentials_stay_here(package: Path, tmp_path: Path) -> None:

@@ -42,7 +42,13 @@ def derive_batch(config: RunConfig) -> BatchSizes:
     Raises:
         ConfigError: when a worker would have a micro-step without a row.
     """
-    rows, workers = config.train.global_batch_size, config.parallel.workers
+    workers = config.parallel.workers
+    numbers = range(config.parallel.min_workers or workers, workers + 1)  # any of which a run may come to
+    return [_cut(config, number) for number in numbers][-1]
+
+
+def _cut(config: RunConfig, workers: int) -> BatchSizes:
+    rows = config.train.global_batch_size
     if rows < workers:
         raise ConfigError(f"train.global_batch_size is {rows}, less than parallel.workers {workers}: some would idle.")
     largest_share = -(-rows // workers)

@@ -28,10 +28,7 @@ def load_plugin(name: str) -> str:
     Raises:
         ValueError: there is no such module, or it defines no kind, or one that is taken.
     """
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise ValueError(f"'{name}' is no module; write it as in an import, without .py: my_package.my_loss")
-    look_here()
-    module = _import(name)
+    module = import_plugin(name)
     found = [
         _add(one, added, of_package)
         for one in vars(module).values()
@@ -48,6 +45,14 @@ def load_plugin(name: str) -> str:
             "ObjectiveChoice (xalign_ray.config.choices) with a default of `kind`"
         )
     return name
+
+
+def import_plugin(name: str) -> ModuleType:
+    """A module from the current folder or Python's path; ValueError if there is none."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ValueError(f"'{name}' is no module; write it as in an import, without .py: my_package.my_loss")
+    look_here()
+    return _import(name)
 
 
 def look_here() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from xalign_ray.config.fields import Float, Frozen, Int, Positive, Uri, no_truth_value
 
@@ -37,6 +37,13 @@ class ParallelConfig(Frozen):
     """How the work is spread. Nothing here changes what a step computes, so nothing here is in the fingerprint."""
 
     workers: Annotated[Positive, Field(description="training processes")] = 1
+    min_workers: Annotated[
+        Positive | None,
+        Field(
+            description="fewest training processes: the run goes on smaller when a node is lost, and grows again after "
+            "a checkpoint when there is room; always `workers` if null"
+        ),
+    ] = None
     zero_stage: Annotated[
         Literal[0, 1, 2, 3],
         BeforeValidator(no_truth_value),
@@ -88,6 +95,12 @@ class ParallelConfig(Frozen):
     deepspeed_overrides: dict[str, Any] = Field(
         default_factory=dict, description="deep-merged over the derived DeepSpeed dict"
     )
+
+    @model_validator(mode="after")
+    def _fewest_are_not_more(self) -> Self:
+        if self.min_workers is not None and self.min_workers > self.workers:
+            raise ValueError(f"min_workers {self.min_workers} is more than workers {self.workers}; lower it")
+        return self
 
     @field_validator("node_labels")
     @classmethod

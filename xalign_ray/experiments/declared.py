@@ -19,7 +19,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.papers import resolve_settings
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
-from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
+from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, load_task
 
 STUDIES = RECIPES / "studies"
 
@@ -127,7 +127,10 @@ class FineTuningConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _has_settings_of_a_paper(cls, given: Any) -> Any:
-        if isinstance(given, dict) and isinstance(task := given.get("task"), str) and task in TUNED_TASKS:
+        if not isinstance(given, dict) or not isinstance(task := given.get("task"), str):
+            return given
+        load_task(task)
+        if task in TUNED_TASKS:
             return given | {"settings": resolve_settings(given.get("settings", {}), task)}
         return given
 
@@ -159,6 +162,7 @@ class EvaluationConfig(Frozen):
 
     @model_validator(mode="after")
     def _is_known(self) -> EvaluationConfig:
+        load_task(self.task)
         _check_task(self.task, TASKS.keys() - TUNED_TASKS.keys())
         return self
 

@@ -10,7 +10,7 @@ import ray
 from xalign_ray.artifacts import hash_file, write_manifest
 from xalign_ray.experiments.cell_log import cell_logged
 from xalign_ray.experiments.cells import EVALUATION_KIND, Evaluation
-from xalign_ray.tasks.registry import TASKS
+from xalign_ray.tasks.registry import TASKS, load_task
 from xalign_ray.tasks.scores import SCORES, write_scores
 
 
@@ -23,6 +23,7 @@ def start_evaluation(cell: Evaluation, study: Path) -> Future[None]:
 def evaluate_cell(cell: Evaluation, study: Path) -> None:
     """Scores one encoder on one task, and writes the manifest of the cell last."""
     folder = cell.folder(study)
+    load_task(cell.task)
     with cell_logged(study, cell):
         scores = TASKS[cell.task].evaluate(cell.model, Path(cell.data[0]) if cell.data else None, cell.languages)
         write_scores(folder / SCORES, scores)

@@ -25,7 +25,7 @@ from xalign_ray.experiments.declared import (
 )
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import check_files
-from xalign_ray.tasks.registry import TUNED_TASKS, WITHOUT_DATA
+from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 from xalign_ray.tasks.task import ENGLISH
 
 
@@ -168,7 +168,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
                 root = _open(study.root or _root_of_recipes(study, output), output)
                 encoders.append(Encoder(one.shown, root, model=open_model(one.model), languages=one.languages))
     _check_distinct(encoders)
-    if missing := [one.task for one in study.evaluations if not one.data and one.task not in WITHOUT_DATA]:
+    if missing := [one.task for one in study.evaluations if not one.data and TASKS[one.task].needs_data]:
         raise ConfigError(f"evaluations: {missing[0]} needs `data`, the files that it is scored on.")
     plan = Plan(study, tuple(encoders))
     finetunings = tuple(_with_targets(one, plan) for one in study.finetunings)

@@ -22,7 +22,7 @@ from xalign_ray.experiments.cell_log import cell_logged, close_log
 from xalign_ray.experiments.cells import FAILED, STOP_MARK, STOPPED, TOKENIZED, Trial, state_of
 from xalign_ray.experiments.declared import AshaSearch, Search
 from xalign_ray.finetune.tune import tune_task
-from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.registry import TUNED_TASKS, load_task
 
 RETRIES = 1  # of a fine-tuning that died or failed, before it is reported; the others go on
 TRIAL = "trial"  # in what Tune calls the configuration of a trial
@@ -77,6 +77,7 @@ def run_trials(take: Take, ended: Ended, study: Path, keep_models: bool, schedul
 def run_trial(config: dict[str, Any], study: Path, keep_model: bool) -> None:
     """What a Tune worker does: the plain fine-tuning function; Tune hears of the development score of each epoch."""
     trial: Trial = config[TRIAL]
+    load_task(trial.task)
     with cell_logged(study, trial) as log:
 
         def on_epoch(epoch: int, score: float) -> None:

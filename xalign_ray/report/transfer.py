@@ -24,13 +24,17 @@ COLUMNS = ["metric", "label", "language", "source", "alignment_metric", "alignme
 _ALIGNMENTS = ("alignment_all", "alignment_heldout")  # the first that two arms have; ALIGN-MLM scores all types
 _OURS = "ours"
 _SUPERVISED = "_supervised"
-_TUNED = [name for name, metric in METRICS.items() if metric.of_tuned_head and not name.endswith(_SUPERVISED)]
+
+
+def _tuned() -> list[str]:
+    """Metrics of fine-tuned heads; a task of the user's own adds to them."""
+    return [name for name, metric in METRICS.items() if metric.of_tuned_head and not name.endswith(_SUPERVISED)]
 
 
 def transfer_table(known: Measured, by: str, place_of: Callable[[str], Place]) -> Table | None:
     """SUP, ZS and delta of each metric that was fine-tuned for on both, a row an arm, by groups of languages."""
     rows = list[Row]()
-    for metric in _TUNED:
+    for metric in _tuned():
         lost = {label: values for label in known.labels if len(values := known.values(_lost(metric, label)))}
         for group in sorted({place_of(language) for values in lost.values() for language in values.index}):
             rows += _rows_of_group(
@@ -53,7 +57,7 @@ def transfer_frame(known: Measured) -> pd.DataFrame:
     Transfer is what it loses where arms were fine-tuned on the tested language too, else the zero-shot score. Only
     metrics with at least three points of two arms.
     """
-    frames = [_points_of(known, metric) for metric in _TUNED]
+    frames = [_points_of(known, metric) for metric in _tuned()]
     return pd.concat([pd.DataFrame(columns=COLUMNS), *(one for one in frames if len(one))], ignore_index=True)
 
 

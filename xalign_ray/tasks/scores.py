@@ -51,8 +51,15 @@ class Score:
     step: int | None
 
     def __post_init__(self) -> None:
-        from xalign_ray.tasks.registry import METRICS  # here, because tasks are built on scores
+        from xalign_ray.tasks.registry import METRICS, load_task  # here, because tasks are built on scores
 
+        try:
+            load_task(self.task)
+        except ValueError as error:
+            raise DataError(
+                f"The scores of {self.run or self.encoder} are of the task {self.task}, a module of somebody's own, "
+                f"which cannot be read here: {error}."
+            ) from None
         assert self.metric in METRICS, f"{self.metric} is not a known metric"
 
 

@@ -51,6 +51,7 @@ GAUGES: dict[str, Gauge] = {
     f"{PREFIX}event_time_seconds": Gauge("when the newest event of a kind was written (Unix time)", ("event",)),
     f"{PREFIX}loss_not_finite": Gauge("1 when the loss of a step was not finite, which ends the attempt"),
     f"{PREFIX}data_wait_ms_by_rank": Gauge("time in which a rank waited for the feed, mean of a step (ms)", ("rank",)),
+    f"{PREFIX}held_up_ms_by_rank": Gauge("time in which a rank waited for the others, mean of a step (ms)", ("rank",)),
     f"{PREFIX}tokens_by_language": Gauge("tokens of a language since the start of the attempt", ("language",)),
     f"{PREFIX}planned_token_share": Gauge("share of the run's tokens planned for a language (0 to 1)", ("language",)),
     f"{PREFIX}held_out_loss_by_language": Gauge("loss on held-out rows of a language (nats a label)", ("language",)),
@@ -98,8 +99,9 @@ class EventGauges:
 
     def _data(self, event: Mapping[str, Any]) -> Iterator[Point]:
         yield from _each("tokens_by_language", "language", event.get("language_tokens", {}))
-        waits: Sequence[float] = event.get("data_wait_ms", ())
-        yield from _each("data_wait_ms_by_rank", "rank", {str(rank): wait for rank, wait in enumerate(waits)})
+        for kind in ("data_wait_ms", "held_up_ms"):
+            waits: Sequence[float] = event.get(kind, ())
+            yield from _each(f"{kind}_by_rank", "rank", {str(rank): wait for rank, wait in enumerate(waits)})
 
     def _held_out(self, event: Mapping[str, Any]) -> Iterator[Point]:
         yield from _each("held_out_loss_by_language", "language", event.get("languages", {}))

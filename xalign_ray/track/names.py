@@ -6,12 +6,13 @@ from xalign_ray.config.choices import OBJECTIVES, PLUGGED_OBJECTIVES
 
 EVENTS: dict[str, str] = {
     "start": "an attempt begins or resumes after `step` finished steps; carries recipe, fingerprint, attempt, steps, "
-    "the share of tokens planned for each language, and the bad rows that `prepare` set aside",
+    "the share of tokens planned for each language, the bad rows that `prepare` set aside, and the host of each rank",
     "step": "an optimizer step has finished; carries batch_hash and the train/ metrics",
     "held_out": "held-out rows were scored; carries held_out/ metrics and the loss per language",
     "profile": "some steps were looked at closely; carries their number and the summary of where their time went",
     "data": "counters of the feed since the start of this attempt, the tokens of each language, and each rank's wait "
-    "for its rows; twice a minute",
+    "for its rows and for the other ranks; twice a minute",
+    "straggler": "a worker holds the others up; carries the sentence that names it; as often as data",
     "checkpoint": "a checkpoint has its manifest; carries its path",
     "not_finite": "the loss of a step is not finite; carries the sentence; the attempt ends with it",
     "stalled": "a step did not end in time; carries the sentence that names the worker; the attempt ends with it",
@@ -44,6 +45,11 @@ METRICS: dict[str, str] = {
     "data/exchanged_words": "aligned words exchanged (count)",
     "data/bad_lines": "bad input lines (count)",
     "data/bad_line_share": "bad input lines, of all input lines (0 to 1)",
+    "system/cpu_utilization_percentage": "how busy the CPUs of rank 0's host are (0 to 100)",
+    "system/system_memory_usage_megabytes": "memory in use on rank 0's host (MB)",
+    "system/system_memory_usage_percentage": "the same, of all that it has (0 to 100)",
+    "system/gpu_memory_usage_megabytes": "memory in use on rank 0's GPU, by all processes (MB)",
+    "system/gpu_memory_usage_percentage": "the same, of all that it has (0 to 100)",
     "checkpoint/save_s": "time in which training stood still for the checkpoint (s)",
     "checkpoint/write_s": "time from the state's copy until the checkpoint was whole on the disk (s)",
     "checkpoint/size_mb": "size of the checkpoint folder (MB)",

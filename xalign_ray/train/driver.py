@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from xalign_ray.errors import (
     LockError,
     StoppedError,
     TrainingError,
+    WorkersDiedError,
     XalignError,
     first_sentence,
 )
@@ -46,6 +47,7 @@ from xalign_ray.track.events import EventReader
 from xalign_ray.train.allocator import ONE_ARENA, keep_freed_memory
 from xalign_ray.train.auth_token import ensure_token
 from xalign_ray.train.distributed import backend_of, setup_workers
+from xalign_ray.train.elastic import run_elastic
 from xalign_ray.train.loop import train
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
@@ -56,6 +58,7 @@ from xalign_ray.train.stop_request import hear_stop, open_stop_request
 SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
 VITAL = ("raylet", "gcs_server")  # processes of Ray's without which a driver ends
 LOOK_S = 0.05  # how soon a signal is passed on
+PARTING_S = 10  # for the thread that fits to see that what it waits for has ended
 POLL_S = 0.5  # how often the controller looks at its workers; Ray's 2 s lose work after a death
 
 
@@ -190,37 +193,53 @@ def run_on_ray(
     check_mirror(run_folder, sum(node["Alive"] for node in ray.nodes()))
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(POLL_S))
     run_folder = run_folder.resolve()
-    storage = RunFolder(run_folder).ray
-    stop = open_stop_request()
-    trainer = DataParallelTrainer(
+    storage, log = RunFolder(run_folder).ray, RunFolder(run_folder).events
+    job = {
+        "run_folder": str(run_folder),
+        "prepared_folder": str(prepared_folder.resolve()),
+        "facts": dict(facts),
+        "trust": trust,
+        "lock": lock,
+    }
+
+    def attempt(now: schema.ParallelConfig, stop: Any) -> None:
+        given = job | {"config": config.model_copy(update={"parallel": now}).model_dump(mode="json"), "stop": stop}
+        _wait_for(_trainer(now, given, storage), stop)
+
+    try:
+        gauges = closing(RunGauges(run_folder, facts))
+        with gauges as shown, _shown(log, config.train.max_steps, title, shown):
+            if parallel.min_workers is None:
+                attempt(parallel, open_stop_request())
+            else:
+                run_elastic(parallel, log, attempt)
+    except KeyboardInterrupt:
+        # Ends the workers, here and on other machines; where a thread still waits for Ray, this process would crash.
+        ray.shutdown()
+        raise
+    finally:
+        shutil.rmtree(storage, ignore_errors=True)
+
+
+def _trainer(parallel: schema.ParallelConfig, job: dict[str, Any], storage: Path) -> DataParallelTrainer:
+    fixed = parallel.min_workers is None  # else this process starts the workers anew, and as many as there is room for
+    return DataParallelTrainer(
         _work,
-        train_loop_config={
-            "config": config.model_dump(mode="json"),
-            "run_folder": str(run_folder),
-            "prepared_folder": str(prepared_folder.resolve()),
-            "facts": dict(facts),
-            "trust": trust,
-            "lock": lock,
-            "stop": stop,
-        },
+        train_loop_config=job,
         backend_config=ClosedTorchConfig(backend_of(parallel.gpus_per_worker > 0)),
         scaling_config=_scaling(parallel),
         run_config=RunConfig(
             # A name of its own for each call: what to continue from is the run folder's business, not Ray's.
             name=f"attempts-{time.time_ns()}",
             storage_path=str(storage),
-            failure_config=FailureConfig(max_failures=parallel.max_failures),
+            failure_config=FailureConfig(parallel.max_failures)
+            if fixed
+            else FailureConfig(0, controller_failure_limit=0),
             logging_config=LoggingConfig(log_level="ERROR"),
             # Such processes start anew, in two seconds; a step of a large vocabulary is a quarter faster.
             worker_runtime_env={} if parallel.gpus_per_worker else {"env_vars": ONE_ARENA},
         ),
     )
-    try:
-        gauges = closing(RunGauges(run_folder, facts))
-        with gauges as shown, _shown(RunFolder(run_folder).events, config.train.max_steps, title, shown):
-            _wait_for(trainer, stop)
-    finally:
-        shutil.rmtree(storage, ignore_errors=True)
 
 
 def _scaling(parallel: schema.ParallelConfig) -> ScalingConfig:
@@ -253,8 +272,19 @@ def _wait_for(trainer: DataParallelTrainer, stop: Any) -> None:
             if (error := outcome.result()) is not None:
                 raise error
     except KeyboardInterrupt:
-        ray.shutdown()  # ends the workers, here and on other machines
+        _end_controller()
+        thread.join(PARTING_S)
         raise
+
+
+def _end_controller() -> None:
+    """Kills the actor that the fitting thread waits for, which then has its answer; Ray Train keeps its handle."""
+    with suppress(Exception):  # the cluster may be what has died
+        job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
+        for name, actor in ray._private.state.actors(job_id=job).items():  # pyright: ignore[reportAttributeAccessIssue]
+            if actor["ActorClassName"] == "TrainController":
+                worker = ray._private.worker.global_worker  # pyright: ignore[reportAttributeAccessIssue]
+                worker.core_worker.kill_actor(ray.ActorID.from_hex(name), True)
 
 
 def _set_result(outcome: Future[XalignError | None], trainer: DataParallelTrainer) -> None:
@@ -269,11 +299,11 @@ def _fit(trainer: DataParallelTrainer) -> XalignError | None:
         return trainer.fit().return_value
     except WorkerGroupError as failed:
         said = [f"worker {rank}: {_last_line(error)}" for rank, error in sorted(failed.worker_failures.items())]
-        return TrainingError(
-            f"Workers failed more often than parallel.max_failures allows; the last time {'; '.join(said)}"
+        return WorkersDiedError(
+            "; ".join(said), "Workers failed more often than parallel.max_failures allows; the last time "
         )
     except TrainingFailedError as failed:
-        return TrainingError(f"Ray gave the job up: {_last_line(failed)}")
+        return WorkersDiedError(_last_line(failed), "Ray gave the job up: ")
 
 
 def _last_line(error: Exception) -> str:

@@ -6,6 +6,7 @@ It knows neither Ray nor where its rows come from: the same loop runs under Ray 
 from __future__ import annotations
 
 import resource
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -31,11 +32,13 @@ from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.execution import describe, set_up
 from xalign_ray.train.held_out import can_score, held_out_losses
+from xalign_ray.train.host import host_metrics
 from xalign_ray.train.profile import StepProfile
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.reshard import load_resharded, needs_resharding
 from xalign_ray.train.stall import COMPUTES, WAITS, StallWatch
 from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
+from xalign_ray.train.straggler import slow_worker
 from xalign_ray.train.tallies import Delivered, Spent
 
 OnCheckpoint = Callable[[int, dict[str, float]], None]
@@ -185,7 +188,10 @@ class Loop:
         first = self._found.step if self._found else 0
         self._tokens = self._found.manifest["tokens"] if self._found else 0
         workers, steps = self._workers, self._config.train.max_steps
+        self._hosts = workers.gather(socket.gethostname())
+        host_metrics(workers.device)  # the use of the CPUs is counted from now on
         how = {"workers": workers.size, "zero_stage": self._config.parallel.zero_stage, "execution": self._execution}
+        how |= {"hosts": self._hosts}
         self._log_event("start", first, **{**self._facts, **how}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
         collector.collect_as_usual()
@@ -254,7 +260,7 @@ class Loop:
         self._tokens += totals.tokens
         self._done = done
         self._time.add(totals, time.perf_counter() - began)
-        self._delivered.add(totals, self._config.train.global_batch_size)
+        self._delivered.add(totals, self._config.train.global_batch_size, time.perf_counter() - began)
         metrics = _metrics(outcome, self._time, self._workers) if outcome else {}
         if logged:
             self._time = Spent()
@@ -282,8 +288,11 @@ class Loop:
         self._data_due = now + DATA_EVERY_S
         given = self._delivered
         by_language = dict(zip(self._prepared.languages, given.language_tokens, strict=True))
-        counts = {"data/rows": given.rows, "data/tokens": given.tokens}
-        self._log_event("data", step, counts, language_tokens=by_language, data_wait_ms=given.take_waits())
+        counts = {"data/rows": given.rows, "data/tokens": given.tokens} | host_metrics(self._workers.device)
+        waits, held, step_ms = given.take_ms()
+        self._log_event("data", step, counts, language_tokens=by_language, data_wait_ms=waits, held_up_ms=held)
+        if sentence := slow_worker(held, waits, step_ms, self._hosts):
+            self._log_event("straggler", step, text=sentence)
 
     def _score(self, step: int) -> None:
         if not self._scores_held_out:

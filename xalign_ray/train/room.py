@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -31,8 +32,11 @@ def resources_of(parallel: ParallelConfig) -> dict[str, float]:
     return asked
 
 
-def wait_for_room(parallel: ParallelConfig) -> None:
+def wait_for_room(parallel: ParallelConfig) -> ParallelConfig:
     """Until the cluster has room, at most `parallel.nodes_timeout_s`; meanwhile its autoscaler is asked for the nodes.
+
+    Returns:
+        The same, or, where the recipe has `min_workers`, as many workers as there is room for.
 
     Raises:
         ConfigError: it cannot, or not in time; says what is asked for and what is there.
@@ -41,7 +45,7 @@ def wait_for_room(parallel: ParallelConfig) -> None:
     try:
         while True:
             try:
-                return check_cluster(parallel)
+                return fit(parallel)
             except ConfigError as lacking:
                 waited = time.monotonic() - began
                 if waited >= parallel.nodes_timeout_s:
@@ -55,6 +59,27 @@ def wait_for_room(parallel: ParallelConfig) -> None:
     finally:
         if last:
             request_resources(bundles=[])  # from now on the reservation itself is the demand
+
+
+def fit(parallel: ParallelConfig) -> ParallelConfig:
+    """As many workers as the cluster can hold, of those that the recipe allows.
+
+    Raises:
+        ConfigError: it cannot hold the fewest.
+    """
+    for workers in range(parallel.workers, parallel.min_workers or parallel.workers, -1):
+        with suppress(ConfigError):
+            check_cluster(smaller := parallel.model_copy(update={"workers": workers}))
+            return smaller
+    fewest = parallel.model_copy(update={"workers": parallel.min_workers or parallel.workers})
+    check_cluster(fewest)
+    return fewest
+
+
+def has_free(parallel: ParallelConfig, more: int) -> bool:
+    """Whether the cluster has what so many more workers reserve, with all that runs there now."""
+    free = ray.available_resources()
+    return all(free.get(name, 0) >= amount * more for name, amount in resources_of(parallel).items())
 
 
 def check_cluster(parallel: ParallelConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -31,7 +32,8 @@ MODEL_INPUTS = ("input_ids", "labels", "position_ids", "segment_ids", "language_
 class Totals:
     """What is known of a global step before its first forward pass, summed over ranks.
 
-    language_tokens: of each language of the run. waits: seconds that each rank waited for the step's rows.
+    language_tokens: of each language of the run. waits: seconds that each rank waited for the step's rows. held:
+    seconds that each waited for the others at the beginning of the step before.
     """
 
     counts: Mapping[str, float]
@@ -44,6 +46,7 @@ class Totals:
     flops: float
     language_tokens: Sequence[int]
     waits: Sequence[float]
+    held: Sequence[float]
     stop_asked: bool
     checkpoint_written: bool
 
@@ -130,6 +133,7 @@ class Stepper:
         self._sizes = derive_batch(config)
         self._flops = Flops(objectives)
         self._taken: list[_Taken] = []
+        self._held = 0.0
 
     def take(
         self,
@@ -198,10 +202,13 @@ class Stepper:
         switched = [batch[name].sum() for name in ("cross_lingual", "no_room")]
         own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, *switched, *flags]
         flops = self._flops.of_rows(batch) + self._flops.of_labels(counts)
+        by_rank = [*self._of_rank(waited), *self._of_rank(self._held)]
+        began = time.perf_counter()
         low, high, labels, tokens, positions, crossed, no_room, stops, wrote, problems, flops, *summed = (
-            self._workers.sum([*own, flops, *counts.values(), *self._language_tokens(batch), *self._of_rank(waited)])
+            self._workers.sum([*own, flops, *counts.values(), *self._language_tokens(batch), *by_rank])
         )
-        counted, languages = len(counts), len(self._config.languages)
+        self._held = time.perf_counter() - began
+        counted, languages, ranks = len(counts), len(self._config.languages), self._workers.size
         if problems:
             raise_on_all_ranks(self._workers, problem)
         return Totals(
@@ -214,7 +221,8 @@ class Stepper:
             no_room=int(no_room),
             flops=flops,
             language_tokens=[int(tokens) for tokens in summed[counted : counted + languages]],
-            waits=summed[counted + languages :],
+            waits=summed[-2 * ranks : -ranks],
+            held=summed[-ranks:],
             stop_asked=stops > 0,
             checkpoint_written=wrote == self._workers.size,
         )

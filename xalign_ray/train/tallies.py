@@ -37,24 +37,32 @@ class Spent:
 
 @dataclass
 class Delivered:
-    """What the feed has given since the start of the attempt, and how long each rank waited for it."""
+    """What the feed has given since the start of the attempt, and how long each rank waited for it and for others."""
 
     rows: int = 0
     tokens: int = 0
     language_tokens: list[int] = field(default_factory=list)
     _steps: int = 0
+    _seconds: float = 0.0
     _waits: list[float] = field(default_factory=list)
+    _held: list[float] = field(default_factory=list)
 
-    def add(self, totals: Totals, rows: int) -> None:
+    def add(self, totals: Totals, rows: int, seconds: float) -> None:
         """One more step."""
         self.rows += rows
         self.tokens += totals.tokens
         self.language_tokens = _added(self.language_tokens, totals.language_tokens)
         self._steps += 1
+        self._seconds += seconds
         self._waits = _added(self._waits, totals.waits)
+        self._held = _added(self._held, totals.held)
 
-    def take_waits(self) -> list[float]:
-        """Milliseconds that each rank waited for a step's rows, mean of the steps since it was asked last."""
-        waits = [round(waited / self._steps * 1e3, 3) for waited in self._waits]
-        self._steps, self._waits = 0, []
-        return waits
+    def take_ms(self) -> tuple[list[float], list[float], float]:
+        """Milliseconds that each rank waited for a step's rows, and for the others, and that a step took.
+
+        Each is the mean of the steps since it was asked last.
+        """
+        waits, held = ([round(one / self._steps * 1e3, 3) for one in given] for given in (self._waits, self._held))
+        step = self._seconds / self._steps * 1e3
+        self._steps, self._seconds, self._waits, self._held = 0, 0.0, [], []
+        return waits, held, step

@@ -64,4 +64,4 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: str):
 
 def test_a_metric_outside_the_contract_is_our_mistake():
     with pytest.raises(AssertionError, match="f1 is not a known metric"):
-        Score(**{**dict.fromkeys(KEYS), "metric": "f1"})  # type: ignore[arg-type]
+        Score(**{**dict.fromkeys(KEYS), "task": "pos", "metric": "f1"})  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ def write_log(folder: Path) -> EventLog:
     log = EventLog(folder / "events.jsonl", 3)
     log.write("start", 4, steps=9, planned_shares={"de": 0.4, "en": 0.6}, bad_rows=BAD)
     log.write("step", 5, {"train/loss": 3.5, "train/loss_masked_lm": 3.25})
-    log.write("data", 5, {"data/tokens": 80}, language_tokens=LANGUAGES, data_wait_ms=[5.0, 6.0])
+    log.write("data", 5, {"data/tokens": 80}, language_tokens=LANGUAGES, data_wait_ms=[5.0, 6.0], held_up_ms=[0.5, 9.0])
     log.write("step", 6, {"train/loss": 3.0, "train/gradient_norm": math.nan})
     return log
 
@@ -51,6 +51,7 @@ def test_gauges_have_what_the_newest_events_say(tmp_path: Path) -> None:
     assert (found["attempt",], found["step",], found["steps",]) == (3, 6, 9)
     assert (found["train_loss",], found["train_loss_by_objective", "masked_lm"]) == (3.0, 3.25)
     assert [found["data_wait_ms_by_rank", rank] for rank in "01"] == [5, 6]
+    assert [found["held_up_ms_by_rank", rank] for rank in "01"] == [0.5, 9]
     assert {code: found["tokens_by_language", code] for code in LANGUAGES} == LANGUAGES
     assert (found["planned_token_share", "de"], found["planned_token_share", "en"]) == (0.4, 0.6)
     assert (found["data_bad_lines",], found["data_bad_line_share",], found["data_bad_line_limit",]) == (2, 0.02, 0.05)
