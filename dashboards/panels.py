@@ -262,6 +262,7 @@ NOT_SHOWN = {
     "data/exchanged_words": "not in the event log",
     **{name: "one loss alone has it" for loss in OBJECTIVES.values() for name in loss.metrics},
     **{name: "of a fine-tuning, whose log no driver follows" for name in METRICS if name.startswith("fine_tune/")},
+    **{name: "Ray has it of every node" for name in METRICS if name.startswith("system/")},
     "run/seconds": "known when a run has ended",
     "run/worker_hours": "known when a run has ended",
     "run/tokens": "known when a run has ended",

@@ -57,10 +57,11 @@ def load_task(name: str) -> None:
             "is a module with one: MOOD = MoodTask()"
         )
     (task,) = found
+    if task.name != name:
+        raise ValueError(f"{name} has a task of the name '{task.name}'; a task of your own is named as its module is")
     metrics = {metric.name: metric for metric in _metrics_of(task)}
     if taken := sorted(metrics.keys() & METRICS.keys()):
         raise ValueError(f"{name} has a metric {taken[0]}, as another task has; give it another name")
-    type(task).name = name
     TASKS[name] = task
     if isinstance(task, TunedTask):
         TUNED_TASKS[name] = task

@@ -53,6 +53,8 @@ class Score:
     def __post_init__(self) -> None:
         from xalign_ray.tasks.registry import METRICS, load_task  # here, because tasks are built on scores
 
+        if self.metric in METRICS:
+            return
         try:
             load_task(self.task)
         except ValueError as error:

@@ -51,14 +51,9 @@ class Metric:
 class Task(ABC):
     """An evaluation; one object a task, listed in the registry. Its metrics have names of their own."""
 
-    name: ClassVar[str]  # as users say it; of one in a module of theirs, the module's
+    name: ClassVar[str]  # as users say it; of one in a module of theirs, the module: my_tasks.mood
     metrics: ClassVar[tuple[Metric, ...]]
     needs_data: ClassVar[bool] = True
-
-    def __init_subclass__(cls, **given: Any) -> None:
-        super().__init_subclass__(**given)
-        if "name" not in vars(cls):
-            cls.name = cls.__module__
 
     @abstractmethod
     def evaluate(

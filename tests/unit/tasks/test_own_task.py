@@ -27,6 +27,7 @@ from xalign_ray.tasks.text_classification import ClassificationTask, Columns
 
 
 class MoodTask(ClassificationTask):
+    name = __name__
     metrics = (Metric("mood_accuracy", "Moods", "sentences whose mood was predicted right"),)
     classes = ("statement", "order")
     file_names = ("{language}.{split}.tsv",)
@@ -35,6 +36,7 @@ class MoodTask(ClassificationTask):
 
 
 class LengthTask(Task):
+    name = __name__
     metrics = (Metric("length", "Length", "how long"),)
     needs_data = False
 
@@ -53,6 +55,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "two": "MOOD, LENGTH = MoodTask(), LengthTask()",
         "none": "OTHER = POS",
         "again": "MOOD = MoodTask()",
+        "tone": "MoodTask.name = 'tone'\nTONE = MoodTask()",
     }.items():
         (tmp_path / "own_tasks" / f"{name}.py").write_text(f"{MOOD}\n\n{last}\n")
     monkeypatch.chdir(tmp_path)
@@ -88,6 +91,7 @@ def test_it_is_known_by_its_module_with_its_metrics() -> None:
         ("own_tasks.nowhere", "there is no module own_tasks.nowhere in "),
         ("own_tasks.two", "has 2 objects of Task (xalign_ray.tasks.task); a task of your own is a module with one"),
         ("own_tasks.none", "has 0 objects of Task (xalign_ray.tasks.task); a task of your own is a module with one"),
+        ("own_tasks.tone", "own_tasks.tone has a task of the name 'tone'; a task of your own is named as its module"),
         ("own_tasks.mood.py", "own_tasks.mood.py"),
     ],
 )
