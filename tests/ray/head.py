@@ -156,6 +156,14 @@ class Job:
             assert self._process.poll() is None, self.said()
             time.sleep(0.2)
 
+    def wait_to_end(self, look: Callable[[], None]) -> None:
+        """Looks at something as long as the job runs."""
+        until = time.monotonic() + PATIENCE_S
+        while not self.has_ended:
+            assert time.monotonic() < until, self.said()
+            look()
+            time.sleep(0.3)  # to look at all processes takes a core
+
     def end(self) -> int:
         """Its exit code."""
         return self._process.wait(timeout=PATIENCE_S)

@@ -85,6 +85,7 @@ class Network:
         (folder / "hosts").write_text("\n".join(lines) + "\n")
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "PYTHONPATH"))}
         self.environment = kept | {"PATH": f"{BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+        self.environment["GRPC_DNS_RESOLVER"] = "native"  # gRPC's own asks name servers first, and there are none
         self._switch = Host("switch", folder)
         self._switch.power_on()
         self._switch.run("sh", "-ec", "ip link add bridge type bridge; ip link set bridge up")

@@ -93,12 +93,13 @@ class Site:
 
 @contextmanager
 def site(folder: Path) -> Iterator[Site]:
-    """A running cluster of four hosts, whose nodes have joined or are about to; nothing of it is left afterwards."""
+    """A running cluster of four hosts; nothing of it is left afterwards."""
     found = Site(folder)
     try:
         found.start_head()
-        for name in NODES:
-            found.start_node(name)
+        nodes = [found.start_node(name) for name in NODES]
+        for node in nodes:
+            node.wait_for(lambda node=node: "Ray runtime started" in node.said())
         yield found
     finally:
         found.close()

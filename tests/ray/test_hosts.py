@@ -45,13 +45,11 @@ def where(four: Site, *words: str | Path) -> dict[str, set[str]]:
     seen: dict[str, set[str]] = {}
     job = four.start("desk", *four.submitted(*words))
 
-    def look() -> bool:
+    def look() -> None:
         for name, host in four.hosts.items():
             seen.setdefault(name, set()).update(title for title in titles if host.pids(title))
-        return job.has_ended
 
-    while not look():
-        pass
+    job.wait_to_end(look)
     assert job.end() == 0, job.said()
     return {name: found for name, found in seen.items() if found}
 
