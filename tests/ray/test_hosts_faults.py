@@ -6,14 +6,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.parity.train.pool import Pool
 from tests.ray.head import Job
 from tests.ray.hosts import needs_hosts
-from tests.ray.runs import Curve, calm, check_rows, curve, events, reached, starts
+from tests.ray.runs import TRAIN_WORKER, Curve, calm, check_rows, curve, events, reached, starts
 from tests.ray.site import PLACED, Site, site
 from tests.ray.small import batches, recipe
+from xalign_ray.train.elastic import LOOK_S, STEADY_S
 
 pytestmark = [pytest.mark.ray, needs_hosts]
 STEPS, SAVED_EVERY, CUT_AT, CUT_S = 400, 40, 100, 20
@@ -63,9 +65,14 @@ def test_a_run_goes_on_smaller_when_a_host_is_lost_and_grows_when_it_is_back(
     job = pretrain(four, world, run, "parallel.min_workers=1")
     job.wait_for(reached(run, CUT_AT))
     four.hosts["train-2"].power_off()
-    job.wait_for(lambda: len(starts(run)) == 2)
+    job.wait_for(reached(run, CUT_AT - SAVED_EVERY + 1, attempt=2))
+    (alone,) = four.hosts["train-1"].pids(TRAIN_WORKER)
+    psutil.Process(alone).suspend()  # a run of seconds would be over before the host is back
     four.network.power_on("train-2")
-    four.start_node("train-2")
+    node = four.start_node("train-2")
+    node.wait_for(lambda: "Ray runtime started" in node.said())
+    time.sleep(STEADY_S + 3 * LOOK_S)
+    psutil.Process(alone).resume()
     assert job.end() == 0, job.said()
     assert sizes(run) == [2, 1, 2]
     assert "training with 1 of 2 workers (parallel.min_workers)" in job.said()

@@ -47,8 +47,19 @@ def test_a_worker_with_an_empty_micro_step_is_refused() -> None:
     )
 
 
+def test_a_number_of_workers_that_a_run_may_come_to_is_refused_before_it_starts() -> None:
+    with pytest.raises(ConfigError, match=r"train\.global_batch_size 7 over 2 workers leaves 3 rows for 4 micro-steps"):
+        derive_batch(
+            tiny(*["train.global_batch_size=7", "train.per_device_batch_size=1", "parallel.workers=7"], FEWEST)
+        )
+    assert derive_batch(tiny("train.global_batch_size=96", "parallel.workers=4", FEWEST)).workers == 4
+    with pytest.raises(ConfigError, match=r"min_workers 2 is more than workers 1; lower it"):
+        tiny("parallel.workers=1", FEWEST)
+
+
+FEWEST = "parallel.min_workers=2"
 SAME_RESULT = [
-    "parallel.workers=3", "parallel.zero_stage=3", "parallel.gpus_per_worker=1", "parallel.max_failures=9",
+    "parallel.workers=3", "parallel.min_workers=1", "parallel.zero_stage=3", "parallel.gpus_per_worker=1", "parallel.max_failures=9",
     "train.per_device_batch_size=7", "data.root=/elsewhere", "data.max_bad_fraction=0.5", "output=/elsewhere",
     "notes=other", "data.corpora.0.paths=[moved.jsonl]", "track.mlflow=off", "checkpoint.save_steps=7",
     "checkpoint.save_total_limit=9", "train.num_train_epochs=3", "train.pairs_per_step=7",
