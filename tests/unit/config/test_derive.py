@@ -59,7 +59,8 @@ def test_a_number_of_workers_that_a_run_may_come_to_is_refused_before_it_starts(
 
 FEWEST = "parallel.min_workers=2"
 SAME_RESULT = [
-    "parallel.workers=3", "parallel.min_workers=1", "parallel.zero_stage=3", "parallel.gpus_per_worker=1", "parallel.max_failures=9",
+    "parallel.workers=3", "parallel.zero_stage=3", "parallel.gpus_per_worker=1", "parallel.max_failures=9",
+    "parallel.min_workers=1",
     "train.per_device_batch_size=7", "data.root=/elsewhere", "data.max_bad_fraction=0.5", "output=/elsewhere",
     "notes=other", "data.corpora.0.paths=[moved.jsonl]", "track.mlflow=off", "checkpoint.save_steps=7",
     "checkpoint.save_total_limit=9", "train.num_train_epochs=3", "train.pairs_per_step=7",
