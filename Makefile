@@ -8,7 +8,7 @@ INSTALL = $(BIN)/uv pip install -q --native-tls --compile-bytecode --python $(BI
 SEED ?= $(shell date +%s)
 SHUFFLED = --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules
 
-.PHONY: help quickstart test unit check docs bench soak gpu-bundle clean
+.PHONY: help quickstart test unit check docs bench faults soak gpu-bundle clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -28,8 +28,11 @@ unit: .venv/installed ## tests without Ray, about a minute, shuffled anew each t
 
 test: export OMP_NUM_THREADS ?= 1
 test: export PYTHONDONTWRITEBYTECODE :=# a hundred Python processes: each would compile our modules anew
-test: .venv/installed ## every test, with real local clusters: two test files at a time, each with clusters of its own
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(SHUFFLED) --durations=15 tests
+test: .venv/installed ## every test, with real local clusters: three test files at a time, which wait as often as they compute; not tests/ray/soak
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(SHUFFLED) --ignore tests/ray/soak --durations=15 tests
+
+faults: .venv/installed ## what happens between hosts: a cable pulled, a host lost, the head lost; ten minutes, as root on Linux
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/ray/soak
 
 check: .venv/installed docs ## lint, format, types, rules of the house, the documentation builds
 	$(BIN)/ruff check .
@@ -52,7 +55,7 @@ bench: .venv/bench ## speed as ratios against peers in the same run: bench.json 
 	$(BIN)/python tests/bench/run.py
 
 soak: .venv/installed ## an hour of training over two hosts with something killed every three minutes; as root on Linux
-	$(BIN)/python -m tests.soak.run $(or $(MINUTES),60) $(or $(OUT),soak)
+	$(BIN)/python -m tests.ray.soak.run $(or $(MINUTES),60) $(or $(OUT),soak)
 
 gpu-bundle: .venv/installed ## what a GPU machine without network lacks: PYTHON=3.12 is its Python, TEXT=FILE a text to train on
 	$(BIN)/python tests/gpu/bundle.py $(addprefix --python ,$(VERSION)) $(addprefix --text ,$(TEXT))

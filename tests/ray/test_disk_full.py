@@ -32,14 +32,14 @@ def test_a_run_on_a_full_disk_ends_in_words_and_goes_on_when_there_is_room(
     (tmp_path / "small").mkdir()
     with network(tmp_path / "disks", "alone") as found:
         host = found.hosts["alone"]
-        host.run("mount", "-t", "tmpfs", "-o", "size=7M", "none", tmp_path / "small")
+        host.run("mount", "-t", "tmpfs", "-o", "size=2500k", "none", tmp_path / "small")
         run = tmp_path / "small" / "run"
         seen = Path(f"/proc/{host.pid}/root{run}")  # its disk, as nobody else sees it
         full = pretrain(host, settings, run)
         assert full.returncode == 1, full.stderr
         assert "Traceback" not in full.stderr
         assert "No space left on device" in full.stderr
-        assert "Make room, or raise the limit, and give it again." in full.stderr
+        assert "is whole and stays; make room and give the same command again" in full.stderr
         host.run("mount", "-o", "remount,size=200M", tmp_path / "small")
         again = pretrain(host, settings, run)
         assert again.returncode == 0, again.stderr
