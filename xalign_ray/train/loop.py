@@ -38,7 +38,7 @@ from xalign_ray.train.progress import Progress
 from xalign_ray.train.reshard import load_resharded, needs_resharding
 from xalign_ray.train.stall import COMPUTES, WAITS, StallWatch
 from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
-from xalign_ray.train.straggler import slow_worker
+from xalign_ray.train.straggler import ENOUGH_STEPS, slow_worker
 from xalign_ray.train.tallies import Delivered, Spent
 
 OnCheckpoint = Callable[[int, dict[str, float]], None]
@@ -289,9 +289,9 @@ class Loop:
         given = self._delivered
         by_language = dict(zip(self._prepared.languages, given.language_tokens, strict=True))
         counts = {"data/rows": given.rows, "data/tokens": given.tokens} | host_metrics(self._workers.device)
-        waits, held, step_ms = given.take_ms()
+        waits, held, step_ms, steps = given.take_ms()
         self._log_event("data", step, counts, language_tokens=by_language, data_wait_ms=waits, held_up_ms=held)
-        if sentence := slow_worker(held, waits, step_ms, self._hosts):
+        if steps >= ENOUGH_STEPS and (sentence := slow_worker(held, waits, step_ms, self._hosts)):
             self._log_event("straggler", step, text=sentence)
 
     def _score(self, step: int) -> None:

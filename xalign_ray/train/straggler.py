@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+ENOUGH_STEPS = 5  # the first of an attempt is late where a process starts late
 SHARE = 0.2  # of a step that the others wait for it, before it is said; of their wait that it may wait itself
 
 

@@ -57,12 +57,12 @@ class Delivered:
         self._waits = _added(self._waits, totals.waits)
         self._held = _added(self._held, totals.held)
 
-    def take_ms(self) -> tuple[list[float], list[float], float]:
+    def take_ms(self) -> tuple[list[float], list[float], float, int]:
         """Milliseconds that each rank waited for a step's rows, and for the others, and that a step took.
 
-        Each is the mean of the steps since it was asked last.
+        Each is the mean of the steps since it was asked last, whose number is given too.
         """
         waits, held = ([round(one / self._steps * 1e3, 3) for one in given] for given in (self._waits, self._held))
-        step = self._seconds / self._steps * 1e3
+        steps, step = self._steps, self._seconds / self._steps * 1e3
         self._steps, self._seconds, self._waits, self._held = 0, 0.0, [], []
-        return waits, held, step
+        return waits, held, step, steps
