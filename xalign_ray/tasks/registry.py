@@ -14,7 +14,8 @@ from xalign_ray.tasks import PROBES, TUNED
 from xalign_ray.tasks.task import Metric, Task, TunedTask
 
 TUNED_TASKS: dict[str, TunedTask[Any]] = {name: resolve_name(f"{__package__}.{place}") for name, place in TUNED.items()}
-TASKS: dict[str, Task] = {name: resolve_name(f"{__package__}.{place}") for name, place in PROBES.items()} | TUNED_TASKS
+TASKS: dict[str, Task] = {name: resolve_name(f"{__package__}.{place}") for name, place in PROBES.items()}
+TASKS.update(TUNED_TASKS)
 
 
 def _supervised(metric: Metric) -> Metric:
