@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,11 +41,24 @@ def pretrain(four: Site, world: list[str], run: Path, *more: str) -> Job:
     return four.start("desk", *four.submitted("pretrain", "tiny/align-mlm", *words, "--out", run))
 
 
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[None]:
+    """Afterwards says how long the run stood still: the longest time between two steps, the fault's own included."""
+    yield
+    times = [(event["time"], event["step"]) for event in events(tmp_path / "run") if event["event"] == "step"]
+    still, step = max(
+        ((after - before, step) for (before, step), (after, _) in itertools.pairwise(times)), default=(0, 0)
+    )
+    with capsys.disabled():
+        sys.stderr.write(f"{still:.1f} s from step {step} to the next one\n")
+
+
 def sizes(run: Path) -> list[int]:
     """With how many workers each attempt at a run began."""
     return [event["workers"] for event in events(run) if event["event"] == "start"]
 
 
+@pytest.mark.usefixtures("report")
 def test_a_cable_that_is_pulled_for_20_s_costs_no_row(
     four: Site, world: list[str], expected: Curve, tmp_path: Path
 ) -> None:
@@ -58,6 +73,7 @@ def test_a_cable_that_is_pulled_for_20_s_costs_no_row(
     check_rows(run, expected)
 
 
+@pytest.mark.usefixtures("report")
 def test_a_run_goes_on_smaller_when_a_host_is_lost_and_grows_when_it_is_back(
     four: Site, world: list[str], expected: Curve, tmp_path: Path
 ) -> None:
@@ -81,6 +97,7 @@ def test_a_run_goes_on_smaller_when_a_host_is_lost_and_grows_when_it_is_back(
     assert losses == pytest.approx([loss for _, loss in expected], rel=1e-3)
 
 
+@pytest.mark.usefixtures("report")
 def test_a_head_that_is_lost_ends_the_job_in_words_and_the_same_command_goes_on(
     four: Site, world: list[str], expected: Curve, tmp_path: Path
 ) -> None:
