@@ -83,7 +83,7 @@ class Network:
         addresses = {name: f"10.0.0.{number}" for number, name in enumerate(names, start=1)}
         lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in addresses.items())]
         (folder / "hosts").write_text("\n".join(lines) + "\n")
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "PYTHONPATH"))}
+        kept = {key: os.environ[key] for key in ("HOME", "LANG") if key in os.environ}  # what a login there would have
         self.environment = kept | {"PATH": f"{BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
         self.environment["GRPC_DNS_RESOLVER"] = "native"  # gRPC's own asks name servers first, and there are none
         self._switch = Host("switch", folder)
