@@ -64,7 +64,7 @@ def test_shards_are_made_on_the_host_for_data(four: Site, world: list[str]) -> N
     assert set(placed) == {"data"}
 
 
-@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("stage", [pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long), 3])
 def test_two_trainers_take_the_steps_of_one_machine_at_each_zero_stage(
     four: Site, world: list[str], two: Pool, tmp_path: Path, stage: int
 ) -> None:
@@ -104,5 +104,5 @@ def test_all_of_it_is_in_mlflow(four: Site) -> None:
     said = four.hosts["head"].run("python", "-c", FOUND, environment=four.environment)
     runs = json.loads(re.findall(r"^\[.*\]$", said, re.M)[-1])
     assert {status for _, status, _ in runs} == {"FINISHED"}
-    assert [name for name, _, method in runs if method == "align-mlm"] == ["zero-3", "zero-2", "zero-1"]
+    assert "zero-3" in [name for name, _, method in runs if method == "align-mlm"]
     assert len([name for name, _, _ in runs if name.startswith("mlm: pos")]) == 4

@@ -19,7 +19,7 @@ from tests.ray.site import PLACED, Site, site
 from tests.ray.small import batches, recipe
 from xalign_ray.train.elastic import LOOK_S, STEADY_S
 
-pytestmark = [pytest.mark.ray, needs_hosts]
+pytestmark = [pytest.mark.ray, pytest.mark.long, needs_hosts]
 STEPS, SAVED_EVERY, CUT_AT, CUT_S = 400, 40, 100, 20
 SIZES = batches(24, 12, STEPS, SAVED_EVERY)
 
