@@ -112,7 +112,7 @@ def test_a_head_that_is_lost_ends_the_job_in_words_and_the_same_command_goes_on(
     )
     four.network.power_on("head")
     four.start_head()
-    again = pretrain(four, world, run)
+    again = pretrain(four, world, run, "parallel.nodes_timeout_s=200")  # nodes join again as they find the new head
     assert again.end() == 0, again.said()
     assert curve(run, STEPS) == expected
     check_rows(run, expected)
