@@ -8,11 +8,16 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psycopg2
 import pytest
 
 USER, PASSWORD = "mlflow", "not-to-be-shown"
+_PATIENCE_S = 120
 _AS = next((user for user in ("postgres", "nobody") if user in {one.pw_name for one in pwd.getpwall()}), None)
 
 
@@ -47,6 +52,20 @@ class Postgres:
     def crash(self) -> None:
         """Ends it without a word to anybody, and starts it again from its log."""
         self._control("restart", "--mode=immediate")
+
+    @contextmanager
+    def holding(self, table: str, writers: int) -> Iterator[None]:
+        """Whoever writes to a table waits until as many do: then all have read that what they create is not there."""
+        place = self.uri.replace("+psycopg2", "").replace(USER, f"{USER}:{PASSWORD}", 1)
+        with closing(psycopg2.connect(place)) as connection, connection.cursor() as cursor:
+            cursor.execute(f"LOCK TABLE {table} IN SHARE MODE")  # reading goes on
+            yield
+            until, waiting = time.monotonic() + _PATIENCE_S, 0
+            while waiting < writers:
+                assert time.monotonic() < until, f"{waiting} of {writers} write to {table}"
+                time.sleep(0.1)
+                cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = %s::regclass", (table,))
+                (waiting,) = cursor.fetchone()
 
     def close(self) -> None:
         """Ends it; nothing stays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,9 +115,10 @@ def check_points(servers: Servers, run: Run, folder: Path) -> None:
         assert points == [(event["step"], event["metrics"][key]) for event in steps]
 
 
-def start(words: Sequence[str]) -> subprocess.Popen[str]:
+def start(words: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-m", "xalign_ray", *words], stdout=pipe, stderr=pipe, text=True)
+    command, environment = [sys.executable, "-m", "xalign_ray", *words], {**os.environ, **(environment or {})}
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
 
 
 def test_a_followed_run_that_is_stopped_is_whole_though_the_server_and_then_the_database_died(
@@ -162,9 +164,11 @@ def test_a_followed_run_that_is_stopped_is_whole_though_the_server_and_then_the_
 
 @pytest.fixture(scope="module")
 def run(servers: Servers, finished: list[Path]) -> Run:
-    """The first of the finished runs in MLflow, where two processes have brought both at once."""
+    """The first of the finished runs in MLflow, where two processes have brought both at once, data set and all."""
     to = ["--to", servers.mlflow.uri, "--experiment", TOGETHER]
-    both = [start(["track", "replay", str(folder), *to]) for folder in finished]
+    patient = {"MLFLOW_HTTP_REQUEST_TIMEOUT": str(PATIENCE_S)}
+    with servers.postgres.holding("datasets", writers=2):
+        both = [start(["track", "replay", str(folder), *to], patient) for folder in finished]
     for one in both:
         said = one.communicate(timeout=PATIENCE_S)
         assert one.returncode == 0, said

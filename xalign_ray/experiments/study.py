@@ -130,8 +130,9 @@ def run_cells(schedule: Schedule, uri: str | None) -> list[Trial]:
                 check_inputs(recipe.config)
             _check_hub_models(schedule)
             _connect(schedule)
-            for recipe in unprepared:
-                pipeline.prepare(recipe)  # one after the other: each takes all CPUs
+            for recipe in unprepared:  # one after the other: each takes all CPUs
+                if not _is_prepared(recipe):  # recipes share shards
+                    pipeline.prepare(recipe)
             schedule.run(progress.report_end)
     choices = schedule.choices()
     write_choices(schedule.folder, choices)

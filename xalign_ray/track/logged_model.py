@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus, Run
+from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
 from xalign_ray.artifacts import read_json
@@ -30,12 +31,23 @@ def log_model(client: MlflowClient, run: Run, export: Path, fingerprint: str, re
     if model.status != LoggedModelStatus.READY:  # new, or an outage came before its files
         model = _finish(client, model, run, export, fingerprint)
     if register_as and not client.search_model_versions(f"name = '{register_as}' and run_id = '{info.run_id}'"):
-        if not client.search_registered_models(f"name = '{register_as}'"):
-            client.create_registered_model(register_as)
+        _register(client, register_as)
         client.create_model_version(
             register_as, model.artifact_location, info.run_id, await_creation_for=0, model_id=model.model_id
         )  # nothing is copied, so it is there; else MLflow says on stdout that it waits up to 300 seconds
     return model
+
+
+def _register(client: MlflowClient, name: str) -> None:
+    query = f"name = '{name}'"
+    if client.search_registered_models(query):
+        return
+    try:
+        client.create_registered_model(name)
+    except MlflowException:
+        # Runs that end together both create it; the second finds it.
+        if not client.search_registered_models(query):
+            raise
 
 
 def _create(client: MlflowClient, run: Run, export: Path) -> LoggedModel:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities import DatasetInput, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
 from xalign_ray.artifacts import MANIFEST, read_manifest
@@ -157,6 +157,13 @@ class MlflowRun:
         for first in range(0, len(new), _MAX_PARAMS):
             self._client.log_batch(self.run_id, params=new[first : first + _MAX_PARAMS], synchronous=True)
         if dataset := dataset_input(self._start):
+            self._log_dataset(dataset)
+
+    def _log_dataset(self, dataset: DatasetInput) -> None:
+        try:
+            self._client.log_inputs(self.run_id, [dataset])
+        except MlflowException:
+            # Runs over the same data that start together all create it in the experiment; later it is found.
             self._client.log_inputs(self.run_id, [dataset])
 
     def _log_scores(self) -> None:
