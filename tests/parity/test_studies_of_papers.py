@@ -19,6 +19,7 @@ from xalign_ray.experiments.declared import STUDIES, load_study
 from xalign_ray.experiments.study import run_study
 from xalign_ray.published.claims import read_claims
 from xalign_ray.tasks.scores import SCORES, read_scores
+from xalign_ray.track.events import EVENT_LOG
 
 SHORT = {"num_train_epochs": 1, "max_train_samples": 16, "max_seq_length": 64}
 SIZES = ("model.hidden_size=32", "model.intermediate_size=64")
@@ -32,7 +33,7 @@ CUTS: Mapping[str, tuple[Mapping[str, list[str]], set[str]]] = {
         {"mlm": [], "dict-mlm-50-unconditioned": [VOCABULARY]},
         {"pos_accuracy", "pawsx_accuracy", "tatoeba_accuracy"},
     ),
-    "weam": ({"mlm": [], "weam-tlm": [CONTINUED]}, {"mlqa_f1", "xnli_accuracy"}),
+    "weam": ({"mlm": ["train.optimizer.learning_rate=1e-4"], "weam-tlm": [CONTINUED]}, {"mlqa_f1", "xnli_accuracy"}),
     "ppa": ({"mlm": [], "ppa-250k-no-tlm": [CONTINUED]}, {"mlqa_f1", "xnli_accuracy"}),
     "all-objectives": ({"mlm": [], "xlm align-mlm": [VOCABULARY]}, {"ner_f1", "tatoeba_accuracy"}),
 }
@@ -89,6 +90,9 @@ def test_a_cut_of_each_tiny_study_runs_to_its_report(name: str, settings: list[s
     page = run_study(f"{name}/tiny", Path("runs"), [*settings, *cut(name)])
     study = json.loads((page.parents[1] / "study.json").read_text())
     assert {cell["state"] for cell in study["cells"]} == {"finished"}
+    folders = {str(cell["folder"]): page.parents[1] / str(cell["folder"]) for cell in study["cells"]}
+    assert [name for name, folder in folders.items() if not (folder / EVENT_LOG).is_file()] == []
+    assert "Not finished yet" not in page.read_text(encoding="utf-8")
     assert (study["name"], study["scale"]) == (f"{name}-tiny", "tiny")
     arms, metrics = CUTS[name]
     found = {

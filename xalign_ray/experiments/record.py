@@ -60,5 +60,4 @@ def _folder(schedule: Schedule, job: Job) -> Path | None:
     """Of a cell whose encoder is there, of a pretraining that has finished."""
     if not isinstance(job, Pretraining):
         return job.folder(schedule.folder) if job.model else None
-    made = (model for encoder, model in schedule.models.items() if encoder.pretraining is job)
-    return next((Path(model).parent for model in made), None)
+    return schedule.runs.get(job)

@@ -51,6 +51,7 @@ class Schedule:
         plan: the study's.
         folder: of the study.
         models: folder or hub id of each encoder that is there.
+        runs: folder of each pretraining that has finished.
         jobs: every cell, in the order of the plan.
         states: of each job; one at work is still waiting for its end.
         failures: of jobs that failed, why.
@@ -62,6 +63,7 @@ class Schedule:
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
         self.models = {encoder: encoder.model for encoder in plan.encoders if encoder.model}
+        self.runs: dict[Pretraining, Path] = {}
         self.jobs: list[Job] = []
         self.states: dict[Job, str] = {}
         self.failures: dict[Job, str] = {}
@@ -178,7 +180,7 @@ class Schedule:
 
     def _add_model(self, cell: Pretraining, model: Path) -> None:
         """A pretraining is done: what continues it, and what its encoder is for, can start."""
-        self.states[cell] = FINISHED
+        self.states[cell], self.runs[cell] = FINISHED, model.parent
         for one in self.plan.encoders:
             if one.pretraining is cell:
                 folder = model if one.step is None else RunFolder(model.parent).export_at(one.step)

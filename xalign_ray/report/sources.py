@@ -127,6 +127,8 @@ def _from_study(folder: Path) -> list[Run]:
                 english = tuple(score for score in run.scores if score.language == cell["train_language"])
                 found.append(replace(run, label=label, scores=english))
         elif cell["kind"] == "pretraining" and path.is_dir() and cell["state"] not in ("waiting", "failed"):
+            if cell["label"] not in study["labels"]:
+                continue  # others begin from it; it is none of the study's encoders
             # What else was ever evaluated in its folder is not of this study.
             found.append(replace(read_run(path), scores=(), **what))
     order = {label: place for place, label in enumerate(study["labels"])}
