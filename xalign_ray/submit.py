@@ -36,7 +36,9 @@ def submit(address: str, verb: str, words: Sequence[str], name: str = "", wait: 
     size = upload.check_size()
     client = connect(address)
     name = name or f"{verb}-{_subject(words)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    entry = shlex.join(["python", "-m", "xalign_ray", verb, *upload.words])
+    # Not a child of the shell: it would outlive it, and in a container whose first process leaves zombies Ray would
+    # wait for it all of its grace.
+    entry = f"exec {shlex.join(['python', '-m', 'xalign_ray', verb, *upload.words])}"
     if upload.folder.parts:
         entry = f"cd {shlex.quote(str(upload.folder))} && {entry}"
     with tempfile.TemporaryDirectory() as folder:

@@ -42,7 +42,7 @@ class Host:
         own = f"mount --bind {self._disk / 'ray'} /tmp/ray; mount --bind {self._hosts} /etc/hosts"
         script = f"hostname {self.name}; {own}; mount -t tmpfs none /dev/shm; ip link set lo up"
         # The first process of a host takes over what loses its parent, and must not keep what has ended as zombies.
-        first = ["sh", "-ec", f"{script}; trap '' CHLD; exec sleep infinity"]
+        first = ["sh", "-ec", f"{script}; exec env --ignore-signal=CHLD sleep infinity"]
         self._holder = subprocess.Popen(["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc", *first])
         until = time.monotonic() + PATIENCE_S
         while not (found := pids("sleep infinity", below=self._holder.pid)):

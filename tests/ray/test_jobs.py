@@ -150,7 +150,7 @@ def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server
     assert "was stopped" in stopped
     assert f"\nTold to stop (SIGTERM): step {saved} of {STEPS} is saved. Give the same " in stop
     assert stop.endswith(f"\n{submitted.name}: STOPPED.\n")
-    assert re.search(r"^pretrain-tiny-mlm-\d{8}-\d{6}: python -m xalign_ray pretrain tiny/mlm --set ", ended, re.M)
+    assert re.search(r"^pretrain-tiny-mlm-\d{8}-\d{6}: exec python -m xalign_ray pretrain tiny/mlm --set ", ended, re.M)
     assert ended.endswith(": SUCCEEDED, exit code 0.\n")
     assert f"\nxalign: Told to stop (SIGTERM): step {saved} of {STEPS} is saved. Give the same " in stopped
     assert "Traceback" not in stopped
@@ -250,7 +250,7 @@ def test_an_own_recipe_goes_along_with_what_it_extends_and_its_plugin(
     done = submit(cluster.address, *words, environment=cluster.environment, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Goes along: mine/base.yaml, mine/own.yaml, rows/second.py.\n" in done.stderr
-    assert f"\n{tmp_path.name}: python -m xalign_ray pretrain mine/own.yaml" in done.stderr
+    assert f"\n{tmp_path.name}: exec python -m xalign_ray pretrain mine/own.yaml" in done.stderr
     (run,) = submitted.run.parent.glob("own-*")
     assert [event["step"] for event in read_events(run / EVENT_LOG) if event["event"] == "step"] == [1, 2]
     again = submit(cluster.address, *words, environment=cluster.environment, folder=tmp_path)
