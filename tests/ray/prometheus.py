@@ -29,6 +29,17 @@ def program(name: str) -> str:
     )
 
 
+def asked(panel: dict[str, Any]) -> list[str]:
+    """The queries of a panel of the JSON, with the dashboard's variable at `All`."""
+    return [target["expr"].replace("$run", ".*") for target in panel["targets"]]
+
+
+def shipped_panels() -> dict[str, dict[str, Any]]:
+    """Those of the JSON, by title."""
+    tree = json.loads((HERE / "grafana" / "dashboards" / "xalign.json").read_text())
+    return {panel["title"]: panel for panel in tree["panels"] if panel["type"] != "row"}
+
+
 class Prometheus:
     """The server, on a port and with a folder of its own; scrapes every two seconds."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ import yaml
 from dashboards.alerts import ALERTS
 from dashboards.generate import HERE
 from dashboards.panels import PANELS, Panel
-from tests.ray.prometheus import Prometheus, program
+from tests.ray.prometheus import Prometheus, asked, program, shipped_panels
 from tests.ray.small import batches, recipe, write_world
 from tests.unit.data.conftest import prepare_here
 from xalign_ray.experiments.study import run_study
@@ -83,16 +82,6 @@ def wait_for(what: Callable[[], Any]) -> Any:
 
 def newest(series: dict[str, Any]) -> float:
     return float(series["values"][-1][1])
-
-
-def asked(panel: dict[str, Any]) -> list[str]:
-    """The queries of a panel of the JSON, with the dashboard's variable at `All`."""
-    return [target["expr"].replace("$run", ".*") for target in panel["targets"]]
-
-
-def shipped_panels() -> dict[str, dict[str, Any]]:
-    tree = json.loads((HERE / "grafana" / "dashboards" / "xalign.json").read_text())
-    return {panel["title"]: panel for panel in tree["panels"] if panel["type"] != "row"}
 
 
 def test_the_panels_that_may_be_empty_here_are_those_of_gpus() -> None:

@@ -1,12 +1,13 @@
 """`make soak`: an hour of training over two hosts with something killed every three minutes, and what it cost.
 
-`python -m tests.ray.soak.run [MINUTES] [FOLDER]` writes soak.json (each fault with the seconds to the next new step;
-memory, handles and threads of what lives through it) and soak.png, and fails if a row was lost or done twice with other
-numbers, or MLflow lacks a step. Needs root on Linux: hosts are namespaces.
+`python -m tests.ray.soak.run [MINUTES] [FOLDER]` writes soak.json (each fault with the seconds that the run stood
+still; memory, handles and threads of what lives through it) and soak.png, and fails if a row was lost or done twice
+with other numbers, or MLflow lacks a step. Needs root on Linux: hosts are namespaces.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import sys
@@ -94,22 +95,18 @@ def soak(four: Site, run: Path, settings: list[str], minutes: float) -> dict[str
     job, log = four.start("desk", *command), EventReader(run / EVENT_LOG)
     faults: list[dict[str, Any]] = []
     samples: list[list[Any]] = []
-    due, step, waiting = began + EVERY_S, 0, False
+    due, step = began + EVERY_S, 0
     kinds = list(FAULTS)
     while (now := time.monotonic()) < began + 60 * minutes:
         assert not job.has_ended, job.said()
         for event in log.read():
-            if event["event"] == "step" and event["step"] > step:
-                step = event["step"]
-                if waiting:
-                    faults[-1] |= {"seconds_to_a_new_step": time.monotonic() - faults[-1].pop("at"), "step": step}
-                    waiting = False
-                    sys.stderr.write(f"{faults[-1]}\n")
-        if now >= due and not waiting:
+            step = max(step, event["step"] if event["event"] == "step" else 0)
+        if now >= due:
             kind, host = kinds[len(faults) % len(kinds)], four.hosts[drawn.choice(TRAINERS)]
-            faults.append({"minute": (now - began) / 60, "fault": kind, "host": host.name, "at": now})
+            faults.append({"minute": (now - began) / 60, "fault": kind, "host": host.name, "time": time.time()})
+            sys.stderr.write(f"step {step:,}: {kind}, {host.name}\n")
             FAULTS[kind](four, host)
-            due, waiting = now + EVERY_S, True
+            due = now + EVERY_S
         if not samples or now - began > samples[-1][0] + LOOK_S:
             samples.append([now - began, step, measured(four)])
         time.sleep(0.5)
@@ -117,6 +114,15 @@ def soak(four: Site, run: Path, settings: list[str], minutes: float) -> dict[str
         "xalign", "submit", "--address", "http://head:8265", "stop", "soak", environment=four.environment
     )
     return {"minutes": minutes, "faults": faults, "samples": samples, "said": job.said()[-2000:]}
+
+
+def stood_still(run: Path, faults: list[dict[str, Any]]) -> None:
+    """Adds to each fault the longest time between two steps until the next fault, in seconds, redone steps included."""
+    steps = [event["time"] for event in events(run) if event["event"] == "step"]
+    ends = [*(fault["time"] for fault in faults[1:]), steps[-1]]
+    for fault, end in zip(faults, ends, strict=True):
+        after = [at for at in steps if fault["time"] - 1 < at <= end]
+        fault["seconds_still"] = max((later - at for at, later in itertools.pairwise(after)), default=None)
 
 
 def check(four: Site, run: Path, settings: list[str]) -> dict[str, Any]:
@@ -153,8 +159,8 @@ def draw(result: dict[str, Any], file: Path) -> None:
     figure.savefig(file, dpi=100)
 
 
-def main(minutes: float = 60, folder: str = "soak") -> None:
-    out = Path(folder).resolve()
+def main(length: str = "60", folder: str = "soak") -> None:
+    minutes, out = float(length), Path(folder).resolve()
     out.mkdir(parents=True)
     world = write_world(out)
     sizes = batches(24, 12, int(minutes * 60 * STEPS_PER_S * 4), saved_every=200)
@@ -165,6 +171,7 @@ def main(minutes: float = 60, folder: str = "soak") -> None:
         followed = ["track.mlflow=http://127.0.0.1:5000", "parallel.max_failures=1000", "parallel.min_workers=1"]
         settings = [*world, *sizes, *PLACED, *followed]
         result = soak(four, out / "run", settings, minutes)
+        stood_still(out / "run", result["faults"])
         draw(result, out / "soak.png")
         (out / "soak.json").write_text(json.dumps(result))
         result |= check(four, out / "run", [*world, *sizes])
@@ -173,4 +180,4 @@ def main(minutes: float = 60, folder: str = "soak") -> None:
 
 
 if __name__ == "__main__":
-    main(*(kind(word) for kind, word in zip((float, str), sys.argv[1:], strict=False)))
+    main(*sys.argv[1:])
