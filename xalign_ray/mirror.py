@@ -220,6 +220,8 @@ class _Stored:
         self._infos = {str(path)[len(self._root) :].lstrip("/"): info for path, info in found.items()}
         self.sizes = {name: int(info["size"]) for name, info in self._infos.items() if is_published(name)}
         self._record = Record.of(folder)
+        if self._record.closed:
+            self._record.files = {name: at for name, at in self._record.files.items() if (folder / name).exists()}
         self._writer = self._system.cat_file(f"{self._root}/{RECORD}").decode() if RECORD in self._infos else ""
 
     def fetch(self) -> None:
@@ -248,9 +250,9 @@ class _Stored:
         self.fetch()
         if MANIFEST not in self._infos:
             self.fetch_checkpoint(None)
+        self._record.writer, self._record.closed = self._record.writer if ours else uuid.uuid4().hex, False
+        self._record.write(self._folder)
         if not ours:
-            self._record.writer = uuid.uuid4().hex
-            self._record.write(self._folder)
             self._system.pipe_file(f"{self._root}/{RECORD}", self._record.writer.encode())
 
     def fetch_checkpoint(self, step: int | None) -> None:

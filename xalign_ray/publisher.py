@@ -33,10 +33,12 @@ class Record:
         writer: names the mirror, once it has written to the store.
         files: of each file that is the same here and there its version there, "" if unknown, and its size and time of
             change here.
+        closed: whether its last writer ended with all published. What is missing here since was removed to make room.
     """
 
     writer: str = ""
     files: dict[str, list[Any]] = field(default_factory=dict)
+    closed: bool = False
 
     @classmethod
     def of(cls, folder: Path) -> Record:
@@ -127,6 +129,7 @@ class Publisher:
                 self._remove_gone(set(names), whole)
                 if last:
                     self._send_whole(others, MANIFEST)
+                    self._record.closed = self._changed = True
         finally:
             if self._changed:
                 self._record.write(self._folder)

@@ -58,9 +58,9 @@ class Site:
         return job
 
     def start_head(self) -> Job:
-        head = self.start(
-            "head", *self.of_page("ray start --head"), "--num-cpus", "0", "--dashboard-host", "0.0.0.0", *STORE
-        )
+        patience = self.of_page("export RAY_health_check_timeout_ms")[1:]
+        start = self.of_page("ray start --head")
+        head = self.start("head", "env", *patience, *start, "--num-cpus", "0", "--dashboard-host", "0.0.0.0", *STORE)
         token = (self.shared / "ray_token").read_text().strip()
         until = time.monotonic() + PATIENCE_S
         while self._fails("desk", "python", "-c", ANSWERS, token):

@@ -99,6 +99,25 @@ def test_a_run_is_published_and_only_what_resuming_needs_comes_back(
     assert requests(s3, "PUT") == requests(s3, "DELETE") == []  # all of it is known to be there
 
 
+def test_what_was_removed_here_to_make_room_stays_in_the_store_and_comes_back(
+    s3: S3Server, machine: Callable[[int], Path]
+) -> None:
+    folder = machine(1)
+    with published(folder, "pretrain"):
+        names = whole_run(folder, 10, 20)
+        (folder / "export").mkdir()
+        (folder / "export" / "model.safetensors").write_bytes(b"weights")
+    for name in ("export", "checkpoints"):
+        shutil.rmtree(folder / name)
+    for keep in (None, 2):  # who makes the export again, and who trains on
+        with published(folder, "pretrain", keep=keep):
+            (folder / "events.jsonl").write_text("{}\n" * (keep or 3))
+            time.sleep(0.2)  # several passes
+        assert stored() == names | {"export/model.safetensors"}
+    assert (folder / "export" / "model.safetensors").read_bytes() == b"weights"
+    assert (folder / "checkpoints" / "step_000020" / "manifest.json").is_file()
+
+
 def test_a_new_checkpoint_is_whole_before_an_old_one_goes_its_manifest_first(
     s3: S3Server, machine: Callable[[int], Path]
 ) -> None:

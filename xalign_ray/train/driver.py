@@ -98,6 +98,7 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
             ) from error
         return
     ensure_token()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray sends nothing from here, nor starts a process for it
     os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # nobody takes this machine's only node away
     try:
         ray.init(

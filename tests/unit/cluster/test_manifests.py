@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.pages import text_of
 from tests.unit.cluster.schemas import faults
 
 CLUSTER = Path(__file__).resolve().parents[3] / "cluster"
@@ -116,13 +118,18 @@ def test_the_two_kuberay_files_have_the_same_cluster() -> None:
 
 def test_a_pod_lives_until_the_driver_has_saved() -> None:
     head, *workers = ray_pods("RayCluster")
-    (env,) = head["containers"][0]["env"]
-    assert env["name"] == "RAY_JOB_STOP_WAIT_TIME_S"
+    env = {one["name"]: one["value"] for one in head["containers"][0]["env"]}
     for role, pod in [("head", head), *(("worker", pod) for pod in workers)]:
-        assert pod["terminationGracePeriodSeconds"] > int(env["value"])
+        assert pod["terminationGracePeriodSeconds"] > int(env["RAY_JOB_STOP_WAIT_TIME_S"])
         python, script, argument = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
         assert (python, argument) == ("python", role)
         assert f"COPY cluster/{Path(script).name} {script}" in (CLUSTER / "Containerfile").read_text()
+
+
+def test_every_head_gives_a_lost_node_up_after_the_same_time() -> None:
+    names = ("raycluster.yaml", "rayjob.yaml", "ray_up.yaml", "ray_up_aws.yaml", "slurm.sbatch")
+    for text in (*((CLUSTER / name).read_text() for name in names), text_of("on_a_cluster.md")):
+        assert re.findall(r"RAY_health_check_timeout_ms(?:=|, value: \")(\d+)", text) == ["3000"]
 
 
 def test_data_nodes_come_and_go_and_gpu_nodes_are_all_there_before_a_run() -> None:
