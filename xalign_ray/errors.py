@@ -45,11 +45,11 @@ class CheckpointError(XalignError):
 
 
 class TrainingError(XalignError):
-    """Training cannot go on: a loss that is not finite, workers that kept dying."""
+    """Training cannot go on: a loss or a gradient that is not finite, workers that kept dying."""
 
 
 class LossError(TrainingError):
-    """The loss of a step is not finite."""
+    """The loss of a step, or its gradient, is not finite."""
 
 
 class WorkersDiedError(TrainingError):

@@ -89,7 +89,7 @@ def stand_in(folder: Path, name: str, lines: str) -> None:
 
 def test_slurms_signal_lets_the_driver_save_before_ray_ends(tmp_path: Path) -> None:
     stand_in(tmp_path, "scontrol", "echo 127.0.0.1")
-    stand_in(tmp_path, "srun", 'export SLURM_NODEID=0; exec "${@:2}"')  # the option first
+    stand_in(tmp_path, "srun", '[ "$2" = --cpus-per-task=1 ] && export SLURM_NODEID=0 && exec "${@:3}"')
     up = 'until (: < "/dev/tcp/$HEAD/$PORT"); do exit 1; done; touch {folder}/with_ray; exit 143'
     stand_in(tmp_path, "xalign", SAVES.replace("exit 143", up).format(folder=tmp_path))
     (port,) = free_ports(1)

@@ -99,9 +99,7 @@ def test_a_run_is_published_and_only_what_resuming_needs_comes_back(
     assert requests(s3, "PUT") == requests(s3, "DELETE") == []  # all of it is known to be there
 
 
-def test_what_was_removed_here_to_make_room_stays_in_the_store_and_comes_back(
-    s3: S3Server, machine: Callable[[int], Path]
-) -> None:
+def test_what_was_removed_here_to_make_room_stays_in_the_store_and_comes_back(machine: Callable[[int], Path]) -> None:
     folder = machine(1)
     with published(folder, "pretrain"):
         names = whole_run(folder, 10, 20)

@@ -58,10 +58,7 @@ class EventLog:
             unknown = sorted(metric for metric in metrics if not is_known(metric))
             assert not unknown, f"metrics {unknown} are not in track/names.py"
             line["metrics"] = {name: _number(value) for name, value in metrics.items()}
-        self._append(json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-        if event in _TO_DISK:
-            # A checkpoint that outlives a power cut must find the events that led to it.
-            os.fsync(self._file.fileno())
+        self._append(json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n", event in _TO_DISK)
 
     def close(self) -> None:
         """Closes the file; further writes are a mistake."""
@@ -73,11 +70,15 @@ class EventLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, line: bytes, to_disk: bool) -> None:
         before = os.fstat(self._file.fileno()).st_size
         try:
             if self._file.write(line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if to_disk:
+                # A checkpoint that outlives a power cut must find the events that led to it. A full quota of a network
+                # disk is said here.
+                os.fsync(self._file.fileno())
         except OSError as error:
             self._cut(before)
             raise TrainingError(

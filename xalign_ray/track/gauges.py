@@ -119,6 +119,17 @@ _OF_KIND = {
 }
 
 
+def begun(now: float) -> Iterator[Point]:
+    """What a driver sets before the first event: a run that never comes to one stands still too.
+
+    Args:
+        now: seconds since 1970.
+    """
+    yield running(True)
+    yield _point("event_time_seconds", now, event="driver")
+    yield _point("step_event_interval_seconds", 0)
+
+
 def running(value: bool) -> Point:
     """Whether a run trains now."""
     return _point("running", value)

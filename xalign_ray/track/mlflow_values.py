@@ -104,6 +104,7 @@ def held_out_table(path: Path) -> str:
         for event in read_events(path)
         if event["event"] == "held_out"
         for language, loss in event.get("languages", {}).items()
+        if loss is not None
     ]
     return "\n".join(["step,language,loss", *lines, ""]) if lines else ""
 

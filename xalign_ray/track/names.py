@@ -14,7 +14,7 @@ EVENTS: dict[str, str] = {
     "for its rows and for the other ranks; twice a minute",
     "straggler": "a worker holds the others up; carries the sentence that names it; as often as data",
     "checkpoint": "a checkpoint has its manifest; carries its path",
-    "not_finite": "the loss of a step is not finite; carries the sentence; the attempt ends with it",
+    "not_finite": "the loss or the gradient of a step is not finite; carries the sentence; the attempt ends with it",
     "stalled": "a step did not end in time; carries the sentence that names the worker; the attempt ends with it",
     "stopped": "the job was told to stop, and the step is saved; carries the signal",
     "end": "the last step is done and its checkpoint written; carries the run/ metrics",

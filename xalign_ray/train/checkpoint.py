@@ -113,7 +113,11 @@ def newest(
 def _folders(run_folder: Path) -> Iterator[Path]:
     """Checkpoint folders, newest first, whole or not."""
     named = (path for path in RunFolder(run_folder).checkpoints.glob("step_*") if _NAME.fullmatch(path.name))
-    return iter(sorted(named, key=lambda folder: int(folder.name.removeprefix("step_")), reverse=True))
+    return iter(sorted(named, key=_step, reverse=True))
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.removeprefix("step_"))
 
 
 class Checkpoints:
@@ -195,7 +199,7 @@ class Checkpoints:
         fields |= {"workers": self._workers.size, "files": hashes} | flight.facts
         self._together(flight.step, flight.writing, self._name(flight.writing, folder, fields))
         if self._workers.rank == 0:
-            self._thread.submit(self._prune)
+            self._thread.submit(self._prune, flight.step)
         now, size = time.monotonic(), sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
         return Saved(flight.step, folder, flight.still + now - began, now - flight.copied, size)
 
@@ -237,10 +241,14 @@ class Checkpoints:
             "give the same command again: the run continues from its newest checkpoint."
         )
 
-    def _prune(self) -> None:
+    def _prune(self, step: int) -> None:
+        """Keeps the newest whole ones up to a step that was just saved: newer ones were damaged, and passed over."""
         folders = list(_folders(self._run_folder))
         whole = [folder for folder in folders if (folder / MANIFEST).is_file()]
-        for folder in whole[self._save_total_limit :]:
-            (folder / MANIFEST).unlink()  # from now on it does not exist, even if the removal is interrupted
-        for folder in set(folders) - set(whole[: self._save_total_limit]):
-            shutil.rmtree(folder, ignore_errors=True)
+        kept = [folder for folder in whole if _step(folder) <= step][: self._save_total_limit]
+        for folder in whole:
+            if folder not in kept:
+                (folder / MANIFEST).unlink()  # from now on it does not exist, even if the removal is interrupted
+        for folder in folders:
+            if folder not in kept:
+                shutil.rmtree(folder, ignore_errors=True)

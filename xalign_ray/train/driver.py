@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import sys
@@ -53,11 +54,12 @@ from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
 from xalign_ray.train.room import resources_of, wait_for_room
-from xalign_ray.train.stop_request import hear_stop, open_stop_request
+from xalign_ray.train.stop_request import HEARD_S, hear_stop, open_stop_request
 
 SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
 VITAL = ("raylet", "gcs_server")  # processes of Ray's without which a driver ends
 LOOK_S = 0.05  # how soon a signal is passed on
+ENDS_S = 60  # for Ray to end the workers of a run that has saved its step, and to say so
 PARTING_S = 10  # for the thread that fits to see that what it waits for has ended
 POLL_S = 0.5  # how often the controller looks at its workers; Ray's 2 s lose work after a death
 
@@ -258,18 +260,18 @@ def _wait_for(trainer: DataParallelTrainer, stop: Any) -> None:
     """Fits in a thread, for in the main one Ray takes Ctrl-C for itself; meanwhile passes on the word to stop."""
     outcome: Future[XalignError | None] = Future()
     thread = threading.Thread(target=_set_result, args=(outcome, trainer), name="fit", daemon=True)
-    forwarded = False
+    asked_at, patience = -math.inf, HEARD_S
     try:
         with stops.heeded():
             thread.start()
             while thread.is_alive():
                 thread.join(LOOK_S)
-                if stops.asked() and not forwarded:
-                    forwarded = True
-                    if not ray.get(stop.ask.remote(stops.asked())):  # no step is in progress
+                if stops.asked() and time.monotonic() > asked_at + HEARD_S:
+                    if ray.get(stop.ask.remote(stops.asked())) > patience:  # no step is in progress
                         if threading.current_thread() is threading.main_thread():
                             stops.interrupt()
                         raise StoppedError(f"Stopped ({stops.asked()}); no step was in progress.")
+                    asked_at, patience = time.monotonic(), ENDS_S
             if (error := outcome.result()) is not None:
                 raise error
     except KeyboardInterrupt:

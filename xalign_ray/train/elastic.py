@@ -17,7 +17,7 @@ from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, StoppedError, WorkersDiedError
 from xalign_ray.track.events import EventReader
 from xalign_ray.train.room import fit, has_free, wait_for_room
-from xalign_ray.train.stop_request import open_stop_request
+from xalign_ray.train.stop_request import HEARD_S, open_stop_request
 
 LOOK_S = 2.0  # how often the nodes are counted
 STEADY_S = 10.0  # how long there has been room before it is used: a node may come and go
@@ -73,7 +73,7 @@ def _grown(parallel: ParallelConfig, workers: int, log: Path, stop: Any) -> Iter
             steady = steady + LOOK_S if _has_room(parallel, workers) else 0.0
             if has_saved and steady >= STEADY_S:
                 with suppress(RayError):
-                    if ray.get(stop.ask.remote(GROWS)):
+                    if ray.get(stop.ask.remote(GROWS)) < HEARD_S:
                         grows.set()
                 return
 

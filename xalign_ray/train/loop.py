@@ -5,6 +5,7 @@ It knows neither Ray nor where its rows come from: the same loop runs under Ray 
 
 from __future__ import annotations
 
+import math
 import resource
 import socket
 import time
@@ -303,7 +304,8 @@ class Loop:
         if losses:
             metrics = {"held_out/loss": sum(losses.values()) / len(losses)}
             missing = sorted(set(self._prepared.held_out_missing) - set(losses))
-            self._log_event("held_out", step, metrics, languages=losses, missing=missing)
+            by_language = {code: loss if math.isfinite(loss) else None for code, loss in losses.items()}
+            self._log_event("held_out", step, metrics, languages=by_language, missing=missing)
 
     def _save(self, step: int, metrics: dict[str, float]) -> None:
         self._publish()  # at most one is on its way

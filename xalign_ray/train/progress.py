@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any, TextIO
@@ -87,17 +88,18 @@ class Progress:
 
     def _held_out(self, event: Mapping[str, Any]) -> None:
         self._line.keep(
-            f"step {event['step']}/{self._steps}  held-out loss {event['metrics']['held_out/loss']:.3f} "
+            f"step {event['step']}/{self._steps}  held-out loss {_number(event['metrics']['held_out/loss'])} "
             f"({_by_language(event['languages'])})"
         )
 
 
-def _by_language(losses: Mapping[str, float]) -> str:
+def _by_language(losses: Mapping[str, float | None]) -> str:
     """Each language's, or the ends of what is too long to read: all of them are in events.jsonl."""
-    said = [f"{language} {loss:.3f}" for language, loss in losses.items()]
+    said = [f"{language} {_number(loss)}" for language, loss in losses.items()]
     if len(said) <= _MAX_SHOWN:
         return ", ".join(said)
-    said = [f"{language} {loss:.3f}" for language, loss in sorted(losses.items(), key=lambda one: one[1])]
+    known = {language: math.inf if loss is None else loss for language, loss in losses.items()}
+    said = [f"{language} {_number(losses[language])}" for language in sorted(known, key=known.__getitem__)]
     return f"of {len(said)} languages the lowest {', '.join(said[:3])}, the highest {', '.join(said[-3:])}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,17 @@ from typing import Any
 
 from ray.util.metrics import Gauge
 
-from xalign_ray.track.gauges import CELLS, CELLS_MEANING, GAUGES, RUN_TAGS, STUDY_TAGS, EventGauges, Point, running
+from xalign_ray.track.gauges import (
+    CELLS,
+    CELLS_MEANING,
+    GAUGES,
+    RUN_TAGS,
+    STUDY_TAGS,
+    EventGauges,
+    Point,
+    begun,
+    running,
+)
 
 _log = logging.getLogger(__name__)
 REFRESH_S = 1.0  # Ray passes a gauge on once for each time that it is set, and its nodes forget it two reports later
@@ -56,7 +67,8 @@ class RunGauges:
         method = facts.get("labels", {}).get("method", "")
         self._tags = dict(zip(RUN_TAGS, (run.name, facts["recipe"], method, str(facts.get("seed", ""))), strict=True))
         self._events, self._shown = EventGauges(), _Refreshed()
-        self._set(running(True))
+        for point in begun(time.time()):
+            self._set(point)
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Sets what an event says."""

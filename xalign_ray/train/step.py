@@ -86,6 +86,19 @@ class _Taken:
         return Outcome(self.totals, losses, metrics, loss, self.learning_rate, norm)
 
 
+def _check_finite(step: int, outcome: Outcome) -> None:
+    bad = [f"{kind} is {value}" for kind, value in outcome.losses.items() if not math.isfinite(value)]
+    what = "loss" if bad else "gradient"
+    # DeepSpeed passes such a gradient over without a word, or applies it: then the next loss is not finite.
+    bad += [] if bad or math.isfinite(outcome.gradient_norm) else [f"its norm is {outcome.gradient_norm}"]
+    if bad:
+        raise LossError(
+            f"The {what} of step {step + 1} is not finite: {', '.join(bad)} (batch_hash {outcome.totals.batch_hash}). "
+            "Lower train.optimizer.learning_rate or raise train.schedule.warmup_steps; "
+            "checkpoints from before are valid."
+        )
+
+
 def tensors(rows: RankBatch, device: torch.device, also: Sequence[str] = ()) -> dict[str, torch.Tensor]:
     """A batch's rows as the model takes them, on its device: int64 [B, L] each, packed bits as they are.
 
@@ -170,7 +183,7 @@ class Stepper:
         """What the step taken last gave; waits until the device has done all steps that were taken.
 
         Raises:
-            LossError: on all ranks, if a loss of a step since the last fetch is not finite.
+            LossError: on all ranks, if a loss or the gradient of a step since the last fetch is not finite.
         """
         taken, self._taken = self._taken, []
         with record_function("step/wait for the device"):  # here alone: it computes while this process prepares
@@ -178,7 +191,7 @@ class Stepper:
         weights = self._objectives.weights
         outcomes = [one.outcome(weights, list(islice(numbers, len(one.numbers)))) for one in taken]
         for one, outcome in zip(taken, outcomes, strict=True):
-            self._check_finite(one.step, outcome.losses, one.totals)
+            _check_finite(one.step, outcome)
         return outcomes[-1]
 
     def _wrong_rows(self, step: int, batch: RankBatch) -> str | None:
@@ -279,12 +292,3 @@ class Stepper:
         """Dropout is a function of where in the run it is drawn, so that a resumed run draws it again."""
         key = [self._config.seed % 2**63, step, self._workers.rank, micro]
         torch.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
-
-    def _check_finite(self, step: int, losses: Mapping[str, float], totals: Totals) -> None:
-        bad = [f"{kind} is {value}" for kind, value in losses.items() if not math.isfinite(value)]
-        if bad:
-            raise LossError(
-                f"The loss of step {step + 1} is not finite: {', '.join(bad)} (batch_hash {totals.batch_hash}). "
-                "Lower train.optimizer.learning_rate or raise train.schedule.warmup_steps; "
-                "checkpoints from before are valid."
-            )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -12,6 +14,9 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+POLL_S = 2.0  # how long rank 0 waits for an answer before it asks again, which says that it lives
+HEARD_S = 3 * POLL_S  # without a question, after which nobody listens
+
 
 class StopRequest:
     """An actor on the driver's node: the driver asks, rank 0 waits for it. It ends with its driver."""
@@ -19,22 +24,21 @@ class StopRequest:
     def __init__(self) -> None:
         self._name = ""
         self._asked = asyncio.Event()
-        self._waiting = 0
+        self._heard_at = -math.inf
 
-    async def ask(self, name: str) -> bool:
-        """Says that a signal asked the job to stop; whether somebody heard it."""
+    async def ask(self, name: str) -> float:
+        """Says that a signal asked the job to stop; for how many seconds nobody has listened."""
         self._name = name
         self._asked.set()
-        return self._waiting > 0
+        return time.monotonic() - self._heard_at
 
     async def wait(self) -> str:
-        """The signal's name, once there was one."""
-        self._waiting += 1
-        try:
-            await self._asked.wait()
-            return self._name
-        finally:
-            self._waiting -= 1
+        """The signal's name, empty if there was none for a while."""
+        self._heard_at = time.monotonic()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._asked.wait(), POLL_S)
+        self._heard_at = time.monotonic()
+        return self._name
 
 
 def open_stop_request() -> Any:
@@ -49,7 +53,10 @@ def hear_stop(request: Any) -> Callable[[], str]:
 
     def wait() -> None:
         with suppress(RayError):  # the driver is gone, and this worker is about to follow
-            heard.append(ray.get(request.wait.remote()))
+            while True:  # also when it has heard: the driver asks whether somebody ends a step
+                if name := ray.get(request.wait.remote()):
+                    heard.append(name)
+                    time.sleep(POLL_S)
 
     threading.Thread(target=wait, name="stop-request", daemon=True).start()
     return lambda: heard[0] if heard else ""

@@ -28,6 +28,10 @@ def train(workers, folder, settings, fingerprint=synthetic.FINGERPRINT):
     synthetic.run(config, folder, workers, fingerprint)
 
 
+def train_until(workers, step, folder):
+    synthetic.run_until(step, synthetic.config(parallel__workers=workers.size, **SETTINGS), folder, workers)
+
+
 def starts(folder: Path) -> list[int]:
     return [e["step"] for e in read_events(folder / "events.jsonl", surviving=False) if e["event"] == "start"]
 
@@ -201,6 +205,16 @@ def test_a_damaged_checkpoint_of_the_same_step_is_replaced(one: Pool, tmp_path: 
     assert newest(tmp_path, synthetic.FINGERPRINT)[1] == []
 
 
+def test_after_a_damaged_checkpoint_the_new_ones_are_kept(one: Pool, tmp_path: Path):
+    one.call(train, tmp_path, {"train__max_steps": 6})
+    for step in (4, 6):
+        shutil.rmtree(tmp_path / "checkpoints" / f"step_{step:06d}" / "state")
+    # Goes on from the beginning, for the damaged ones were all that was kept, and saves at step 2.
+    with pytest.raises(synthetic.Interrupted):
+        one.call(train_until, 5, tmp_path)
+    assert whole(tmp_path) == ["step_000002", "step_000004"]
+
+
 def test_a_checkpoint_has_its_manifest_before_its_name_and_every_byte_is_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -234,5 +248,5 @@ def test_a_checkpoint_that_goes_loses_its_manifest_first(tmp_path: Path, monkeyp
     monkeypatch.setattr(shutil, "rmtree", die)
     config = synthetic.config(checkpoint__save_total_limit=1)
     with pytest.raises(KeyboardInterrupt):
-        Checkpoints(tmp_path, "f", config, Workers(0, 1, 0, torch.device("cpu")), trust=False)._prune()
+        Checkpoints(tmp_path, "f", config, Workers(0, 1, 0, torch.device("cpu")), trust=False)._prune(4)
     assert whole(tmp_path) == ["step_000004"]

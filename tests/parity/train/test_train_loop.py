@@ -20,6 +20,7 @@ from xalign_ray.track.events import EVENT_LOG, last_event, read_events
 from xalign_ray.train import loop
 from xalign_ray.train.distributed import combine_hash, setup_workers, split_hash
 from xalign_ray.train.progress import Progress
+from xalign_ray.train.step import Stepper
 
 LEFT_OUT = "The held-out loss leaves out ru (2 documents): no document of so few was drawn to be held out."
 
@@ -66,6 +67,26 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(two: Pool, t
     assert len(synthetic.steps(tmp_path)) == 1
     last = last_event(tmp_path / EVENT_LOG)
     assert (last["event"], last["step"], last["text"]) == ("not_finite", 2, str(stopped.value))
+
+
+def train_with_a_gradient_that_is_not_finite(workers, folder, settings):
+    scaled = Stepper._scaled
+
+    def broken(self, step, *given):
+        loss = scaled(self, step, *given)
+        return loss + (loss * 0).sqrt() if step == 2 else loss  # the value stays; the slope of a root at 0 has no end
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stepper, "_scaled", broken)
+        train(workers, folder, settings)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_gradient_that_is_not_finite_stops_the_run_before_it_is_saved(two: Pool, tmp_path: Path, stage: int):
+    settings = {"parallel__zero_stage": stage, "checkpoint__save_steps": 1}
+    with pytest.raises(TrainingError, match=r"The gradient of step 3 is not finite: its norm is (nan|inf) "):
+        two.call(train_with_a_gradient_that_is_not_finite, tmp_path, settings)
+    assert [path.name for path in sorted((tmp_path / "checkpoints").glob("step_*"))][-1] == "step_000002"
 
 
 def test_with_fewer_step_events_a_loss_that_is_not_finite_is_named_before_anything_is_saved(two: Pool, tmp_path: Path):

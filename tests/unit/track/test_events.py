@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.errors import DataError
+from xalign_ray.errors import DataError, TrainingError
 from xalign_ray.track.events import EventLog, EventReader, last_attempt, read_events, run_identity
 
 
@@ -188,6 +189,20 @@ except TrainingError as error:
     events = read_events(path)
     assert [event["step"] for event in events] == list(range(len(events)))
     assert len(events) > 3
+
+
+def test_a_quota_that_is_said_when_the_line_goes_to_the_disk_is_said_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    with EventLog(tmp_path / "events.jsonl", 1) as log:
+        log.write("start", 0)
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(TrainingError, match=r"cannot be written .Disk quota exceeded.. Make room"):
+            log.write("end", 1)
+    assert [event["event"] for event in read_events(tmp_path / "events.jsonl")] == ["start"]
 
 
 def test_a_killed_writer_loses_no_line_that_it_had_written(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xalign_ray.config.choices import OBJECTIVES
 from xalign_ray.track.events import EventLog, read_events
-from xalign_ray.track.gauges import GAUGES, EventGauges, gauge_of
+from xalign_ray.track.gauges import GAUGES, PREFIX, EventGauges, begun, gauge_of
 from xalign_ray.track.names import METRICS
 
 LANGUAGES = {"de": 30, "en": 50}
@@ -72,6 +72,11 @@ def test_the_time_between_step_events_begins_anew_with_an_attempt(tmp_path: Path
     log.write("step", 7, {"train/loss": 2.0})
     log.close()
     assert values(tmp_path)["step_event_interval_seconds",] == second - first  # not the pause before the new attempt
+
+
+def test_a_run_that_never_comes_to_an_event_is_seen_to_stand_still() -> None:
+    found = {(point.gauge.removeprefix(PREFIX), *point.tags.values()): point.value for point in begun(1000.0)}
+    assert found == {("running",): 1, ("event_time_seconds", "driver"): 1000, ("step_event_interval_seconds",): 0}
 
 
 def test_no_interval_is_known_before_the_second_step_event(tmp_path: Path) -> None:
