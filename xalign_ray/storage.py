@@ -11,6 +11,7 @@ from typing import Any
 from xalign_ray.errors import DataError, XalignError
 
 BLOCK_BYTES = 4 << 20  # asked of a store at once: to look at a head costs no more, and a stream of them is fast
+LINE_BYTES = 4096  # looked at a time for the end of a line
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 # What the stores' packages say, by words in the name of the error or in its text; the first that fits holds.
@@ -129,8 +130,14 @@ class StoredFile(io.BufferedIOBase):
         return len(data)
 
     def readline(self, size: int | None = -1) -> bytes:
-        with said_of(self._url, f"cannot be read at byte {self._file.tell():,}"):
-            return self._file.readline(-1 if size is None else size)
+        """As files do; those of fsspec take no limit."""
+        at, line = self._file.tell(), b""
+        limit = self._size if size is None or size < 0 else size
+        while not line.endswith(b"\n") and (piece := self.read(min(limit - len(line), LINE_BYTES))):
+            head, newline, _ = piece.partition(b"\n")
+            line += head + newline
+        self.seek(at + len(line))
+        return line
 
     def close(self) -> None:
         if not self.closed and self._file is not None:

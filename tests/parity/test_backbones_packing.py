@@ -64,7 +64,7 @@ def dense(request, tmp_path_factory):
 @pytest.fixture(scope="module", params=["dense", "varlen"])
 def encoder(request, dense):
     made = copy.deepcopy(dense)
-    made.attend(attention.implementation(request.param, torch.device("cpu")))
+    made.attend(attention.implementation(request.param))
     return made
 
 
@@ -136,7 +136,7 @@ def states_and_gradients(encoder, batch, layer=None):
 
 def test_without_padding_states_and_gradients_are_those_of_the_dense_mask(dense):
     varlen = copy.deepcopy(dense)
-    varlen.attend(attention.implementation("varlen", torch.device("cpu")))
+    varlen.attend(attention.implementation("varlen"))
     batch = rows_of_many_lengths()
     for layer in (None, 2):
         (hidden, gradients), (expected, wanted) = (states_and_gradients(one, batch, layer) for one in (varlen, dense))
@@ -151,7 +151,7 @@ def test_without_padding_states_and_gradients_are_those_of_the_dense_mask(dense)
 
 def test_a_copy_of_an_encoder_and_its_export_know_nothing_of_our_attention(dense, tmp_path):
     varlen = copy.deepcopy(dense)
-    varlen.attend(attention.implementation("varlen", torch.device("cpu")))
+    varlen.attend(attention.implementation("varlen"))
     varlen.hf.save_pretrained(tmp_path)
     assert attention.VARLEN not in (tmp_path / "config.json").read_text()
     assert dense.hf.config._attn_implementation == attention.DENSE

@@ -13,15 +13,15 @@ VARLEN = "xalign_varlen"  # what transformers knows `varlen_attention` by
 HALF = (torch.bfloat16, torch.float16)
 
 
-def implementation(kind: str, device: torch.device) -> str:
-    """What transformers calls a recipe's `train.attention`, dense or varlen, on a device."""
+def implementation(kind: str) -> str:
+    """What transformers calls a recipe's `train.attention`, dense or varlen.
+
+    Not its `flash_attention_2`: that takes half precision alone, and PPA's average tower is fp32 in every run.
+    """
     from transformers import AttentionInterface
-    from transformers.utils.import_utils import is_flash_attn_2_available
 
     AttentionInterface.register(VARLEN, varlen_attention)
-    if kind == "dense":
-        return DENSE
-    return "flash_attention_2" if device.type == "cuda" and is_flash_attn_2_available() else VARLEN
+    return DENSE if kind == "dense" else VARLEN
 
 
 def same_example(example_ids: Tensor) -> Tensor:

@@ -120,7 +120,8 @@ def measure(scores: pd.DataFrame) -> pd.DataFrame:
         **{name: scores[name].where(scores[name].notna(), "") for name in ("layer", "pooling")},
         **{name: scores[name].astype(float) for name in ("value", "chance", "n")},
     )
-    frame = frame.loc[frame.step == frame.groupby([*_SCORED, "replicate"]).step.transform("max")]
+    # Runs of one label and seed that are of a pair of languages each have steps of their own.
+    frame = frame.loc[frame.step == frame.groupby([*_SCORED, "replicate", "run"]).step.transform("max")]
     frame["single"] = frame.groupby([*_SCORED, "replicate"]).tuned.transform("nunique") == 1
     by_cell = frame.groupby(_SCORED)
     encoders, single = by_cell.replicate.transform("nunique"), by_cell.single.transform("all")

@@ -94,7 +94,19 @@ def repetitions(runs: Sequence[Run]) -> list[str]:
     return lines
 
 
-def _sentence(comparison: Comparison, cells: list[Record], title: str) -> str:
+def _sentence(comparison: Comparison, every: Sequence[Record], title: str) -> str:
+    cells = _alike(comparison, every)
+    left_out = " Encoders with scores in other languages are left out." if len(cells) < len(every) else ""
+    return _judge(comparison, cells, title) + left_out
+
+
+def _alike(comparison: Comparison, cells: Sequence[Record]) -> list[Record]:
+    """Those over the baseline's languages, or the first one's: means over others may be higher for being easier."""
+    base = next((cell for cell in cells if cell["label"] == comparison.baseline), cells[0])
+    return [cell for cell in cells if cell["languages"] == base["languages"]]
+
+
+def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
     best, alone = max(cells, key=lambda cell: cell["mean"]), len(comparison.labels) == 1
     name, reached = best["label"], f"{percent(best['metric'], best['mean'])} %"
     scope = _over(len(best["languages"].split()), best["seeds"], best["languages"])

@@ -235,8 +235,8 @@ def _entry(cell: Record, best: bool) -> Entry:
 
 
 def _best(cells: Sequence[Record]) -> set[str]:
-    """The labels of the highest score, none where there is nothing to choose from."""
-    if len(cells) < 2 or not is_share(cells[0]["metric"]):
+    """The labels of the highest score, none if there is nothing to choose from or means are over other languages."""
+    if len(cells) < 2 or not is_share(cells[0]["metric"]) or len({cell["languages"] for cell in cells}) > 1:
         return set()
     shown = {cell["label"]: float(percent(cell["metric"], cell["mean"])) for cell in cells}
     return {label for label, value in shown.items() if value == max(shown.values())}

@@ -11,7 +11,7 @@ from xalign_ray.models.encoder import AlignedEncoder
 
 def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> None:
     """Makes the encoder run as a recipe asks; what it computes stays the same up to rounding."""
-    encoder.attend(attention.implementation(choose_attention(encoder, train, device), device))
+    encoder.attend(attention.implementation(choose_attention(encoder, train, device)))
     if train.gradient_checkpointing:
         # Not reentrant: ZeRO sees the gradient of each weight once.
         encoder.hf.gradient_checkpointing_enable({"use_reentrant": False})
@@ -37,8 +37,6 @@ def choose_attention(encoder: AlignedEncoder, train: TrainConfig, device: torch.
     config = encoder.hf.config
     windows = any(window is not None for window in encoder.family.windows(config.to_dict()))
     dropout = any(getattr(config, key) for key in encoder.family.dropouts)
-    if device.type == "cuda":
-        by_example = windows and dropout and attention.implementation("varlen", device) == attention.VARLEN
-    else:
-        by_example = train.torch_compile  # as many graphs as examples; eager, it is the faster of the two
+    # On a CPU there are as many graphs as examples; eager, it is the faster of the two.
+    by_example = windows and dropout if device.type == "cuda" else train.torch_compile
     return "dense" if by_example else "varlen"

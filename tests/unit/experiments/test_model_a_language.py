@@ -160,12 +160,12 @@ def test_a_label_is_shared_by_encoders_that_say_their_languages_only(tmp_path: P
 
 def test_recipes_of_a_pair_each_are_one_row_with_as_many_seeds_as_each_has(tmp_path: Path):
     cells: list[dict[str, Any]] = []
-    for code, english in (("de", 0.8), ("sw", 0.6)):
+    for code, english, step in (("de", 0.8, 4), ("sw", 0.6, 6)):
         for seed in (0, 1):
             run = write_run(tmp_path / f"tiny-weam-{code}-{seed}", "tiny/weam", seed=seed)
             values = {"en": english + 0.1 * seed, code: english / 2}
             scores = [
-                score(METRIC, value, run=run.name, task="xnli", language=language, layer=None, pooling=None)
+                score(METRIC, value, run=run.name, task="xnli", language=language, layer=None, pooling=None, step=step)
                 for language, value in values.items()
             ]
             cells.append({"kind": "pretraining", "label": "weam", "name": run.name, "folder": str(run)})

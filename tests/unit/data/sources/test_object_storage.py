@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 from typing import Any
 
 import fsspec
@@ -10,10 +11,11 @@ import pytest
 
 from tests.s3_server import S3Server
 from xalign_ray.data.input_hashes import InputHashes
+from xalign_ray.data.sources import parts as cutting
 from xalign_ray.data.sources.files import expand, facts_of, open_bytes, size_of
-from xalign_ray.data.sources.formats import read
+from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.errors import DataError
-from xalign_ray.storage import BLOCK_BYTES
+from xalign_ray.storage import BLOCK_BYTES, StoredFile
 
 LINES = [f"line {number} of a corpus that lies in a store" for number in range(40_000)]
 TEXT = "\n".join(LINES).encode() + b"\n"
@@ -39,6 +41,26 @@ def test_a_corpus_is_read_from_a_store_as_it_was_written(text: S3Server, fault: 
         assert size_of(URL) == len(TEXT)
         assert _paragraphs(URL) == _paragraphs("s3://store/text/de.txt.gz") == LINES
     assert bool(text.failed) >= ("failing" in fault)
+
+
+@pytest.mark.usefixtures("text")
+def test_a_large_corpus_is_read_from_a_store_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutting, "PART_BYTES", len(TEXT) // 5)
+    found = parts("text", [URL])
+    assert len(found) >= 5
+    rows = (record for part in found for record in read_part(part, ["en"]))
+    assert [paragraph for record in rows for paragraph in getattr(record, "paragraphs", ())] == LINES
+
+
+def test_lines_of_a_stored_file_are_those_of_a_file(s3: S3Server) -> None:
+    text = b"short\n\n" + b"x" * 10_000 + b"\nlast, without an end"
+    fsspec.filesystem("s3").pipe_file("store/lines.txt", text)
+    assert s3.requests
+    for size in (-1, 0, 3, 4096, 9_999, 20_000):
+        here, there = io.BytesIO(text), StoredFile("s3://store/lines.txt")
+        for _ in range(6):
+            assert there.readline(size) == here.readline(size)
+            assert there.tell() == here.tell()
 
 
 def test_an_object_is_known_by_its_version_and_read_again_when_it_changes(text: S3Server, tmp_path: Any) -> None:
