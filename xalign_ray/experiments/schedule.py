@@ -139,8 +139,7 @@ class Schedule:
         while (job := self._next_that_fits()) is not None and not isinstance(job, Trial):
             if isinstance(job, Pretraining):
                 self._running[job] = _in_thread(job)
-            elif isinstance(job, Evaluation):
-                export_step(job.model)
+            elif isinstance(job, Evaluation) and self._has_model(job):
                 self._running[job] = start_evaluation(job, self.folder)
         self._gauges.show(self.counts)
 
@@ -162,12 +161,22 @@ class Schedule:
 
     def _take_trial(self) -> Trial | None:
         self._advance()
-        if not isinstance(job := self._next_that_fits(), Trial):
-            return None
-        export_step(job.model)
-        self._running[job] = None
-        self._gauges.show(self.counts)
-        return job
+        while isinstance(job := self._next_that_fits(), Trial):
+            if self._has_model(job):
+                self._running[job] = None
+                self._gauges.show(self.counts)
+                return job
+        return None
+
+    def _has_model(self, job: Cell) -> bool:
+        """Makes the export that a cell is to score; without the checkpoint it fails, and the others go on."""
+        try:
+            export_step(job.model)
+        except XalignError as error:
+            self._running[job] = None
+            self._end(job, FAILED, str(error))
+            return False
+        return True
 
     def _end(self, job: Job, state: str, reason: str = "") -> None:
         self._running.pop(job)

@@ -102,7 +102,7 @@ def tune_task(
     scores.sort(key=lambda score: chosen.index(score.language))
     scores += average_languages(scores)
     write_scores(out_folder / SCORES, scores)
-    used = [found["train"][train_language], *dev_files.values()]
+    used = [*training_set.files, *map(Path, training.dictionaries), *dev_files.values()]
     write_manifest(
         out_folder,
         {

@@ -58,7 +58,8 @@ class MomentumContrastLoss(Objective):
             key = self._features(micro_step, "key", cast(TrainableEncoder, tower["encoder"]), tower["project"])
         sentences = sentence_rows(micro_step.batch, "key")
         hashes = sentences["pair_hash"][starts(sentences)]
-        negatives = query @ self.queue.keys.T
+        with torch.autocast(query.device.type, enabled=False):  # in fp32 at every ZeRO stage
+            negatives = query @ self.queue.keys.T
         if settings.mask_false_negatives:
             negatives = negatives.masked_fill(hashes[:, None] == self.queue.hashes[None, :], -torch.inf)
         logits = torch.cat([(query * key).sum(dim=1, keepdim=True), negatives], dim=1) / settings.temperature

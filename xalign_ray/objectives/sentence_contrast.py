@@ -47,7 +47,9 @@ class SentenceContrastLoss(Objective):
         row, pair_hash = begins.nonzero()[:, 0], sentences[1]["pair_hash"][begins]
         own = torch.eye(len(row), dtype=torch.bool, device=row.device)
         negative = (row[:, None] == row[None, :]) & (pair_hash[:, None] != pair_hash[None, :])
-        logits = (query @ key.T / self.settings.temperature).masked_fill(~(negative | own), -torch.inf)
+        with torch.autocast(query.device.type, enabled=False):  # in fp32 at every ZeRO stage
+            cosines = query @ key.T
+        logits = (cosines / self.settings.temperature).masked_fill(~(negative | own), -torch.inf)
         micro_step.log("train/sentence_accuracy", (logits <= logits.diagonal()[:, None]).all(dim=1).float())
         target = torch.arange(len(row), device=row.device)
         forth, back = (F.cross_entropy(one, target, reduction="sum") for one in (logits, logits.T))

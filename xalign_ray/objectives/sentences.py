@@ -47,7 +47,9 @@ def sentence_vectors(hidden: Tensor, rows: Mapping[str, Tensor], pooling: str) -
     numbers = torch.arange(1, most + 1, device=examples.device)
     member = (examples[:, None, :] == numbers[None, :, None]).float()
     tokens = member.sum(dim=2)
-    return (torch.bmm(member, hidden.float()) / tokens.clamp(min=1)[..., None])[tokens > 0]
+    with torch.autocast(hidden.device.type, enabled=False):  # in fp32 at every ZeRO stage
+        sums = torch.bmm(member, hidden.float())
+    return (sums / tokens.clamp(min=1)[..., None])[tokens > 0]
 
 
 def count_pairs(batch: Mapping[str, np.ndarray]) -> float:

@@ -119,6 +119,11 @@ class EventReader:
                 self._offset += len(line)
         return events
 
+    def stream(self) -> Iterator[Event]:
+        """The next events up to the last that there is, never many of them in memory: a long run has gigabytes."""
+        while events := self.read(_AT_ONCE):
+            yield from events
+
     def _parse(self, line: bytes) -> Event:
         try:
             event = json.loads(line)
@@ -234,12 +239,12 @@ def _read_starts(path: Path) -> tuple[list[tuple[int, int]], int]:
 
 def last_attempt(path: Path) -> int:
     """Number of the newest attempt in a log, 0 if there is none yet: the next attempt is one more."""
-    return max((event["attempt"] for event in read_events(path, surviving=False)), default=0) if path.is_file() else 0
+    return max((event["attempt"] for event, _ in stream_events(path)), default=0) if path.is_file() else 0
 
 
 def last_step(path: Path) -> int:
     """The newest step in a log, 0 if there is none."""
-    return max((event["step"] for event in EventReader(path).read()), default=0)
+    return max((event["step"] for event in EventReader(path).stream()), default=0)
 
 
 def run_identity(folder: Path) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from typing import Any
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from xalign_ray.artifacts import hash_value, read_manifest
-from xalign_ray.track.events import Event, read_events
+from xalign_ray.track.events import Event, stream_events
 
 MAX_POINTS = 2000  # points a metric: more make MLflow's pages hang (mlflow#1571, mlflow#9779)
 _LENGTH = 250  # characters of a parameter's key or value
@@ -101,8 +101,8 @@ def held_out_table(path: Path) -> str:
     """Held-out loss by step and language as CSV: a table, because a key a language would be too many charts."""
     lines = [
         f"{event['step']},{language},{loss}"
-        for event in read_events(path)
-        if event["event"] == "held_out"
+        for event, survives in stream_events(path)
+        if survives and event["event"] == "held_out"
         for language, loss in event.get("languages", {}).items()
         if loss is not None
     ]

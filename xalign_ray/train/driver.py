@@ -267,7 +267,8 @@ def _wait_for(trainer: DataParallelTrainer, stop: Any) -> None:
             while thread.is_alive():
                 thread.join(LOOK_S)
                 if stops.asked() and time.monotonic() > asked_at + HEARD_S:
-                    if ray.get(stop.ask.remote(stops.asked())) > patience:  # no step is in progress
+                    silent_s: float = ray.get(stop.ask.remote(stops.asked()))
+                    if silent_s > patience:  # no step is in progress
                         if threading.current_thread() is threading.main_thread():
                             stops.interrupt()
                         raise StoppedError(f"Stopped ({stops.asked()}); no step was in progress.")
@@ -355,7 +356,8 @@ def _from_rank_zero(value: Any) -> Any:
 def _shown(log: Path, steps: int, title: str, gauges: RunGauges) -> Iterator[None]:
     """Inside, a thread shows what rank 0 writes: it may be on another machine, the log is on a shared disk."""
     reader, progress, over = EventReader(log), Progress(steps, sys.stderr, title), threading.Event()
-    reader.read()  # earlier attempts are history
+    for _ in reader.stream():
+        pass  # earlier attempts are history
 
     def follow() -> None:
         while True:

@@ -64,7 +64,8 @@ def _grown(parallel: ParallelConfig, workers: int, log: Path, stop: Any) -> Iter
     Not before the attempt has saved something: nodes that come and go must not keep a run from going on.
     """
     grows, over, saved = threading.Event(), threading.Event(), EventReader(log)
-    saved.read()
+    for _ in saved.stream():
+        pass  # of earlier attempts
 
     def watch() -> None:
         steady, has_saved = 0.0, False
@@ -73,7 +74,8 @@ def _grown(parallel: ParallelConfig, workers: int, log: Path, stop: Any) -> Iter
             steady = steady + LOOK_S if _has_room(parallel, workers) else 0.0
             if has_saved and steady >= STEADY_S:
                 with suppress(RayError):
-                    if ray.get(stop.ask.remote(GROWS)) < HEARD_S:
+                    silent_s: float = ray.get(stop.ask.remote(GROWS))
+                    if silent_s < HEARD_S:
                         grows.set()
                 return
 

@@ -54,7 +54,8 @@ def hear_stop(request: Any) -> Callable[[], str]:
     def wait() -> None:
         with suppress(RayError):  # the driver is gone, and this worker is about to follow
             while True:  # also when it has heard: the driver asks whether somebody ends a step
-                if name := ray.get(request.wait.remote()):
+                name: str = ray.get(request.wait.remote())
+                if name:
                     heard.append(name)
                     time.sleep(POLL_S)
 
