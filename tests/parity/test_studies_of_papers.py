@@ -15,6 +15,7 @@ from tests.ray.small import batches, write_world
 from xalign_ray.config.load import apply_setting
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.data.demo_derived import write_demo_derived
+from xalign_ray.errors import TrainingError
 from xalign_ray.experiments.declared import STUDIES, load_study
 from xalign_ray.experiments.study import run_study
 from xalign_ray.published.claims import read_claims
@@ -108,3 +109,19 @@ def test_a_cut_of_each_tiny_study_runs_to_its_report(name: str, settings: list[s
 def test_every_arm_of_a_claim_is_a_label_of_its_papers_study(name: str, claim: Any) -> None:
     labels = load_study(f"{claim.paper}/paper").labels
     assert [arm for arm in claim.arms if arm not in labels] == [], name
+
+
+def test_a_checkpoint_that_was_not_kept_fails_its_cell_alone(settings: list[str]) -> None:
+    tree = {"name": "early", "encoders": [{"recipe": BASE, "label": "mlm"}], "evaluations": [{"task": "alignment"}]}
+    Path("late.yaml").write_text(yaml.safe_dump(tree | {"mlflow": "off"}))
+    early = {"recipe": BASE, "label": "early", "step": 1}
+    Path("early.yaml").write_text(yaml.safe_dump(tree | {"encoders": [early, *tree["encoders"]], "mlflow": "off"}))
+    run_study("late.yaml", Path("runs"), settings)  # finishes the run, with its last checkpoint
+    with pytest.raises(TrainingError, match="step"):
+        run_study("early.yaml", Path("runs"), [*settings, "checkpoint.save_steps=1", "checkpoint.save_total_limit=2"])
+    study = json.loads(Path("runs/studies/early/study.json").read_text())
+    found = {(cell["kind"], cell["label"]): (cell["state"], cell["reason"]) for cell in study["cells"]}
+    assert found["evaluation", "mlm"] == ("finished", None)
+    state, reason = found["evaluation", "early"]
+    assert state == "failed"
+    assert "step 1" in reason
