@@ -63,6 +63,10 @@ class WorkersDiedError(TrainingError):
         return f"{self.args[1]}{self.why}"
 
 
+class NotPlacedError(WorkersDiedError):
+    """Nothing died: what the cluster has is held by other work."""
+
+
 class StoppedError(TrainingError):
     """The process was asked to stop by a signal and did so in order.
 

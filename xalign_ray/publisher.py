@@ -102,7 +102,7 @@ class Publisher:
         self._system, self._root = find_system(url)
         self._record = Record.of(folder)
         self._stored = stored
-        self._changed = False
+        self._changed, self._kept_at = False, time.monotonic()
         self._due: dict[str, float] = {}  # when a file that was sent may be sent again
 
     def publish(self, last: bool) -> None:
@@ -132,8 +132,11 @@ class Publisher:
                     self._record.closed = self._changed = True
         finally:
             if self._changed:
-                self._record.write(self._folder)
-                self._changed = False
+                self._keep_record()
+
+    def _keep_record(self) -> None:
+        self._record.write(self._folder)
+        self._changed, self._kept_at = False, time.monotonic()
 
     def _is_sent(self, name: str) -> bool:
         return self._record.is_same(self._folder, name) and name in self._stored
@@ -157,6 +160,8 @@ class Publisher:
                 self._record.files[name], self._stored[name] = ["", *before], before[0]
                 self._due[name] = time.monotonic() + max(REFRESH_S, _REFRESH_TIMES * (time.monotonic() - began))
                 self._changed = True
+                if time.monotonic() > self._kept_at + REFRESH_S:  # killed, a pass over a terabyte goes on from here
+                    self._keep_record()
 
     def _check_arrived(self, names: list[str], below: str) -> None:
         found = sizes_of(self._system, f"{self._root}/{below}".rstrip("/"))

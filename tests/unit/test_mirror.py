@@ -116,6 +116,18 @@ def test_what_was_removed_here_to_make_room_stays_in_the_store_and_comes_back(ma
     assert (folder / "checkpoints" / "step_000020" / "manifest.json").is_file()
 
 
+def test_what_a_long_pass_has_sent_is_remembered_before_it_ends(
+    s3: S3Server, machine: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "REFRESH_S", 0)
+    folder = machine(1)
+    with published(folder, "prepare"), s3.fault(slow_s=0.3):
+        for number in range(9):
+            (folder / f"shard-{number}.parquet").write_bytes(bytes(100))
+        wait_for(lambda: "shard-0" in (folder / publisher.RECORD).read_text())
+        assert not any("shard-8" in path for method, path in s3.requests if method == "PUT")
+
+
 def test_a_new_checkpoint_is_whole_before_an_old_one_goes_its_manifest_first(
     s3: S3Server, machine: Callable[[int], Path]
 ) -> None:

@@ -23,6 +23,7 @@ import torch
 from ray import cloudpickle
 from ray.exceptions import AuthenticationError
 from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
+from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 
@@ -35,6 +36,7 @@ from xalign_ray.errors import (
     ClusterError,
     ConfigError,
     LockError,
+    NotPlacedError,
     StoppedError,
     TrainingError,
     WorkersDiedError,
@@ -307,7 +309,9 @@ def _fit(trainer: DataParallelTrainer) -> XalignError | None:
             "; ".join(said), "Workers failed more often than parallel.max_failures allows; the last time "
         )
     except TrainingFailedError as failed:
-        return WorkersDiedError(_last_line(failed), "Ray gave the job up: ")
+        why = getattr(failed, "controller_failure", None)
+        kind = NotPlacedError if isinstance(why, WorkerGroupStartupTimeoutError) else WorkersDiedError
+        return kind(_last_line(failed), "Ray gave the job up: ")
 
 
 def _last_line(error: Exception) -> str:

@@ -14,9 +14,9 @@ from ray.exceptions import RayError
 
 from xalign_ray import stops
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.errors import ConfigError, StoppedError, WorkersDiedError
+from xalign_ray.errors import ConfigError, NotPlacedError, StoppedError, WorkersDiedError
 from xalign_ray.track.events import EventReader
-from xalign_ray.train.room import fit, has_free, wait_for_room
+from xalign_ray.train.room import fit, fit_free, has_free, wait_for_room
 from xalign_ray.train.stop_request import HEARD_S, open_stop_request
 
 LOOK_S = 2.0  # how often the nodes are counted
@@ -39,9 +39,10 @@ def run_elastic(parallel: ParallelConfig, log: Path, attempt: Attempt) -> None:
         WorkersDiedError: more often than `parallel.max_failures`.
         StoppedError: by another than us.
     """
-    deaths = 0
+    deaths, placed = 0, True
     while True:
         now, stop = wait_for_room(parallel), open_stop_request()
+        now, placed = now if placed else fit_free(now), True
         if now.workers < parallel.workers:
             _say(f"training with {now.workers} of {parallel.workers} workers (parallel.min_workers)")
         try:
@@ -50,6 +51,9 @@ def run_elastic(parallel: ParallelConfig, log: Path, attempt: Attempt) -> None:
         except StoppedError:
             if not grows.is_set() or stops.asked():
                 raise
+        except NotPlacedError:
+            placed = False
+            _say("the cluster's nodes have other work; waiting for room for the workers")
         except WorkersDiedError as died:
             deaths += 1
             if deaths > parallel.max_failures:

@@ -77,9 +77,17 @@ def fit(parallel: ParallelConfig) -> ParallelConfig:
 
 
 def has_free(parallel: ParallelConfig, more: int) -> bool:
-    """Whether the cluster has what so many more workers reserve, with all that runs there now."""
-    free = ray.available_resources()
-    return all(free.get(name, 0) >= amount * more for name, amount in resources_of(parallel).items())
+    """Whether the cluster has room for so many more workers, with all that runs there now."""
+    free = ray._private.state.available_resources_per_node()  # pyright: ignore
+    nodes = [node | {"Resources": free.get(node["NodeID"], {})} for node in ray.nodes() if node["Alive"]]
+    return _ROOM[parallel.placement_strategy]([_held_by(node, parallel) for node in nodes]) >= more
+
+
+def fit_free(parallel: ParallelConfig) -> ParallelConfig:
+    """As many workers as there is room for beside all that runs now, but no fewer than the recipe allows."""
+    fewest = parallel.min_workers or parallel.workers
+    there = (workers for workers in range(parallel.workers, fewest, -1) if has_free(parallel, workers))
+    return parallel.model_copy(update={"workers": next(there, fewest)})
 
 
 def check_cluster(parallel: ParallelConfig) -> None:
