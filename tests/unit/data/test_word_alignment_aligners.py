@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 from xalign_ray.data.word_alignment.blocks import BLOCK_CELLS, PADDING, make_blocks
 from xalign_ray.data.word_alignment.chain_aligner import Chains, train_chains
@@ -214,6 +214,15 @@ def test_words_beyond_the_encoders_longest_input_are_not_linked(encoder: Path, t
     aligner = PretrainedEncoder(str(encoder)).open(tmp_path)
     [links] = aligner.align([(["house"] * 10, ["haus"])], "union")
     assert [i for i, _ in links] == [0, 1, 2, 3, 4, 5]  # 8 places, of which two are special
+
+
+def test_an_encoder_that_counts_places_behind_its_padding_has_fewer_of_them(encoder: Path, tmp_path: Path) -> None:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    config = XLMRobertaConfig(vocab_size=len(PIECES), max_position_embeddings=8, pad_token_id=0, **sizes)
+    XLMRobertaModel(config, add_pooling_layer=False).save_pretrained(encoder)
+    aligner = PretrainedEncoder(str(encoder)).open(tmp_path)
+    [links] = aligner.align([(["house"] * 10, ["haus"] * 10)], "union")
+    assert {i for i, _ in links} <= {0, 1, 2, 3, 4}  # 8 places, of which the padding has one, and two are special
 
 
 def test_an_encoder_is_known_by_its_content_and_refused_when_it_is_none(encoder: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ _VERSIONS = (
     "last_modified",
     "mtime",
     "updated",
+    "blob_id",
 )  # as stores say
 
 

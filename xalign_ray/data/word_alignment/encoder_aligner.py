@@ -125,6 +125,12 @@ class EncoderAligner:
             )
         return self.model.config.xalign_segments * known.index(language)
 
+    def _room(self) -> int:
+        """The most pieces of a side; those of RoBERTa's kind begin to count behind the id of padding."""
+        table = getattr(getattr(self.model, "embeddings", None), "position_embeddings", None)
+        first = 0 if getattr(table, "padding_idx", None) is None else table.padding_idx + 1
+        return self.model.config.max_position_embeddings - first
+
     def _encode(self, texts: Sequence[Sequence[str]], token_type: int) -> Iterator[tuple[int, tuple[Any, Any]]]:
         """The place of each side, and for its pieces the hidden states [P, D] and the words they belong to [P]."""
         import torch
@@ -136,7 +142,7 @@ class EncoderAligner:
                 [list(texts[place]) for place in places],
                 is_split_into_words=True,
                 truncation=True,
-                max_length=self.model.config.max_position_embeddings,
+                max_length=self._room(),
                 padding=True,
                 return_tensors="pt",
             )
