@@ -128,8 +128,8 @@ class EncoderAligner:
     def _room(self) -> int:
         """The most pieces of a side; those of RoBERTa's kind begin to count behind the id of padding."""
         table = getattr(getattr(self.model, "embeddings", None), "position_embeddings", None)
-        first = 0 if getattr(table, "padding_idx", None) is None else table.padding_idx + 1
-        return self.model.config.max_position_embeddings - first
+        padding = getattr(table, "padding_idx", None)
+        return self.model.config.max_position_embeddings - (0 if padding is None else padding + 1)
 
     def _encode(self, texts: Sequence[Sequence[str]], token_type: int) -> Iterator[tuple[int, tuple[Any, Any]]]:
         """The place of each side, and for its pieces the hidden states [P, D] and the words they belong to [P]."""
