@@ -61,7 +61,7 @@ ALERTS = [
         [NOT_FINITE],
         "0s",
         "critical",
-        "The loss of {{ $labels.run }} is not finite; events.jsonl has the step and what to change.",
+        "The loss of {{ $labels.run }}, or its gradient, is not finite; events.jsonl has the step and what to change.",
     ),
     Alert(
         "XalignBadLinesAboveLimit",

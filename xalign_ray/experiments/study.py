@@ -191,8 +191,8 @@ def _is_prepared(recipe: Recipe) -> bool:
 def _check_hub_models(schedule: Schedule) -> None:
     """A model that cannot be had fails now, not after hours of pretraining."""
     waiting = {job.model for job in schedule.jobs if isinstance(job, Cell) and schedule.states[job] == WAITING}
-    made = {name for name in waiting if name and RunFolder.step_of(Path(name)) is not None}  # when due
-    for model in sorted(name for name in waiting - made if name and not Path(name).is_dir()):
+    exported = {name for name in waiting if name and RunFolder.step_of(Path(name)) is not None}  # once its cell is due
+    for model in sorted(name for name in waiting - exported if name and not Path(name).is_dir()):
         from xalign_ray.tasks.hf_encoder import check_hub  # transformers, which folders do without
 
         check_hub(model)

@@ -49,7 +49,7 @@ GAUGES: dict[str, Gauge] = {
     f"{PREFIX}steps": Gauge("steps of the whole run"),
     f"{PREFIX}step_event_interval_seconds": Gauge("time between the two newest step events (s)"),
     f"{PREFIX}event_time_seconds": Gauge("when the newest event of a kind was written (Unix time)", ("event",)),
-    f"{PREFIX}loss_not_finite": Gauge("1 when the loss of a step was not finite, which ends the attempt"),
+    f"{PREFIX}loss_not_finite": Gauge("1 when a step's loss or gradient was not finite, which ends the attempt"),
     f"{PREFIX}data_wait_ms_by_rank": Gauge("time in which a rank waited for the feed, mean of a step (ms)", ("rank",)),
     f"{PREFIX}held_up_ms_by_rank": Gauge("time in which a rank waited for the others, mean of a step (ms)", ("rank",)),
     f"{PREFIX}tokens_by_language": Gauge("tokens of a language since the start of the attempt", ("language",)),
