@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 
 import pytest
@@ -35,3 +36,7 @@ def test_a_rank_hears_the_signal_once_and_listens_until_it_ends() -> None:
     assert heard() == "SIGTERM"
     time.sleep(2 * POLL_S)
     assert ray.get(request.ask.remote("SIGTERM")) < HEARD_S
+    ray.kill(request)  # as when the driver ends
+    (listening,) = (thread for thread in threading.enumerate() if thread.name == "stop-request")
+    listening.join(30)
+    assert not listening.is_alive()
