@@ -14,7 +14,7 @@ from tests.gpu.device import DEVICE
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_losses import LOSSES, MASKED, TOGETHER
-from xalign_ray.objectives.masked_lm import NOT_PREDICTED
+from xalign_ray.layout import NOT_PREDICTED
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import backend_of

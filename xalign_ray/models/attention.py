@@ -32,21 +32,14 @@ def same_example(example_ids: Tensor) -> Tensor:
     return example_ids[:, None, :, None] == example_ids[:, None, None, :]
 
 
-def unpad(example_ids: Tensor) -> tuple[Tensor, dict[str, Any]]:
-    """Leaves the padding of packed rows [B, L], B > 0, away.
+def by_example(offsets: Tensor, longest: int) -> dict[str, Any]:
+    """What an attention over tokens laid one after the other must know, by the names of flash attention.
 
-    Returns:
-        Which positions stay, bool [B, L]; and what an attention over them, laid one after the other, must know: where
-        examples begin among them and the length of the longest, by the names of flash attention.
+    Args:
+        longest: no example has more tokens; to know the longest itself a GPU would be waited for.
     """
-    real = example_ids > 0
-    real[0, 0] = True  # of nothing but padding the modules are called too, as other ranks need
-    rows = torch.arange(len(example_ids), device=example_ids.device)[:, None]
-    numbers = (rows * (example_ids.max() + 1) + example_ids)[real]
-    lengths = torch.unique_consecutive(numbers, return_counts=True)[1]
-    offsets = F.pad(lengths.cumsum(0), (1, 0)).int()
-    longest = int(lengths.max())
-    return real, {
+    offsets = offsets.int()
+    return {
         "cu_seq_lens_q": offsets,
         "cu_seq_lens_k": offsets,
         "max_length_q": longest,
@@ -84,16 +77,19 @@ def varlen_attention(
         window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
         seen = varlen_attn(q, k, v, offsets, offsets, longest, longest, scale=scaling, window_size=window)
     elif q.is_cuda and sliding_window is None:
-        seen = nested_attention(q, k, v, offsets, dropout, scaling)
+        seen = nested_attention(q, k, v, offsets, longest, dropout, scaling)
     else:
         seen = attention_by_example(q, k, v, offsets, dropout, scaling, sliding_window)
     assert isinstance(seen, Tensor)
     return seen[None], None
 
 
-def nested_attention(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, dropout: float, scaling: float | None) -> Tensor:
+def nested_attention(
+    q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: int, dropout: float, scaling: float | None
+) -> Tensor:
     """By torch's nested tensors, which have kernels of their own: [T, H, D] each -> [T, H, D]."""
-    q, k, v = (torch.nested.nested_tensor_from_jagged(one, offsets.long()).transpose(1, 2) for one in (q, k, v))
+    shape = {"offsets": offsets.long(), "min_seqlen": 1, "max_seqlen": longest}  # else torch waits for the offsets
+    q, k, v = (torch.nested.nested_tensor_from_jagged(one, **shape).transpose(1, 2) for one in (q, k, v))
     return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling).transpose(1, 2).values()
 
 

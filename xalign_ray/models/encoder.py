@@ -12,6 +12,7 @@ from torch.profiler import record_function
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
+from xalign_ray.layout import laid_out
 from xalign_ray.models import attention
 from xalign_ray.models.backbone import backbone, check_fits
 from xalign_ray.models.decoder import Decoder
@@ -19,7 +20,7 @@ from xalign_ray.models.extension import add_rows
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import append_language, extend_input
 
-READ = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")  # what `encode` takes from a batch
+READ = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")  # what `encode` needs of a batch
 
 
 class AlignedEncoder(nn.Module):
@@ -50,8 +51,9 @@ class AlignedEncoder(nn.Module):
     def encode(self, batch: Mapping[str, Tensor], layer: int | None = None) -> Tensor:
         """Hidden states [B, L, d] of the last layer, or after `layer` of them (from 1).
 
-        Reads the keys in READ, each [B, L]. A token attends to the tokens of its own example and no others, so that a
-        packed row is the same as its examples one by one. What stands at padding means nothing.
+        Reads the keys in READ, each [B, L], and their layout where the batch has it. A token attends to the tokens of
+        its own example and no others, so that a packed row is the same as its examples one by one. What stands at
+        padding means nothing.
         The language vector is added to the word vector, before position, segment and LayerNorm (DICT-MLM).
         """
         ids, examples = batch["input_ids"], batch["example_ids"]
@@ -61,9 +63,14 @@ class AlignedEncoder(nn.Module):
         if self.hf.config._attn_implementation == attention.DENSE:
             mask = self.family.mask(self.hf.config, attention.same_example(examples))
             return self._encode(batch, layer, attention_mask=mask)
-        real, lengths = attention.unpad(examples)
-        hidden = self._encode({key: batch[key][real][None] for key in READ}, layer, attention_mask=None, **lengths)
-        return hidden.new_zeros(*ids.shape, self.hidden_size).index_put((real,), hidden[0])
+        laid = laid_out(batch)
+        real_at, offsets = laid["real_at"], laid["offsets"]
+        if not len(real_at):  # of nothing but padding the modules are called too
+            real_at, offsets = real_at.new_zeros(1), torch.arange(2, device=ids.device)
+        seen = attention.by_example(offsets, ids.shape[1])
+        given = {key: batch[key].flatten()[real_at][None] for key in READ}
+        hidden = self._encode(given, layer, attention_mask=None, **seen)
+        return hidden.new_zeros(ids.numel(), self.hidden_size).index_put((real_at,), hidden[0]).unflatten(0, ids.shape)
 
     def _encode(self, batch: Mapping[str, Tensor], layer: int | None, **seen: Any) -> Tensor:
         vectors = self.embed(batch["input_ids"])

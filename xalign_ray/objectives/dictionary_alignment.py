@@ -60,7 +60,9 @@ class DictionaryAlignmentLoss(Objective):
 
     def forward(self, micro_step: MicroStep) -> Tensor:
         """Minus the summed cosines of the pairs in this micro-step's slice."""
-        chosen = self._slice(micro_step.part, micro_step.step).to(self.pieces.device)
+        chosen = self._slice(micro_step.part, micro_step.step)
+        if self.pieces.is_cuda:  # not from pageable memory: that copy waits for all that the GPU still computes
+            chosen = chosen.pin_memory().to(self.pieces.device, non_blocking=True)
         pieces = self.pieces[chosen]
         real = pieces != NO_PIECE
         if self.settings.pool == "first":

@@ -11,10 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from xalign_ray.layout import NOT_PREDICTED
 from xalign_ray.objectives.cross_entropy import summed_cross_entropy
 from xalign_ray.objectives.objective import MicroStep, Objective, TrainableEncoder
-
-NOT_PREDICTED = -100
 
 
 class MaskedLmLoss(Objective):
@@ -61,9 +60,11 @@ class MaskedLmLoss(Objective):
 
 def _labelled(micro_step: MicroStep) -> tuple[Tensor, Tensor, Tensor]:
     """Hidden states [N, d], languages and labels of the positions that have one."""
-    labels = micro_step.batch["labels"]
-    asked = labels != NOT_PREDICTED
-    return micro_step.hidden[asked], micro_step.batch["language_ids"][asked], labels[asked].long()
+    batch = micro_step.batch
+    at = micro_step.labelled_at
+    columns = (micro_step.hidden.flatten(0, 1), batch["language_ids"].flatten(), batch["labels"].flatten())
+    hidden, language, labels = (values[at] for values in columns)
+    return hidden, language, labels.long()
 
 
 def _cross_entropy(encoder: TrainableEncoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from xalign_ray.config.choices import MomentumContrast
 from xalign_ray.objectives.momentum import KeyQueue, RunningAverage
 from xalign_ray.objectives.objective import Gather, LossContext, MicroStep, Objective, TrainableEncoder
-from xalign_ray.objectives.sentences import COLUMNS, count_pairs, sentence_rows, sentence_vectors, starts
+from xalign_ray.objectives.sentences import COLUMNS, count_pairs, sentence_rows, sentence_vectors, starts_at
 
 
 class MomentumContrastLoss(Objective):
@@ -57,7 +57,7 @@ class MomentumContrastLoss(Objective):
             tower = self.average.tower
             key = self._features(micro_step, "key", cast(TrainableEncoder, tower["encoder"]), tower["project"])
         sentences = sentence_rows(micro_step.batch, "key")
-        hashes = sentences["pair_hash"][starts(sentences)]
+        hashes = sentences["pair_hash"].flatten()[starts_at(sentences)]
         with torch.autocast(query.device.type, enabled=False):  # in fp32 at every ZeRO stage
             negatives = query @ self.queue.keys.T
         if settings.mask_false_negatives:

@@ -9,9 +9,11 @@ from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from xalign_ray.errors import ConfigError
+from xalign_ray.layout import labelled_at
 from xalign_ray.text.dictionary import DictionaryPairs
 
 Gather = Callable[[Tensor], Tensor]  # every rank's rows one below the other, in order of rank; called by all ranks
@@ -54,8 +56,9 @@ class MicroStep:
     """One forward pass: the rows, and which part of the terms that no row belongs to is computed in it.
 
     Attributes:
-        batch: this micro-batch as tensors on the encoder's device, [B, L] each, B >= 0, and those of the columns that
-            the losses need besides them which the feed made for these rows.
+        batch: this micro-batch as tensors on the encoder's device, [B, L] each, B >= 0, those of the columns that the
+            losses need besides them which the feed made for these rows, and where things stand in them (see
+            train/micro_batch.py): a loss that asks a tensor where, by a mask or `nonzero`, waits for the GPU.
         part: (index, of): such a term is cut into `of` slices, one for each rank and micro-step of the global step.
         step: number of the global step, from 0.
         metrics: what losses log besides themselves, by name: a sum and what it runs over.
@@ -72,9 +75,15 @@ class MicroStep:
         """Hidden states of the rows, [B, L, d], computed once for all losses that read them."""
         return self.encoder.encode(self.batch)
 
+    @cached_property
+    def labelled_at(self) -> Tensor:
+        """Where the N labels stand, of rows laid one after the other: int64 [N]."""
+        return self.batch["labelled_at"] if "labelled_at" in self.batch else labelled_at(self.batch["labels"])
+
     def log(self, name: str, values: Tensor) -> None:
         """Adds a metric that is the mean of such values over the global step; every rank logs the same names."""
-        self.metrics[name] = (values.detach().double().sum(), values.new_tensor(values.numel()).double())
+        summed = values.detach().double().sum()
+        self.metrics[name] = (summed, torch.full_like(summed, values.numel()))
 
 
 class Objective(nn.Module, ABC):

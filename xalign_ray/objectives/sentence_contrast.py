@@ -12,7 +12,14 @@ from torch import Tensor
 
 from xalign_ray.config.choices import SentenceContrast
 from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, check_layer
-from xalign_ray.objectives.sentences import COLUMNS, FIELDS, count_pairs, sentence_rows, sentence_vectors, starts
+from xalign_ray.objectives.sentences import (
+    COLUMNS,
+    count_pairs,
+    one_below_the_other,
+    sentence_rows,
+    sentence_vectors,
+    starts_at,
+)
 
 
 class SentenceContrastLoss(Objective):
@@ -40,11 +47,11 @@ class SentenceContrastLoss(Objective):
     def forward(self, micro_step: MicroStep) -> Tensor:
         """The summed cross-entropies, in nats."""
         sentences = [sentence_rows(micro_step.batch, role) for role in ("query", "key")]
-        both = {field: torch.cat([rows[field] for rows in sentences]) for field in FIELDS}
+        both = one_below_the_other(*sentences)
         hidden = micro_step.encoder.encode(both, self.settings.layer)
         query, key = F.normalize(sentence_vectors(hidden, both, self.settings.pooling), dim=1).chunk(2)
-        begins = starts(sentences[1])
-        row, pair_hash = begins.nonzero()[:, 0], sentences[1]["pair_hash"][begins]
+        begin_at, hashes = starts_at(sentences[1]), sentences[1]["pair_hash"]
+        row, pair_hash = begin_at // hashes.shape[1], hashes.flatten()[begin_at]
         own = torch.eye(len(row), dtype=torch.bool, device=row.device)
         negative = (row[:, None] == row[None, :]) & (pair_hash[:, None] != pair_hash[None, :])
         with torch.autocast(query.device.type, enabled=False):  # in fp32 at every ZeRO stage

@@ -8,7 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xalign_ray.layout import laid_out, layout
+
 FIELDS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
+LAYOUT = ("real_at", "offsets")
 COLUMNS = (*(f"{role}_{field}" for role in ("query", "key") for field in FIELDS), "pair_hash")
 
 
@@ -22,15 +25,24 @@ def sentence_rows(batch: Mapping[str, Tensor], role: str) -> dict[str, Tensor]:
         role: `query` or `key`.
     """
     if f"{role}_example_ids" not in batch:
-        return dict.fromkeys((*FIELDS, "pair_hash"), batch["example_ids"][:0])
-    kept = (batch[f"{role}_example_ids"] > 0).any(dim=1)
-    rows = {field: batch[f"{role}_{field}"][kept] for field in FIELDS}
-    return rows | {"pair_hash": batch["pair_hash"][kept]}
+        none = batch["example_ids"][:0]
+        return {**dict.fromkeys((*FIELDS, "pair_hash"), none), **layout(none)}
+    names = [*FIELDS, *(name for name in LAYOUT if f"{role}_{name}" in batch)]
+    rows = {name: batch[f"{role}_{name}"] for name in names} | {"pair_hash": batch["pair_hash"]}
+    return dict(laid_out(rows))
 
 
-def starts(rows: Mapping[str, Tensor]) -> Tensor:
-    """Where an example begins, with its [CLS]: bool [B, L]."""
-    return (rows["position_ids"] == 0) & (rows["example_ids"] > 0)
+def starts_at(rows: Mapping[str, Tensor]) -> Tensor:
+    """Where the n examples begin, each with its [CLS], of rows laid one after the other: int64 [n]."""
+    return rows["real_at"][rows["offsets"][:-1]]
+
+
+def one_below_the_other(upper: Mapping[str, Tensor], lower: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The rows of both as one batch, as `encode` reads it."""
+    rows = {field: torch.cat([upper[field], lower[field]]) for field in FIELDS}
+    real_at = torch.cat([upper["real_at"], lower["real_at"] + upper["input_ids"].numel()])
+    offsets = torch.cat([upper["offsets"], lower["offsets"][1:] + len(upper["real_at"])])
+    return rows | {"real_at": real_at, "offsets": offsets}
 
 
 def sentence_vectors(hidden: Tensor, rows: Mapping[str, Tensor], pooling: str) -> Tensor:
@@ -38,18 +50,14 @@ def sentence_vectors(hidden: Tensor, rows: Mapping[str, Tensor], pooling: str) -
 
     Args:
         hidden: hidden states of the rows, [B, L, d].
+        rows: of `sentence_rows` or both sides `one_below_the_other`.
         pooling: `cls`, the state at the example's [CLS], or `mean`, that of all its tokens, special ones included.
     """
+    states = hidden.flatten(0, 1)
     if pooling == "cls":
-        return hidden[starts(rows)].float()
-    examples = rows["example_ids"]
-    most = int(examples.max()) if examples.numel() else 0
-    numbers = torch.arange(1, most + 1, device=examples.device)
-    member = (examples[:, None, :] == numbers[None, :, None]).float()
-    tokens = member.sum(dim=2)
-    with torch.autocast(hidden.device.type, enabled=False):  # in fp32 at every ZeRO stage
-        sums = torch.bmm(member, hidden.float())
-    return (sums / tokens.clamp(min=1)[..., None])[tokens > 0]
+        return states[starts_at(rows)].float()
+    tokens = states[rows["real_at"]].float()  # summed in fp32 at every ZeRO stage
+    return torch.segment_reduce(tokens, "mean", offsets=rows["offsets"], unsafe=True)
 
 
 def count_pairs(batch: Mapping[str, np.ndarray]) -> float:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from xalign_ray.config.choices import WordExchange
+from xalign_ray.layout import NOT_PREDICTED
 from xalign_ray.objectives.cross_entropy import summed_cross_entropy
-from xalign_ray.objectives.masked_lm import NOT_PREDICTED
 from xalign_ray.objectives.objective import LossContext, MicroStep, Objective
 
 
@@ -47,14 +47,16 @@ class WordExchangeLoss(Objective):
         if aligned is None:
             aligned = hidden.new_zeros(len(hidden), hidden.shape[1], hidden.shape[1])
         partners = aligned.sum(dim=2, dtype=hidden.dtype)
-        labelled = batch["labels"] != NOT_PREDICTED
-        asked = labelled & (partners > 0) if self.settings.unaligned == "skip" else labelled
+        labelled_at = micro_step.labelled_at
+        has_partner = partners.flatten()[labelled_at] > 0
+        asked = labelled_at[has_partner] if self.settings.unaligned == "skip" else labelled_at
         exchanged = torch.bmm(aligned.to(hidden.dtype), hidden)
         if self.settings.normalize == "mean":
             exchanged = exchanged / partners.clamp(min=1)[..., None]
-        logits = micro_step.encoder.predict(self.bridge(exchanged[asked]), batch["language_ids"][asked], self.transform)
-        micro_step.log("train/aligned_label_share", (partners[labelled] > 0).float())
-        return summed_cross_entropy(logits, batch["labels"][asked])
+        bridged = self.bridge(exchanged.flatten(0, 1)[asked])
+        logits = micro_step.encoder.predict(bridged, batch["language_ids"].flatten()[asked], self.transform)
+        micro_step.log("train/aligned_label_share", has_partner.float())
+        return summed_cross_entropy(logits, batch["labels"].flatten()[asked])
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The labels of the batch, with and without a partner."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from xalign_ray.layout import NOT_PREDICTED
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.objectives.masked_lm import NOT_PREDICTED
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
-from xalign_ray.train.step import RankBatch, tensors
+from xalign_ray.train.micro_batch import RankBatch, tensors
 
 KIND = "masked_lm"
 

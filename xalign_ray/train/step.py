@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -22,10 +21,8 @@ from xalign_ray.objectives.combine import Objectives
 from xalign_ray.train.distributed import Workers, combine_hash, split_hash
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.flops import Flops
+from xalign_ray.train.micro_batch import RankBatch, tensors
 from xalign_ray.train.schedule import learning_rate
-
-RankBatch = Mapping[str, np.ndarray]
-MODEL_INPUTS = ("input_ids", "labels", "position_ids", "segment_ids", "language_ids", "example_ids")
 
 
 @dataclass(frozen=True)
@@ -97,35 +94,6 @@ def _check_finite(step: int, outcome: Outcome) -> None:
             "Lower train.optimizer.learning_rate or raise train.schedule.warmup_steps; "
             "checkpoints from before are valid."
         )
-
-
-def tensors(rows: RankBatch, device: torch.device, also: Sequence[str] = ()) -> dict[str, torch.Tensor]:
-    """A batch's rows as the model takes them, on its device: int64 [B, L] each, packed bits as they are.
-
-    Args:
-        also: further columns to take, those of them that the rows have.
-    """
-    taken = {key: np.ascontiguousarray(rows[key]) for key in (*MODEL_INPUTS, *also) if key in rows}
-    given = {key: torch.from_numpy(value) for key, value in taken.items()}  # narrow on its way to a device
-    if device.type == "cuda":
-        given = _copied_ahead(given, device)
-    return {key: value if value.dtype == torch.uint8 else value.long() for key, value in given.items()}
-
-
-def _copied_ahead(host: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
-    """On the device, for its current stream: copied while that computes what it was given before."""
-    computing, copying = torch.cuda.current_stream(device), _copy_stream(device)
-    with torch.cuda.stream(copying):
-        copies = {key: value.pin_memory().to(device, non_blocking=True) for key, value in host.items()}
-    computing.wait_stream(copying)
-    for value in copies.values():
-        value.record_stream(computing)  # its memory is not given away before it has been read
-    return copies
-
-
-@cache
-def _copy_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
 
 
 def raise_on_all_ranks(workers: Workers, problem: str | None) -> None:

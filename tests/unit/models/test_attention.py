@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from xalign_ray.models.attention import attention_by_example, nested_attention, unpad, varlen_attention
+from xalign_ray.models.attention import attention_by_example, nested_attention, varlen_attention
 
 LENGTHS, HEADS, WIDTH, SCALE = [1, 9, 4, 30, 2], 3, 8, 0.3
 
@@ -48,7 +48,7 @@ def test_each_example_is_as_the_formula_says(seen: int | None) -> None:
 def test_nested_tensors_give_the_same() -> None:
     tokens = drawn()
     torch.testing.assert_close(
-        nested_attention(*tokens, offsets(), 0.0, SCALE).double(), by_formula(tokens, None), atol=1e-6, rtol=1e-5
+        nested_attention(*tokens, offsets(), 40, 0.0, SCALE).double(), by_formula(tokens, None), atol=1e-6, rtol=1e-5
     )
 
 
@@ -57,20 +57,8 @@ def test_dropout_keeps_the_mean() -> None:
     torch.manual_seed(0)
     for dropped in (
         lambda: attention_by_example(*tokens, offsets(), 0.25, SCALE, None),
-        lambda: nested_attention(*tokens, offsets(), 0.25, SCALE),
+        lambda: nested_attention(*tokens, offsets(), 40, 0.25, SCALE),
     ):
         mean = torch.stack([dropped() for _ in range(400)]).mean(0)
         assert not torch.equal(dropped(), dropped())
         torch.testing.assert_close(mean, by_formula(tokens, None).float(), atol=0.35, rtol=0)
-
-
-def test_padding_is_left_away_wherever_it_stands() -> None:
-    ids = torch.tensor([[1, 1, 2, 0, 0], [0, 0, 0, 0, 0], [1, 0, 2, 2, 3]])
-    real, lengths = unpad(ids)
-    assert real.tolist() == (ids > 0).tolist()
-    assert lengths["cu_seq_lens_q"].tolist() == lengths["cu_seq_lens_k"].tolist() == [0, 2, 3, 4, 6, 7]
-    assert lengths["max_length_q"] == lengths["max_length_k"] == 2
-    nothing = torch.zeros(2, 3, dtype=torch.int64)
-    real, lengths = unpad(nothing)
-    assert real.sum() == 1
-    assert lengths["cu_seq_lens_q"].tolist() == [0, 1]

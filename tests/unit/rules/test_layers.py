@@ -19,7 +19,7 @@ LAYERS = [
     {"publisher"},
     {"mirror"},
     {"config"},
-    {"text", "demo", "track", "published"},
+    {"text", "demo", "track", "published", "layout"},
     {"models", "objectives", "data"},
     {"train"},
     {"tasks"},
