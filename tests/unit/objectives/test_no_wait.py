@@ -29,9 +29,9 @@ class NoCopies(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
-        given = [one for one in args if isinstance(one, torch.Tensor)]
-        if isinstance(made, torch.Tensor) and made.is_meta and func.name().split("::")[1].startswith(("_to_copy", "copy")):
-            assert all(one.is_meta for one in given), f"{func} copies from the host"
+        if func.name().startswith(("aten::_to_copy", "aten::copy")):
+            given = [one for one in (*args, made) if isinstance(one, torch.Tensor)]
+            assert len({one.is_meta for one in given}) == 1, f"{func} copies from the host"
         return made
 
 
