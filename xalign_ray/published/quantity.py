@@ -21,6 +21,7 @@ class Quantity(Frozen):
     label: Annotated[str, Field(description="of the arm, as the study labels its column")] = ""
     metric: Annotated[str, Field(description="from the list of metrics")] = ""
     language: Annotated[str, Field(description="one; `zero-shot` is the mean of all but English; of all if empty")] = ""
+    languages: Annotated[tuple[str, ...], Field(description="of a mean, only over these; over all if empty")] = ()
     dictionary: Annotated[
         bool | None, Field(description="only languages with a dictionary, or only those without; all if null")
     ] = None

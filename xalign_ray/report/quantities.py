@@ -55,6 +55,8 @@ class Measured:
     def _is_meant(self, quantity: Quantity, language: str) -> bool:
         if quantity.dictionary is not None and self.has_dictionary(language) is not quantity.dictionary:
             return False
+        if quantity.languages and language not in quantity.languages:
+            return False
         if quantity.language == ZERO_SHOT:
             return language not in (_ENGLISH, ALL_LANGUAGES)
         return language != ALL_LANGUAGES if not quantity.language else language == quantity.language

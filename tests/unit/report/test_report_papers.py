@@ -121,3 +121,12 @@ def test_the_printed_correlations_follow_from_the_printed_tables() -> None:
             assert len(places) == 12
             found.append(round(float(spearman([x for *_, x, _ in places], [y for *_, y in places])), 3))
     assert found == [-0.727, -0.781, -0.734]
+
+
+def test_the_nine_languages_of_a_printed_mean_are_those_of_ours(tmp_path: Path) -> None:
+    values = {"en": (0.9,), "de": (0.7,), "sw": (0.2,)}  # Swahili is none of them
+    page = report_on([study(tmp_path, {"mlm": values, "dict-mlm-50": values}, 1, ["ner_f1"])], tmp_path / "report")
+    frame = pd.read_csv(page.with_name("papers.csv")).set_index(["table", "row", "column"])
+    assert frame.loc["Table 1", "mBERT (ours)", "NER_F1"].ours == pytest.approx(60.0)
+    own = frame.loc["Table 2", "mBERT (ours)", "NER_F1"]
+    assert (own.ours, own.languages) == (pytest.approx(80.0), "de en")
