@@ -26,7 +26,7 @@ class WordPair:
     Attributes:
         part: what training saw of it: TRAINED, a dictionary has the source word in these two languages; HELD_OUT, it
             had a dictionary of these two languages, and neither word in any; UNTRAINED, it had dictionaries, but none
-            of these two languages; DROPPED, it saw one of the words in another pair: not asked, but a candidate.
+            of these two languages; DROPPED, it saw one of the words in another pair: asked only among all pairs.
     """
 
     source_language: str
