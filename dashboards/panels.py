@@ -254,12 +254,8 @@ PANELS = [panel for panels in ROWS.values() for panel in panels]
 
 # Metrics of the list that no panel shows, and why.
 NOT_SHOWN = {
-    "train/loss_scale": "fp16 alone has it",
     "train/labels": "follows from tokens",
-    "held_out/accuracy": "the loss says it",
-    "data/replaced_words": "not in the event log",
     "data/fallback_words": "streams that replace words alone have it",
-    "data/exchanged_words": "not in the event log",
     **{name: "one loss alone has it" for loss in OBJECTIVES.values() for name in loss.metrics},
     **{name: "of a fine-tuning, whose log no driver follows" for name in METRICS if name.startswith("fine_tune/")},
     **{name: "Ray has it of every node" for name in METRICS if name.startswith("system/")},

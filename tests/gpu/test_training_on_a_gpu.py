@@ -15,12 +15,13 @@ from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_losses import LOSSES, MASKED, TOGETHER
 from xalign_ray.layout import NOT_PREDICTED
+from xalign_ray.models.attention import implementation
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import backend_of
 from xalign_ray.train.held_out import KIND
 from xalign_ray.train.loop import build_objectives
-from xalign_ray.train.step import tensors
+from xalign_ray.train.micro_batch import tensors
 
 pytestmark = pytest.mark.gpu
 EXACT: dict[str, Any] = {"train__tf32": False, "model__hidden_dropout_prob": 0.0}
@@ -41,6 +42,22 @@ def train(workers, folder: Path, settings: dict[str, Any], until: int = 0) -> No
 def losses(pool: Pool, folder: Path, **settings: Any) -> list[float]:
     pool.call(train, folder, settings)
     return synthetic.losses(folder)
+
+
+def forward_without_a_wait(workers, objectives: list[dict[str, Any]]) -> None:
+    """A forward pass in which torch raises where it would wait for the GPU."""
+    module = build_objectives(synthetic.config(objectives=objectives), synthetic.SyntheticRows()).to(workers.device)
+    module.encoder.attend(implementation("varlen"))
+    batch = tensors(synthetic.rows(np.arange(8)), workers.device, module.extra_columns)
+    with torch.autocast(workers.device.type, torch.bfloat16):
+        module(batch, (0, 1), 0)  # kernels are loaded now
+        if workers.on_gpu:
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            module(batch, (0, 1), 1)
+        finally:
+            if workers.on_gpu:
+                torch.cuda.set_sync_debug_mode("default")
 
 
 def hashes(folder: Path) -> list[int]:
@@ -66,6 +83,11 @@ def test_every_objective_learns_what_it_learns_on_the_cpu(gpu: Pool, one: Pool, 
     expected = losses(one, tmp_path / "cpu", **settings)
     assert losses(gpu, tmp_path / "gpu", **settings) == pytest.approx(expected, abs=ROUNDING)
     assert hashes(tmp_path / "gpu") == hashes(tmp_path / "cpu")
+
+
+@pytest.mark.parametrize("name", sorted(ALL.keys() - {"word_exchange", "contextual alignment"}))  # these ask the GPU
+def test_a_forward_pass_does_not_wait_for_the_gpu(gpu: Pool, name: str):
+    gpu.call(forward_without_a_wait, ALL[name])
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])

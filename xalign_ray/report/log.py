@@ -14,7 +14,6 @@ from xalign_ray.track.events import Event, stream_events
 
 MAX_POINTS = 2000  # of a series; more are averaged in bins of steps
 TOTAL, MASKED_LM, HELD_OUT = "train/loss", "train/loss_masked_lm", "held_out/loss"
-NO_LOSS = "train/loss_scale"
 POINT = {"series": object, "language": object, "step": int, "value": float, "steps": int}
 _WAITING = "waiting"
 _AT_ONCE = 5000  # points that are read before they are thinned
@@ -113,7 +112,7 @@ def read_steps(log: Log) -> pd.DataFrame:
 
 def is_loss(metric: str) -> bool:
     """Whether it is the loss of a step, or of one of its objectives, which may be a plug-in's."""
-    return metric.startswith(TOTAL) and metric != NO_LOSS
+    return metric.startswith(TOTAL)
 
 
 def _frame(rows: Sequence[tuple]) -> pd.DataFrame:
