@@ -13,7 +13,7 @@ from tests.ray.hosts import Host, needs_hosts, network
 from tests.ray.runs import calm, check_rows, curve, starts
 from tests.ray.small import batches, recipe
 
-pytestmark = [pytest.mark.ray, needs_hosts]
+pytestmark = [pytest.mark.ray, pytest.mark.long, needs_hosts]
 STEPS, SAVED_EVERY = 60, 10
 
 

@@ -30,7 +30,7 @@ from tests.ray.runs import (
 from tests.ray.small import batches, recipe
 from xalign_ray.data.prepare import prepare
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 STEPS, SAVED_EVERY, STOPPED_AT, KILLED_AT = 90, 10, 6, 20
 
 

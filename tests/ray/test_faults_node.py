@@ -141,6 +141,7 @@ def test_what_no_node_has_is_refused_before_anything_waits(
         placement.wait_for_place(recipe(settings).parallel)
 
 
+@pytest.mark.long
 def test_a_node_with_a_worker_and_the_feed_dies_and_is_replaced_and_data_tasks_run_only_where_the_recipe_says(
     nodes: TwoNodes, world: list[str], expected: Curve, tmp_path: Path
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_node_with_a_worker_and_the_feed_dies_and_is_replaced_and_data_tasks_r
     assert {node for _, node in since(before)} <= set(readers)
 
 
+@pytest.mark.long
 def test_a_node_with_data_tasks_dies_and_the_other_goes_on_alone(
     nodes: TwoNodes, world: list[str], expected: Curve, tmp_path: Path
 ) -> None:

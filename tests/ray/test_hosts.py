@@ -18,7 +18,7 @@ from tests.ray.small import batches, recipe
 from tests.ray.tagging_world import write_encoder, write_tags
 from xalign_ray.run_folder import RunFolder
 
-pytestmark = [pytest.mark.ray, needs_hosts]
+pytestmark = [pytest.mark.ray, pytest.mark.long, needs_hosts]
 STEPS = 12
 TRIAL, MAP = "ray::ImplicitFunc", "ray::Map("
 MLFLOW = "http://127.0.0.1:5000"
@@ -64,7 +64,7 @@ def test_shards_are_made_on_the_host_for_data(four: Site, world: list[str]) -> N
     assert set(placed) == {"data"}
 
 
-@pytest.mark.parametrize("stage", [pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("stage", [1, 2, 3])
 def test_two_trainers_take_the_steps_of_one_machine_at_each_zero_stage(
     four: Site, world: list[str], two: Pool, tmp_path: Path, stage: int
 ) -> None:

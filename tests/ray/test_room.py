@@ -17,7 +17,7 @@ from tests.ray.runs import TRAIN_WORKER, pids
 from tests.ray.small import batches
 from xalign_ray.run_folder import RunFolder
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 PLACED = ["parallel.workers=2", "parallel.cpus_per_worker=1", "parallel.placement_strategy=STRICT_SPREAD"]
 PLACED += ["parallel.node_labels={role: trains}", "parallel.data_resource=reader"]
 LACKS = (

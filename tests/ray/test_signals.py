@@ -19,7 +19,7 @@ from tests.ray.small import batches, recipe, write_world
 from tests.unit.data.conftest import prepare_here
 from xalign_ray.stops import SAME_STOP_S
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
 class Driver:
