@@ -32,8 +32,8 @@ from xalign_ray.track.events import EVENT_LOG, read_events
 from xalign_ray.train.allocator import keep_freed_memory
 from xalign_ray.train.distributed import setup_workers
 from xalign_ray.train.loop import build_objectives, train
-from xalign_ray.train.optimizers import build_optimizer
 from xalign_ray.train.micro_batch import tensors
+from xalign_ray.train.optimizers import build_optimizer
 
 ROW, WIDTH, DEPTH, HEADS = 128, 256, 4, 4
 MASKED, SETTLED = 0.15, 2  # the first steps fill caches and are left out
