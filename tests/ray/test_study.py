@@ -212,6 +212,7 @@ def test_fine_tunings_are_children_of_their_study_and_name_the_run_of_their_enco
     assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
     assert len(children) == 4
     assert parent.info.status == "FINISHED"
+    assert "scale" not in parent.data.params  # a study's own is that of its name, such as weam/tiny
     artifacts = {
         item.path for item in MlflowClient(f"sqlite:///{killed.output}/mlflow.db").list_artifacts(parent.info.run_id)
     }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from xalign_ray.track.mlflow_values import MAX_POINTS, Thinning, flatten
+from xalign_ray.track.mlflow_values import MAX_POINTS, Thinning, flatten, found_by
 
 
 def test_a_recipe_becomes_dotted_keys() -> None:
@@ -59,3 +60,16 @@ def test_a_run_of_any_length_has_at_most_2000_points_the_last_among_them(steps: 
 def test_a_short_run_keeps_every_step() -> None:
     thinning = Thinning(1000)
     assert len({thinning.place(step) for step in range(1001)}) == 1001
+
+
+@pytest.mark.parametrize(
+    ("start", "scale"),
+    [
+        ({"recipe": "tiny/mlm"}, "tiny"),
+        ({"recipe": "/home/me/mine.yaml"}, "own"),
+        ({"recipe": "studies/weam-tiny", "labels": {"scale": "tiny"}}, "tiny"),
+        ({"recipe": "studies/side", "labels": {"scale": ""}}, None),
+    ],
+)
+def test_the_scale_is_a_released_recipes_folder_and_what_a_study_says(start: dict[str, Any], scale: str | None) -> None:
+    assert found_by(start, {}).get("scale") == scale
