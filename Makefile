@@ -31,7 +31,7 @@ test: export PYTHONDONTWRITEBYTECODE :=# a hundred Python processes: each would 
 test: .venv/installed ## every test, with real local clusters: two test files at a time, each with clusters of its own; but for `make faults`
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(SHUFFLED) -m "not long" --durations=15 tests
 
-faults: .venv/installed ## what breaks around a run: signals, drivers, nodes, a full disk, and over hosts of its own cables, hosts, the head; half an hour, as root on Linux
+faults: .venv/installed ## what breaks around a run: signals, drivers, nodes, a full disk, and over hosts of its own cables, hosts, the head; twenty minutes, as root on Linux
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m long tests/ray
 
 check: .venv/installed docs ## lint, format, types, rules of the house, the documentation builds
