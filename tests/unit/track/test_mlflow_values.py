@@ -66,7 +66,7 @@ def test_a_short_run_keeps_every_step() -> None:
     ("start", "scale"),
     [
         ({"recipe": "tiny/mlm"}, "tiny"),
-        ({"recipe": "/home/me/mine.yaml"}, "own"),
+        ({"recipe": "mine.yaml"}, "own"),
         ({"recipe": "studies/weam-tiny", "labels": {"scale": "tiny"}}, "tiny"),
         ({"recipe": "studies/side", "labels": {"scale": ""}}, None),
     ],
