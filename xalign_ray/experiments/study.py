@@ -227,8 +227,14 @@ def _logged(plan: Plan, folder: Path, uri: str | None) -> Iterator[None]:
     study, path = plan.study, folder / EVENT_LOG
     params = {"search": study.search.kind, "encoders": len(plan.encoders)}
     with EventLog(path, last_attempt(path) + 1) as log:
-        what = {"recipe": f"{STUDIES}/{study.name}", "fingerprint": hash_value(study.name)}
-        log.write("start", 0, **what, params=params, labels={"scale": study.scale})
+        log.write(
+            "start",
+            0,
+            recipe=f"{STUDIES}/{study.name}",
+            fingerprint=hash_value(study.name),
+            params=params,
+            labels={"scale": study.scale},
+        )
         try:
             yield
             log.write("end", 0)
