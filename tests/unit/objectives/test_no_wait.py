@@ -1,6 +1,7 @@
 """A micro-step never asks the device where something stands or how much of it: a GPU would be waited for.
 
-Of tensors on the device `meta` nobody can know what they hold: what asks raises.
+Of tensors on the device `meta` nobody can know what they hold: what asks raises. Numbers that are made into a tensor
+there (`new_tensor`) are not seen here but in tests/gpu.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.unit.objectives.test_combine import dictionary, share
+from tests.unit.rules.tree import PACKAGE
 from xalign_ray.config.choices import DictionaryAlignment, MaskedLm, MomentumContrast, SentenceContrast, WordExchange
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models import attention
@@ -76,7 +78,11 @@ def test_a_micro_step_waits_for_nothing(monkeypatch: pytest.MonkeyPatch, setting
     step(monkeypatch, [settings])
 
 
-@pytest.mark.parametrize("settings", [WordExchange(), DictionaryAlignment(layer=1)])
-def test_what_waits_is_known(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    with pytest.raises(NotImplementedError, match="nonzero"):
+@pytest.mark.parametrize(
+    ("settings", "asks"),
+    [(WordExchange(), "word_exchange.py"), (DictionaryAlignment(layer=1), "layout.py")],
+)
+def test_what_waits_is_what_the_page_on_gpus_names(monkeypatch: pytest.MonkeyPatch, settings: Any, asks: str) -> None:
+    with pytest.raises(NotImplementedError, match="nonzero") as caught:  # torch's, for it cannot know
         step(monkeypatch, [settings])
+    assert [entry.path.name for entry in caught.traceback if PACKAGE in entry.path.parents][-1] == asks
