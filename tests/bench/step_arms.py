@@ -1,11 +1,14 @@
 """One arm of the step's bench in a process of its own: `python step_arms.py JSON` trains on made rows, says how long.
 
+`python step_arms.py -` reads one arm a line from standard input and answers each: imports cost seconds once.
+
 Arms: `trainer` (transformers' Trainer, BertForMaskedLM, logits of all positions), `plain` (a plain torch loop around
 our losses) and `ours` (the loop as `pretrain` runs it, with its event log). All see the same examples; ours packs them.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -13,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +32,7 @@ from method_rows import METHODS, columns, dictionary
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.objectives.cross_entropy import summed_cross_entropy
+from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import EVENT_LOG, read_events
 from xalign_ray.train.allocator import keep_freed_memory
 from xalign_ray.train.distributed import setup_workers
@@ -39,7 +44,7 @@ ROW, WIDTH, DEPTH, HEADS = 128, 256, 4, 4
 MASKED, SETTLED = 0.15, 2  # the first steps fill caches and are left out
 NOT_A_LABEL = -100
 
-said: dict[str, float] = {}  # what an arm measured besides seconds
+said: dict[str, Any] = {}  # what an arm measured besides seconds
 Examples = list[tuple[np.ndarray, np.ndarray]]  # ids and labels of each
 
 
@@ -50,6 +55,7 @@ class Arm:
     Attributes:
         fill: part of a row that an example takes. device: `cuda` puts everything on one GPU, in bf16 if `bf16`.
         method: of `ours`, a name of METHODS. train: further settings of the recipe's `train` for it.
+        profile: steps of `ours` that are profiled; the summary is part of the answer.
     """
 
     name: str
@@ -66,6 +72,7 @@ class Arm:
     heads: int = HEADS
     method: str = "mlm"
     train: Mapping[str, Any] = field(default_factory=dict)
+    profile: int = 0
 
 
 def examples(arm: Arm) -> Examples:
@@ -152,6 +159,7 @@ def recipe(arm: Arm, rows: int) -> RunConfig:
             },
             "parallel": {"workers": 1, "zero_stage": arm.stage, "gpus_per_worker": int(arm.device == "cuda")},
             "checkpoint": {"save_steps": 1_000_000},
+            "track": {"profile_steps": arm.profile},
         }
     )
 
@@ -176,6 +184,8 @@ def ours(arm: Arm) -> list[float]:
         train(config, Path(folder), MadeRows(arm.vocab), open_batches, workers, facts)  # type: ignore[arg-type]
         events = read_events(Path(folder) / EVENT_LOG)
         steps = [event["metrics"] for event in events if event["event"] == "step"]
+        if arm.profile:
+            said["profile"] = (RunFolder(Path(folder)).profile / "summary.txt").read_text()
     for name in ("train/tokens_per_s", "train/tflops", "train/mfu", "train/data_wait_ms"):
         if values := [step[name] for step in steps[SETTLED:] if name in step]:
             said[name] = statistics.median(values)
@@ -302,16 +312,37 @@ ARMS: dict[str, Callable[[Arm], list[float]]] = {
 }
 
 
-def main(given: str) -> None:
-    """Prints what the arm measured."""
+def measure(given: str) -> dict[str, Any]:
+    """Seconds of each step, their median, peak memory in MB, and what else the arm measured."""
     arm = Arm(**json.loads(given))
+    said.clear()
+    if arm.device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     found = ARMS[arm.name](arm)
     if arm.device == "cuda":
         said["gpu_peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    answer = {"found": found, "median": statistics.median(found[SETTLED:] or found), "peak_mb": peak} | said
-    sys.stdout.write(json.dumps(answer) + "\n")
+    return {"found": found, "median": statistics.median(found[SETTLED:] or found), "peak_mb": peak} | said
+
+
+def answer_each() -> None:
+    """One line of JSON for each arm that standard input names; what libraries print goes elsewhere."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        try:
+            answer = measure(line)
+        except Exception as error:  # the next arm is measured all the same
+            answer = {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+            traceback.print_exc()
+        gc.collect()
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    if sys.argv[1] == "-":
+        answer_each()
+    else:
+        sys.stdout.write(json.dumps(measure(sys.argv[1])) + "\n")

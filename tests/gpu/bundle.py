@@ -1,8 +1,8 @@
-"""Packs what a GPU machine without network lacks: `make gpu-bundle PYTHON=3.12`, then `tests/gpu/run.sh OUT` there.
+"""Packs what a GPU machine without network lacks: `make gpu-bundle PYTHON=3.12`; then `tests/gpu/run.sh` there.
 
-Into build/gpu-bundle: wheels of this package and of all that it needs, for that Python, but for torch (the machine's
-own, with CUDA) and what only a cluster or a figure needs; with TEXT=FILE, an English text, also the derived language
-over it and its prepared shards. All of it is cut into parts that pass a limit on transfers; `run.sh` joins them again.
+Into build/gpu-bundle: wheels of what the package needs for that Python, without torch (the machine's own, with CUDA),
+without what such machines hold beside it, and without what only a cluster or a figure needs; with TEXT=FILE, an English
+text, also the derived language over it and its prepared shards. The package itself runs from the checkout.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from importlib.metadata import requires, version
 from pathlib import Path
 
@@ -20,45 +19,45 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 OUT = Path("build/gpu-bundle")
-PART = 60 * 2**20  # bytes: a limit of 64 MB on transfers is common
-THERE = {"torch", "numpy", "setuptools"}  # on every machine with torch
+# Compiled packages that come with torch or are on most such machines. Pure Python travels, and so does transformers.
+THERE = """torch triton numpy setuptools pyarrow pandas accelerate safetensors tokenizers pytest psutil ninja pyyaml
+ regex xxhash msgpack markupsafe aiohttp yarl multidict frozenlist propcache charset-normalizer nvidia-ml-py sympy"""
 LEFT_OUT = {"ray", "mlflow", "matplotlib", "scikit-learn"}  # training, scoring, fine-tuning of one model do without
-NEEDED = ("xalign-ray", "pytest")
 BUILT = {"deepspeed": {"DS_BUILD_OPS": "0"}}  # no wheel in the index: made here, without compiled operators
-PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 
 
 def closure(python: str) -> dict[str, str]:
-    """Name and version, as installed here, of all that the package needs on that Python, itself left out."""
+    """Name and version, as installed here, of all that the package needs on that Python and that is not there."""
     environment = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
+    left_out = {*THERE.split(), *LEFT_OUT}
     found: dict[str, str] = {}
-    left = [(name, "") for name in NEEDED]
+    left = [("xalign-ray", "")]
     seen = set(left)
     while left:
         name, extra = left.pop()
         found[name] = version(name)
         for line in requires(name) or ():
-            one = Requirement(line)
-            wanted = one.marker is None or one.marker.evaluate(environment | {"extra": extra})
-            key = canonicalize_name(one.name)
-            if wanted and key not in THERE | LEFT_OUT:
-                new = {(key, given) for given in ("", *one.extras)} - seen
+            needed = Requirement(line)
+            wanted = needed.marker is None or needed.marker.evaluate(environment | {"extra": extra})
+            key = canonicalize_name(needed.name)
+            if wanted and key not in left_out:
+                new = {(key, given) for given in ("", *needed.extras)} - seen
                 left, seen = [*left, *new], seen | new
     return {name: number for name, number in sorted(found.items()) if name != "xalign-ray"}
 
 
 def collect(python: str, wheels: Path) -> None:
-    """The wheels of the package and of what it needs."""
+    """Downloads or builds the wheels."""
     pip = [sys.executable, "-m", "pip"]
-    build = [*pip, "wheel", "-q", "--no-deps", "-w", str(wheels)]
-    subprocess.run([*build, "."], check=True)
     needed = closure(python)
     for name, environment in BUILT.items():
-        subprocess.run([*build, f"{name}=={needed.pop(name)}"], check=True, env={**os.environ, **environment})
-    for name, number in needed.items():
-        platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
-        given = ["--python-version", python, "--only-binary=:all:", *platforms, "--no-deps", "-d", str(wheels)]
-        subprocess.run([*pip, "download", "-q", *given, f"{name}=={number}"], check=True)
+        build = [*pip, "wheel", "-q", "--no-deps", "-w", str(wheels), f"{name}=={needed.pop(name)}"]
+        subprocess.run(build, check=True, env={**os.environ, **environment})
+    platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
+    given = ["--python-version", python, "--only-binary=:all:", *platforms, "--no-deps", "-d", str(wheels)]
+    versions = [f"{name}=={number}" for name, number in needed.items()]
+    subprocess.run([*pip, "download", "-q", *given, *versions], check=True)
 
 
 def prepare(text: Path, folder: Path) -> None:
@@ -67,22 +66,6 @@ def prepare(text: Path, folder: Path) -> None:
     subprocess.run([*xalign, "data", "derive", "--from", str(text.absolute()), "--out", "data"], check=True, cwd=folder)
     settings = ("--set", "data.root=data", "--set", "data.tokenizer.path=data/tokenizer", "--set", "output=runs")
     subprocess.run([*xalign, "prepare", "derived/mlm", *settings], check=True, cwd=folder)
-
-
-def cut(folder: Path) -> list[Path]:
-    """All of the folder in one archive, in parts."""
-    whole = folder / "whole.tar"
-    with tarfile.open(whole, "w") as archive:
-        for path in sorted(folder.iterdir()):
-            if path != whole:
-                archive.add(path, path.name)
-    parts = []
-    with whole.open("rb") as file:
-        while piece := file.read(PART):
-            parts.append(folder / f"part.{len(parts):02}")
-            parts[-1].write_bytes(piece)
-    whole.unlink()
-    return parts
 
 
 def main() -> None:
@@ -96,8 +79,8 @@ def main() -> None:
     collect(asked.python, OUT / "wheels")
     if asked.text:
         prepare(asked.text, OUT)
-    for part in cut(OUT):
-        sys.stdout.write(f"{part}  {part.stat().st_size / 2**20:.1f} MiB\n")
+    size = sum(path.stat().st_size for path in OUT.rglob("*") if path.is_file())
+    sys.stdout.write(f"{OUT}: {len(list((OUT / 'wheels').iterdir()))} wheels, {size / 2**20:.1f} MiB in all\n")
 
 
 if __name__ == "__main__":
