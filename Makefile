@@ -18,6 +18,7 @@ help: ## this list
 	$(INTERPRETER) -m venv .venv
 	$(BIN)/pip install -q --disable-pip-version-check uv "torch==2.13.*"
 	$(INSTALL) ".[dev]"
+	$(BIN)/uv pip install -q --native-tls --no-deps --target .venv/peers/seqeval-0.0.12 seqeval==0.0.12 # XTREME's, beside 1.2.2
 	touch $@
 
 quickstart: .venv/installed ## the whole way on the embedded world, a few minutes on two cores

@@ -19,9 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.parity import slow_scores as slow
+from tests.peers.seqeval_versions import f1_of_version_0, f1_of_version_1
 from xalign_ray.tasks.mlqa import measure_answers, read_squad
 from xalign_ray.tasks.task import accuracy
-from xalign_ray.tasks.token_classification import Cut, lenient_spans, runs, span_f1, strict_spans
+from xalign_ray.tasks.token_classification import seqeval0_spans, seqeval1_spans, span_f1, strict_spans
 
 TOLERANCE = 1e-9
 DEFAULT = Path(__file__).parents[3] / "shared" / "data" / "xtreme_mock"
@@ -41,25 +42,22 @@ def score_labels(gold: Path, said: Path) -> Figures:
 
 
 def score_names(gold: Path, said: Path) -> Figures:
-    """Names: lenient, as XTREME has it, and strict."""
-    return _score_tags(
-        read_tags(gold),
-        read_tags(said),
-        {"ner_f1": (lenient_spans, slow.conlleval_spans), "ner_f1_strict": (strict_spans, slow.strict_spans)},
-    )
+    """Names: seqeval's default mode, and its strict mode for IOB2."""
+    right, predicted = read_tags(gold), read_tags(said)
+    return {
+        "ner_f1": (span_f1(right, predicted, seqeval1_spans), f1_of_version_1(right, predicted)),
+        "ner_f1_strict": (span_f1(right, predicted, strict_spans), f1_of_version_1(right, predicted, strict=True)),
+    }
 
 
 def score_parts_of_speech(gold: Path, said: Path) -> Figures:
-    """Accuracy and F1 of runs. The last line is no parity: XTREME's own tool cuts runs of SCONJ and SYM into words."""
+    """Accuracy, and F1 of both versions of seqeval."""
     right, predicted = read_tags(gold), read_tags(said)
     words = [[tag for tags in sentences for tag in tags] for sentences in (right, predicted)]
     return {
         "pos_accuracy": (accuracy(*words).value, slow.accuracy(*words)),
-        **_score_tags(right, predicted, {"pos_f1_runs": (runs, slow.run_spans)}),
-        "(pos_f1_runs, seqeval 0)": (
-            span_f1(right, predicted, runs),
-            slow.micro_f1(right, predicted, slow.conlleval_spans),
-        ),
+        "pos_f1_seqeval0": (span_f1(right, predicted, seqeval0_spans), f1_of_version_0(right, predicted)),
+        "pos_f1_seqeval1": (span_f1(right, predicted, seqeval1_spans), f1_of_version_1(right, predicted)),
     }
 
 
@@ -101,15 +99,6 @@ TASKS: Mapping[str, Callable[[Path, Path], Figures]] = {
     "mlqa": score_answers,
     "xquad": score_xquad,
 }
-
-
-def _score_tags(
-    right: list[list[str]], said: list[list[str]], readings: Mapping[str, tuple[Cut, slow.Spans]]
-) -> Figures:
-    return {
-        metric: (span_f1(right, said, ours), slow.micro_f1(right, said, theirs))
-        for metric, (ours, theirs) in readings.items()
-    }
 
 
 def main(folder: Path) -> int:

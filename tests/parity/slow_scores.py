@@ -1,4 +1,4 @@
-"""Scores of labelled spans and of answers, slow and obvious, by the rules of conlleval and of MLQA's official script.
+"""Scores of answers, slow and obvious, by the rules of MLQA's official script and of SQuAD's.
 
 Written from the rules, not from the package: characters one by one, precision and recall apart, no regular expression.
 """
@@ -16,58 +16,6 @@ ARTICLES = {
     "de": "ein eine einen einem eines einer der die das den dem des",
     "vi": "c\u1ee7a l\u00e0 c\u00e1i chi\u1ebfc nh\u1eefng",
 }
-Spans = Callable[[Sequence[str]], list[tuple[str, int, int]]]
-
-
-def conlleval_spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Chunks by conlleval's two questions, does one end here, does one begin: a tag's first letter and its last part.
-
-    This is what seqeval did when XTREME was published, and so it also reads tags without B- and I-: by their first
-    letter, where S means a chunk of one word. Chunks are (kind, first, last).
-    """
-    found, begin, letter, kind = [], 0, "O", ""
-    for place, tag in enumerate([*tags, "O"]):
-        new_letter, new_kind = tag[0], tag.split("-")[-1]
-        ends = letter in "ES" or letter + new_letter in ("BB", "BS", "BO", "IB", "IS", "IO")
-        if ends or (letter not in "O." and kind != new_kind):
-            found.append((kind, begin, place - 1))
-        begins = new_letter in "BS" or letter + new_letter in ("EE", "EI", "SE", "SI", "OE", "OI")
-        if begins or (new_letter not in "O." and kind != new_kind):
-            begin = place
-        letter, kind = new_letter, new_kind
-    return found
-
-
-def strict_spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """From each B- as far as I- of its kind goes."""
-    found = []
-    for first, tag in enumerate(tags):
-        if tag[0] == "B":
-            last = first
-            while last + 1 < len(tags) and tags[last + 1] == "I" + tag[1:]:
-                last += 1
-            found.append((tag[2:], first, last))
-    return found
-
-
-def run_spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Groups of equal neighbours."""
-    found, first = [], 0
-    for tag, group in groupby(tags):
-        length = len(list(group))
-        found.append((tag, first, first + length - 1))
-        first += length
-    return found
-
-
-def micro_f1(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], spans: Spans) -> float:
-    """Precision and recall over all sentences, then their harmonic mean."""
-    right = [(number, span) for number, tags in enumerate(gold) for span in spans(tags)]
-    said = [(number, span) for number, tags in enumerate(predicted) for span in spans(tags)]
-    hits = sum(span in right for span in said)
-    precision = hits / len(said) if said else 0.0
-    recall = hits / len(right) if right else 0.0
-    return 2 * precision * recall / (precision + recall) if hits else 0.0
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:

@@ -1,4 +1,4 @@
-"""Named entities (WikiAnn, PAN-X, Universal NER, MasakhaNER): F1 over spans, lenient as XTREME's, and strict."""
+"""Named entities (WikiAnn, PAN-X, Universal NER, MasakhaNER): F1 over spans by seqeval, lenient and strict."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from xalign_ray.tasks.token_classification import (
     OUTSIDE,
     Sentence,
     TaggingTask,
-    lenient_spans,
     measure_spans,
+    seqeval1_spans,
     strict_spans,
 )
+from xalign_ray.text.span_tags import IOB1, IOB2, find_scheme, reorder_tags
 
 _SPLIT = r"(?P<split>train|dev|val|test)"
 _TAG = re.compile(r"O|[BI]-\S+")
@@ -36,14 +37,17 @@ _FORMS: dict[str, tuple[str, int, int, str]] = {
 class NerTask(TaggingTask):
     """Files are XTREME's `dev-de.tsv`, WikiAnn's `de/val.conllu`, Universal NER's `.iob2`, MasakhaNER's `swa/dev.txt`.
 
+    A `.txt` file may also have the columns of CoNLL-2003, of which the first is the word and the last its tag. A file
+    tagged in IOB1, such as CoNLL-2003's own, is read as IOB2: every name then begins with B-.
+
     The kinds of names are those of the training file: a test file that has others, such as MasakhaNER's DATE for a
     model of PAN-X, is refused.
     """
 
     name = "ner"
     metrics = (
-        Metric("ner_f1", "Names (NER)", "F1 over names, read leniently as XTREME does"),
-        Metric("ner_f1_strict", "Names (NER), strict IOB2", "F1 over names, strict IOB2"),
+        Metric("ner_f1", "Names (NER)", "F1 over names by seqeval's default mode, as XTREME"),
+        Metric("ner_f1_strict", "Names (NER), strict IOB2", "F1 over names by seqeval's strict mode for IOB2"),
     )
     file_names = ("{split}-{language}.tsv", "en/train.conllu", "en_ewt-ud-train.iob2", "swa/train.txt")
     patterns = (
@@ -55,16 +59,22 @@ class NerTask(TaggingTask):
     )
 
     def read(self, path: Path, language: str) -> list[Sentence]:
-        """The sentences of a file. The prefix `en:` that PAN-X puts before each word is no part of it."""
+        """The sentences of a file, tagged in IOB2. The prefix `en:` that PAN-X puts before each word is left out."""
         sentences = super().read(path, language)
+        if find_scheme([sentence.tags for sentence in sentences]) == IOB1:
+            sentences = [
+                replace(one, tags=tuple(reorder_tags(one.tags, range(len(one.tags)), IOB2))) for one in sentences
+            ]
         prefix = _PREFIX.match(sentences[0].words[0])
         if not prefix or not all(word.startswith(prefix[0]) for sentence in sentences for word in sentence.words):
             return sentences
         return [replace(one, words=tuple(word.removeprefix(prefix[0]) for word in one.words)) for one in sentences]
 
     def read_row(self, line: str, kind: str, where: str, place: int) -> tuple[str, str] | None:  # noqa: ARG002
-        if kind == ".iob2" and line.startswith("# "):
+        if (kind == ".iob2" and line.startswith("# ")) or (kind == ".txt" and line.startswith("-DOCSTART- ")):
             return None
+        if kind == ".txt" and len(columns := line.split(" ")) > 3 and _TAG.fullmatch(columns[-2]):
+            line = f"{columns[0]} {columns[-1]}"  # CoNLL-2003: word, part of speech, chunk, name
         separator, count, word, form = _FORMS[kind]
         cells = line.rsplit(separator, count - 1) if separator == " " else line.split(separator)
         if len(cells) != count or not cells[word].strip():
@@ -81,7 +91,7 @@ class NerTask(TaggingTask):
 
     def measure(self, examples: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> dict[str, Measure]:
         return {
-            "ner_f1": measure_spans(examples, predicted, lenient_spans),
+            "ner_f1": measure_spans(examples, predicted, seqeval1_spans),
             "ner_f1_strict": measure_spans(examples, predicted, strict_spans),
         }
 

@@ -21,6 +21,9 @@ LONGEST_SENTENCE = 128  # pieces; a longer one becomes several inputs
 OUTSIDE = "O"
 Span = tuple[str, int, int]  # kind, first word, the word behind the last
 Cut = Callable[[Sequence[str]], set[Span]]
+# conlleval: first letters of two neighbouring tags between which a chunk ends, or begins, whatever its kind
+_ENDING = frozenset(("BB", "BS", "BO", "IB", "IS", "IO"))
+_BEGINNING = frozenset(("EE", "EI", "SE", "SI", "OE", "OI"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,35 +112,49 @@ def measure_spans(sentences: Sequence[Sentence], predicted: Sequence[Sequence[st
     return Measure(span_f1(gold, predicted, cut), span_f1(gold, chance, cut), spans)
 
 
-def lenient_spans(tags: Sequence[str]) -> set[Span]:
-    """Spans as conlleval and seqeval read them, and so XTREME: an I- that continues nothing opens a span."""
-    return _cut(tags, lambda tag, kind: (tag == f"I-{kind}", tag[2:]))
+def seqeval1_spans(tags: Sequence[str]) -> set[Span]:
+    """Chunks of seqeval 1.2.2's default mode, in which an I- that continues nothing opens a chunk.
+
+    It reads any tag as a letter and a kind: of tags without B- and I-, such as SCONJ and CCONJ, the first letter is cut
+    off, so that both are CONJ.
+    """
+    return _chunks(tags, lambda tag: tag[1:].split("-", maxsplit=1)[-1] or "_")
+
+
+def seqeval0_spans(tags: Sequence[str]) -> set[Span]:
+    """Chunks of seqeval 0.0.12, the release of XTREME's time: as `seqeval1_spans`, but SCONJ is of the kind SCONJ."""
+    return _chunks(tags, lambda tag: tag.split("-")[-1])
 
 
 def strict_spans(tags: Sequence[str]) -> set[Span]:
     """Spans of IOB2 to the letter: only B- opens one, and an I- that continues nothing is none."""
-    return _cut(tags, lambda tag, kind: (tag == f"I-{kind}", tag[2:] if tag.startswith("B-") else ""))
-
-
-def runs(tags: Sequence[str]) -> set[Span]:
-    """Maximal runs of one tag: what XTREME's F1 counts where tags have no B- and I-; it is no accuracy."""
-    return _cut(tags, lambda tag, kind: (tag == kind, tag))
+    found: set[Span] = set()
+    start, kind = 0, ""
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        if kind and tag == f"I-{kind}":
+            continue
+        if kind:
+            found.add((kind, start, place))
+        start, kind = place, tag[2:] if tag.startswith("B-") else ""
+    return found
 
 
 def span_f1(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], cut: Cut) -> float:
     """Micro-averaged F1 over the spans of all sentences; 0 where neither side has any."""
-    hits = spans = 0
-    for right, said in zip(gold, predicted, strict=True):
-        assert len(right) == len(said), "a tag for each word"
-        right_spans, said_spans = cut(right), cut(said)
-        hits += len(right_spans & said_spans)
-        spans += len(right_spans) + len(said_spans)
-    return 2 * hits / spans if spans else 0.0
+    assert list(map(len, gold)) == list(map(len, predicted)), "a tag for each word"
+    right, said = cut(_joined(gold)), cut(_joined(predicted))
+    spans = len(right) + len(said)
+    return 2 * len(right & said) / spans if spans else 0.0
 
 
 def count_spans(gold: Sequence[Sequence[str]], cut: Cut) -> int:
     """Number of spans in all sentences."""
-    return sum(len(cut(tags)) for tags in gold)
+    return len(cut(_joined(gold)))
+
+
+def _joined(sentences: Sequence[Sequence[str]]) -> list[str]:
+    """All tags with an O behind each sentence, as seqeval cuts them."""
+    return [tag for tags in sentences for tag in (*tags, OUTSIDE)]
 
 
 def shuffled_tags(words: Sequence[str], tags: Sequence[str]) -> list[str]:
@@ -149,17 +166,22 @@ def shuffled_tags(words: Sequence[str], tags: Sequence[str]) -> list[str]:
     return random.Random("\t".join(words)).sample(list(tags), len(tags))
 
 
-def _cut(tags: Sequence[str], follow: Callable[[str, str], tuple[bool, str]]) -> set[Span]:
-    """Spans of all kinds but ""; `follow` says of a tag whether it continues a span, else the kind that it opens."""
+def _chunks(tags: Sequence[str], kind_of: Callable[[str], str]) -> set[Span]:
+    """conlleval's two questions at each tag, as seqeval asks them: does a chunk end before it, does one begin with it?
+
+    They are asked apart. A chunk can end where none begins, and the next one then begins where that one did: a quirk of
+    tags such as SCONJ, which counts as a chunk of one word for its letter S.
+    """
     found: set[Span] = set()
-    start, kind = 0, ""
-    for place, tag in enumerate([*tags, ""]):
-        continues, opened = follow(tag, kind)
-        if continues and kind:
-            continue
-        if kind:
-            found.add((kind, start, place))
-        start, kind = place, opened
+    begin, letter, kind = 0, OUTSIDE, ""
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        next_letter, next_kind = tag[0], kind_of(tag)
+        pair, changes = letter + next_letter, kind != next_kind
+        if letter in "ES" or pair in _ENDING or (letter not in "O." and changes):
+            found.add((kind, begin, place))
+        if next_letter in "BS" or pair in _BEGINNING or (next_letter not in "O." and changes):
+            begin = place
+        letter, kind = next_letter, next_kind
     return found
 
 

@@ -44,7 +44,7 @@ def find_scheme(sentences: Sequence[Tags]) -> Scheme | None:
         return BILOU
     if letters & {"E", "S"}:
         return IOBES
-    begins = [(tags, at) for tags in sentences for at, number in enumerate(_spans(tags)) if _begins(tags, at, number)]
+    begins = [(tags, at) for tags in sentences for at in _first_words(tags)]
     needless = any(tags[at][0] == "B" and not (at and tags[at - 1][2:] == tags[at][2:]) for tags, at in begins)
     return IOB1 if any(tags[at][0] == "I" for tags, at in begins) and not needless else IOB2
 
@@ -100,5 +100,7 @@ def _spans(tags: Tags) -> list[int]:
     return numbers
 
 
-def _begins(tags: Tags, at: int, number: int) -> bool:
-    return number > 0 and (at == 0 or _spans(tags)[at - 1] != number)
+def _first_words(tags: Tags) -> list[int]:
+    """The place of the first word of each span."""
+    spans = _spans(tags)
+    return [at for at, span in enumerate(spans) if span and (not at or spans[at - 1] != span)]

@@ -45,7 +45,7 @@ TABLE: list[tuple[str, str, str, Any, str]] = [
     ("xtreme", "xnli pawsx pos ner mlqa", "lr_scheduler_type", "linear", "third_party/run_*"),
     ("xtreme", "xnli pawsx pos ner", "load_best_model_at_end", True, f"{SCRIPTS}: save_only_best_checkpoint"),
     ("xtreme", "mlqa", "load_best_model_at_end", False, f"{SCRIPTS}/train_qa: save_steps -1"),
-    ("xtreme", "pos", "metric_for_best_model", "pos_f1_runs", "third_party/run_tag: seqeval's F1"),
+    ("xtreme", "pos", "metric_for_best_model", "pos_f1_seqeval0", "third_party/run_tag: seqeval's F1"),
     ("xtreme", "ner", "metric_for_best_model", "ner_f1", "third_party/run_tag: seqeval's F1"),
     ("dict-mlm", DICT, "learning_rate", 3e-5, TEXT),
     ("dict-mlm", DICT, "num_train_epochs", 8, TEXT),
@@ -139,11 +139,11 @@ def test_what_is_given_beside_the_paper_counts():
         ),
         (
             {"settings": {"metric_for_best_model": "pos_f1"}},
-            "metric_for_best_model 'pos_f1' is none of pos. Did you mean 'pos_f1_runs'? Known: pos_accuracy, "
-            "pos_f1_runs.",
+            "metric_for_best_model 'pos_f1' is none of pos. Did you mean 'pos_f1_seqeval1'? Known: pos_accuracy, "
+            "pos_f1_seqeval0, pos_f1_seqeval1.",
         ),
         (
-            {"settings": {"metric_for_best_model": ["pos_accuracy", "pos_f1_runs"]}},
+            {"settings": {"metric_for_best_model": ["pos_accuracy", "pos_f1_seqeval0"]}},
             "metric_for_best_model takes one value: development scores of two cannot be compared.",
         ),
         (
@@ -200,7 +200,7 @@ def test_the_metric_that_is_named_decides_between_epochs(
     monkeypatch.setattr(PosTask, "measure", recorded)
     encoder, data = str(make_bert(["cats", "see", "dogs"])), tagged(tmp_path / "pos")
     told: list[float] = []
-    for metric in (None, "pos_f1_runs"):
+    for metric in (None, "pos_f1_seqeval0"):
         settings = FineTuning(learning_rate=1e-3, num_train_epochs=1, train_batch_size=4, metric_for_best_model=metric)
         tune_task(
             PosTask(),
@@ -210,5 +210,5 @@ def test_the_metric_that_is_named_decides_between_epochs(
             settings=settings,
             on_epoch=lambda _, score: told.append(score),
         )
-    assert told == [seen[0]["pos_accuracy"].value, seen[2]["pos_f1_runs"].value]
+    assert told == [seen[0]["pos_accuracy"].value, seen[2]["pos_f1_seqeval0"].value]
     assert told[0] != told[1]

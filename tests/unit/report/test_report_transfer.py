@@ -12,7 +12,7 @@ from tests.unit.report.test_report_verdicts import scored
 from xalign_ray.report.tables import Entry
 from xalign_ray.report.transfer import transfer_chart, transfer_frame, transfer_table
 
-POS, SUP, ALIGNED = "pos_f1_runs", "pos_f1_runs_supervised", "alignment_all"
+POS, SUP, ALIGNED = "pos_f1_seqeval1", "pos_f1_seqeval1_supervised", "alignment_all"
 ZERO = np.array([[0.50, 0.60], [0.30, 0.40], [0.10, 0.20]])  # three languages, two seeds
 LANGUAGES = ["en-x-inv", "en-x-syn", "fr"]
 KNOWN = scored(
@@ -32,15 +32,15 @@ def test_what_transfer_loses_is_the_score_of_own_training_less_that_from_english
     table = transfer_table(KNOWN, "task", lambda _: (0, "all languages"))
     assert table is not None
     assert tuple(table.rows) == (
-        entries(Entry("Parts of speech, F1 over runs (XTREME)", POS)),
+        entries(Entry("Parts of speech, F1 (ALIGN-MLM)", POS)),
         entries("mlm", "65.0 ± 7.1", "35.0 ± 7.1", "30.0 ± 0.0", "3", "2"),
         entries("align-mlm", "55.0 ± 7.1", "45.0 ± 7.1", Entry("10.0 ± 0.0", mark="best"), "3", "2"),
     )
     families = transfer_table(KNOWN, "family", lambda one: (0, "Romance") if one == "fr" else (1, "derived"))
     assert families is not None
     assert [row[0].text for row in families.rows if len(row) == 1] == [  # type: ignore[union-attr]
-        "Parts of speech, F1 over runs (XTREME): Romance",
-        "Parts of speech, F1 over runs (XTREME): derived",
+        "Parts of speech, F1 (ALIGN-MLM): Romance",
+        "Parts of speech, F1 (ALIGN-MLM): derived",
     ]
     assert [row[3].text for row in families.rows if len(row) > 1] == [  # type: ignore[union-attr]
         *("30.0 ± 0.0", "10.0 ± 0.0"),
@@ -61,7 +61,7 @@ def test_a_point_is_an_arm_and_language_and_those_that_the_paper_prints_come_wit
     chart = transfer_chart(points, ["align-mlm", "mlm"])
     assert chart is not None
     axes = Figure().subplots()
-    chart.panels["Parts of speech, F1 over runs (XTREME)"](axes)
+    chart.panels["Parts of speech, F1 (ALIGN-MLM)"](axes)
     ranks = pd.DataFrame(ours[["alignment", "transfer"]].astype(float)).rank()
     slow = np.corrcoef(ranks.alignment, ranks.transfer)[0, 1]
     # Ranks of the printed ones: 1 2 3 4 5 6 and 6 4 2 5 3 1, so 1 - 6 * 60 / 210.

@@ -55,6 +55,23 @@ def test_comments_are_left_out_of_universal_ner_and_a_hash_is_a_word_elsewhere(t
     assert NER.read(tmp_path / "dev-de.tsv", "de")[0].words == ("# 1",)
 
 
+def test_iob1_is_read_as_iob2(tmp_path: Path):
+    path = tmp_path / "train-en.tsv"
+    path.write_text("U.N.\tI-ORG\nsees\tO\nPeru\tI-LOC\nChile\tB-LOC\n\nBaghdad\tI-LOC\nNews\tI-ORG\n")
+    tags = [("B-ORG", "O", "B-LOC", "B-LOC"), ("B-LOC", "B-ORG")]
+    assert [sentence.tags for sentence in NER.read(path, "en")] == tags
+    measures = NER.measure(NER.read(path, "en"), tags)
+    assert {name: (one.value, one.n) for name, one in measures.items()} == {"ner_f1": (1, 5), "ner_f1_strict": (1, 5)}
+
+
+def test_columns_of_conll_2003_are_a_word_and_its_tag(tmp_path: Path):
+    path = tmp_path / "en" / "train.txt"
+    path.parent.mkdir()
+    path.write_text("-DOCSTART- -X- -X- O\n\nU.N. NNP I-NP I-ORG\nsees VBZ I-VP O\n\nNew York B-LOC\n10 000 km O\n")
+    read = [(sentence.words, sentence.tags) for sentence in NER.read(path, "en")]
+    assert read == [(("U.N.", "sees"), ("I-ORG", "O")), (("New York", "10 000 km"), ("B-LOC", "O"))]
+
+
 def test_a_prefix_is_stripped_only_if_all_words_have_it(tmp_path: Path):
     path = tmp_path / "dev-en.tsv"
     path.write_text("en:12:30\tO\nen:\tO\n\nen:Oslo\tB-LOC\n")

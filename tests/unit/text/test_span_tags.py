@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from xalign_ray.text.span_tags import tag_mover
+from xalign_ray.text.span_tags import IOB1, IOB2, find_scheme, tag_mover
 
 SENTENCES = {
     # in the river New York Cape Town Bob: New York and Cape Town are two places side by side
@@ -52,3 +54,14 @@ def test_tags_of_words_move_with_them() -> None:
     tags = ["DET", "NOUN", "X"]
     assert tag_mover([tags, ["B-LOC", "O"]])(tags, [2, 1, 0]) == ["X", "NOUN", "DET"]
     assert tag_mover([["O", "O"]])(["O", "O"], [1, 0]) == ["O", "O"]
+
+
+def test_scheme_of_a_long_sentence_is_found_in_linear_time() -> None:
+    def seconds(words: int) -> float:
+        tags = ["I-LOC", "B-LOC", "I-PER", "O"] * (words // 4)
+        begin = time.process_time()
+        assert find_scheme([tags]) == IOB1
+        return time.process_time() - begin
+
+    assert seconds(80_000) < 40 * max(seconds(8_000), 0.005)
+    assert find_scheme([["I-LOC", "O", "B-PER"]]) == IOB2, "a B- that follows no name of its kind is IOB2's"
