@@ -98,7 +98,9 @@ class DataConfig(Frozen):
     reserve_fraction: Annotated[
         Fraction, Field(description="part of a row kept free for labels longer than their word")
     ] = 0.0
-    held_out_fraction: Annotated[Fraction, Field(description="documents kept for the held-out loss")] = 0.02
+    held_out_fraction: Annotated[
+        Fraction, Field(description="distinct lines kept for the held-out loss; pairs with one are dropped")
+    ] = 0.02
     dictionary_held_out_fraction: Annotated[
         Fraction, Field(description="concepts held out of dictionaries that have no split of their own")
     ] = 0.25

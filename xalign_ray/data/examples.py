@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.data.dropped import SAMPLE, DroppedRow, dropped_row
 from xalign_ray.data.filters import Filters, Sifted, keep_documents, keep_lines, keep_pairs
+from xalign_ray.data.held_out_lines import HELD_OUT_LINE, HELD_OUT_PAIR, comparable, held_out_lines
 from xalign_ray.data.language_id import how_judged
 from xalign_ray.data.link_transfer import find_links, linked_share, no_links, number_words
 from xalign_ray.data.sources.formats import NOTED
@@ -27,8 +28,6 @@ from xalign_ray.text.rows import NO_ENTRY, Index, Rows, spans, starts, sum_runs,
 from xalign_ray.text.tokenizer import LONGEST_WORD
 
 Kept = NDArray[np.bool_]
-
-_HELD_OUT = hashlib.blake2b(digest_size=8, person=b"held out")  # to be copied: half the price of a new one
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,8 @@ def encode_documents(
 ) -> Examples:
     """Sentences, or as many lines of a document as fit together; longer lines than a row are split at a word.
 
+    Lines are held out by their hash, and make examples of their own.
+
     Args:
         documents: of one language.
         duplicate: for each line of all documents whether it is to be dropped, because it stood somewhere before.
@@ -93,19 +94,23 @@ def encode_documents(
     dropped += _count_sifted(
         counts, passing, np.ones(len(lines), np.int64), lambda n: (documents[line_document[n]], [lines[n]])
     )
-    if not passing.keep.all():
-        encoding, line_document = _keep(encoding, passing.keep), line_document[passing.keep]
+    line_held_out = passing.keep & held_out_lines(lines, encoder.held_out_fraction)
+    copies = _find_copies(lines, line_held_out)
+    _count_dropped(counts, HELD_OUT_LINE, copies)
+    kept = np.flatnonzero(passing.keep & ~copies)
+    if line_held_out.any():  # a document's held-out lines go behind its others: no example has both
+        kept = kept[np.lexsort((line_held_out[kept], line_document[kept]))]
+    if len(kept) < len(lines) or line_held_out.any():
+        encoding, line_document, line_held_out = _keep(encoding, kept), line_document[kept], line_held_out[kept]
     room = encoder.capacity - specials(1)
     counts[KEPT] = int((encoding.line_words > 0).sum())
     _count_dropped(counts, NO_WORDS, encoding.line_words == 0)
     words, of_line = _fit(encoding, room)
-    of_document = line_document[of_line]
+    held_out = line_held_out[of_line]
     first = np.arange(len(words))
     if encoder.whole_documents:
-        first = _fill(sum_runs(encoding.word_length, words), of_document, room)
-    held_out = np.zeros(len(documents), bool)
-    if encoder.held_out_fraction:
-        held_out[:] = [_is_held_out(document, encoder.held_out_fraction) for document in documents]
+        together = 2 * line_document[of_line] + held_out
+        first = _fill(sum_runs(encoding.word_length, words), together, room)
     rows = Rows(
         pieces=encoding.pieces,
         word_length=encoding.word_length,
@@ -116,7 +121,7 @@ def encode_documents(
         **vars(no_links(len(words))),
     )
     counts.update(_count(rows))
-    return Examples(rows, held_out[of_document[first]], counts, dropped)
+    return Examples(rows, held_out[first], counts, dropped)
 
 
 def encode_pairs(
@@ -127,6 +132,8 @@ def encode_pairs(
     near_duplicate: Kept | None = None,
 ) -> Examples:
     """Both segments of translations; a pair too long for a row loses words at the end of its longer segment (counted).
+
+    A pair with a side that is held out as a line of text is dropped.
 
     Args:
         pairs: of one pair of languages, in the same order.
@@ -153,7 +160,9 @@ def encode_pairs(
     lengths = (segment_words, pieces)
     sifted = keep_pairs(encoder.filters, languages, texts, lengths, duplicate, near_duplicate, linked, ~empty)
     dropped = [*_count_sifted(counts, sifted, np.ones(len(pairs), np.int64), lambda n: (pairs[n], pairs[n].texts))]
-    keep = sifted.keep
+    held_out = np.logical_or(*(held_out_lines(lines, encoder.held_out_fraction) for lines in texts))
+    _count_dropped(counts, HELD_OUT_PAIR, sifted.keep & held_out)
+    keep = sifted.keep & ~held_out
     if max_pairs is not None:
         over = keep & (np.cumsum(keep) > max_pairs)
         keep = keep & ~over
@@ -209,8 +218,8 @@ def _pieces(encoding: EncodedLines) -> Index:
     return sum_runs(encoding.word_length, encoding.line_words)
 
 
-def _keep(encoding: EncodedLines, keep: Kept) -> EncodedLines:
-    lines = np.flatnonzero(keep)
+def _keep(encoding: EncodedLines, lines: Index) -> EncodedLines:
+    """These lines, in the order given."""
     words = spans(starts(encoding.line_words)[lines], encoding.line_words[lines])
     pieces = spans(starts(encoding.word_length)[words], encoding.word_length[words])
     return EncodedLines(
@@ -250,21 +259,24 @@ def _stretches(lengths: Sequence[int], room: int) -> list[int]:
     return counts
 
 
-def _fill(lengths: Index, of_document: Index, room: int) -> Index:
-    """The stretches that begin an example, when as many of a document as fit go together."""
+def _fill(lengths: Index, together: Index, room: int) -> Index:
+    """The stretches that begin an example, when as many as fit of those with the same number go together."""
     begins, used, current = [], 0, -1
-    for number, (length, document) in enumerate(zip(lengths.tolist(), of_document.tolist(), strict=True)):
-        if document != current or used + length > room:
+    for number, (length, group) in enumerate(zip(lengths.tolist(), together.tolist(), strict=True)):
+        if group != current or used + length > room:
             begins.append(number)
-            current, used = document, 0
+            current, used = group, 0
         used += length
     return np.asarray(begins, np.int64)
 
 
-def _is_held_out(document: Document, share: float) -> bool:
-    digest = _HELD_OUT.copy()
-    digest.update("\n".join(document.paragraphs).encode())
-    return int.from_bytes(digest.digest(), "big") / 2**64 < share
+def _find_copies(lines: Sequence[str], held_out: Kept) -> Kept:
+    """Whether each line is a held-out one that stood before: a heading of many pages is scored once a window."""
+    copies, seen = np.zeros(len(lines), bool), set()
+    for number in np.flatnonzero(held_out).tolist():
+        copies[number] = (line := comparable(lines[number])) in seen
+        seen.add(line)
+    return copies
 
 
 def _trim(encodings: Sequence[EncodedLines], segment_words: Index, pairs: Index, room: int) -> int:

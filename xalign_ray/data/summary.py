@@ -71,10 +71,10 @@ def file_names(one: Input) -> list[str]:
 
 
 def missing_held_out(pools: Mapping[str, Mapping[str, Any]], held_out: Mapping[str, Any]) -> dict[str, int]:
-    """Documents of each language of which none was drawn to be held out."""
+    """Lines of each language of which none was drawn to be held out."""
     texts = {name.removeprefix("text/"): pool for name, pool in pools.items() if name.startswith("text/")}
     return {
-        language: pool["counts"].get("documents", 0)
+        language: pool["counts"].get("lines", 0)
         for language, pool in sorted(texts.items())
         if f"text/{language}" not in held_out
     }
@@ -97,7 +97,7 @@ def say_lines(manifest: Mapping[str, Any]) -> None:
 
 def explain_missing(missing: Mapping[str, int]) -> str:
     """The sentence for languages without held-out rows."""
-    listed = ", ".join(f"{language} ({count:,} documents)" for language, count in missing.items())
+    listed = ", ".join(f"{language} ({count:,} lines)" for language, count in missing.items())
     return f"held-out loss: no rows of {listed}: none of so few was drawn by data.held_out_fraction"
 
 

@@ -232,8 +232,8 @@ class Loop:
             (
                 bool(missing),
                 "The held-out loss leaves out "
-                + ", ".join(f"{language} ({count:,} documents)" for language, count in missing.items())
-                + ": no document of so few was drawn to be held out.",
+                + ", ".join(f"{language} ({count:,} lines)" for language, count in missing.items())
+                + ": no line of so few was drawn to be held out.",
             ),
             (
                 bool(self._config.train.eval_steps) and not self._scores_held_out,

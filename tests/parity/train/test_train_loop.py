@@ -22,7 +22,7 @@ from xalign_ray.train.distributed import combine_hash, setup_workers, split_hash
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.step import Stepper
 
-LEFT_OUT = "The held-out loss leaves out ru (2 documents): no document of so few was drawn to be held out."
+LEFT_OUT = "The held-out loss leaves out ru (2 lines): no line of so few was drawn to be held out."
 
 
 def train(workers, folder, settings, change=None):

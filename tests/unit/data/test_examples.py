@@ -154,7 +154,7 @@ def test_a_long_pair_loses_words_of_its_longer_side(encoder) -> None:
     assert encode_pairs(encoder(64), [pair("the cat", "die katze")]).counts["pairs_truncated"] == 0
 
 
-def test_documents_are_held_out_by_what_they_say(encoder) -> None:
+def test_lines_are_held_out_by_their_text(encoder) -> None:
     words = ["the", "cat", "sat", "on", "mat", "der", "hund", "sah", "die", "katze"]
     documents = [document(" ".join(words[int(digit)] for digit in f"{n:03}")) for n in range(1000)]
     found = encode_documents(encoder(held_out=0.1), documents)

@@ -204,11 +204,11 @@ def test_the_first_pairs_that_pass_are_kept_however_large_a_part_is(
     write_inputs(tmp_path)
     english, german = ((tmp_path / f"pairs.{code}").read_text().split("\n")[:-1] for code in ("en", "de"))
     passing = [number for number, line in enumerate(english) if len(line.split()) >= 5][:100]
-    kept = "data.filters={min_words: 5}"
+    kept = ("data.filters={min_words: 5}", "data.held_out_fraction=0")
     monkeypatch.setattr("xalign_ray.data.sources.parts.PART_BYTES", 1000)
     monkeypatch.setattr("xalign_ray.data.part.WINDOW_CHARACTERS", 700)
-    few = prepare_here(make_config(tmp_path, kept, "data.max_pairs=100"))
-    assert len(prepare_here(make_config(tmp_path, kept)).shards("pairs/de-en")) > 3
+    few = prepare_here(make_config(tmp_path, *kept, "data.max_pairs=100"))
+    assert len(prepare_here(make_config(tmp_path, *kept)).shards("pairs/de-en")) > 3
     pool = few.manifest["pools"]["pairs/de-en"]
     assert (len(few.shards("pairs/de-en")), pool["examples"]) == (1, 100)
     assert few.manifest["counts"]["documents"] == 1800, "text is not limited"
@@ -217,7 +217,7 @@ def test_the_first_pairs_that_pass_are_kept_however_large_a_part_is(
     for code, lines in (("en", english), ("de", german)):
         (tmp_path / f"pairs.{code}").write_text("".join(f"{lines[number]}\n" for number in passing))
     tokenizer = f"data.tokenizer={{kind: folder, path: {few.folder / 'tokenizer'}}}"
-    only = prepare_here(make_config(tmp_path, tokenizer))
+    only = prepare_here(make_config(tmp_path, tokenizer, "data.held_out_fraction=0"))
     assert pieces_of(few, "pairs/de-en") == pieces_of(only, "pairs/de-en")
 
 
@@ -229,7 +229,8 @@ def test_the_cap_is_on_all_files_of_two_languages_in_their_order(tmp_path: Path)
         (tmp_path / f"{name}.en").write_text("\n".join(english[span]) + "\n")
         (tmp_path / f"{name}.de").write_text("\n".join(german[span]) + "\n")
         files.append(f"{{format: moses, languages: [en, de], paths: [{name}.en, {name}.de]}}")
-    config = make_config(tmp_path, f"data.parallel=[{', '.join(files)}]", "data.max_pairs=120")
+    corpora = (f"data.parallel=[{', '.join(files)}]", "data.held_out_fraction=0")
+    config = make_config(tmp_path, *corpora, "data.max_pairs=120")
     capped = prepare_here(config)
     assert capped.manifest["pools"]["pairs/de-en"]["examples"] == 120
     assert [one["kept"] for one in capped.manifest["sources"] if one["name"] == "pairs/de-en"] == [90, 30, 0]
@@ -238,7 +239,7 @@ def test_the_cap_is_on_all_files_of_two_languages_in_their_order(tmp_path: Path)
     (capped.folder / "manifest.json").unlink()
     (capped.folder / "parts" / "pairs" / "de-en" / "part-00001.json").unlink()
     assert shards(prepare_here(config)) == wanted
-    many = prepare_here(make_config(tmp_path, f"data.parallel=[{', '.join(files)}]", "data.max_pairs=1000"))
+    many = prepare_here(make_config(tmp_path, *corpora, "data.max_pairs=1000"))
     assert many.manifest["pools"]["pairs/de-en"]["examples"] == 250
 
 

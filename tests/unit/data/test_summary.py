@@ -124,7 +124,8 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
         "lengths too different": 1,
         "no words": 1,
         "one side is empty": 1,
-        "over max_pairs": 20,
+        "over max_pairs": 15,
+        "a side is a held-out line": 5,
         "duplicate pair": 1,
         "texts are identical": 1,
         "too few columns": 1,
@@ -158,6 +159,6 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
     assert [line.split(" ")[1] for line in said[:5]] == ["text/en", "text/de", "text/tr", "pairs/de-en", "dictionary"]
     assert said[5].startswith(f"prepare: warning: {tmp_path / 'tr.txt.gz'} breaks off at byte ")
     assert said[6] == (
-        "prepare: held-out loss: no rows of de (2 documents): none of so few was drawn by data.held_out_fraction"
+        "prepare: held-out loss: no rows of de (4 lines): none of so few was drawn by data.held_out_fraction"
     )
-    assert prepared.manifest["held_out_missing"] == {"de": 2}
+    assert prepared.manifest["held_out_missing"] == {"de": 4}
