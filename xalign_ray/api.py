@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_ray import stops
 from xalign_ray.errors import DataError, StoppedError
+from xalign_ray.local_paths import absolute_model, absolute_path
 from xalign_ray.opened_run import Run, as_frame
 from xalign_ray.run_folder import EVENT_LOG, SCORES, RunFolder
 
@@ -53,7 +54,7 @@ def open_run(path: PathLike) -> Run:
     from xalign_ray.config.explain import check_folder
     from xalign_ray.mirror import opened
 
-    folder = RunFolder(opened(os.fspath(path)))
+    folder = RunFolder(opened(absolute_path(os.fspath(path))))
     check_folder(folder.path)
     if not folder.events.is_file() and not folder.score_files:
         raise DataError(f"{folder.path} is not a run: it holds neither {EVENT_LOG} nor a {SCORES}.")
@@ -144,7 +145,7 @@ def export(run: PathLike | Run, step: int | None = None, out: PathLike | None = 
     from xalign_ray import exports
 
     with _stoppable():
-        return exports.export(os.fspath(run), step, _path(out), trust)
+        return exports.export(absolute_path(os.fspath(run)), step, _path(out), trust)
 
 
 def evaluate(
@@ -173,7 +174,7 @@ def evaluate(
     from xalign_ray import evaluation
 
     with _stoppable():
-        return as_frame(evaluation.evaluate(os.fspath(model), task, _path(data), _path(out), languages))
+        return as_frame(evaluation.evaluate(absolute_model(os.fspath(model)), task, _path(data), _path(out), languages))
 
 
 def tune(
@@ -207,10 +208,11 @@ def tune(
     """
     from xalign_ray.experiments.tune import tune
 
-    folders = [Path(data)] if isinstance(data, str | os.PathLike) else [Path(one) for one in data]
+    given = [data] if isinstance(data, str | os.PathLike) else data
+    folders = [absolute_path(Path(folder)) for folder in given]
     own, into = dict(options or {}), _path(out)
     with _stoppable():
-        return as_frame(tune(os.fspath(model), task, folders, into, own, languages, train_language))
+        return as_frame(tune(absolute_model(os.fspath(model)), task, folders, into, own, languages, train_language))
 
 
 def study(name: PathLike, *settings: str, out: PathLike | None = None, rehash: bool = False) -> Path:
@@ -265,7 +267,8 @@ def report(
     from xalign_ray.report.verb import report
 
     with _stoppable():
-        return report([os.fspath(run) for run in runs], _path(out), by, _path(sizes), baseline, tracking)
+        names = [absolute_model(os.fspath(run)) for run in runs]
+        return report(names, _path(out), by, _path(sizes), baseline, tracking)
 
 
 @contextmanager
@@ -288,4 +291,4 @@ def _stoppable() -> Iterator[None]:
 
 
 def _path(path: PathLike | None) -> Path | None:
-    return None if path is None else Path(path)
+    return None if path is None else absolute_path(Path(path))

@@ -17,6 +17,7 @@ from xalign_ray.config.schema import PairFormat, TextFormat
 from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.papers import FROM
 from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.local_paths import absolute_model, absolute_path
 from xalign_ray.tasks import TASK_NAMES, TUNED_TASK_NAMES
 
 PAIR_FORMATS = get_args(PairFormat)
@@ -35,6 +36,20 @@ class Group(TyperGroup):
     def format_commands(self, _: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in self.commands.items()])
+
+
+def as_local(value: Any) -> Any:
+    """A callback of arguments and options: their local paths, absolute."""
+    if isinstance(value, list):
+        return [absolute_path(path) for path in value]
+    return None if value is None else absolute_path(value)
+
+
+def as_model(value: Any) -> Any:
+    """A callback of models: folders as absolute paths, hub ids as they are."""
+    if isinstance(value, list):
+        return [absolute_model(name) for name in value]
+    return None if value is None else absolute_model(value)
 
 
 def codes(languages: str) -> list[str]:
@@ -93,14 +108,18 @@ StudyName = Annotated[
 ]
 RecipeOrFolder = Annotated[
     str,
-    typer.Argument(metavar="RECIPE|FOLDER", help="a recipe, a run, or prepared data", autocompletion=_recipes),
+    typer.Argument(
+        metavar="RECIPE|FOLDER", callback=as_model, help="a recipe, a run, or prepared data", autocompletion=_recipes
+    ),
 ]
 Fetched = Annotated[
     str, typer.Argument(metavar="NAME", help="of a corpus or a recipe (--list)", autocompletion=_fetched)
 ]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="a run, an exported folder or a hub id")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")]
-Paths = Annotated[list[str], typer.Argument(metavar="PATH", help="files of the format, or what globs name")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", callback=as_model, help="a run, an exported folder or a hub id")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", callback=as_local, help="the folder of a run")]
+Paths = Annotated[
+    list[str], typer.Argument(metavar="PATH", callback=as_local, help="files of the format, or what globs name")
+]
 Settings = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the recipe", autocompletion=_keys)
 ]
@@ -151,5 +170,7 @@ Trust = Annotated[
     bool, typer.Option("--trust", help="load checkpoint files that can run code: only those of people you trust")
 ]
 Rehash = Annotated[bool, typer.Option("--rehash", help="read all inputs again, whatever is remembered of them")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="where to write instead of the default")]
-OutDir = Annotated[Path, typer.Option("--out", metavar="DIR", help="where to write")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", callback=as_local, help="where to write instead of the default")
+]
+OutDir = Annotated[Path, typer.Option("--out", metavar="DIR", callback=as_local, help="where to write")]

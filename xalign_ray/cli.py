@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from xalign_ray import __version__, collector, stops
 from xalign_ray import submit as submitted
@@ -34,15 +31,18 @@ from xalign_ray.arguments import (
     Trust,
     TunedTask,
     TuneSettings,
+    as_local,
+    as_model,
     codes,
     one_of,
 )
-from xalign_ray.config.explain import differences, suggest
-from xalign_ray.config.load import described, load_recipe
-from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.explain import suggest
+from xalign_ray.config.load import load_recipe
 from xalign_ray.config.yaml_text import parse_yaml
+from xalign_ray.config_verbs import config_app
 from xalign_ray.data_verbs import data_app
 from xalign_ray.errors import ConfigError, StoppedError, XalignError, explain
+from xalign_ray.ray_job import check_lasting
 
 app = typer.Typer(
     cls=Group,
@@ -51,7 +51,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Pretrain encoders whose languages are aligned, compare the methods, from a laptop to a Ray cluster.",
 )
-config_app = typer.Typer(cls=Group, no_args_is_help=True, help="Recipes: list, show, check, compare.")
 track_app = typer.Typer(cls=Group, no_args_is_help=True, help="MLflow, after the fact.")
 app.add_typer(data_app, name="data")
 app.add_typer(config_app, name="config")
@@ -90,12 +89,18 @@ def plan(
     ] = [],  # noqa: B006
     rate: Annotated[
         str,
-        typer.Option(metavar="TFLOPS|RUN", help="train/tflops of a worker as measured, or a run that has measured it"),
+        typer.Option(
+            metavar="TFLOPS|RUN",
+            callback=as_model,
+            help="train/tflops of a worker as measured, or a run that has measured it",
+        ),
     ] = "",
     price: Annotated[
         list[str],
         typer.Option(
-            metavar="DEVICE=NUMBER|FILE", help="of an hour of a device, such as H100=2.5; or a YAML file of such"
+            metavar="DEVICE=NUMBER|FILE",
+            callback=as_model,
+            help="of an hour of a device, such as H100=2.5; or a YAML file of such",
         ),
     ] = [],  # noqa: B006
 ) -> None:
@@ -148,7 +153,7 @@ def export(
 def evaluate(
     model: Model,
     task: Task,
-    data: Annotated[Path | None, typer.Option(metavar="PATH", help="the task's files")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="PATH", callback=as_local, help="the task's files")] = None,
     out: Out = None,
     languages: Languages = "",
 ) -> None:
@@ -162,7 +167,10 @@ def evaluate(
 def tune(
     model: Model,
     task: TunedTask,
-    data: Annotated[list[Path], typer.Option(metavar="PATH", help="the task's files; may be given more than once")],
+    data: Annotated[
+        list[Path],
+        typer.Option(metavar="PATH", callback=as_local, help="the task's files; may be given more than once"),
+    ],
     out: Out = None,
     settings: TuneSettings = [],  # noqa: B006
     languages: Languages = "",
@@ -201,14 +209,17 @@ def study(
 def report(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN", help="folders of runs or studies, mlflow:EXPERIMENT or mlflow:RUN_ID"),
+        typer.Argument(
+            metavar="RUN", callback=as_model, help="folders of runs or studies, mlflow:EXPERIMENT or mlflow:RUN_ID"
+        ),
     ],
     out: Out = None,
     by: Annotated[
         str, typer.Option(metavar="NAMES", help="task,language,family,size,dictionary: the first in the terminal")
     ] = "",
     sizes: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CSV of each Wikipedia's size: language,megabytes")
+        Path | None,
+        typer.Option(metavar="FILE", callback=as_local, help="CSV of each Wikipedia's size: language,megabytes"),
     ] = None,
     baseline: Annotated[str | None, typer.Option(metavar="LABEL", help="compared with, instead of the first")] = None,
     tracking: Annotated[str, typer.Option(metavar="URI", help="where MLflow is; sqlite: runs/mlflow.db")] = "sqlite",
@@ -248,21 +259,23 @@ def submit(
             f"xalign submit {verb}: no verb that runs on a cluster.{suggest(verb, submitted.VERBS)} Those are "
             f"{', '.join(submitted.VERBS)}; {' and '.join(submitted.OF_JOBS)} take the name of a job."
         )
-    from xalign_ray import pipeline
 
     own: Any = typer.main.get_command(app)
     given = own.commands[verb].make_context(f"xalign submit {verb}", [*words]).params
     if "recipe" in given:  # what is wrong with it is said here, before a machine has been asked
         output = load_recipe(given["recipe"], given["settings"]).config.output
-        if "://" not in output:
-            pipeline.check_lasting("output", output, in_job=True)
+        check_lasting("output", output, in_job=True)
     raise typer.Exit(submitted.submit(address, verb, words, name, wait=not no_wait))
 
 
 @app.command("word-map")
 def word_map(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="runs, exports or hub ids: a panel each")],
-    data: Annotated[Path, typer.Option(metavar="PATH", help="a MUSE file; its first 20 pairs are drawn")],
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL", callback=as_model, help="runs, exports or hub ids: a panel each")
+    ],
+    data: Annotated[
+        Path, typer.Option(metavar="PATH", callback=as_local, help="a MUSE file; its first 20 pairs are drawn")
+    ],
     out: OutDir,
 ) -> None:
     """Draw how near words lie to their translations (t-SNE), with mean cosine and reciprocal rank."""
@@ -282,47 +295,6 @@ def quickstart(out: Out = None) -> None:
     quickstart(out)
 
 
-@config_app.command("list")
-def config_list() -> None:
-    """The recipes and studies of the package, each with its description."""
-    # A terminal's lines are wrapped; what is piped has a line for each, to be searched.
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
-    for number, (kind, descriptions) in enumerate(described().items()):
-        typer.echo(f"\n{kind}:" if number else f"{kind}:")
-        column = max(map(len, descriptions)) + 4
-        for name, description in descriptions.items():
-            lines = textwrap.wrap(description, max(width - column, 20))
-            typer.echo(f"  {name}".ljust(column) + f"\n{' ' * column}".join(lines))
-
-
-@config_app.command("show")
-def config_show(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
-    """A recipe, resolved."""
-    typer.echo(yaml.safe_dump(_tree(recipe, settings), sort_keys=False, allow_unicode=True), nl=False)
-
-
-@config_app.command("check")
-def config_check(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
-    """Whether a recipe can mean anything; starts nothing."""
-    from xalign_ray import pipeline
-
-    pipeline.check(load_recipe(recipe, settings))
-    typer.echo(f"{recipe} is valid.")
-
-
-@config_app.command("diff")
-def config_diff(left: RecipeName, right: RecipeName) -> None:
-    """The keys in which two recipes differ."""
-    for key, a, b in differences(_tree(left), _tree(right)):
-        typer.echo(f"{key}: {a!r} -> {b!r}")
-
-
-@config_app.command("schema")
-def config_schema() -> None:
-    """JSON Schema of a recipe, for editors."""
-    typer.echo(json.dumps(RunConfig.model_json_schema(), indent=1))
-
-
 @track_app.command("replay")
 def track_replay(
     run: RunFolder,
@@ -335,10 +307,6 @@ def track_replay(
 
     folder = opened(run)
     typer.echo("\n".join(replay(folder, resolve_uri(to, folder.parent), experiment)))
-
-
-def _tree(recipe: str, settings: list[str] | None = None) -> dict[str, Any]:
-    return load_recipe(recipe, settings or []).config.model_dump(mode="json")
 
 
 def _pairs(options: list[str]) -> list[tuple[str, Any]]:

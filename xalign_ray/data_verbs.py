@@ -20,6 +20,7 @@ from xalign_ray.arguments import (
     RecipeOrFolder,
     Settings,
     SourceLanguages,
+    as_local,
     codes,
 )
 
@@ -31,7 +32,9 @@ def data_demo(
     out: OutDir,
     derived: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="also three languages derived from its English, a folder each"),
+        typer.Option(
+            metavar="DIR", callback=as_local, help="also three languages derived from its English, a folder each"
+        ),
     ] = None,
 ) -> None:
     """Write the embedded world's files."""
@@ -51,10 +54,14 @@ def data_derive(
     sources: Annotated[list[str], typer.Option("--from", metavar="[FORMAT:]PATH", help="English; text if no format")],
     out: OutDir,
     changes: Annotated[str, typer.Option(help="of inv, syn and trans, in the order of application")] = "inv,trans",
-    treebank: Annotated[list[Path], typer.Option(metavar="PATH", help="CoNLL-U whose word order syn takes")] = [],  # noqa: B006
-    pos: Annotated[list[Path], typer.Option(metavar="PATH", help="tagged English to derive too")] = [],  # noqa: B006
-    ner: Annotated[list[Path], typer.Option(metavar="PATH", help="the same with names")] = [],  # noqa: B006
-    xnli: Annotated[list[Path], typer.Option(metavar="PATH", help="the same with inferences")] = [],  # noqa: B006
+    treebank: Annotated[
+        list[Path], typer.Option(metavar="PATH", callback=as_local, help="CoNLL-U whose word order syn takes")
+    ] = [],  # noqa: B006
+    pos: Annotated[
+        list[Path], typer.Option(metavar="PATH", callback=as_local, help="tagged English to derive too")
+    ] = [],  # noqa: B006
+    ner: Annotated[list[Path], typer.Option(metavar="PATH", callback=as_local, help="the same with names")] = [],  # noqa: B006
+    xnli: Annotated[list[Path], typer.Option(metavar="PATH", callback=as_local, help="the same with inferences")] = [],  # noqa: B006
     vocab_size: Annotated[int, typer.Option(min=64, help="English pieces; trans copies them")] = 40_000,
     overlap: Annotated[float, typer.Option(help="share of the pieces that stay as they are")] = 0.0,
     dictionary_share: Annotated[
@@ -88,7 +95,9 @@ def data_read(
 @data_app.command("fetch")
 def data_fetch(
     name: Fetched = "",
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="what data.root names")] = Path("data"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", callback=as_local, help="what data.root names")] = Path(
+        "data"
+    ),
     languages: SourceLanguages = "",
     listed: Annotated[bool, typer.Option("--list", help="what there is, licences, what recipes need")] = False,
 ) -> None:

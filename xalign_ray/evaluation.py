@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError
+from xalign_ray.local_paths import absolute_model
 from xalign_ray.mirror import local_folder, opened, publish_file, published, url_of
-from xalign_ray.pipeline import check_export, check_lasting, say
+from xalign_ray.pipeline import check_export, say
+from xalign_ray.ray_job import check_lasting
 from xalign_ray.run_folder import CARD, SCORES, RunFolder
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
         ConfigError: it is a path, no hub id, and there is no such folder.
         DataError: a file of our export is missing or not as it was written.
     """
-    model = str(opened(model)) if url_of(local_folder(model)) else model
+    model = str(opened(model)) if url_of(local_folder(model)) else absolute_model(model)
     folder, organisation = Path(model), model.rpartition("/")[0]
     is_path = model.startswith((".", "/")) or "/" in organisation
     if is_path or (organisation and Path(organisation).is_dir()):  # what is left can be the id of a hub model
@@ -63,9 +65,8 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
 def target_folder(out: Path | None, run: Path | None, task: str) -> Path:
     if out is None and run is None:
         raise ConfigError("--out is needed: the model is not a run of ours, so there is no folder to write beside it.")
-    target = local_folder(out) if out else RunFolder(run).evaluation(task)  # type: ignore[arg-type]
-    check_lasting("--out", target)
-    return target
+    check_lasting("--out", out)
+    return local_folder(out) if out else RunFolder(run).evaluation(task)  # type: ignore[arg-type]
 
 
 def known_task(task: str, known: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from xalign_ray.artifacts import finished_run, write_atomic, write_manifest
+from xalign_ray.config.absolute import with_absolute_paths
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.method import method_of
@@ -23,6 +24,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.exports import export_run, libraries_ahead
 from xalign_ray.locks import check_writable, hold
 from xalign_ray.mirror import fetch_checkpoint, is_finished, local_folder, published, refresh, url_of
+from xalign_ray.ray_job import check_lasting
 from xalign_ray.run_folder import RunFolder, check_export
 from xalign_ray.track.origin import origin
 
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xalign_ray.data.prepared import Prepared
-
-JOB_MARK = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray sets in the process that `ray job submit` started, and only there
 
 
 def check(recipe: Recipe) -> str:
@@ -85,7 +85,8 @@ def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepar
         rehash: read all input files again, whatever is remembered of them.
     """
     check(recipe)
-    check_lasting("output", local_folder(recipe.config.output))
+    check_lasting("output", recipe.config.output)
+    recipe = with_absolute_paths(recipe)
     from xalign_ray.data.inputs import check_inputs
 
     if rehash:
@@ -150,9 +151,9 @@ def pretrain(
         The run folder. A finished one is returned as it is.
     """
     check(recipe)
-    out = local_folder(out) if out else None
-    check_lasting("output", local_folder(recipe.config.output))
+    check_lasting("output", recipe.config.output)
     check_lasting("--out", out)
+    recipe, out = with_absolute_paths(recipe), local_folder(out) if out else None
     if rehash:
         forget_inputs(local_folder(recipe.config.output))
     base = base_recipe(recipe)
@@ -195,15 +196,6 @@ def _counted(recipe: Recipe, prepared: Prepared) -> Recipe:
     from xalign_ray.data.counted import count_steps
 
     return replace(recipe, config=count_steps(recipe.config, prepared))
-
-
-def check_lasting(key: str, path: str | Path | None, in_job: bool = False) -> None:
-    """Refuses a relative path in a Ray job: its working directory is an upload that goes with the job."""
-    if (in_job or JOB_MARK in os.environ) and path is not None and not Path(path).is_absolute():
-        raise ConfigError(
-            f"{key} is '{path}': in a Ray job a relative path lies in the uploaded copy of the code, which is removed "
-            "after the job. Give an absolute one that all nodes see, for example --set output=/shared/runs."
-        )
 
 
 def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool, title: str) -> Path:

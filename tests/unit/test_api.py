@@ -167,7 +167,7 @@ def test_evaluate_gives_the_scores_as_a_frame(folder: Path, monkeypatch: pytest.
     asked = []
     monkeypatch.setattr(evaluation, "evaluate", lambda *given: asked.append(given) or SCORES["tatoeba"])
     frame = xa.evaluate(xa.open_run(folder), "tatoeba", data="files", languages=["qgr"])
-    assert asked == [(str(folder), "tatoeba", Path("files"), None, ["qgr"])]
+    assert asked == [(str(folder), "tatoeba", Path("files").absolute(), None, ["qgr"])]
     assert frame["value"].tolist() == [0.25, 0.5]
 
 

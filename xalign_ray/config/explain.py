@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from xalign_ray.config.choices import PLUGGED_OBJECTIVES, PLUGGED_STREAMS, ObjectiveChoice, StreamChoice
 from xalign_ray.config.renamed import RENAMED
 from xalign_ray.errors import ConfigError
+from xalign_ray.local_paths import shown_path
 
 MAX_SHOWN = 100  # characters of a wrong value
 
@@ -47,7 +48,8 @@ def _names_in(folder: Path) -> list[str]:
 def check_folder(folder: Path) -> None:
     """Raises ConfigError if a folder that was named is not there."""
     if not folder.exists():
-        raise ConfigError(f"There is no folder '{folder}'.{suggest_path(folder)}")
+        shown = Path(shown_path(folder))
+        raise ConfigError(f"There is no folder '{shown}'.{suggest_path(shown)}")
 
 
 def suggest_file(name: str, known: Iterable[str]) -> str:

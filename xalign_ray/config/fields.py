@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from xalign_ray.credentials import without_credentials
+from xalign_ray.local_paths import expand_home
 
 
 class Frozen(BaseModel):
@@ -23,10 +24,18 @@ def no_truth_value(given: Any) -> Any:
     return given
 
 
+def _local_path(given: str) -> str:
+    """`~` is the home folder."""
+    if not given.strip():
+        raise ValueError("the path is empty; `.` is the current folder")
+    return expand_home(given)
+
+
 Int = Annotated[int, BeforeValidator(no_truth_value), Field(gt=-(2**63), lt=2**63)]
 Float = Annotated[float, BeforeValidator(no_truth_value)]
 Fraction = Annotated[Float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[Int, Field(ge=1)]
+LocalPath = Annotated[str, AfterValidator(_local_path)]  # of a file or folder; URLs, hub ids and names stay
 Uri = Annotated[str, AfterValidator(without_credentials)]  # of a tracking server or database
 OnBrokenFile = Annotated[
     Literal["stop", "keep_rest_out"],

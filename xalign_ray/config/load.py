@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.explain import explain_validation, suggest_file
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.setting import read_setting
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
+from xalign_ray.local_paths import expand_home
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 COMMAND_LINE = "--set"
@@ -65,7 +67,7 @@ def load_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     path = find_recipe(name)
     tree, origins = _read(path, seen=())
     for setting in settings:
-        apply_setting(tree, origins, setting)
+        apply_setting(tree, origins, setting, RunConfig)
     try:
         config = RunConfig.model_validate(tree)
     except ValidationError as error:
@@ -82,7 +84,7 @@ def recipe_name(path: Path) -> str:
 
 def find_recipe(name: str, extended_by: Path | None = None) -> Path:
     """The file of a recipe given by path or by name; `extended_by` is the file that extends it."""
-    written = Path(name)
+    written = Path(expand_home(name))
     candidates = [written, RECIPES / f"{name}.yaml"]
     if extended_by is not None:
         candidates = [extended_by.parent / name, extended_by.parent / f"{name}.yaml", *candidates]
@@ -140,13 +142,13 @@ def _dotted(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from _dotted(value, f"{prefix}{key}.")
 
 
-def apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str) -> None:
-    """Puts the value of a `key=value` of the command line into a tree, and notes where it came from."""
+def apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str, schema: type[BaseModel]) -> None:
+    """Puts the value of a `key=value` of the command line into a tree of the schema, and notes where it came from."""
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise ConfigError(f"--set {setting}: write it as key=value, for example --set train.max_steps=100.")
     try:
-        value = parse_yaml(text)
+        value = read_setting(schema, key, text)
     except yaml.YAMLError:
         raise ConfigError(f"--set {setting}: the value is not YAML; quote it.") from None
     *parents, last = key.split(".")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from xalign_ray.config.choices import PAIRS, MaskedLm, MaskedText, Objective, Stream
-from xalign_ray.config.fields import Float, Fraction, Frozen, Int, OnBrokenFile, Positive
+from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, OnBrokenFile, Positive
 from xalign_ray.config.filters import FiltersConfig
 from xalign_ray.config.plugins import load_plugin
 from xalign_ray.config.running import CheckpointConfig, ParallelConfig, TrackConfig
@@ -15,6 +15,7 @@ from xalign_ray.config.scheduled import Scheduled, Within
 from xalign_ray.config.tokenizers import BpeTokenizer, Tokenizer
 from xalign_ray.config.training import TrainConfig
 
+DEMO = "demo"  # the `data.root` of the embedded world
 RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
 MIN_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
 
@@ -28,7 +29,7 @@ class Corpus(Frozen):
     format: Annotated[TextFormat, Field(description="how its files are read")]
     language: Annotated[str, Field(description="BCP-47 code")]
     paths: Annotated[
-        tuple[str, ...], Field(min_length=1, description="files, glob patterns or URLs; relative to data.root")
+        tuple[LocalPath, ...], Field(min_length=1, description="files, glob patterns or URLs; relative to data.root")
     ]
 
 
@@ -37,7 +38,7 @@ class ParallelCorpus(Frozen):
 
     format: Annotated[PairFormat, Field(description="how its files are read")]
     languages: Annotated[tuple[str, str], Field(description="codes of the first and the second side")]
-    paths: Annotated[tuple[str, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
+    paths: Annotated[tuple[LocalPath, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
     align: Annotated[
         str,
         Field(
@@ -64,7 +65,7 @@ class Dictionary(Frozen):
 
     format: Annotated[Literal["muse"], Field(description="how its files are read")] = "muse"
     languages: Annotated[tuple[str, str], Field(description="codes of the first and the second word of a line")]
-    paths: Annotated[tuple[str, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
+    paths: Annotated[tuple[LocalPath, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
     split: Annotated[Literal["train", "held_out"], Field(description="whether its pairs are trained on or scored")] = (
         "train"
     )
@@ -73,9 +74,9 @@ class Dictionary(Frozen):
 class DataConfig(Frozen):
     """What `prepare` makes shards of. Everything here but the paths is part of the data fingerprint."""
 
-    root: Annotated[str, Field(description="folder that relative paths start from; `demo` is the embedded world")] = (
-        "demo"
-    )
+    root: Annotated[
+        LocalPath, Field(description="folder that relative paths start from; `demo` is the embedded world")
+    ] = DEMO
     corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)]
     parallel: tuple[ParallelCorpus, ...] = ()
     dictionaries: tuple[Dictionary, ...] = ()
@@ -183,7 +184,7 @@ class ModelConfig(Frozen):
     """An encoder: family and sizes for one from scratch, or `init_from` for one to continue."""
 
     init_from: Annotated[
-        str | None,
+        LocalPath | None,
         Field(
             description="folder, hub id, or `run:RECIPE`: that recipe's run of the same seed, made first if it is not "
             "there; family and sizes below are then the folder's own"
@@ -222,7 +223,7 @@ class RunConfig(Frozen):
     seed: Annotated[
         Int, Field(ge=0, lt=2**63, description="of weights, order, masks and dropout: another seed is another run")
     ] = 0
-    output: Annotated[str, Field(description="folder of runs, shards and mlflow.db")] = "runs"
+    output: Annotated[LocalPath, Field(description="folder of runs, shards and mlflow.db")] = "runs"
     data: DataConfig
     sampling: SamplingConfig = SamplingConfig()
     streams: Annotated[tuple[Stream, ...], Field(min_length=1, description="kinds of rows, mixed by their weights")] = (

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from xalign_ray.config.fields import Frozen, Int
+from xalign_ray.config.fields import Frozen, Int, LocalPath
 
 
 class BpeTokenizer(Frozen):
@@ -31,7 +31,7 @@ class FolderTokenizer(Frozen):
     """A given Hugging Face fast tokenizer: a local folder or a hub id."""
 
     kind: Literal["folder"] = "folder"
-    path: Annotated[str, Field(description="of the folder, or a hub id")]
+    path: Annotated[LocalPath, Field(description="of the folder, or a hub id")]
     new_pieces: NewPieces = 0
 
 

@@ -10,6 +10,7 @@ import yaml
 
 MAX_VALUES = 100_000  # a recipe has a thousand
 DEEPEST = 32  # blocks inside blocks: a recipe has 6
+_CONTENT = (yaml.ScalarEvent, yaml.CollectionEndEvent, yaml.AliasEvent)
 _BOOL, _INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float", "timestamp"))
 
 
@@ -61,6 +62,19 @@ def parse_yaml(text: str) -> Any:
         raise yaml.YAMLError(where + " ".join(filter(None, (error.context, error.problem)))) from None
     except yaml.reader.ReaderError as error:
         raise yaml.YAMLError(" ".join(str(error).split())) from None
+
+
+def parse_value(text: str) -> Any:
+    """The value of a YAML text that is a value and nothing else.
+
+    Raises:
+        yaml.YAMLError: as `parse_yaml`, or a comment follows the value.
+    """
+    value = parse_yaml(text)
+    ends = [event.end_mark.index for event in yaml.parse(text, _Yaml) if isinstance(event, _CONTENT)]
+    if text[max(ends, default=0) :].strip():
+        raise yaml.YAMLError("'#' begins a comment; quote it")
+    return value
 
 
 def _check(text: str) -> None:

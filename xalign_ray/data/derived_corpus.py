@@ -26,6 +26,7 @@ from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.data.treebank import read_sentences, read_treebank
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.local_paths import expand_home
 from xalign_ray.text.derived import (
     DEFAULT,
     INVERSION,
@@ -182,6 +183,7 @@ def _open(source: str, bad_rows: Counter[str], *, needs_trees: bool) -> Iterator
     form, colon, path = source.partition(":")
     if not colon:
         form, path = "text", source
+    path = expand_home(path)
     if form not in _FORMATS:
         raise ConfigError(f"--from {source}: unknown format '{form}'.{suggest(form, _FORMATS)} Known here: "
                           f"{', '.join(_FORMATS)}.")  # fmt: skip

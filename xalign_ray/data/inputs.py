@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xalign_ray.config.schema import Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
+from xalign_ray.config.schema import DEMO, Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.sources.files import join_path
 from xalign_ray.data.sources.formats import check_languages, find_files
@@ -47,7 +47,7 @@ def data_root(config: RunConfig) -> Path:
 
 def open_root(root: str, output: Path) -> Path:
     """The folder that `root` names, which is `output/demo` for the embedded world, written at first use."""
-    if root != "demo":
+    if root != DEMO:
         return Path(root)
     folder = output / "demo"
     if not is_written(folder):

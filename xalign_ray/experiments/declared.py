@@ -285,7 +285,7 @@ def load_study(name: str, settings: Sequence[str] = ()) -> StudyConfig:
     origins: dict[str, str] = {}
     for setting in settings:
         if setting.partition("=")[0].split(".")[0] in StudyConfig.model_fields:
-            apply_setting(tree, origins, setting)
+            apply_setting(tree, origins, setting, StudyConfig)
         else:
             tree["settings"] = [*tree.get("settings", []), setting]
     is_scaled = path.parent.parent == STUDIES

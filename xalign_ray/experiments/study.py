@@ -26,6 +26,7 @@ from xalign_ray.experiments.record import describe_plan, write_record
 from xalign_ray.finetune.tune import MODEL
 from xalign_ray.locks import hold
 from xalign_ray.mirror import local_folder, published, url_of
+from xalign_ray.ray_job import check_lasting
 from xalign_ray.report.verb import report
 from xalign_ray.run_folder import CHOICES, STUDY, RunFolder
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
@@ -166,7 +167,7 @@ def _output_of(out: Path | None) -> Path:
             f"--out is a URL: the cells of a study are written to a folder that all nodes share. Name one, and put the "
             f"runs into the store with --set output={url_of(folder)}."
         )
-    pipeline.check_lasting("--out", output)
+    check_lasting("--out", output)
     return output.absolute()
 
 

@@ -6,6 +6,7 @@ import torch
 
 from xalign_ray.train.checkpoint import Checkpoint
 from xalign_ray.train.engine import STATE, load_deepspeed
+from xalign_ray.train.plain_path import plain_path
 from xalign_ray.train.trust import only_data
 
 
@@ -25,7 +26,7 @@ def consolidate(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
 
         # It shows its progress. The process's stdout stays as it is: other threads write to it.
         zero_to_fp32.__dict__.update(print=lambda *_, **__: None, tqdm=lambda files, **_: files)
-        with only_data(checkpoint.trusted):
-            state = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.folder), tag=STATE)
+        with only_data(checkpoint.trusted), plain_path(checkpoint.folder) as folder:
+            state = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(str(folder), tag=STATE)
         assert state is not None
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 from xalign_ray.errors import CheckpointError
 from xalign_ray.train.engine import load_deepspeed
+from xalign_ray.train.plain_path import plain_path
 from xalign_ray.train.trust import only_data
 
 TRUSTED = "trusted"
@@ -21,8 +23,13 @@ def main() -> int:
 
     options = _WORKERS | {"keep_temp_folder": False, "strict": True, "inject_missing_state": True}
     try:
-        with only_data(trusted == [TRUSTED]):
-            convert(SimpleNamespace(input_folder=source, output_folder=target, **options))
+        with (
+            only_data(trusted == [TRUSTED]),
+            plain_path(Path(source)) as folder,
+            plain_path(Path(target).parent) as parent,  # the target itself is made by the converter
+        ):
+            output = parent / Path(target).name
+            convert(SimpleNamespace(input_folder=str(folder), output_folder=str(output), **options))
     except CheckpointError as error:
         sys.stderr.write(f"{error}\n")
         return 1

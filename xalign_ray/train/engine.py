@@ -22,6 +22,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.lamb import Lamb, Parts
 from xalign_ray.train.optimizers import build_optimizer
+from xalign_ray.train.plain_path import plain_path
 from xalign_ray.train.snapshot import Part, copy_to_host
 from xalign_ray.train.trust import only_data
 
@@ -137,8 +138,8 @@ class Engine:
         Raises:
             CheckpointError: one would, and is not trusted.
         """
-        with only_data(trusted):
-            self._load(folder)
+        with only_data(trusted), plain_path(folder) as readable:
+            self._load(readable)
 
     def _load(self, folder: Path) -> None:
         groups = self._optimizer.param_groups

@@ -12,12 +12,13 @@ from tests.unit.rules.tree import PACKAGE, ROOT, imports, is_within, python_file
 
 LAYERS = [
     {"credentials"},
-    {"errors", "status_line"},
+    {"errors", "local_paths", "status_line"},
     {"artifacts", "collector", "stops", "storage"},
     {"locks", "run_folder"},
     {"stored_lock"},
     {"publisher"},
     {"mirror"},
+    {"ray_job"},
     {"config"},
     {"text", "demo", "track", "published", "layout"},
     {"models", "objectives", "data"},
@@ -32,7 +33,7 @@ LAYERS = [
     {"api"},
     {"upload"},
     {"arguments", "submit"},
-    {"data_verbs"},
+    {"config_verbs", "data_verbs"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -67,6 +68,7 @@ WITHOUT_TORCH += [
     "train/devices.py",
     "cli.py",
     "arguments.py",
+    "config_verbs.py",
     "data_verbs.py",
     "needs",
     "api.py",
@@ -85,7 +87,15 @@ WITHOUT_RAY = [
     "data/local.py",
     "data/sources",
 ]
-WITHOUT_RAY += ["train/loop.py", "train/engine.py", "cli.py", "arguments.py", "data_verbs.py", "needs"]
+WITHOUT_RAY += [
+    "train/loop.py",
+    "train/engine.py",
+    "cli.py",
+    "arguments.py",
+    "config_verbs.py",
+    "data_verbs.py",
+    "needs",
+]
 WITHOUT_RAY += ["exports.py", "pipeline.py", "api.py", "opened_run.py", "__init__.py"]
 
 

@@ -74,17 +74,25 @@ def is_folder(path: str) -> bool:
 
 
 def expand(path: str) -> list[str]:
-    """What a path or pattern names, patterns in sorted order; a file whose name looks like a pattern is that file.
+    """What a path or pattern names, patterns in sorted order; a file whose name looks like a pattern is that file,
+    and so is a folder.
 
     Raises:
       DataError: it names nothing, or the store that it lies in cannot be asked.
     """
     if is_url(path):
         return _expand_url(path)
-    matches = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))
+    matches = [path] if Path(path).exists() else sorted(_matches(path))
     if not matches:
         raise DataError(f"{path} does not exist. Check the path; relative paths start from {Path.cwd()}.")
     return matches
+
+
+def _matches(pattern: str) -> list[str]:
+    """The paths that match; the folders above that exist are meant as written, whatever characters they have."""
+    above = next((folder for folder in Path(pattern).parents if folder.is_dir()), Path())
+    rest = str(Path(pattern).relative_to(above))
+    return glob.glob(str(Path(glob.escape(str(above))) / rest), recursive=True)
 
 
 def _expand_url(path: str) -> list[str]:

@@ -1,0 +1,140 @@
+"""Local paths of recipes, commands and the Python API become absolute once, before a worker gets them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import xalign_ray as xa
+from tests.unit.test_cli import Run, run  # noqa: F401 - a fixture
+from xalign_ray import evaluation, exports
+from xalign_ray.config.absolute import with_absolute_paths
+from xalign_ray.config.load import load_recipe
+from xalign_ray.data.sources.files import expand
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.local_paths import absolute_model, absolute_path
+
+HOME = Path.home()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with glob characters in its name, an encoder, a tokenizer and a run."""
+    folder = tmp_path / "a b [1]"
+    for name in ("encoder", "tokenizer", "runs/mine/export"):
+        (folder / name).mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_absolute_path(here: Path) -> None:
+    assert absolute_path("runs") == f"{here}/runs"
+    assert absolute_path(Path("../x")) == here.parent / "x"
+    assert absolute_path("~/x") == f"{HOME}/x"
+    assert absolute_path("s3://bucket/x") == "s3://bucket/x"
+    assert absolute_path(Path("s3://bucket/x")) == Path("s3:/bucket/x")
+
+
+def test_model_is_a_folder_or_a_hub_id(here: Path) -> None:
+    assert absolute_model("encoder") == f"{here}/encoder"
+    assert absolute_model("~") == str(HOME)
+    assert absolute_model("bert-base-cased") == "bert-base-cased"
+    assert absolute_model("org/name") == "org/name"
+    assert absolute_model("run:tiny/mlm") == "run:tiny/mlm"
+
+
+RELATIVE = [
+    "output=runs",
+    "data.root=texts",
+    "model.init_from=encoder",
+    "data.tokenizer={kind: folder, path: tokenizer}",
+    "data.parallel=[{format: tsv, languages: [en, de], paths: [a.tsv], align: 'encoder:encoder'}]",
+]
+
+
+def test_recipe_folders_are_absolute_for_workers(here: Path) -> None:
+    config = with_absolute_paths(load_recipe("tiny/mlm", RELATIVE)).config
+    found = (config.output, config.data.root, config.model.init_from, config.data.tokenizer.path)  # type: ignore[union-attr]
+    assert found == tuple(f"{here}/{name}" for name in ("runs", "texts", "encoder", "tokenizer"))
+    assert (config.data.parallel[0].align, config.data.parallel[0].paths) == (f"encoder:{here}/encoder", ("a.tsv",))
+
+
+NAMES = ["model.init_from=run:tiny/mlm", "data.root=demo", "output=s3://bucket/runs", "data.tokenizer={kind: start}"]
+
+
+@pytest.mark.usefixtures("here")
+def test_recipe_names_and_urls_stay() -> None:
+    config = load_recipe("tiny/mlm", NAMES).config
+    assert with_absolute_paths(load_recipe("tiny/mlm", NAMES)).config == config
+
+
+@pytest.mark.usefixtures("here")
+def test_home_folder_in_a_recipe_file() -> None:
+    Path("mine.yaml").write_text("extends: tiny/mlm\noutput: ~/zz\ndata: {root: ~}\nmodel: {init_from: ~/e}\n")
+    with pytest.raises(ConfigError, match=r"'data.root' is None"):  # as YAML has it
+        load_recipe("mine.yaml")
+    Path("mine.yaml").write_text("extends: tiny/mlm\noutput: ~/zz\nmodel: {init_from: ~/e}\n")
+    config = load_recipe("mine.yaml").config
+    assert (config.output, config.model.init_from) == (f"{HOME}/zz", f"{HOME}/e")
+
+
+@pytest.mark.parametrize("key", ["output", "data.root", "model.init_from"])
+def test_empty_path_is_refused(key: str) -> None:
+    if key == "model.init_from":  # which may be unset
+        assert load_recipe("tiny/mlm", [f"{key}="]).config.model.init_from is None
+        return
+    with pytest.raises(ConfigError, match=f"--set: '{key}': the path is empty; `.` is the current folder."):
+        load_recipe("tiny/mlm", [f"{key}="])
+
+
+CALLS = [
+    (["evaluate", "encoder", "--task", "tatoeba", "--data", "texts", "--out", "~/scores"],
+     ("encoder", "tatoeba", "texts", HOME / "scores", [])),
+    (["evaluate", "org/name", "--task", "cloze", "--out", "scores"], ("org/name", "cloze", None, "scores", [])),
+]  # fmt: skip
+
+
+def _absolute(here: Path, given: Any) -> Any:
+    return str(here / given) if given in ("encoder",) else here / given if given in ("texts", "scores") else given
+
+
+@pytest.mark.parametrize(("words", "given"), CALLS, ids=["folder", "hub"])
+def test_commands_get_absolute_paths(
+    here: Path,
+    run: Run,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    given: tuple[Any, ...],
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(evaluation, "evaluate", lambda *all_given: asked.append(all_given) or [])
+    assert run(*words).code == 0
+    assert asked == [tuple(_absolute(here, one) for one in given)]
+
+
+def test_python_functions_get_absolute_paths(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(exports, "export", lambda *given: asked.append(given))
+    xa.export("runs/mine", out="~/export")
+    assert asked == [(f"{here}/runs/mine", None, HOME / "export", False)]
+
+
+def test_model_of_tune_is_absolute_whoever_names_it(here: Path) -> None:
+    (here / "encoder" / "config.json").write_text("{}")
+    (here / "runs" / "mine" / "export" / "config.json").write_text("{}")
+    assert evaluation.find_encoder("encoder") == (f"{here}/encoder", None)
+    assert evaluation.find_encoder("runs/mine") == (f"{here}/runs/mine/export", here / "runs" / "mine")
+    assert evaluation.find_encoder("bert-base-cased") == ("bert-base-cased", None)
+
+
+def test_patterns_below_a_folder_that_looks_like_one(here: Path) -> None:
+    for name in ("x1.txt", "x2.txt", "[y].txt"):
+        (here / name).touch()
+    assert expand(str(here / "x*.txt")) == [f"{here}/x1.txt", f"{here}/x2.txt"]
+    assert expand("x*.txt") == ["x1.txt", "x2.txt"]
+    assert expand(str(here / "[y].txt")) == [f"{here}/[y].txt"]
+    assert expand("../a b [1]/x[12].txt") == ["../a b [1]/x1.txt", "../a b [1]/x2.txt"]
+    with pytest.raises(DataError, match="does not exist"):
+        expand(str(here / "z*.txt"))
