@@ -9,10 +9,9 @@ from typing import Any
 from xalign_ray.artifacts import read_json
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
+from xalign_ray.models.families import FAMILIES, family_of
 from xalign_ray.models.family import Family
-
-LANGUAGES_KEY = "xalign_languages"  # in an exported folder's config.json: the languages folded into its token types
+from xalign_ray.models.known import read_folder
 
 
 def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> tuple[Family, dict[str, Any]]:
@@ -32,32 +31,15 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
         values = family.values(model, vocab_size, max_positions, pad_id)
     else:
         found = _read_config(model.init_from)
-        family = _family_of(model.init_from, found)
+        family = family_of(model.init_from, found)
         values = dict(family.defaults) | found
     return family, values | dict.fromkeys(family.dropouts, model.hidden_dropout_prob)
 
 
-def _family_of(init_from: str, found: dict[str, Any]) -> Family:
-    if found.get(LANGUAGES_KEY):
-        raise ConfigError(
-            f"model.init_from: {init_from} has language embeddings folded into its token types, which cannot be "
-            "trained apart again; continue the run's checkpoint instead."
-        )
-    model_type = found.get("model_type", "bert")
-    if model_type not in BY_MODEL_TYPE:
-        raise ConfigError(
-            f"model.init_from: {init_from} is of the family '{model_type}'; only those of "
-            f"{', '.join(BY_MODEL_TYPE)} can be continued."
-        )
-    return BY_MODEL_TYPE[model_type]
-
-
 def _read_config(init_from: str) -> dict[str, Any]:
-    folder = Path(init_from)
-    path = folder / "config.json" if folder.is_dir() else _fetch_config(init_from)
-    if not path.is_file():
-        raise ConfigError(f"model.init_from: {init_from} holds no config.json; name a Hugging Face model folder.")
-    return read_json(path, "It is the model that model.init_from names.", "model_type")
+    if Path(init_from).is_dir():
+        return read_folder(init_from)
+    return read_json(_fetch_config(init_from), "It is the model that model.init_from names.", "model_type")
 
 
 def _fetch_config(hub_id: str) -> Path:

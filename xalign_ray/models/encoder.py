@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from torch.profiler import record_function
 
 from xalign_ray.config.schema import ModelConfig
-from xalign_ray.errors import ConfigError
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.layout import laid_out
 from xalign_ray.models import attention
 from xalign_ray.models.backbone import backbone, check_fits
@@ -19,6 +18,7 @@ from xalign_ray.models.decoder import Decoder
 from xalign_ray.models.extension import add_rows
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import append_language, extend_input
+from xalign_ray.models.open_folder import open_weights
 
 READ = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")  # what `encode` needs of a batch
 
@@ -147,22 +147,34 @@ def build_encoder(
     return AlignedEncoder(hf, family, table, model.conditioned_head)
 
 
-def _load(model: ModelConfig, family: Family, values: Mapping[str, Any]) -> Any:
+def open_start(init_from: str, family: Family, values: Mapping[str, Any]) -> tuple[Any, list[str]]:
+    """The masked language model that a run continues, and the weights of its head that were drawn: all or none.
+
+    Raises:
+        ConfigError: it cannot be opened, see `open_weights`, or its head has a table of its own.
+    """
     classes = family.classes()
-    config = classes.config.from_dict(dict(values))
-    config._attn_implementation = attention.DENSE
-    if model.init_from is None:
-        return classes.masked_lm(config)
     try:
-        return classes.masked_lm.from_pretrained(
-            model.init_from,
-            config=config,
-            dtype=torch.float32,
-            attn_implementation=attention.DENSE,
-            trust_remote_code=False,
+        hf, drawn = open_weights(
+            init_from, classes.masked_lm, _config(family, values), attn_implementation=attention.DENSE
         )
-    except UnpicklingError:
+    except DataError as error:
+        raise ConfigError(f"model.init_from: {error}") from error
+    if hf.get_output_embeddings().weight is not hf.get_input_embeddings().weight:
         raise ConfigError(
-            f"model.init_from '{model.init_from}' holds its weights as a pickle of more than tensors, which could "
-            "run any code. Save it as safetensors first, if you know who made it."
-        ) from None
+            f"model.init_from: {init_from} has an output table that differs from its word embeddings, though its "
+            "config.json says that they are tied; only an encoder with one table can be continued."
+        )
+    return hf, drawn
+
+
+def _load(model: ModelConfig, family: Family, values: Mapping[str, Any]) -> Any:
+    if model.init_from is None:
+        return family.classes().masked_lm(_config(family, values))
+    return open_start(model.init_from, family, values)[0]
+
+
+def _config(family: Family, values: Mapping[str, Any]) -> Any:
+    config = family.classes().config.from_dict(dict(values))
+    config._attn_implementation = attention.DENSE
+    return config

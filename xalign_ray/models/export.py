@@ -19,8 +19,8 @@ from xalign_ray.artifacts import MANIFEST, hash_files, share, write_json, write_
 from xalign_ray.config.method import method_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
-from xalign_ray.models.backbone import LANGUAGES_KEY, backbone
-from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.models.backbone import backbone
+from xalign_ray.models.families import BY_MODEL_TYPE, LANGUAGES_KEY
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify

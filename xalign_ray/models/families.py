@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from xalign_ray.errors import ConfigError
 from xalign_ray.models.bert import Bert
 from xalign_ray.models.family import Family
 from xalign_ray.models.modernbert import ModernBert
@@ -11,3 +13,23 @@ from xalign_ray.models.xlm_r import XlmR
 
 FAMILIES: Mapping[str, Family] = {"bert": Bert(), "xlm-r": XlmR(), "modernbert": ModernBert()}
 BY_MODEL_TYPE: Mapping[str, Family] = {family.model_type: family for family in FAMILIES.values()}
+LANGUAGES_KEY = "xalign_languages"  # in an exported folder's config.json: the languages folded into its token types
+
+
+def family_of(init_from: str, values: Mapping[str, Any]) -> Family:
+    """The family of an encoder to continue, by its config.json.
+
+    Raises:
+        ConfigError: it is none of the families, or its language embeddings cannot be trained apart again.
+    """
+    if values.get(LANGUAGES_KEY):
+        raise ConfigError(
+            f"model.init_from: {init_from} has language embeddings folded into its token types, which cannot be "
+            "trained apart again; continue the run's checkpoint instead."
+        )
+    if values["model_type"] not in BY_MODEL_TYPE:
+        raise ConfigError(
+            f"model.init_from: {init_from} is of the family '{values['model_type']}'; only those of "
+            f"{', '.join(BY_MODEL_TYPE)} can be continued."
+        )
+    return BY_MODEL_TYPE[values["model_type"]]

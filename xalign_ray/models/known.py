@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.artifacts import read_json
-from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.config.explain import suggest_path
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.models.families import BY_MODEL_TYPE, family_of
 from xalign_ray.models.family import Values
+from xalign_ray.models.weight_files import read_config
 
 ORGANISATIONS = ("google-bert/", "FacebookAI/")  # where the hub moved models that are still found without
 _LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
@@ -51,15 +54,35 @@ DERIVED: Mapping[str, int] = {
 
 
 def encoder_values(init_from: str) -> Values | None:
-    """The values of the config.json of a folder, or of a hub model that is known; None where only opening it tells."""
-    config = Path(init_from) / "config.json"
-    if config.is_file():
-        found = read_json(config, "It is the model that model.init_from names.", "model_type")
+    """The values of the config.json of a folder, or of a hub model that is known; None where only opening it tells.
+
+    Raises:
+        ConfigError: there is no such folder, it holds no model, or it is of a family that cannot be continued.
+    """
+    if Path(init_from).is_dir():
+        found: Values | None = read_folder(init_from)
+    elif is_path(init_from):
+        raise ConfigError(f"model.init_from: there is no folder '{init_from}'.{suggest_path(Path(init_from))}")
     else:
         found = ENCODERS.get(_plain(init_from))
-    if found is None or found["model_type"] not in BY_MODEL_TYPE:
+    if found is None:
         return None
-    return dict(BY_MODEL_TYPE[found["model_type"]].defaults) | dict(found)
+    return dict(family_of(init_from, found).defaults) | dict(found)
+
+
+def read_folder(init_from: str) -> dict[str, Any]:
+    """The config.json of a folder to continue; ConfigError in a sentence where there is none that can be read."""
+    try:
+        return read_config(init_from)
+    except DataError as error:
+        raise ConfigError(f"model.init_from: {error}") from None
+
+
+def is_path(name: str) -> bool:
+    """Whether a name can only be that of a folder: what is left can be the id of a hub model."""
+    organisation = name.rpartition("/")[0]
+    is_below = bool(organisation) and Path(organisation).is_dir()
+    return name.startswith((".", "/", "~")) or "/" in organisation or is_below
 
 
 def vocabulary_size(tokenizer: str) -> int | None:

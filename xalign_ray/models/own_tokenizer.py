@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from xalign_ray.artifacts import hash_value
 from xalign_ray.errors import DataError
+from xalign_ray.models.weight_files import check_not_pointer
 
 TOKENIZER_KEY = "xalign_tokenizer"  # in config.json: `identify` of the folder, as it was exported
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")  # one of them holds a vocabulary
@@ -30,6 +32,20 @@ def identify(folder: Path) -> str | None:
     named = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
     special = {key: _content(value) for key, value in named.items() if key.endswith("_token")}
     return hash_value([{key: value for key, value in tokenizer.items() if key not in _OF_BATCHES}, special])
+
+
+def check_vocabulary(name: str) -> None:
+    """Of a local folder: refuses a vocabulary that transformers cannot read here, with what is needed to read it.
+
+    Raises:
+        DataError: a file of it is a Git LFS pointer, or a SentencePiece model alone that no package here reads.
+    """
+    found = [path for pattern in FILES for path in sorted(Path(name).glob(pattern))]
+    for path in found:
+        check_not_pointer(path)
+    if found and all(path.suffix == ".model" for path in found) and find_spec("sentencepiece") is None:
+        raise DataError(f"{name} holds its vocabulary as {found[0].name} alone, which needs `pip install "
+                        "sentencepiece`; or put the model's tokenizer.json next to it.")  # fmt: skip
 
 
 def check_files(name: str, config: Any) -> None:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PretrainedConfig
-from transformers.utils import logging
+from transformers import AutoConfig, AutoModel
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.own_tokenizer import check_files, check_ids
+from xalign_ray.models.open_folder import open_model, quiet_transformers
 from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs
 
-NEW_PARTS = {"pooler", "classifier", "qa_outputs"}  # what a folder may lack: unused here, or yet to be tuned
 BATCH_SIZE = 64
 POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean": lambda states, mask: (states * mask[:, :, None]).sum(dim=2) / mask.sum(dim=1)[:, None],
@@ -37,9 +33,12 @@ class Encoder:
     inputs: Inputs
 
     @classmethod
-    def open(cls, folder: str | Path, device: str = "auto", model_class: Any = AutoModel, **settings: Any) -> Encoder:
-        """Opens an exported or fine-tuned folder, any other local Hugging Face folder, or a hub id, as `open_model`."""
-        model, tokenizer = open_model(folder, model_class, **settings)
+    def open(cls, folder: str | Path, device: str = "auto", model_class: Any = AutoModel) -> Encoder:
+        """Opens an exported or fine-tuned folder, any other local Hugging Face folder, or a hub id, as `open_model`.
+
+        Nothing of what is scored is drawn at random.
+        """
+        model, tokenizer = open_model(folder, model_class, new_head=False)
         inputs = Inputs.of_model(tokenizer, model, str(folder))
         return cls(model.to(pick_device(device)).eval(), inputs)
 
@@ -164,49 +163,6 @@ def pick_device(device: str = "auto") -> torch.device:
     return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
 
 
-def open_model(folder: str | Path, model_class: Any, **settings: Any) -> tuple[Any, Any]:
-    """Model (fp32) and tokenizer of a local folder or hub id.
-
-    Args:
-        folder: local Hugging Face folder, or hub id.
-        model_class: an Auto class of transformers.
-        settings: put into the model's config, such as `num_labels`.
-
-    Raises:
-        DataError: there is no such folder, transformers cannot open it, it lacks weights of the encoder (which
-            transformers would silently draw at random), or its tokenizer is gone or another's (it would make one up).
-    """
-    # Registers our class, so that Auto classes open it; here, because it costs whoever imports it two seconds of CPU.
-    from xalign_ray.models import language_modernbert  # noqa: F401
-
-    name = str(folder)
-    if not Path(name).is_dir() and (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1):
-        raise DataError(f"{name} is not a folder; give an export folder or a hub id such as bert-base-cased.")
-    try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(name, trust_remote_code=False, **settings)
-        check_files(name, config)
-        with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-            model, found = model_class.from_pretrained(
-                name, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
-            )
-    except UnpicklingError:
-        raise DataError(
-            f"{name} cannot be opened as a Hugging Face encoder: its weights are a pickle of more than tensors, "
-            "and could run any code. Save it as safetensors first, if you know who made it."
-        ) from None
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise DataError(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer: {reason}") from error
-    if lacking := sorted(key for key in found["missing_keys"] if not NEW_PARTS & set(key.split("."))):
-        raise DataError(
-            f"{name} lacks {len(lacking)} weights of its encoder, such as {lacking[0]}; its config.json and its "
-            "weights do not belong together: export it again."
-        )
-    check_ids(name, tokenizer, model.get_input_embeddings().num_embeddings)
-    return model, tokenizer
-
-
 def check_hub(name: str) -> None:
     """Asks for a hub model's config.json alone; DataError if neither the hub nor its cache on this machine has it."""
     try:
@@ -218,17 +174,3 @@ def check_hub(name: str) -> None:
             f"({str(error).strip().splitlines()[0].rstrip('.')}). Without a network, put its files into a folder and "
             "name that."
         ) from error
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Keeps transformers from reporting what `open_model` checks by itself, and from drawing progress bars."""
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

@@ -140,7 +140,7 @@ def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub(tmp_path: Path)
 def test_a_folder_without_weights_is_named(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(DataError, match=f"{folder} cannot be opened as a Hugging Face encoder with its tokenizer: "):
+    with pytest.raises(DataError, match=f"{folder} holds no weights: none of model.safetensors, "):
         Encoder.open(folder)
 
 
@@ -149,18 +149,19 @@ def test_weights_that_are_missing_are_never_drawn_at_random(make_bert: Callable[
     weights = load_file(folder / "model.safetensors")
     kept = {name: value for name, value in weights.items() if "layer.1.output.dense" not in name}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(
-        DataError, match=r"lacks 2 weights of its encoder, such as encoder\.layer\.1\.output\.dense\.bias"
-    ):
+    with pytest.raises(DataError, match=r"lacks 2 of its weights, such as encoder\.layer\.1\.output\.dense\.bias"):
         Encoder.open(folder)
 
 
 def test_a_diverged_encoder_is_refused(make_bert: Callable[..., Path]):
-    folder = make_bert(PIECES, vectors={"cat": [float("nan")]})
+    folder = make_bert(PIECES, vectors={"cat": [3e38, -3e38]})  # finite, but not their squares
     with pytest.raises(DataError, match=f"{folder} yields values that are not finite; its training diverged"):
         Encoder.open(folder).pool(["the cat"], "en", ["mean"])["mean"]
-    with pytest.raises(DataError, match="not finite"):
-        Encoder.open(folder).word_vectors(["the"])
+    folder = make_bert(PIECES, vectors={"cat": [float("nan")]})
+    with pytest.raises(
+        DataError, match=r"word_embeddings\.weight holds values that are not finite; its training diverged"
+    ):
+        Encoder.open(folder)
 
 
 def test_opening_is_silent_and_leaves_the_verbosity_alone(

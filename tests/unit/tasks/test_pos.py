@@ -136,10 +136,11 @@ def test_each_language_is_told_to_a_model_that_has_embeddings_for_it(
     found = by_language(tune_task(POS, folder, [data], out, settings=SETTINGS, keep_model=True))
     assert found["en"].value == 1.0
     weights = load_file(out / "model" / "model.safetensors")
-    weights["bert.embeddings.token_type_embeddings.weight"][2] = float("nan")
+    weights["bert.embeddings.token_type_embeddings.weight"][2, 0] = 1e6  # drowns every word
     save_file(weights, out / "model" / "model.safetensors", metadata={"format": "pt"})
     broken = by_language(POS.evaluate(str(out / "model"), data))
-    assert (broken["en"].value, broken["de"].value) == (1.0, 0.0)
+    assert broken["en"].value == 1.0
+    assert broken["de"].value < 1.0
 
 
 def test_an_unknown_language_is_refused_before_anything_is_trained(
@@ -162,5 +163,5 @@ def test_a_missing_training_file_is_named(tmp_path: Path, data: Path, make_bert:
 def test_a_folder_that_was_not_tuned_is_not_scored(data: Path, make_bert: Callable[..., Path]):
     add_tests(data)
     folder = make_bert(PIECES)
-    with pytest.raises(DataError, match=rf"{folder} has no head for pos; fine-tune it first \(xalign tune\)"):
+    with pytest.raises(DataError, match=rf"{folder} has no head of its own .*; fine-tune it first \(xalign tune\)"):
         POS.evaluate(str(folder), data)

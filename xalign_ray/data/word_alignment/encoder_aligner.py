@@ -89,11 +89,14 @@ class EncoderAligner:
     """An opened encoder. Runs where torch says, without gradients."""
 
     def __init__(self, settings: PretrainedEncoder) -> None:
-        from transformers import AutoModel, AutoTokenizer
+        from transformers import AutoModel
+
+        from xalign_ray.models.open_folder import open_model
 
         self.settings = settings
-        self.model: Any = AutoModel.from_pretrained(settings.path, trust_remote_code=False).eval()
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
+        model, tokenizer = open_model(settings.path, AutoModel)
+        self.model: Any = model.eval()
+        self.tokenizer: Any = tokenizer
         layers = self.model.config.num_hidden_layers
         self.layer = round(layers * 2 / 3) if settings.layer is None else settings.layer
         if not 1 <= self.layer <= layers:

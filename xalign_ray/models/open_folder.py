@@ -1,0 +1,168 @@
+"""Opens a Hugging Face model folder for every verb, with one list of refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoTokenizer, PretrainedConfig
+from transformers.utils import logging
+
+from xalign_ray.errors import DataError
+from xalign_ray.models.own_tokenizer import check_files, check_ids, check_vocabulary
+from xalign_ray.models.weight_files import check_weight_files
+
+POOLER = "pooler"  # in the name of a weight: a layer that no loss and no task here reads
+PARALLEL = "module."  # what torch's DataParallel puts before the names of a model's weights
+
+
+def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **settings: Any) -> tuple[Any, Any]:
+    """Model (fp32) and tokenizer of a local folder or hub id, see `open_weights`.
+
+    Args:
+        folder: local Hugging Face folder, or hub id.
+        model_class: an Auto class of transformers.
+        new_head: whether the head above the encoder may be drawn at random, to be tuned.
+        settings: put into the model's config, such as `num_labels`.
+
+    Raises:
+        DataError: it cannot be opened, is damaged, or its tokenizer is gone or another's (transformers would make one
+            up).
+    """
+    # Registers our class, so that Auto classes open it; here, because it costs whoever imports it two seconds of CPU.
+    from xalign_ray.models import language_modernbert  # noqa: F401
+
+    name = str(folder)
+    if not Path(name).is_dir() and (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1):
+        raise DataError(f"{name} is not a folder; give an export folder or a hub id such as bert-base-cased.")
+    check_weight_files(name)
+    with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"):
+        config: PretrainedConfig = AutoConfig.from_pretrained(name, trust_remote_code=False, **settings)
+    check_files(name, config)
+    check_vocabulary(name)
+    with (
+        _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"),
+        quiet_transformers(),
+    ):
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    model, drawn = open_weights(name, model_class, config)
+    if drawn and not new_head:
+        raise DataError(
+            f"{name} has no head of its own ({len(drawn)} weights are not there, such as {drawn[0]}); fine-tune it "
+            "first (xalign tune), or name a folder that has one."
+        )
+    check_ids(name, tokenizer, model.get_input_embeddings().num_embeddings)
+    return model, tokenizer
+
+
+def open_weights(name: str, model_class: Any, config: Any, **options: Any) -> tuple[Any, list[str]]:
+    """The model of a folder or hub id in fp32, each weight of its encoder as the files have it.
+
+    Args:
+        model_class: of transformers, Auto or not.
+        options: of `from_pretrained`.
+
+    Returns:
+        The model, and the names of the weights of its head that the files lack: these were drawn at random.
+
+    Raises:
+        DataError: weights are missing, have no place in the model, have another size, or are not finite; the files are
+            no weights, cut short, or a pickle that could run code.
+    """
+    check_weight_files(name)
+    with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder"), quiet_transformers():
+        model, found = model_class.from_pretrained(
+            name,
+            config=config,
+            dtype=torch.float32,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # judged below; transformers would raise without a name or a size
+            **options,
+        )
+    drawn = [key for key in sorted(found["missing_keys"]) if not _is_of_encoder(model, key)]
+    _check_loaded(name, model, found, drawn)
+    return model, drawn
+
+
+def _check_loaded(name: str, model: Any, found: dict[str, Any], drawn: list[str]) -> None:
+    """Judges what transformers says of a load that it calls done."""
+    missing, unexpected = sorted(found["missing_keys"]), sorted(found["unexpected_keys"])
+    lacking = [key for key in missing if _is_of_encoder(model, key) and POOLER not in key.split(".")]
+    if type(model).__name__.endswith("ForMaskedLM"):  # other heads are tuned anew, whatever is there of them
+        head = {key for key, _ in model.named_parameters() if not _is_of_encoder(model, key)}
+        lacking += drawn if drawn and not head <= set(drawn) else []
+    if lacking:
+        prefixed = sum(key.startswith(PARALLEL) for key in unexpected)
+        hint = (
+            f"{prefixed} names begin with '{PARALLEL}', as DataParallel saves them: save `model.module` instead"
+            if prefixed
+            else "its config.json and its weights do not belong together: export it again"
+        )
+        raise DataError(f"{name} lacks {len(lacking)} of its weights, such as {lacking[0]}; {hint}.")
+    if found["mismatched_keys"]:
+        key, there, asked = sorted(found["mismatched_keys"])[0]
+        raise DataError(
+            f"{name}: {key} is of size {_size(there)}, its config.json asks for {_size(asked)}; they do not belong "
+            "together: export it again."
+        )
+    surplus = [key for key in unexpected if _is_of_encoder(model, key) and POOLER not in key.split(".")]
+    if surplus:
+        raise DataError(
+            f"{name} holds {len(surplus)} weights that its config.json has no place for, such as {surplus[0]}; without "
+            "them it is another encoder: export it again, or merge its adapters first."
+        )
+    if broken := next((key for key, value in model.named_parameters() if not torch.isfinite(value).all()), None):
+        raise DataError(
+            f"{name}: {broken} holds values that are not finite; its training diverged or its weights are damaged: "
+            "export an earlier checkpoint."
+        )
+
+
+def _is_of_encoder(model: Any, key: str) -> bool:
+    """Whether a weight's name, in the model or in its files, is of the encoder below the head."""
+    prefix = f"{model.base_model_prefix}."
+    if key.startswith(prefix):
+        return True
+    parts = {name for name, _ in model.base_model.named_children()} | {POOLER}
+    of_head = {name for name, _ in model.named_children()} if model.base_model is not model else set()
+    return key.split(".")[0] in parts - of_head
+
+
+def _size(size: Collection[int]) -> str:
+    return " x ".join(map(str, size))
+
+
+@contextmanager
+def _as_one_sentence(what: str) -> Iterator[None]:
+    """Raises what a loader says of a foreign file as a DataError: its errors have no class in common."""
+    try:
+        yield
+    except DataError:
+        raise
+    except UnpicklingError:
+        raise DataError(
+            f"{what}: its weights are a pickle of more than tensors, and could run any code. Save it as safetensors "
+            "first, if you know who made it."
+        ) from None
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise DataError(f"{what}: {lines[0]}") from error
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keeps transformers from reporting what is checked here, and from drawing progress bars."""
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
