@@ -18,7 +18,8 @@ from xalign_ray.config.absolute import with_absolute_paths
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.method import method_of
-from xalign_ray.config.saved import open_saved, read_saved
+from xalign_ray.config.plugin_sources import plugin_hashes
+from xalign_ray.config.saved import check_identity, earlier_runs, open_saved
 from xalign_ray.config.start import base_recipe, needed_recipes, settle
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.exports import export_run, libraries_ahead
@@ -298,16 +299,15 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
     folder = (out or default_folder(recipe, fingerprint)).absolute()
     if rank == 0:
         refresh(folder)
-    if (before := _identity(folder)) and before.get("fingerprint") != fingerprint:
-        other = str(before.get("fingerprint"))[:8]
-        raise ConfigError(
-            f"{folder} holds a run of {before.get('recipe')} with fingerprint {other}; this recipe's "
-            f"is {fingerprint[:8]}. Give another --out, or remove the folder to start over."
-        )
+    code = plugin_hashes(recipe.config)
+    check_identity(folder, fingerprint, code)
+    if rank == 0 and code and not out and (others := earlier_runs(folder)):
+        say(f"{folder.name} is a new run. Settings, data or the files of {', '.join(code)} differ from: {others}.")
     facts = {
         "recipe": recipe.name,
         "fingerprint": fingerprint,
         "seed": recipe.config.seed,
+        "plugins": code,
         **facts_of(prepared, recipe.config),
         "labels": {"method": method_of(recipe.config), "languages": ",".join(recipe.config.languages)},
         "origin": origin(),
@@ -323,14 +323,6 @@ def _write_config(recipe: Recipe, folder: Path, facts: Mapping[str, Any]) -> Non
 def default_folder(recipe: Recipe, fingerprint: str) -> Path:
     """Where a run goes unless `out` says otherwise: the same recipe on the same data finds its own run again."""
     return local_folder(recipe.config.output) / f"{recipe.name.replace('/', '-')}-{fingerprint[:8]}"
-
-
-def _identity(folder: Path) -> dict[str, Any]:
-    """Whose run a folder holds, empty if none; a damaged config.yaml is written anew, the manifest says it too."""
-    with suppress(DataError):
-        if saved := read_saved(folder):
-            return saved
-    return finished_run(folder) or {}
 
 
 def _repair_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any], trust: bool) -> None:

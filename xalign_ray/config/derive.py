@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import hash_file, hash_value
+from xalign_ray.artifacts import hash_file, hash_value, whole_json
 from xalign_ray.config.load import merge
+from xalign_ray.config.plugin_sources import plugin_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 
@@ -16,6 +17,7 @@ CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads
 WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 # What a continued encoder takes of a recipe.
 NOT_OF_THE_START = ("hidden_dropout_prob", "language_embeddings", "conditioned_head")
+NOT_OF_AN_ENCODER = ("_name_or_path", "transformers_version")  # of its config.json: who wrote it and where
 COUNTED_FROM = ("num_train_epochs", "pairs_per_step")  # of `train`; the steps and rows counted from them say it all
 # Of `train`, how a step is computed and not what: the result is the same up to rounding.
 HOW_A_STEP_IS_COMPUTED = ("per_device_batch_size", "attention", "gradient_checkpointing", "torch_compile")
@@ -68,7 +70,10 @@ def block_shape(config: RunConfig, row_bytes: int) -> tuple[int, int]:
 
 
 def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
-    """Hash of what changes the result: not workers, micro-batch, ZeRO stage, paths, tracking or notes."""
+    """Hash of what changes the result: not workers, micro-batch, ZeRO stage, paths, tracking or notes.
+
+    The code of plug-ins is known by its files, wherever they lie.
+    """
     assert config.train.is_counted, "data.counted.count_steps comes first"
     tree = config.model_dump(
         mode="json", exclude={"plugins", "notes", "output", "data", "parallel", "checkpoint", "track"}
@@ -81,13 +86,20 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
             "init_from": _start_identity(config.model.init_from)
         }
     tree["deepspeed_overrides"] = config.parallel.deepspeed_overrides
-    return hash_value({"recipe": tree, "data": data_fingerprint, "order": [ORDER_VERSION, CHUNK_STEPS]})
+    code = sorted(plugin_hashes(config).values())
+    return hash_value(
+        {"recipe": tree, "plugins": code, "data": data_fingerprint, "order": [ORDER_VERSION, CHUNK_STEPS]}
+    )
 
 
 def _start_identity(init_from: str) -> str:
-    """What an encoder to continue is, wherever it lies: its weights' hash; a hub model is its name."""
+    """What an encoder to continue is, wherever it lies: the hash of its weights and config; a hub model is its name."""
     weights = sorted(path for suffix in WEIGHTS for path in Path(init_from).glob(f"*{suffix}"))
-    return hash_value([hash_file(path) for path in weights]) if weights else init_from
+    if not weights:
+        return init_from
+    config = whole_json(Path(init_from) / "config.json") or {}
+    of_model = {key: value for key, value in config.items() if key not in NOT_OF_AN_ENCODER}
+    return hash_value([*(hash_file(path) for path in weights), of_model])
 
 
 def data_settings(config: RunConfig) -> dict[str, Any]:

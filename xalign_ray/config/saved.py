@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.credentials import hide_credentials
-from xalign_ray.errors import DataError
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.run_folder import CONFIG, RunFolder
 
 HINT = "Give the `xalign pretrain` of this run again: it writes the file anew."
@@ -42,6 +44,35 @@ def read_saved(folder: Path) -> dict[str, Any]:
     if any(key in tree for key in _OF_A_RUN[:2]) and (missing := [key for key in _OF_A_RUN if key not in tree]):
         raise DataError(f"{path} is damaged: it lacks {', '.join(missing)}. {HINT}")
     return tree
+
+
+def check_identity(folder: Path, fingerprint: str, plugins: Iterable[str]) -> None:
+    """Refuses a folder that holds another run; a damaged config.yaml is written anew, since the manifest says it too.
+
+    Args:
+        plugins: the modules whose files are part of the fingerprint, for the message.
+
+    Raises:
+        ConfigError: the run in the folder has another fingerprint.
+    """
+    before: dict[str, Any] = {}
+    with suppress(DataError):
+        before = read_saved(folder)
+    before = before or finished_run(folder) or {}
+    if before and (other := str(before.get("fingerprint"))) != fingerprint:
+        code = f" It includes the files of {', '.join(plugins)}." if plugins else ""
+        raise ConfigError(
+            f"{folder} holds a run of {before.get('recipe')} with fingerprint {other[:8]}; this recipe's is "
+            f"{fingerprint[:8]}.{code} Give another --out, or remove the folder to start over."
+        )
+
+
+def earlier_runs(folder: Path) -> str:
+    """Names of other runs of the same recipe next to a default run folder; empty once the folder holds a run."""
+    if RunFolder(folder).config.is_file():
+        return ""
+    same = folder.parent.glob(f"{folder.name.rpartition('-')[0]}-{'[0-9a-f]' * 8}")
+    return ", ".join(sorted(other.name for other in same if RunFolder(other).config.is_file()))
 
 
 def open_saved(folder: Path) -> tuple[Recipe, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +19,7 @@ from xalign_ray.data import language_id
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source
 from xalign_ray.data.tokenizer_folder import NEEDED, open_tokenizer
-from xalign_ray.data.word_alignment.corpus import FILES_VERSION
+from xalign_ray.data.word_alignment.corpus import FILES_VERSION, SAMPLE_PAIRS, SAMPLE_SEED
 from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.mirror import local_folder
 
@@ -38,7 +39,11 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
             "aligners": _aligners(config.data),
             "language_identifier": language_id.identity() if config.data.filters.language_threshold else None,
             "parsers": {PARSERS[name]: version(PARSERS[name]) for name in _formats(sources) if name in PARSERS},
-            "versions": {"shards": SHARDS_VERSION, "tokenizers": tokenizers.__version__},
+            "versions": {
+                "shards": SHARDS_VERSION,
+                "tokenizers": tokenizers.__version__,
+                "unicode": unicodedata.unidata_version,  # of Python: letters, case and scripts
+            },
         }
     )
 
@@ -64,9 +69,10 @@ def tokenizer_identity(data: DataConfig) -> Any:
 
 
 def _aligners(data: DataConfig) -> list[Any]:
-    """Of each corpus that is aligned the aligner's version, or the hashes of an encoder's files."""
+    """For each aligned corpus the aligner's version, or the hashes of an encoder's files, and the default sample."""
     kinds = [named_aligner(corpus.align) if corpus.align else None for corpus in data.parallel]
-    return [kind and [FILES_VERSION, kind.identity()] for kind in kinds]
+    sample = {"pairs": SAMPLE_PAIRS, "seed": SAMPLE_SEED}
+    return [kind and [FILES_VERSION, kind.identity(), sample] for kind in kinds]
 
 
 def _formats(sources: Sequence[Source]) -> list[str]:

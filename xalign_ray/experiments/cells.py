@@ -69,6 +69,7 @@ class Cell:
         model: folder or hub id; empty as long as the encoder is not there.
         data: the task's files or folders, none where a run has its own.
         languages: those to score; all that are found if None.
+        code: hashes of the sources of a task of the user's own, none of ours.
     """
 
     kind: ClassVar[str]
@@ -81,6 +82,7 @@ class Cell:
     model: str
     data: tuple[str, ...] = ()
     languages: tuple[str, ...] | None = None
+    code: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -89,7 +91,8 @@ class Cell:
 
     @property
     def _content(self) -> dict[str, Any]:
-        return {"task": self.task, "model": self.model, "data": self.data, "languages": self.languages}
+        own = {"code": self.code} if self.code else {}
+        return own | {"task": self.task, "model": self.model, "data": self.data, "languages": self.languages}
 
     @property
     def seed(self) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.config.plugin_sources import source_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import needed_recipes
 from xalign_ray.data.inputs import open_root
@@ -123,6 +124,7 @@ class Plan:
             "task": one.task,
             "model": model,
             "languages": languages or None,
+            "code": tuple(source_hashes(one.task)) if "." in one.task else (),
         }
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch.profiler import record_function
 
 from xalign_ray import collector, stops
+from xalign_ray.config.plugin_sources import plugin_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LockError, LossError, StoppedError, TrainingError
 from xalign_ray.locks import lost_sentence
@@ -107,6 +108,10 @@ def train(
         LockError: the run folder has become another job's; nothing was saved.
         CheckpointError: the newest checkpoint is not this run's, or one cannot be written.
     """
+    if facts.get("plugins", code := plugin_hashes(config)) != code:
+        raise TrainingError(
+            f"Files of {', '.join(code)} changed since the command started. Rerun it: a new run begins."
+        )
     words = (on_checkpoint, progress, stop_asked, may_write)
     with stops.heeded(), closing(Checkpoints(run_folder, facts["fingerprint"], config, workers, trust)) as checkpoints:
         found, notes = checkpoints.choose()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from xalign_ray.config.derive import data_settings, deepspeed_config, derive_batch, run_fingerprint
@@ -98,6 +101,22 @@ def test_what_changes_the_result_changes_the_run_and_not_the_data(setting: str) 
 def test_what_changes_shards_changes_the_data_settings(setting: str) -> None:
     recipe = "tiny/mlm" if setting == "data.dictionaries=[]" else "tiny/align-mlm"
     assert data_settings(tiny(setting, name=recipe)) != data_settings(tiny(name=recipe))
+
+
+def write_encoder(folder: Path, weights: bytes = b"weights", **config: object) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / "model.safetensors").write_bytes(weights)
+    (folder / "config.json").write_text(json.dumps({"num_attention_heads": 4, "_name_or_path": "here"} | config))
+    return f"model.init_from={folder}"
+
+
+def test_an_encoder_to_continue_is_known_by_its_weights_and_config(tmp_path: Path) -> None:
+    before = run_fingerprint(tiny(write_encoder(tmp_path / "one")), "d")
+    moved = write_encoder(tmp_path / "two", _name_or_path="elsewhere", transformers_version="5.0")
+    assert run_fingerprint(tiny(moved), "d") == before
+    assert run_fingerprint(tiny(write_encoder(tmp_path / "one", b"others")), "d") != before
+    assert run_fingerprint(tiny(write_encoder(tmp_path / "one", num_attention_heads=2)), "d") != before
+    assert run_fingerprint(tiny(write_encoder(tmp_path / "one")), "d") == before
 
 
 def test_other_data_is_another_run() -> None:

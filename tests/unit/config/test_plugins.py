@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.method import method_of
+from xalign_ray.config.saved import check_identity, earlier_runs
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.text.streams import stream_columns
@@ -122,6 +124,68 @@ def test_the_fingerprint_of_a_run_does_not_hold_the_modules_name() -> None:
     alone = load_recipe("tiny/mlm").config
     assert run_fingerprint(config, "") != run_fingerprint(alone, "")
     assert run_fingerprint(alone.model_copy(update={"plugins": config.plugins}), "") == run_fingerprint(alone, "")
+
+
+def test_the_code_of_a_plugin_is_in_the_fingerprint(name: str, tmp_path: Path) -> None:
+    """Its own file, files of its package, and the modules next to it that these import, each changed and back again."""
+    module, helper, data = tmp_path / f"{name}.py", tmp_path / f"{name}_helper", tmp_path / f"{name}_unused.py"
+    module.write_text(f"import {name}_helper.scale\n{PLUGIN}", encoding="utf-8")
+    helper.mkdir()
+    (helper / "__init__.py").touch()
+    (helper / "scale.py").write_text("SCALE = 1\n")
+    (helper / "table.json").write_text("[1]\n")
+    data.write_text("SCALE = 1\n")
+
+    def found() -> str:
+        return run_fingerprint(load_recipe("own.yaml").config, "")
+
+    before = found()
+    for path in (module, helper / "scale.py", helper / "table.json"):
+        text = path.read_text()
+        path.write_text(text.replace("1", "100"))
+        assert found() != before, path
+        path.write_text(text)
+        assert found() == before
+    data.write_text("SCALE = 100\n")
+    (helper / "__pycache__").mkdir(exist_ok=True)
+    (helper / "__pycache__" / "scale.cpython-311.pyc").write_bytes(b"compiled")
+    (helper / ".notes").write_text("hidden")
+    os.utime(module, (1, 1))
+    assert found() == before
+    module.write_text(f"from {name}_helper import scale as helped\n{PLUGIN}", encoding="utf-8")
+    assert found() != before
+
+
+def test_a_package_of_plugins_is_known_by_all_of_its_files(name: str, tmp_path: Path) -> None:
+    package = tmp_path / f"{name}_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "losses.py").write_text(PLUGIN, encoding="utf-8")
+    (package / "weights.txt").write_text("1")
+    plugins = f"plugins=[{name}_package.losses]"
+    before = run_fingerprint(load_recipe("own.yaml", [plugins]).config, "")
+    (package / "weights.txt").write_text("2")
+    assert run_fingerprint(load_recipe("own.yaml", [plugins]).config, "") != before
+
+
+def test_a_run_of_other_plugin_code_is_refused_in_its_folder_and_new_elsewhere(name: str, tmp_path: Path) -> None:
+    config = load_recipe("own.yaml").config
+    old, folder = run_fingerprint(config, ""), tmp_path / "runs" / "own-00000000"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(f"recipe: own\nfingerprint: {old}\ndata: 1\ntrain: 1\ntrack: 1\n")
+    check_identity(folder, old, [name])
+    module = tmp_path / f"{name}.py"
+    module.write_text(module.read_text() + "# the loss times 100\n")
+    new = run_fingerprint(config, "")
+    with pytest.raises(ConfigError) as refused:
+        check_identity(folder, new, [name])
+    assert str(refused.value) == (
+        f"{folder} holds a run of own with fingerprint {old[:8]}; this recipe's is {new[:8]}. It includes the files of "
+        f"{name}. Give another --out, or remove the folder to start over."
+    )
+    assert earlier_runs(folder.with_name(f"own-{new[:8]}")) == "own-00000000"
+    assert earlier_runs(folder) == ""
+    assert earlier_runs(folder.with_name(f"other-{new[:8]}")) == ""
 
 
 @pytest.mark.parametrize(

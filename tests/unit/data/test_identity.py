@@ -13,7 +13,7 @@ import tokenizers
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray import pipeline
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data import identity, input_hashes, prepare
+from xalign_ray.data import identity, input_hashes, language_id, prepare
 from xalign_ray.data.identity import fingerprint_of
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source, data_root, find_sources
@@ -42,17 +42,92 @@ def own(tmp_path: Path, prepared: Prepared) -> Path:
     return tmp_path
 
 
-def test_the_version_of_shards_is_in_it(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fingerprint(config)
-    assert fingerprint(config) == before
-    monkeypatch.setattr(identity, "SHARDS_VERSION", identity.SHARDS_VERSION + 1)
-    assert fingerprint(config) != before
+HMM = (ALIGNED.format("hmm"),)
+IDENTIFIED = ("data.filters={language_threshold: 0.5}",)
+DUMP = "data.corpora=[{format: wikipedia, language: en, paths: [en.txt]}]"
+OTHER_PROGRAMS = {  # name in a module, its other value, and settings of a recipe that it matters to
+    "version of shards": (identity, "SHARDS_VERSION", -1, ()),
+    "tokenizers library": (tokenizers, "__version__", "0.0", ()),
+    "Unicode tables": (identity.unicodedata, "unidata_version", "0.0", ()),
+    "parser of wiki text": (identity, "version", lambda _: "0.0", (DUMP,)),
+    "language identifier": (language_id, "version", lambda _: "0.0", IDENTIFIED),
+    "version of an aligner": (chain_aligner, "VERSION", -1, HMM),
+    "version of an alignment's files": (identity, "FILES_VERSION", -1, HMM),
+    "pairs that an aligner is trained on": (identity, "SAMPLE_PAIRS", 5, HMM),
+    "seed of an aligner's sample": (identity, "SAMPLE_SEED", 5, HMM),
+}
 
 
-def test_the_version_of_the_tokenizers_library_is_in_it(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fingerprint(config)
-    monkeypatch.setattr(tokenizers, "__version__", "0.0")
-    assert fingerprint(config) != before
+@pytest.mark.parametrize("program", OTHER_PROGRAMS)
+def test_programs_that_change_shards_change_the_fingerprint(
+    own: Path, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, name, value, settings = OTHER_PROGRAMS[program]
+    before, without = fingerprint(make_config(own, *settings)), fingerprint(make_config(own))
+    assert fingerprint(make_config(own, *settings)) == before
+    monkeypatch.setattr(module, name, value)
+    assert fingerprint(make_config(own, *settings)) != before
+    if settings:
+        assert fingerprint(make_config(own)) == without, "a recipe that does not use it stays as it was"
+
+
+CHANGES = {
+    "a letter of a text": lambda folder: edit(folder / "en.txt", "en1 ", "en2 "),
+    "a letter of a dictionary": lambda folder: edit(folder / "en-de.txt", "de1\n", "de2\n"),
+    "a letter of a pair": lambda folder: edit(folder / "pairs.de", "de1 ", "de2 "),
+    "two sides exchanged": lambda folder: swap(folder / "pairs.de", folder / "pairs.en"),
+}
+NO_CHANGES = {
+    "other times": lambda folder: [os.utime(path, (1, 1)) for path in folder.iterdir()],
+    "a copy in place of the file": lambda folder: (folder / "en.txt").write_text((folder / "en.txt").read_text()),
+    "another file next to it": lambda folder: (folder / "more.txt").write_text("more"),
+}
+SAME_SETTINGS = (
+    "parallel.workers=3", "parallel.zero_stage=0", "track.mlflow=off", "track.logging_steps=3", "notes=other",
+    "checkpoint.save_steps=7", "data.max_bad_fraction=0.5", "seed=3", "train.max_steps=7",
+)  # fmt: skip
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def swap(first: Path, second: Path) -> None:
+    one, other = first.read_text(), second.read_text()
+    first.write_text(other)
+    second.write_text(one)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_content_of_inputs_changes_the_fingerprint(own: Path, change: str) -> None:
+    before = fingerprint(make_config(own))
+    CHANGES[change](own)
+    assert fingerprint(make_config(own)) != before
+
+
+@pytest.mark.parametrize("change", NO_CHANGES)
+def test_what_is_not_content_of_inputs_does_not_change_it(own: Path, change: str) -> None:
+    before = fingerprint(make_config(own))
+    NO_CHANGES[change](own)
+    assert fingerprint(make_config(own)) == before
+
+
+@pytest.mark.parametrize("setting", SAME_SETTINGS)
+def test_settings_that_change_no_shard_do_not_change_it(own: Path, setting: str) -> None:
+    assert fingerprint(make_config(own, setting)) == fingerprint(make_config(own))
+
+
+def test_the_same_inputs_elsewhere_under_other_names_have_the_same_fingerprint(own: Path, tmp_path: Path) -> None:
+    before = fingerprint(make_config(own))
+    (tmp_path / "moved").mkdir()
+    for name in ("en.txt", "de.txt", "pairs.en", "pairs.de", "en-de.txt"):
+        shutil.move(own / name, tmp_path / "moved" / name)
+    (tmp_path / "moved" / "en.txt").rename(tmp_path / "moved" / "english.txt")
+    corpora = ", ".join(f"{{format: text, language: {code}, paths: [{name}.txt]}}"
+                        for code, name in (("en", "english"), ("de", "de")))  # fmt: skip
+    assert fingerprint(make_config(tmp_path / "moved", f"data.corpora=[{corpora}]")) == before
 
 
 def test_a_given_tokenizer_is_in_it_by_what_it_does(own: Path) -> None:
@@ -73,19 +148,6 @@ def test_a_given_tokenizer_is_in_it_by_its_special_tokens(own: Path) -> None:
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"cls_token": content["sep_token"], "sep_token": content["cls_token"]}))
     assert fingerprint(given(own, own / "tokenizer")) != before
-
-
-def test_the_aligners_version_is_in_it(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fingerprint(make_config(own, ALIGNED.format("hmm")))
-    monkeypatch.setattr(chain_aligner, "VERSION", chain_aligner.VERSION + 1)
-    assert fingerprint(make_config(own, ALIGNED.format("hmm"))) != before
-    assert fingerprint(make_config(own)) != before
-
-
-def test_the_version_of_an_alignments_files_is_in_it(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fingerprint(make_config(own, ALIGNED.format("hmm")))
-    monkeypatch.setattr(identity, "FILES_VERSION", identity.FILES_VERSION + 1)
-    assert fingerprint(make_config(own, ALIGNED.format("hmm"))) != before
 
 
 def test_the_weights_of_an_encoder_that_aligns_are_in_it(own: Path) -> None:

@@ -13,7 +13,9 @@ import pytest
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.evaluation import known_task
-from xalign_ray.experiments.declared import EvaluationConfig, FineTuningConfig
+from xalign_ray.experiments.cells import Cell
+from xalign_ray.experiments.declared import EvaluationConfig, FineTuningConfig, load_study
+from xalign_ray.experiments.plan import plan_study
 from xalign_ray.tasks import registry
 from xalign_ray.tasks.scores import Score, read_scores, write_scores
 
@@ -107,6 +109,24 @@ def test_a_metric_that_another_task_has_is_refused() -> None:
     known_task("own_tasks.mood", registry.TASKS)
     with pytest.raises(ConfigError, match=r"own_tasks\.again has a metric mood_accuracy, as another task has"):
         known_task("own_tasks.again", registry.TASKS)
+
+
+def test_a_change_of_its_code_makes_another_cell_of_a_study(here: Path) -> None:
+    (here / "study.yaml").write_text(
+        "name: own\nmlflow: off\nroot: .\nencoders: [{model: /m}]\n"
+        "evaluations: [{task: own_tasks.length}, {task: alignment}]\n"
+    )
+
+    def cells() -> list[str]:
+        plan = plan_study(load_study(str(here / "study.yaml")), here / "runs", str)
+        return [job.name for job in plan.jobs({}) if isinstance(job, Cell)]
+
+    before = cells()
+    assert cells() == before
+    path = here / "own_tasks" / "length.py"
+    path.write_text(path.read_text().replace("return []", "return [1]"))
+    assert cells()[0] != before[0]
+    assert cells()[1] == before[1]
 
 
 def test_its_scores_are_read_in_another_process_where_the_module_is(here: Path) -> None:

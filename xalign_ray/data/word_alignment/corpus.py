@@ -42,6 +42,7 @@ from xalign_ray.status_line import PartsDone
 FILES_VERSION = 2  # raise it when the same input would give other files
 BATCH = 1024  # records aligned together
 SAMPLE_PAIRS = 30_000  # trained on in less than half a minute and 1.5 GB; more pairs gain little
+SAMPLE_SEED = 0
 ALIGNMENT = "alignment.txt"
 HINT = "Align the corpus again: it redoes what is damaged and nothing else."
 
@@ -79,7 +80,7 @@ def align_corpus(
     kind: AlignerKind = Chains(),
     method: str = GROW_DIAG_FINAL_AND,
     sample_pairs: int = SAMPLE_PAIRS,
-    seed: int = 0,
+    seed: int = SAMPLE_SEED,
 ) -> Path:
     """Aligns the words of a corpus, or finishes or repairs what was begun; Ray must have been connected.
 
@@ -112,7 +113,7 @@ def align_parts(
     kind: AlignerKind,
     method: str = GROW_DIAG_FINAL_AND,
     sample_pairs: int = SAMPLE_PAIRS,
-    seed: int = 0,
+    seed: int = SAMPLE_SEED,
     parallel: ParallelConfig = ParallelConfig(),
     keep_rest_out: bool = False,
 ) -> Path:
