@@ -28,7 +28,9 @@ install() { # beside the machine's own packages, before them on the path
   "$PYTHON" -c 'import torch, transformers, xalign_ray.train.loop; print("torch", torch.__version__, torch.cuda.is_available(), "transformers", transformers.__version__)'
 }
 ops() { "$PYTHON" tests/gpu/ops.py "$OUT" $TINY; }
-right() { "$PYTHON" -m pytest -q -m gpu --durations=10 -o cache_dir="$LOGS/cache" --junitxml "$OUT/junit.xml" ${TESTS:-tests/gpu}; }
+right() { # one GPU holds six small trainings at a time
+  "$PYTHON" -m pytest -q -m gpu -n "${JOBS:-6}" --dist load --durations=10 -o cache_dir="$LOGS/cache" --junitxml "$OUT/junit.xml" ${TESTS:-tests/gpu}
+}
 fast() { "$PYTHON" tests/gpu/bench.py "$OUT" --minutes $((LEFT / 60)) $TINY; }
 true_() { # mlm against align-mlm on English and the language derived from it, at ALIGN-MLM's own size
   local recipe xalign="$PYTHON -m xalign_ray"

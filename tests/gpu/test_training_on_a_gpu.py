@@ -15,7 +15,7 @@ from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_losses import LOSSES, MASKED, TOGETHER
 from xalign_ray.layout import NOT_PREDICTED
-from xalign_ray.models.attention import implementation
+from xalign_ray.models.attention import attention_by_example, flash_attention, implementation
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import backend_of
@@ -116,6 +116,38 @@ def test_lamb_learns_the_same_at_every_stage(gpu: Pool, tmp_path: Path, stage: i
     whole = losses(gpu, tmp_path / "0", **settings, parallel__zero_stage=0)
     given = losses(gpu, tmp_path / f"{stage}", **settings, parallel__zero_stage=stage)
     assert given == pytest.approx(whole, abs=0.05 if bf16 else ROUNDING)
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_flash_attention_is_the_formula_and_its_dropout_keeps_the_mean(window: int | None):
+    if DEVICE == "cpu":
+        return  # torch has this operation for GPUs alone
+    lengths = [1, 9, 4, 30, 2]
+    offsets = torch.tensor([0, *lengths]).cumsum(0).int()
+    tokens = [torch.randn(sum(lengths), 3, 8, dtype=torch.bfloat16, device=DEVICE, requires_grad=True) for _ in "qkv"]
+
+    def flash(dropout: float) -> torch.Tensor:
+        return flash_attention(*tokens, offsets.to(DEVICE), 30, dropout, 0.3, window)
+
+    expected = attention_by_example(*(one.float() for one in tokens), offsets, 0.0, 0.3, window)
+    given = flash(0.0)
+    torch.testing.assert_close(given.float(), expected, atol=0.03, rtol=0.02)
+    way = torch.randn_like(expected)
+    gradients = (torch.autograd.grad((one.float() * way).sum(), tokens) for one in (given, expected))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=0.06, rtol=0.05)
+    with torch.no_grad():
+        mean = torch.stack([flash(0.25).float() for _ in range(400)]).mean(0)
+        assert not torch.equal(flash(0.25), flash(0.25))
+    torch.testing.assert_close(mean, expected, atol=0.35, rtol=0)
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_modernbert_with_windows_and_dropout_trains_unpadded(gpu: Pool, tmp_path: Path, bf16: bool):
+    settings = {"model__family": "modernbert", "train__bf16": bf16, "train__max_steps": 20}
+    masked = losses(gpu, tmp_path / "dense", **settings, train__attention="dense")
+    chosen = losses(gpu, tmp_path / "auto", **settings)
+    assert chosen == pytest.approx(masked, abs=0.2)  # another draw of dropout
 
 
 @pytest.mark.parametrize("bf16", [False, True])

@@ -62,26 +62,44 @@ def varlen_attention(
 ) -> tuple[Tensor, None]:
     """Attention within each of n examples: [1, H, T, D] each -> [1, T, H, D].
 
-    On a GPU by torch's flash attention; where it has no such kernel, for fp32 or with dropout, over nested tensors. On
-    a CPU, and for windows with dropout, example by example.
+    On a GPU in half precision by torch's flash attention, in fp32 over nested tensors. On a CPU, and for windows in
+    fp32, example by example.
 
     Args:
         cu_seq_lens_q: where examples begin among the T tokens, and T: int32 [n + 1].
         sliding_window: one more than the tokens that are seen to either side; None is all.
     """
-    q, k, v = (one[0].transpose(0, 1) for one in (query, key, value))
+    q, k, v = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))  # [0] would copy the gradients
     offsets, longest = cu_seq_lens_q, max_length_q
-    if q.is_cuda and q.dtype in HALF and not dropout and q.shape[-1] % 8 == 0:
-        from torch.nn.attention.varlen import varlen_attn  # brings torch's compiler, which takes a second
-
-        window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
-        seen = varlen_attn(q, k, v, offsets, offsets, longest, longest, scale=scaling, window_size=window)
+    if q.is_cuda and q.dtype in HALF and q.shape[-1] % 8 == 0:
+        seen = flash_attention(q, k, v, offsets, longest, dropout, scaling, sliding_window)
     elif q.is_cuda and sliding_window is None:
         seen = nested_attention(q, k, v, offsets, longest, dropout, scaling)
     else:
         seen = attention_by_example(q, k, v, offsets, dropout, scaling, sliding_window)
     assert isinstance(seen, Tensor)
     return seen[None], None
+
+
+def flash_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    offsets: Tensor,
+    longest: int,
+    dropout: float,
+    scaling: float | None,
+    sliding_window: int | None,
+) -> Tensor:
+    """By the operation behind torch's flash attention, which takes dropout and windows: [T, H, D] each -> [T, H, D].
+
+    Nested tensors with dropout take seven to fourteen times as long (docs/explanation/benchmarks.md).
+    """
+    side = None if sliding_window is None else sliding_window - 1
+    return torch.ops.aten._flash_attention_forward(
+        q, k, v, offsets, offsets, longest, longest, dropout, False, False,
+        scale=scaling, window_size_left=side, window_size_right=side,
+    )[0]  # fmt: skip
 
 
 def nested_attention(

@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+PADDED_TO = {
+    "cuda": 64
+}  # by device: with a vocabulary of 119,547 a GPU's products take six times as long as with 119,552
 
 
 class Decoder(nn.Linear):
     """A linear layer whose weight is used a second time, as the table of word embeddings.
+
+    On a GPU there are logits for a multiple of 64 pieces; those past the vocabulary are -inf, which no loss notices.
 
     Of torch's own linear layer the gradient is a view, to which autograd adds that of the table in a third array of
     [V, d]: on a CPU 45 ms of a step of 620 with 119,000 pieces of 256 (in place: 17), and 0.7 GiB with 250,000 of 768.
@@ -24,11 +31,21 @@ class Decoder(nn.Linear):
         return made
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name for it
-        """Logits [N, V] of what the head makes of hidden states, [N, d]."""
+        """Logits [N, V], on a GPU [N, V padded], of what the head makes of hidden states, [N, d]."""
+        if extra := -self.out_features % PADDED_TO.get(input.device.type, 1):
+            return self._padded(input, extra)
         if torch.is_autocast_enabled(input.device.type):  # it casts weights, and remembers their casts
             return super().forward(input)
         made: Any = _Linear.apply(input, self.weight, self.bias)
         return made
+
+    def _padded(self, hidden: Tensor, extra: int) -> Tensor:
+        """The copies of the weights are smaller than the cast that autocast would make anyway."""
+        kind = hidden.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+        weight = F.pad(self.weight.to(dtype), (0, 0, 0, extra))
+        bias = None if self.bias is None else F.pad(self.bias.to(dtype), (0, extra), value=-torch.inf)
+        return F.linear(hidden.to(dtype), weight, bias)
 
 
 class _Linear(torch.autograd.Function):

@@ -16,7 +16,12 @@ def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) ->
         # Not reentrant: ZeRO sees the gradient of each weight once.
         encoder.hf.gradient_checkpointing_enable({"use_reentrant": False})
     if train.torch_compile:
-        encoder.hf.base_model.compile(dynamic=True)
+        # Layer by layer: one graph for all in 4 s where the whole takes 44, and the step is as fast.
+        from transformers.modeling_layers import GradientCheckpointingLayer
+
+        for module in encoder.hf.base_model.modules():
+            if isinstance(module, GradientCheckpointingLayer):
+                module.compile(dynamic=True)
 
 
 def describe(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> str:
@@ -36,7 +41,6 @@ def choose_attention(encoder: AlignedEncoder, train: TrainConfig, device: torch.
         return train.attention
     config = encoder.hf.config
     windows = any(window is not None for window in encoder.family.windows(config.to_dict()))
-    dropout = any(getattr(config, key) for key in encoder.family.dropouts)
     # On a CPU there are as many graphs as examples; eager, it is the faster of the two.
-    by_example = windows and dropout if device.type == "cuda" else train.torch_compile
+    by_example = windows and not train.bf16 if device.type == "cuda" else train.torch_compile
     return "dense" if by_example else "varlen"

@@ -79,14 +79,14 @@ def test_a_layer_runs_again_going_backward():
         assert len(calls) == expected
 
 
-def test_auto_is_varlen_but_where_that_goes_example_by_example():
-    def chosen(device: torch.device, family: str = "bert", dropout: float = 0.1, **train: object) -> str:
+def test_auto_attention_falls_back_to_dense_for_per_example_varlen():
+    def chosen(device: torch.device, family: str = "bert", **train: object) -> str:
         settings = {f"train__{key}": value for key, value in train.items()}
-        model = {"model__family": family, "model__hidden_dropout_prob": dropout, "model__num_hidden_layers": 2}
+        model = {"model__family": family, "model__num_hidden_layers": 2}
         config = synthetic.config(**model, **settings)
         return execution.choose_attention(encoder_of(config), config.train, device)
 
-    assert chosen(CPU) == chosen(GPU) == chosen(CPU, "modernbert") == chosen(GPU, "modernbert", 0.0) == "varlen"
+    assert chosen(CPU) == chosen(GPU) == chosen(CPU, "modernbert") == chosen(GPU, "modernbert", bf16=True) == "varlen"
     assert chosen(GPU, torch_compile=True) == chosen(CPU, attention="varlen", torch_compile=True) == "varlen"
     assert chosen(GPU, "modernbert") == chosen(CPU, torch_compile=True) == chosen(CPU, attention="dense") == "dense"
 

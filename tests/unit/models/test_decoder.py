@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.profiler import profile
 
-from xalign_ray.models.decoder import Decoder
+from xalign_ray.models.decoder import PADDED_TO, Decoder
+from xalign_ray.objectives.cross_entropy import summed_cross_entropy
 
 PIECES, WIDTH, POSITIONS = 50, 8, 6
 
@@ -51,6 +52,25 @@ def test_under_autocast_it_is_the_linear_layer(layers: tuple[nn.Embedding, nn.Li
     with torch.autocast("cpu", torch.bfloat16):
         given, wanted = (_gradients(table, one) for one in (Decoder.of(layer), layer))
     assert all(torch.equal(one, other) for one, other in zip(given, wanted, strict=True))
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_padded_logits_give_the_same_loss_and_gradients(
+    monkeypatch: pytest.MonkeyPatch, layers: tuple[nn.Embedding, nn.Linear], half: bool
+) -> None:
+    table, layer = layers
+    ids, labels = torch.arange(POSITIONS), torch.arange(POSITIONS) * 7
+
+    def learned(decoder: nn.Linear) -> list[torch.Tensor]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss = summed_cross_entropy(decoder(torch.tanh(table(ids))), labels)
+        return [loss, *torch.autograd.grad(loss, [table.weight, layer.bias])]
+
+    expected = learned(Decoder.of(layer))
+    monkeypatch.setitem(PADDED_TO, "cpu", 64)
+    assert Decoder.of(layer)(table(ids)).shape == (POSITIONS, 64)
+    for given, wanted in zip(learned(Decoder.of(layer)), expected, strict=True):
+        torch.testing.assert_close(given, wanted)
 
 
 def test_no_third_array_is_made(layers: tuple[nn.Embedding, nn.Linear]) -> None:
