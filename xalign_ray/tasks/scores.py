@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from xalign_ray.artifacts import write_json
 from xalign_ray.errors import DataError
 from xalign_ray.run_folder import SCORES as SCORES  # the name of the file, for those who read or write it
+from xalign_ray.score_files import read_records, write_records
 
 ALL_LANGUAGES = "all"
 
@@ -88,8 +87,8 @@ def _mean(group: Sequence[Score]) -> Score:
 
 
 def write_scores(path: Path, scores: Iterable[Score]) -> None:
-    """Writes scores.json atomically: `{"scores": [...]}`, every record with all keys."""
-    write_json(path, {"scores": [asdict(score) for score in scores]})
+    """Writes scores.json atomically, every record with all keys, and their hash."""
+    write_records(path, [asdict(score) for score in scores])
 
 
 def are_whole(path: Path) -> bool:
@@ -104,11 +103,9 @@ def read_scores(path: Path) -> list[Score]:
     """The scores of a scores.json.
 
     Raises:
-        DataError: the file is missing or is not one that `write_scores` wrote.
+        DataError: the file is missing, is not one that `write_scores` wrote, or was changed since.
     """
     try:
-        return [Score(**record) for record in json.loads(path.read_text(encoding="utf-8"))["scores"]]
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing: this evaluation has not finished; run it again.") from None
-    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        return [Score(**record) for record in read_records(path)]
+    except (TypeError, AssertionError) as error:
         raise DataError(f"{path} is not a file of scores ({error}); delete it and evaluate again.") from error

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import DataError
+from xalign_ray.score_files import Record, read_records
 from xalign_ray.track.names import evaluation_key
 
-Record = dict[str, Any]
 _NEEDED = frozenset({"metric", "language", "layer", "value"})
 
 
-def read_records(path: Path) -> list[Record]:
-    """The score records of one scores.json.
+def read_headlines(path: Path) -> list[Record]:
+    """The score records of one scores.json, all with the fields that a headline needs.
 
     Raises:
-        DataError: the file is not one of scores.
+        DataError: the file is not one of scores, or was changed after it was written.
     """
-    try:
-        records = json.loads(path.read_text(encoding="utf-8"))["scores"]
-        if all(record.keys() >= _NEEDED for record in records):
-            return records
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
+    records = read_records(path)
+    if all(record.keys() >= _NEEDED for record in records):
+        return records
     raise DataError(f"{path} is not a file of scores of this version; delete it and evaluate again.")
 
 

@@ -16,7 +16,7 @@ from xalign_ray.config.saved import read_saved
 from xalign_ray.credentials import with_credentials
 from xalign_ray.run_folder import CHOICES, CONFIG, REPORT, STUDY, RunFolder
 from xalign_ray.track.events import Event, EventReader, run_identity
-from xalign_ray.track.headline import headline, read_records, table
+from xalign_ray.track.headline import headline, read_headlines, table
 from xalign_ray.track.logged_model import log_model
 from xalign_ray.track.mlflow_page import experiment_tags
 from xalign_ray.track.mlflow_values import (
@@ -168,7 +168,7 @@ class MlflowRun:
 
     def _log_scores(self) -> None:
         files = RunFolder(self.folder).score_files
-        records = [record for path in files for record in read_records(path)]
+        records = [record for path in files for record in read_headlines(path)]
         if not records:
             return
         known = self._client.get_run(self.run_id).data.metrics

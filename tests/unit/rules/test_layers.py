@@ -14,7 +14,7 @@ LAYERS = [
     {"credentials"},
     {"errors", "local_paths", "status_line"},
     {"artifacts", "collector", "stops", "storage"},
-    {"locks", "run_folder"},
+    {"locks", "run_folder", "score_files"},
     {"stored_lock"},
     {"publisher"},
     {"mirror"},

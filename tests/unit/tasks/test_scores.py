@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.scores import Score, average_languages, read_scores, write_scores
+from xalign_ray.opened_run import Run
+from xalign_ray.report.run import read_run
+from xalign_ray.tasks.scores import Score, are_whole, average_languages, read_scores, write_scores
+from xalign_ray.track.headline import read_headlines
 
 ORIGIN = {"run": "tiny-mlm-abcdef01", "encoder": "export", "objective": "mlm", "seed": 3, "step": 20}
 KEYS = {
@@ -60,6 +63,35 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: str):
     (tmp_path / "scores.json").write_text(content)
     with pytest.raises(DataError, match=r"scores.json is not a file of scores"):
         read_scores(tmp_path / "scores.json")
+
+
+READERS = {
+    "read_scores": read_scores,
+    "MLflow": read_headlines,
+    "Run.scores": lambda path: Run(path.parents[2]).scores,
+    "report": lambda path: read_run(path.parents[2]),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(("old", "new"), [("0.5", "0.6"), ('"n": 1000', '"n": 2000'), ('"de"', '"fr"')])
+def test_a_changed_score_is_refused_by_every_reader(tmp_path: Path, reader: str, old: str, new: str):
+    path = tmp_path / "run" / "evaluation" / "tatoeba" / "scores.json"
+    write_scores(path, [score("de", 0.5, 0.001, 1000)])
+    READERS[reader](path)
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(DataError, match=re.escape(f"{path} is damaged: the SHA-256 of its scores is ")):
+        READERS[reader](path)
+    assert not are_whole(path), "a study evaluates it again"
+
+
+def test_a_file_of_an_earlier_version_has_no_hash(tmp_path: Path):
+    write_scores(tmp_path / "scores.json", [score("de", 0.5, 0.001, 1000)])
+    content = json.loads((tmp_path / "scores.json").read_text())
+    del content["sha256"]
+    (tmp_path / "scores.json").write_text(json.dumps(content))
+    assert read_scores(tmp_path / "scores.json") == [score("de", 0.5, 0.001, 1000)]
 
 
 def test_a_metric_outside_the_contract_is_our_mistake():
