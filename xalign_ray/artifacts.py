@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import DataError
+from xalign_ray.file_checks import read_plain
 
 MANIFEST = "manifest.json"
 STUDY_KIND, TRIAL_KIND = "study", "tuned"  # what a manifest says of itself where it is not that of a run
@@ -137,7 +138,7 @@ def read_json(path: Path, hint: str, *keys: str) -> Any:
         DataError: it is missing, or torn, empty or changed; names the file and says `hint`.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_plain(path))
     except FileNotFoundError:
         raise DataError(f"{path} is missing. {hint}") from None
     except (ValueError, RecursionError) as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from xalign_ray.artifacts import hash_value, write_json
 from xalign_ray.errors import DataError
+from xalign_ray.file_checks import read_plain
 
 Record = dict[str, Any]
 
@@ -25,7 +26,7 @@ def read_records(path: Path) -> list[Record]:
         DataError: the file is missing, holds no scores, or was changed after it was written.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_plain(path))
         records, expected = content["scores"], content.get("sha256")
         if not all(isinstance(record, dict) for record in records):
             raise TypeError("a score must be an object")

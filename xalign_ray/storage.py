@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from xalign_ray.errors import DataError, XalignError
+from xalign_ray.file_checks import check_plain
 
 BLOCK_BYTES = 4 << 20  # asked of a store at once: to look at a head costs no more, and a stream of them is fast
 LINE_BYTES = 4096  # looked at a time for the end of a line
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# The stores that are read and written; file:// is a path, memory:// lives as long as this process.
+SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "http", "https", "file", "memory")
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 # What the stores' packages say, by words in the name of the error or in its text; the first that fits holds.
 _FAULTS = (
@@ -45,19 +48,23 @@ def find_system(url: str) -> tuple[Any, str]:
     """The fsspec file system of a URL, and the URL's path in it.
 
     Raises:
-      DataError: the scheme is not known, or the package that reads it is not installed.
+      DataError: the scheme is not supported, the package that reads it is not installed, or the store refuses.
     """
     import fsspec
 
-    scheme = url.partition("://")[0]
-    try:
-        # A listing kept by this process would hide what another one writes.
-        return fsspec.core.url_to_fs(url, use_listings_cache=False)
-    except ImportError as error:
-        package = _PACKAGES.get(scheme, f"that fsspec needs for it ({error})")
-        raise DataError(f"{url}: {scheme}:// is read through the package {package}; install it here.") from None
-    except ValueError as error:
-        raise DataError(f"{url}: {scheme}:// is not a scheme that fsspec knows ({error}).") from None
+    scheme = url.partition("://")[0].lower()
+    if scheme not in SCHEMES:
+        raise DataError(
+            f"{url}: {scheme}:// is not supported. Give a path on a disk, or a URL of s3://, gs://, az://, abfs://, "
+            "hf://, http:// or https://."
+        )
+    with said_of(url, "cannot be opened"):
+        try:
+            # A listing kept by this process would hide what another one writes.
+            return fsspec.core.url_to_fs(url, use_listings_cache=False)
+        except ImportError as error:
+            package = _PACKAGES.get(scheme, f"that fsspec needs for it ({error})")
+            raise DataError(f"{url}: {scheme}:// is read through the package {package}; install it here.") from None
 
 
 @contextmanager
@@ -97,6 +104,8 @@ class StoredFile(io.BufferedIOBase):
         self._url = url
         self._file: Any = None  # also closed where it cannot be opened
         system, path = find_system(url)
+        if url.startswith("file:"):
+            check_plain(path)
         with said_of(url):
             self._file = system.open(path, "rb", block_size=BLOCK_BYTES)
             self._size = self._file.seek(0, io.SEEK_END)

@@ -17,6 +17,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.credentials import hide_credentials
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.file_checks import read_plain
 from xalign_ray.run_folder import CONFIG, RunFolder
 
 HINT = "Give the `xalign pretrain` of this run again: it writes the file anew."
@@ -31,7 +32,7 @@ def read_saved(folder: Path) -> dict[str, Any]:
     """
     path = RunFolder(folder).config
     try:
-        text = hide_credentials(path.read_text(encoding="utf-8"))
+        text = hide_credentials(read_plain(path))
         tree = parse_yaml(text)
     except FileNotFoundError:
         if finished_run(folder):

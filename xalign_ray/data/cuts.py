@@ -13,7 +13,7 @@ from xalign_ray.data.sources.open import Span
 from xalign_ray.data.sources.parts import Part
 
 CUTS = "cuts"  # in the output's data folder: its recipes share them
-CUTS_VERSION = 1  # raise it when the same files would be cut elsewhere
+CUTS_VERSION = 2  # raise it when the same files would be cut elsewhere
 
 
 class KeptCuts:

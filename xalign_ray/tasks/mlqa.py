@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import DataError
+from xalign_ray.file_checks import open_file
 from xalign_ray.tasks.question_answering import Answer, Question, QuestionAnsweringTask
 from xalign_ray.tasks.task import Measure, Metric, ReplaceWord
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, name_language
@@ -174,16 +175,17 @@ def read_squad(path: Path, context_language: str, question_language: str) -> lis
 
 def _read_rows(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
     """Each question as the file has it, and its context."""
+    if not path.is_file():
+        raise DataError(f"{path} is missing; give the folder that holds the task's data.")
     try:
-        articles = json.loads(path.read_text(encoding="utf-8-sig"))["data"]
+        with open_file(path) as file:
+            articles = json.loads(file.read().decode("utf-8-sig"))["data"]
         paragraphs = (paragraph for article in articles for paragraph in article["paragraphs"])
         for row, context in ((row, paragraph["context"]) for paragraph in paragraphs for row in paragraph["qas"]):
             texts = [context, row["question"], *(answer["text"] for answer in row["answers"])]
             if not all(isinstance(text, str) for text in texts) or not isinstance(row["id"], str | int):
                 raise TypeError(f"question {row['id']} has a text that is none")
             yield row, context
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing; give the folder that holds the task's data.") from None
     except KeyError as error:
         raise DataError(f"{path} is not SQuAD 1.1: {error} is missing.") from None
     except (ValueError, TypeError) as error:

@@ -6,13 +6,16 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from xalign_ray.data.sources.open import MAX_LINE_BYTES
+from xalign_ray.data.sources import open as opening
+from xalign_ray.data.sources.open import CR, NOT_UTF8, NUL, OVER_LONG
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.language_codes import check_language
 
 LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"  # a part of the patterns of many tasks
 SPLIT = r"(?P<split>train|dev|test)"
 MAX_NAMED = 5  # files that a message names
+_CONVERT = "convert the file to UTF-8 with LF line ends"
+_HINTS = {NOT_UTF8: _CONVERT, NUL: _CONVERT, CR: _CONVERT, OVER_LONG: "this is no file of a task's lines"}
 _SPLITS = {"train": "train", "dev": "dev", "val": "dev", "test": "test", "": "test"}
 
 
@@ -20,23 +23,17 @@ def read_lines(path: Path) -> list[str]:
     """The lines of a file without their ends. Only LF and CRLF end a line: U+2028 and its like belong to the text.
 
     Raises:
-        DataError: the file is missing, or a line is not UTF-8 or longer than 1 MB (named by its number, from 1).
+        DataError: the file is missing, is no text (as `file_checks` says), or has a line that is not UTF-8, or longer
+            than 1 MB (named by its number, from 1).
     """
     if not path.is_file():
         raise DataError(f"{path} is missing; give the folder or file that holds the task's data.")
     lines = []
-    with path.open("rb") as file:
-        for number, row in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 2), b""), 1):
-            row = row.removesuffix(b"\n").removesuffix(b"\r")
-            if len(row) > MAX_LINE_BYTES:
-                raise DataError(f"{path}, line {number}: longer than 1 MB; this is no file of a task's lines.")
-            try:
-                lines.append(row.decode("utf-8"))
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file to UTF-8."
-                ) from None
-    return [lines[0].removeprefix("\ufeff"), *lines[1:]] if lines else []
+    for number, text, fault in opening.read_lines(str(path), json_lines=True):
+        if fault:
+            raise DataError(f"{path}, line {number}: {fault}; {_HINTS[fault]}.")
+        lines.append(text)
+    return lines
 
 
 def name_language(code: str, path: Path) -> str:

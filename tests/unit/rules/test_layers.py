@@ -13,6 +13,7 @@ from tests.unit.rules.tree import PACKAGE, ROOT, imports, is_within, python_file
 LAYERS = [
     {"credentials"},
     {"errors", "local_paths", "status_line"},
+    {"file_checks"},
     {"artifacts", "collector", "stops", "storage"},
     {"locks", "run_folder", "score_files"},
     {"stored_lock"},
@@ -55,6 +56,7 @@ WITHOUT_TORCH = [
     "published",
     "config",
     "errors.py",
+    "file_checks.py",
     "artifacts.py",
     "locks.py",
     "run_folder.py",

@@ -15,7 +15,6 @@ DAMAGED = "damaged archive"
 CHECKSUM = "its checksum is wrong"
 XML_ENDS = "XML ends too early"
 XML_BROKEN = "XML is not well-formed"
-HTML = "it is an HTML page"
 _CUT_SHORT = frozenset({TRUNCATED, XML_ENDS})
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import glob
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from xalign_ray.errors import DataError
+from xalign_ray.file_checks import HEAD_BYTES, check_first_bytes, open_file
 from xalign_ray.storage import StoredFile, find_system, is_url, said_of
 
 _VERSIONS = (
@@ -33,15 +35,17 @@ def open_bytes(path: str) -> BinaryIO:
     """A file to read and seek in.
 
     Raises:
-      DataError: it cannot be opened: a link that leads nowhere or to itself, a file that others may not read, a URL
-        whose store refuses.
+      DataError: it cannot be opened: a link that leads nowhere or to itself, a file that others may not read, a pipe,
+        a URL whose store refuses; or it is a pointer or an error message in the file's place.
     """
     if not is_url(path):
-        try:
-            return open(path, "rb")
-        except OSError as error:
-            raise DataError(f"{path} cannot be opened: {error.strerror}.") from None
-    return cast("BinaryIO", StoredFile(path))
+        return open_file(path)
+    with ExitStack() as stack:
+        file = stack.enter_context(StoredFile(path))
+        check_first_bytes(path, file.read(HEAD_BYTES))
+        file.seek(0)
+        stack.pop_all()
+    return cast("BinaryIO", file)
 
 
 def facts_of(path: str) -> list[Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError
@@ -15,6 +15,7 @@ from xalign_ray.data.sources.files import expand, is_folder
 from xalign_ray.data.sources.jsonl import read_jsonl, read_jsonl_pairs
 from xalign_ray.data.sources.moses import read_moses
 from xalign_ray.data.sources.muse import read_muse
+from xalign_ray.data.sources.open import check_lines
 from xalign_ray.data.sources.opus import read_opus
 from xalign_ray.data.sources.parquet import read_parquet, split_parquet
 from xalign_ray.data.sources.parts import Part, one_part_a_file, split_at_lines, split_in_parallel
@@ -24,6 +25,8 @@ from xalign_ray.data.sources.tmx import read_tmx
 from xalign_ray.data.sources.tsv import read_tsv
 from xalign_ray.data.sources.wikipedia import read_wikipedia
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.file_checks import check_plain
+from xalign_ray.storage import is_url
 from xalign_ray.text.language_codes import check_language
 
 
@@ -36,19 +39,20 @@ class Format:
     holds: str
     languages: tuple[int, ...]
     paths: tuple[int, ...] = ()  # the allowed numbers; () is one or more
+    content: Literal["text", "json", "other"] = "text"  # what lines its files hold; other is not of lines
 
 
 FORMATS: dict[str, Format] = {
-    "wikipedia": Format(read_wikipedia, split_dumps, "documents", (1,)),
+    "wikipedia": Format(read_wikipedia, split_dumps, "documents", (1,), content="other"),
     "text": Format(read_text, split_text, "documents", (1,)),
-    "jsonl": Format(read_jsonl, split_at_lines, "documents", (1,)),
-    "parquet": Format(read_parquet, split_parquet, "documents", (1,)),
+    "jsonl": Format(read_jsonl, split_at_lines, "documents", (1,), content="json"),
+    "parquet": Format(read_parquet, split_parquet, "documents", (1,), content="other"),
     "conllu": Format(read_conllu, split_conllu, "documents", (1,)),
     "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3)),
     "tsv": Format(read_tsv, split_at_lines, "pairs", (0, 2)),
-    "jsonl_pairs": Format(read_jsonl_pairs, split_at_lines, "pairs", (2,)),
-    "tmx": Format(read_tmx, one_part_a_file, "pairs", (2,)),
-    "opus": Format(read_opus, one_part_a_file, "pairs", (2,)),
+    "jsonl_pairs": Format(read_jsonl_pairs, split_at_lines, "pairs", (2,), content="json"),
+    "tmx": Format(read_tmx, one_part_a_file, "pairs", (2,), content="other"),
+    "opus": Format(read_opus, one_part_a_file, "pairs", (2,), content="other"),
     "muse": Format(read_muse, one_part_a_file, "entries", (2,)),
 }
 
@@ -124,13 +128,16 @@ def parts(format: str, paths: Sequence[str]) -> list[Part]:  # noqa: A002
 
     Raises:
       ConfigError: unknown format, or a number of paths that it does not take.
-      DataError: a path is missing or a folder, or an archive of a kind that is not read.
+      DataError: a path is missing, or is no plain file of the format's kind, as far as its beginning tells.
     """
     entry = _find_format(format)
     found = find_files(paths)
     if entry.paths and len(found) not in entry.paths:
         allowed = " or ".join(map(str, entry.paths))
         raise ConfigError(f"format '{format}' takes {allowed} paths, not {len(found)}: {', '.join(found) or 'none'}.")
+    if entry.content != "other":
+        for path in found:
+            check_lines(path, json_lines=entry.content == "json")
     return entry.split(format, found)
 
 
@@ -138,11 +145,14 @@ def find_files(paths: Sequence[str]) -> list[str]:
     """The files that paths, URLs and glob patterns of either name, patterns in sorted order.
 
     Raises:
-      DataError: a path or pattern names nothing, or a folder.
+      DataError: a path or pattern names nothing, a folder, or what is no plain file.
     """
     found = [match for path in paths for match in expand(path)]
     if folders := [path for path in found if is_folder(path)]:
         raise DataError(f"{folders[0]} is a folder. Name the files in it, for example {folders[0].rstrip('/')}/*.")
+    for path in found:
+        if not is_url(path):
+            check_plain(path)
     return found
 
 

@@ -42,7 +42,7 @@ def _read(
 ) -> Iterator[Record | Skipped]:
     """What `make` makes of the strings of each line and its number; a string that it gives is a fault."""
     (path,) = part.paths
-    for line in read_lines(path, part.spans[0], part.first_line):
+    for line in read_lines(path, part.spans[0], part.first_line, json_lines=True):
         if not line.fault and not line.text.strip():
             yield Skipped("blank line")
             continue

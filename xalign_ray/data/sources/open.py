@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, HTML, TRUNCATED, BrokenFile, BrokenFileError
+from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, TRUNCATED, BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.errors import DataError
+from xalign_ray.file_checks import HEAD_BYTES, check_archive, check_first_bytes, check_text
 
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 20
@@ -25,18 +26,14 @@ ZSTD_STEP_BYTES = 1 << 16  # its unpacker gives a step whole or not at all: smal
 NOT_UTF8 = "bytes are not UTF-8"
 OVER_LONG = "line is longer than 1 MB"
 NUL = "line holds NUL characters"
+CR = "line holds a carriage return (CR)"
 
-HEAD_BYTES = 256
 # What pyarrow and gzip say, where the kind of their error does not.
 _SAID = {"Truncated": TRUNCATED, "CRC check failed": CHECKSUM, "Incorrect length of data": CHECKSUM}
-_HTML = (b"<!doctype html", b"<html")
 _MAGIC = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
     b"\x28\xb5\x2f\xfd": "zstd",
-    b"\xfd7zXZ": "xz",
-    b"7z\xbc\xaf": "7z",
-    b"PK\x03\x04": "zip",
 }
 _SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -87,14 +84,9 @@ def packing(path: str) -> str | None:
       DataError: it is packed in a way that is not read here.
     """
     with open_bytes(path) as file:
-        head = file.read(8)
-    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), _SUFFIXES.get(Path(path).suffix))
-    if kind and kind not in _UNPACKERS:
-        hint = " A zip of OPUS is read with format opus." if kind == "zip" else ""
-        raise DataError(
-            f"{path} is a {kind} archive, which is not read here. Unpack it, or pack it as .gz, .bz2 or .zst.{hint}"
-        )
-    return kind
+        head = file.read(HEAD_BYTES)
+    check_archive(path, head)
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), _SUFFIXES.get(Path(path).suffix))
 
 
 def is_one_piece(path: str) -> bool:
@@ -111,8 +103,8 @@ class Chunks:
     A span counts bytes of the file as it lies there; of a packed one it must hold whole streams.
 
     Iterating raises:
-      BrokenFileError: after everything that could be unpacked has been yielded, or at once for an HTML page: what a
-        server sends where the file is not.
+      BrokenFileError: after everything that could be unpacked has been yielded.
+      DataError: at once for a file that is no data, as check_first_bytes says.
     """
 
     def __init__(self, path: str, span: Span = WHOLE, head: bytes = b"", tail: bytes = b"") -> None:
@@ -135,15 +127,14 @@ class Chunks:
     def _of_file(self, file: BinaryIO, kind: str | None) -> Iterator[bytes]:
         # Small steps, so that a place in the file is exact to a thousandth of it.
         step_bytes = CHUNK_BYTES if kind is None else max(MIN_STEP_BYTES, min(self._size >> 10, MAX_STEP_BYTES))
-        self._refuse_html(_Range(file, self._span, CHUNK_BYTES).read(HEAD_BYTES) or b"")
         raw = _Range(file, self._span, step_bytes)
         opened: Any = _UNPACKERS[kind](raw) if kind else raw
         with opened as unpacker:
             # read1 returns what one step of the unpacker gave, so that nothing readable is lost when the next fails.
             step = unpacker.read1 if kind in ("gzip", "bzip2") else unpacker.read
             while chunk := self._step(step, ZSTD_STEP_BYTES if kind == "zstd" else CHUNK_BYTES):
-                if self._end == self._span.start:
-                    self._refuse_html(chunk[:HEAD_BYTES])
+                if kind and self._end == 0:
+                    check_first_bytes(self._path, chunk[:HEAD_BYTES])
                 self._begin, self._end = self._end, raw.at
                 yield chunk
 
@@ -157,10 +148,6 @@ class Chunks:
             raise self.broken(reason) from error
         except (EOFError, zlib.error) as error:
             raise self.broken(TRUNCATED if isinstance(error, EOFError) else DAMAGED) from error
-
-    def _refuse_html(self, head: bytes) -> None:
-        if not self._span.start and head.removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith(_HTML):
-            raise self.broken(HTML)
 
     def broken(self, reason: str, inside: int | None = None) -> BrokenFileError:
         """The error for a file that cannot be read on behind its last piece, or from byte `inside` of that piece on."""
@@ -185,23 +172,31 @@ _UNPACKERS: dict[str, Callable[[_Range], Any]] = {
 }
 
 
-def read_lines(path: str, span: Span = WHOLE, first_line: int = 1) -> Iterator[Line]:
+def read_lines(path: str, span: Span = WHOLE, first_line: int = 1, *, json_lines: bool = False) -> Iterator[Line]:
     r"""The lines of a UTF-8 file, numbered from `first_line`; LF and CRLF end a line, nothing else does.
 
-    UTF-16 is known by its byte-order mark and read the same. A mark is dropped. A line that cannot be used is yielded
-    with its fault. Holds at most 20 MB.
+    A CR inside a line is a fault: the programs that wrote the file may have ended a line there. UTF-16 is known by its
+    byte-order mark and read the same. A mark is dropped. A line that cannot be used is yielded with its fault. Holds at
+    most 20 MB.
+
+    Args:
+      json_lines: the lines may be JSON.
 
     Raises:
       BrokenFileError: the rest cannot be read; after the whole lines before it.
+      DataError: it holds no lines of text, as check_text says, or its lines end in CR alone.
     """
-    return number_lines(Chunks(path, span), first_line)
+    return number_lines(Chunks(path, span), path, first_line, json_lines=json_lines)
 
 
-def number_lines(chunks: Iterable[bytes], first_line: int = 1) -> Iterator[Line]:
-    """As read_lines, of bytes that come in chunks."""
+def number_lines(
+    chunks: Iterable[bytes], name: str, first_line: int = 1, *, json_lines: bool = False
+) -> Iterator[Line]:
+    """As read_lines, of bytes that come in chunks; `name` is the file's, for messages."""
     number, rest = first_line, b""
+    text = _as_text(iter(chunks), name, json_lines=json_lines) if first_line == 1 else chunks
     try:
-        for chunk in _as_utf8(iter(chunks)) if first_line == 1 else chunks:
+        for chunk in text:
             whole, end, rest = (rest + chunk).rpartition(b"\n")
             rest = rest[: MAX_LINE_BYTES + 1]  # enough to know that it is over-long
             for line in _decode_all(number, whole) if end else ():
@@ -213,8 +208,35 @@ def number_lines(chunks: Iterable[bytes], first_line: int = 1) -> Iterator[Line]
         yield _decode(number, rest)
 
 
+def check_lines(path: str, *, json_lines: bool = False) -> None:
+    """Looks at the beginning of a file of lines; raises what read_lines would at its first line."""
+    next(_as_text(iter(Chunks(path)), path, json_lines=json_lines))
+
+
+def _as_text(chunks: Iterator[bytes], name: str, *, json_lines: bool) -> Iterator[bytes]:
+    """The same text in UTF-8 if it begins with a mark of UTF-16; what is not UTF-16 becomes what is not UTF-8.
+
+    Raises:
+      DataError: it is no text, as check_text says, or its first line ends in CR alone.
+    """
+    broken: list[BrokenFileError] = []
+    text, head = held_back(_as_utf8(chunks), broken), b""
+    while len(head) < HEAD_BYTES or (b"\n" not in head and len(head) <= MAX_LINE_BYTES):
+        if not (chunk := next(text, b"")):
+            break
+        head += chunk
+    check_text(name, head[:HEAD_BYTES], json_lines=json_lines)
+    if b"\n" not in head and b"\r" in head.rstrip(b"\r"):
+        raise DataError(
+            f"{name} has lines that end in a carriage return (CR) alone. Convert them: tr '\\r' '\\n' < OLD > NEW"
+        )
+    yield head
+    yield from text
+    if broken:
+        raise broken[0]
+
+
 def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same text in UTF-8 if it begins with a mark of UTF-16; what is not UTF-16 becomes what is not UTF-8."""
     head = b""
     while len(head) < 2 and (chunk := next(chunks, b"")):
         head += chunk
@@ -233,8 +255,9 @@ def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 def _decode_all(number: int, raw: bytes) -> Iterator[Line]:
     """The lines of many, decoded at once where none can have a fault: a third of the price of one by one."""
+    has_faults = b"\0" in raw or raw.count(b"\r") > raw.count(b"\r\n") + raw.endswith(b"\r")
     try:
-        lines = raw.decode("utf-8").split("\n") if b"\0" not in raw else []
+        lines = [] if has_faults else raw.decode("utf-8").split("\n")
     except UnicodeDecodeError:
         lines = []
     if not lines or len(max(lines, key=len)) * BYTES_A_CHARACTER > MAX_LINE_BYTES:
@@ -245,6 +268,9 @@ def _decode_all(number: int, raw: bytes) -> Iterator[Line]:
 
 
 def _decode(number: int, raw: bytes) -> Line:
+    raw = raw.rstrip(b"\r")
+    if b"\r" in raw:
+        return Line(number, "", CR)
     if len(raw) > MAX_LINE_BYTES:
         return Line(number, "", OVER_LONG)
     if b"\0" in raw:
@@ -252,6 +278,6 @@ def _decode(number: int, raw: bytes) -> Line:
     if number == 1:
         raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
-        return Line(number, raw.removesuffix(b"\r").decode("utf-8"), "")
+        return Line(number, raw.decode("utf-8"), "")
     except UnicodeDecodeError:
         return Line(number, "", NOT_UTF8)

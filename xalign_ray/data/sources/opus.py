@@ -31,8 +31,9 @@ def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     try:
         with open_bytes(path) as file, zipfile.ZipFile(file) as archive:
             members = [_find_member(path, archive.namelist(), code) for code in languages]
-            lines = [number_lines(_unpack(archive, path, member)) for member in members]
-            yield from pair_lines(lines, [f"{path}:{member}" for member in members], languages)
+            names = [f"{path}:{member}" for member in members]
+            unpacked = [_unpack(archive, path, member) for member in members]
+            yield from pair_lines(list(map(number_lines, unpacked, names)), names, languages)
     except zipfile.BadZipFile as error:
         raise DataError(f"{path} is no zip file, or is cut short ({error}). Fetch it again.") from None
     except RuntimeError as error:  # of zipfile, for a password or a packing that it does not know

@@ -16,6 +16,8 @@ from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.errors import DataError
 from xalign_ray.storage import is_url
 
+SUPPORTED = "Give a path on a disk, or a URL of s3://, gs://, az://, abfs://, hf://, http:// or https://."
+
 
 @pytest.fixture
 def bucket() -> Iterator[fsspec.AbstractFileSystem]:
@@ -92,8 +94,11 @@ def test_a_file_url_is_a_path(tmp_path: Path) -> None:
         ("gs://bucket/a", "gs://bucket/a: gs:// is read through the package gcsfs; install it here."),
         (
             "nope://bucket/a",
-            "nope://bucket/a: nope:// is not a scheme that fsspec knows (Protocol not known: nope).",
+            f"nope://bucket/a: nope:// is not supported. {SUPPORTED}",
         ),
+        ("github://org/c.txt", f"github://org/c.txt: github:// is not supported. {SUPPORTED}"),
+        ("ftp://localhost:1/a", f"ftp://localhost:1/a: ftp:// is not supported. {SUPPORTED}"),
+        ("reference://refs.json", f"reference://refs.json: reference:// is not supported. {SUPPORTED}"),
     ],
 )
 def test_what_cannot_be_found_or_opened_is_said_in_a_sentence(path: str, message: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, TRUNCATED, BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.open import (
     CHUNK_BYTES,
+    CR,
     MAX_LINE_BYTES,
     NOT_UTF8,
     NUL,
@@ -53,8 +54,24 @@ def test_lines_are_numbered_and_end_with_lf_or_crlf_only(tmp_path: Path) -> None
         Line(1, "one", ""),
         Line(2, "two\u2028still two\x85\x0c", ""),
         Line(3, "", ""),
-        Line(4, "four\rfour", ""),
+        Line(4, "", CR),
     ]
+
+
+@pytest.mark.parametrize("pack", [bytes, *PACK.values()])
+def test_file_whose_lines_end_in_cr_alone_is_refused(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    for content in (b"one\rtwo\rthree\r", b"one\rtwo", b"\r".join(line.encode() for line in noise_lines(20_000))):
+        path = write(tmp_path / "a.txt", pack(content))
+        with pytest.raises(DataError) as caught:
+            list(read_lines(path))
+        assert str(caught.value) == (
+            f"{path} has lines that end in a carriage return (CR) alone. Convert them: tr '\\r' '\\n' < OLD > NEW"
+        )
+
+
+def test_lines_behind_which_a_file_of_cr_alone_was_joined_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", b"one\r\ntwo\r\r\nthree\rfour\rfive\r")
+    assert list(read_lines(path)) == [Line(1, "one", ""), Line(2, "two", ""), Line(3, "", CR)]
 
 
 def test_a_byte_order_mark_is_dropped_at_the_beginning_only(tmp_path: Path) -> None:

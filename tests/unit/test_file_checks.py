@@ -1,0 +1,184 @@
+"""Files that are not the data their name promises are refused at their first bytes, wherever they are opened."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from tests.unit.report.run_folders import score, write_run
+from xalign_ray.data.sources.formats import FORMATS, find_files, parts, read
+from xalign_ray.errors import DataError
+from xalign_ray.file_checks import HEAD_BYTES, check_first_bytes, check_safetensors, check_text, open_file
+from xalign_ray.tasks.scores import write_scores
+from xalign_ray.tasks.task_files import read_lines
+from xalign_ray.tasks.tatoeba import read_pair
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:919dc2c2272282c4\nsize 330454481\n"
+NO_DATA = {
+    "LFS": (POINTER, "a Git LFS pointer, not the file itself. Run `git lfs pull`"),
+    "annex": (b"/annex/objects/SHA256E-s1--00.txt\n", "a git-annex pointer"),
+    "HTML": (b"\n<!DOCTYPE html>\n<html><title>404</title></html>\n", "an HTML page"),
+    "bare HTML": (b"\xef\xbb\xbf<HTML><body>Too many requests</body></HTML>", "an HTML page"),
+    "XHTML": (b'<?xml version="1.0"?>\n<!-- x -->\n<!DOCTYPE html PUBLIC "-">\n<html>', "an HTML page"),
+    "S3": (
+        b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code><Message>no</Message></Error>',
+        "an error message of a store",
+    ),
+    "Azure": (
+        b'\xef\xbb\xbf<?xml version="1.0"?><Error><Code>BlobNotFound</Code></Error>',
+        "an error message of a store",
+    ),
+    "HF": (b'{"error":"Repository not found"}', "an error message of a server"),
+    "GitHub": (b'{\n "message": "Not Found",\n "status": "404"\n}\n', "an error message of a server"),
+    "GCS": (b'{"error": {"code": 403, "message": "no", "errors": []}}', "an error message of a server"),
+    "list": (b'[{"errors": ["gone"]}]', "an error message of a server"),
+    "raw": (b"404: Not Found", "an error message of a server"),
+    "gated": (b"Access denied.\n", "an error message of a server"),
+}
+NO_TEXT = {
+    "tar": (b"name".ljust(257, b"\0") + b"ustar\x0000", "a tar archive"),
+    "zip": (b"PK\x03\x04rest", "a zip archive"),
+    "xz": (b"\xfd7zXZ\x00rest", "a xz archive"),
+    "twice": (gzip.compress(b"text"), "packed twice"),
+    "Parquet": (b"PAR1rest", "a Parquet file"),
+    "PDF": (b"%PDF-1.7\n", "a document of a word processor"),
+    "references": (b'{"version": 1, "refs": {\n"a": ["x"]}}\n', "JSON, not plain text"),
+    "JSON lines": (b'{"text": "a"}\n{"text": "b"}\n', "JSON, not plain text"),
+    "WikiExtractor": (b'<doc id="12" url="https://x" title="A">\nA\n\nText.\n</doc>\n', "text between <doc> lines"),
+    "SGML": (b'<srcset setid="newstest2014" srclang="any">\n', "XML or SGML"),
+    "dump": (b'<mediawiki xmlns="x">\n', "XML or SGML"),
+}
+DATA = {
+    "text": b"The cat sees 500 things.\n",
+    "a number": b"404\n",
+    "an angle": b"<s> a sentence </s>\n<doc\n",
+    "a brace": b"{a} is a set\n",
+    "found": b"not found here\n",
+    "version": b"version https://example.org/spec/v1\n",
+    "a page behind text": b"a\n<!DOCTYPE html>\n",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", NO_DATA)
+def test_file_that_is_no_data_is_refused_by_every_format(tmp_path: Path, name: str) -> None:
+    content, said = NO_DATA[name]
+    for format_, entry in FORMATS.items():
+        paths = [str(tmp_path / f"{format_}{number}") for number in range(entry.paths[0] if entry.paths else 1)]
+        for path in paths:
+            Path(path).write_bytes(content)
+        with pytest.raises(DataError) as caught:
+            list(read(format_, paths, ["en"] if entry.languages == (1,) else ["en", "de"]))
+        assert str(caught.value).startswith(f"{paths[0]} is {said}"), format_
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress])
+@pytest.mark.parametrize("name", NO_TEXT)
+def test_file_that_is_no_text_is_refused_by_formats_of_lines(
+    tmp_path: Path, name: str, pack: Callable[[bytes], bytes]
+) -> None:
+    content, said = NO_TEXT[name]
+    if pack is bytes and name == "twice":
+        content = gzip.compress(content)
+    path = tmp_path / "a"
+    path.write_bytes(pack(content))
+    for format_ in ("text", "conllu", "tsv", "muse"):
+        with pytest.raises(DataError) as caught:
+            parts(format_, [str(path)])
+        assert str(caught.value).startswith(f"{path} is {said}"), format_
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_data_passes(name: str) -> None:
+    check_first_bytes("a", DATA[name])
+    check_text("a", DATA[name])
+
+
+def test_json_lines_are_read_by_their_own_formats(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "message": "b"}\n')
+    assert len(list(read("jsonl", [str(path)], ["en"]))) == 1
+
+
+def test_large_object_with_a_key_error_is_data() -> None:
+    line = b'{"error": 1, "x": "%s"}' % (b"y" * HEAD_BYTES)
+    check_text("a", line[:HEAD_BYTES], json_lines=True)
+
+
+def test_tar_archive_under_a_gz_name_is_refused(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("a.txt"), io.BytesIO())
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(buffer.getvalue())
+    with pytest.raises(DataError, match=r"a\.txt\.gz is a tar archive"):
+        parts("text", [str(path)])
+
+
+def test_task_files_are_looked_at_as_well(tmp_path: Path) -> None:
+    paths = tmp_path / "tatoeba.de-en.de", tmp_path / "tatoeba.de-en.en"
+    for path in paths:
+        path.write_bytes(POINTER)
+    with pytest.raises(DataError, match=r"tatoeba\.de-en\.de is a Git LFS pointer"):
+        read_pair(paths)
+    with pytest.raises(DataError, match=r"is a Git LFS pointer"):
+        read_lines(paths[1])
+
+
+def test_only_plain_files_and_links_to_them_are_data(tmp_path: Path) -> None:
+    pipe, link, loop, file = (tmp_path / name for name in ("a.pipe", "b.txt", "c.txt", "d.txt"))
+    os.mkfifo(pipe)
+    file.write_text("x\n")
+    link.symlink_to(file)
+    loop.symlink_to(loop)
+    for path, said in (
+        (pipe, "is a named pipe, not a plain file. Give a file that holds the data."),
+        (Path("/dev/zero"), "is a device, not a plain file. Give a file that holds the data."),
+        (loop, "cannot be opened: Too many levels of symbolic links."),
+    ):
+        with pytest.raises(DataError) as caught:
+            open_file(path)
+        assert str(caught.value) == f"{path} {said}"
+    with open_file(link) as opened:
+        assert opened.read() == b"x\n"
+    assert find_files([f"{tmp_path}/[bd].txt"]) == [str(link), str(file)]
+    with pytest.raises(DataError, match=r"a\.pipe is a named pipe"):
+        find_files([f"{tmp_path}/*.pipe"])
+
+
+def test_safetensors_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    path, whole = tmp_path / "model.safetensors", save({"a": torch.zeros(3, 4), "b": torch.ones(2)})
+    path.write_bytes(whole)
+    check_safetensors(path)
+    for content, said in (
+        (whole[:-1], rf"has {len(whole) - 1} bytes, its header says {len(whole)}: it is not whole"),
+        (whole + b"x", rf"has {len(whole) + 1} bytes, its header says {len(whole)}"),
+        (whole[:20], r"is no safetensors file, or its header is cut short \(20 bytes\)"),
+        (b"", r"is no safetensors file, or its header is cut short \(0 bytes\)"),
+        (POINTER, "is a Git LFS pointer"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=said):
+            check_safetensors(path)
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "manifest.json", "config.yaml", "evaluation/tatoeba/scores.json"])
+def test_pipe_in_a_run_folder_keeps_no_report_waiting(tmp_path: Path, name: str) -> None:
+    write_run(tmp_path / "run")
+    write_scores(tmp_path / "run/evaluation/tatoeba", [score()])
+    (tmp_path / "run" / name).unlink()
+    os.mkfifo(tmp_path / "run" / name)
+    code = f"from xalign_ray.report.sources import find_runs; find_runs([{str(tmp_path / 'run')!r}], '')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, b"DataError" in done.stderr) in ((0, False), (1, True))

@@ -1,0 +1,211 @@
+"""Checks that a file is data: a plain file whose first bytes are not a Git LFS pointer, an error page or an archive."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+import stat
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+from xalign_ray.errors import DataError
+
+HEAD_BYTES = 4096  # what the checks look at; an error message that a server sends is shorter
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
+_REFETCH = "Fetch the file again, and check its address and your access to it."
+
+# What is no data in any format, and what to do; looked for at the beginning of a file.
+_NOT_DATA = (
+    (
+        rb"version https://(git-lfs\.github\.com|hawser\.github\.com)/spec/",
+        "a Git LFS pointer, not the file itself. Run `git lfs pull` in the clone it lies in.",
+    ),
+    (rb"# xet version \d", "a Git Xet pointer, not the file itself. Run `git xet checkout`, or fetch it again."),
+    (
+        rb"/annex/objects/",
+        "a git-annex pointer, not the file itself. Run `git annex get` in the clone it lies in.",
+    ),
+    (
+        rb"(?is)(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|html[\s>])",
+        f"an HTML page, not the file. {_REFETCH}",
+    ),
+    (rb"(<\?xml[^>]*>\s*)?<(\w+:)?Error(Response)?[\s>]", f"an error message of a store, not the file. {_REFETCH}"),
+)
+_ERROR_KEYS = {"error", "errors", "message", "detail", "error_message", "errormessage"}
+_ERROR_TEXT = re.compile(
+    rb"(?i)((http )?(error )?[45]\d\d[\s:,-]*)?"
+    rb"(((entry|repository|revision|page|file|object|resource) )?(not found|does not exist|moved permanently)"
+    rb"|access ?denied|forbidden|unauthorized|too many requests|invalid username or password\\.?|bad request"
+    rb"|(internal )?server error|bad gateway|gateway time-?out|service (temporarily )?unavailable|rate limit exceeded)"
+    rb"[.!]?\s*"
+)
+
+_ARCHIVES = {
+    "zip": rb"PK\x03\x04",
+    "xz": rb"\xfd7zXZ|\x5d\x00\x00",
+    "7z": rb"7z\xbc\xaf",
+    "rar": rb"Rar!\x1a\x07",
+    "lz4": rb"\x04\x22\x4d\x18",
+    "lzip": rb"LZIP",
+    "compress": rb"\x1f\x9d",
+    "tar": rb"(?s).{257}ustar",
+}
+# What is data, but no lines of text.
+_NOT_TEXT = (
+    (rb"\x1f\x8b|BZh[1-9]1AY&SY|\x28\xb5\x2f\xfd", "packed twice. Unpack it once."),
+    (rb"PAR1", "a Parquet file, not lines of text. Read it with format parquet."),
+    (rb"(?s)ARROW1|\xff{4}..\x00\x00\x10\x00\x00\x00", "an Arrow file, not lines of text. Write it as Parquet."),
+    (rb"%PDF-|\{\\rtf|%!PS", "a document of a word processor or printer. Save it as plain text in UTF-8."),
+    (rb"SQLite format 3\x00|\x89PNG|\x89HDF|\xff\xd8\xff|\x93NUMPY|\x80[\x02-\x05]|\x7fELF", "binary, not text."),
+    (
+        rb"(?i)<doc(\s[^>]*)?>",
+        "text between <doc> lines, as WikiExtractor writes it, not plain text. Run WikiExtractor with --json and read "
+        "its output with format jsonl.",
+    ),
+    (
+        rb"(?i)<(\?xml|!doctype|!--|mediawiki|tmx|srcset|refset|tstset|xliff|tei|cesdoc)",
+        "XML or SGML, not plain text. Read it with the format that fits (wikipedia, tmx), or take the text out of it.",
+    ),
+)
+_JSON = re.compile(rb'\[?\s*\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
+
+
+def open_file(path: str | Path) -> BinaryIO:
+    """Opens a local file to read and seek in.
+
+    Raises:
+        DataError: it is no plain file, cannot be opened, or is a pointer or an error message in the file's place.
+    """
+    check_plain(path)
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(path, "rb"))
+            head = file.read(HEAD_BYTES)
+        except OSError as error:
+            raise DataError(f"{path} cannot be opened: {error.strerror}.") from None
+        check_first_bytes(path, head)
+        file.seek(0)
+        stack.pop_all()
+    return file
+
+
+def read_plain(path: Path) -> str:
+    """The text of a file that this program wrote, in UTF-8.
+
+    Raises:
+        DataError: it is there, but is no plain file.
+        FileNotFoundError: it is not there.
+    """
+    if path.exists():
+        check_plain(path)
+    return path.read_text(encoding="utf-8")
+
+
+def check_plain(path: str | Path) -> None:
+    """Refuses what is neither a plain file nor a link to one: to read a pipe or a device may never end.
+
+    Raises:
+        DataError: it is a pipe, a device, a socket or a folder, or cannot be looked up.
+    """
+    try:
+        kind = stat.S_IFMT(Path(path).stat().st_mode)
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        raise DataError(f"{path} cannot be opened: {getattr(error, 'strerror', error)}.") from None
+    if kind != stat.S_IFREG:
+        raise DataError(f"{path} is {_KINDS.get(kind, 'no file')}, not a plain file. Give a file that holds the data.")
+
+
+def check_first_bytes(path: str | Path, head: bytes) -> None:
+    """Refuses what no format reads: pointers to files that were not fetched, and what a server sent in a file's place.
+
+    Args:
+        head: the first HEAD_BYTES bytes of the file, unpacked; all of it if there are fewer.
+
+    Raises:
+        DataError: it is such a thing; says what to do.
+    """
+    text = _without_mark(head)
+    known = next((what for pattern, what in _NOT_DATA if re.match(pattern, text)), None)
+    if known is None and len(head) < HEAD_BYTES and (_ERROR_TEXT.fullmatch(text) or _is_json_error(text)):
+        said = " ".join(text.decode("utf-8", "replace").split())
+        known = f"an error message of a server, not the file: {said[:200]!r}. {_REFETCH}"
+    if known:
+        raise DataError(f"{path} is {known}")
+
+
+def check_archive(path: str | Path, head: bytes) -> None:
+    """Refuses archives of the kinds that are not unpacked here; `head` as of check_first_bytes, packed or not.
+
+    Raises:
+        DataError: it is one; names the kind.
+    """
+    if kind := next((kind for kind, pattern in _ARCHIVES.items() if re.match(pattern, head)), None):
+        hint = " A zip of OPUS is read with format opus." if kind == "zip" else ""
+        raise DataError(
+            f"{path} is a {kind} archive, which is not read here. Unpack it, or pack it as .gz, .bz2 or .zst.{hint}"
+        )
+
+
+def check_text(path: str | Path, head: bytes, *, json_lines: bool = False) -> None:
+    """Refuses what is no lines of text: archives, binary files, XML, JSON, and what check_first_bytes refuses.
+
+    Args:
+        head: as of check_first_bytes.
+        json_lines: the file may hold JSON.
+
+    Raises:
+        DataError: it is such a thing; says how to read it.
+    """
+    check_first_bytes(path, head)
+    check_archive(path, head)
+    text = _without_mark(head)
+    known = next((what for pattern, what in _NOT_TEXT if re.match(pattern, head) or re.match(pattern, text)), None)
+    if known is None and not json_lines and _JSON.match(text):
+        known = "JSON, not plain text. Read JSON lines with format jsonl (text) or jsonl_pairs (pairs)."
+    if known:
+        raise DataError(f"{path} is {known}")
+
+
+def check_safetensors(path: str | Path) -> None:
+    """Refuses a safetensors file that is cut short, or is something else: only its header and its size are read.
+
+    Raises:
+        DataError: it is shorter or longer than its header says, or has no such header.
+    """
+    with open_file(path) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        length = int.from_bytes(file.read(8), "little")
+        try:
+            header = json.loads(file.read(length)) if 8 + length <= size else {}
+            ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
+            expected = 8 + length + max(ends, default=0) if header else None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            expected = None
+    if expected is None:
+        raise DataError(f"{path} is no safetensors file, or its header is cut short ({size:,} bytes). {_REFETCH}")
+    if size != expected:
+        raise DataError(f"{path} has {size:,} bytes, its header says {expected:,}: it is not whole. {_REFETCH}")
+
+
+def _without_mark(head: bytes) -> bytes:
+    return head.removeprefix(codecs.BOM_UTF8).lstrip()
+
+
+def _is_json_error(text: bytes) -> bool:
+    """Whether a text is one JSON object that names an error and has no text of its own."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    value = value[0] if isinstance(value, list) and len(value) == 1 else value
+    keys = {key.lower() for key in value} if isinstance(value, dict) else set()
+    return bool(keys & _ERROR_KEYS) and "text" not in keys
