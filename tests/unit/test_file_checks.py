@@ -176,7 +176,7 @@ def test_safetensors_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["events.jsonl", "manifest.json", "config.yaml", "evaluation/tatoeba/scores.json"])
 def test_pipe_in_a_run_folder_keeps_no_report_waiting(tmp_path: Path, name: str) -> None:
     write_run(tmp_path / "run")
-    write_scores(tmp_path / "run/evaluation/tatoeba", [score()])
+    write_scores(tmp_path / "run/evaluation/tatoeba/scores.json", [score()])
     (tmp_path / "run" / name).unlink()
     os.mkfifo(tmp_path / "run" / name)
     code = f"from xalign_ray.report.sources import find_runs; find_runs([{str(tmp_path / 'run')!r}], '')"
