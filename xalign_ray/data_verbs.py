@@ -23,6 +23,7 @@ from xalign_ray.arguments import (
     as_local,
     codes,
 )
+from xalign_ray.status_line import say
 
 data_app = typer.Typer(cls=Group, no_args_is_help=True, help="Data: fetch, make, read, align, measure.")
 
@@ -102,14 +103,13 @@ def data_fetch(
     listed: Annotated[bool, typer.Option("--list", help="what there is, licences, what recipes need")] = False,
 ) -> None:
     """Load corpora and task sets to where recipes look for them; go on where it broke off."""
-    from xalign_ray import pipeline
     from xalign_ray.data.catalogue import describe
     from xalign_ray.data.fetch import fetch
 
     if listed or not name:
         typer.echo(describe())
         return
-    typer.echo("\n".join(str(path) for path in fetch(name, out, codes(languages), pipeline.say)))
+    typer.echo("\n".join(str(path) for path in fetch(name, out, codes(languages), say)))
 
 
 @data_app.command("align")

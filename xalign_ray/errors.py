@@ -103,7 +103,19 @@ def first_sentence(error: BaseException) -> str:
 
 def explain(error: Exception) -> str | None:
     """The sentence for an error of the disk or of Ray; None for what is a mistake of our own."""
-    return _what_the_disk_said(error) or _what_ray_said(error)
+    return long_temporary_folder(error) or _what_the_disk_said(error) or _what_ray_said(error)
+
+
+def long_temporary_folder(error: BaseException) -> str | None:
+    """The sentence for a socket whose path is too long because of the temporary folder that it lies in."""
+    if "AF_UNIX path" not in str(error):
+        return None
+    name = "RAY_TMPDIR" if "RAY_TMPDIR" in os.environ else "TMPDIR"
+    folder = os.environ.get(name, "/tmp")
+    return (
+        f"{name} is too long for the sockets that Ray and Python put below it: '{folder}' has {len(folder)} "
+        f"characters, and a socket's whole path at most 107. Set a shorter one, for example {name}=/tmp."
+    )
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError
 from xalign_ray.local_paths import absolute_model
 from xalign_ray.mirror import local_folder, opened, publish_file, published, url_of
-from xalign_ray.pipeline import check_export, say
+from xalign_ray.pipeline import check_export
 from xalign_ray.ray_job import check_lasting
 from xalign_ray.run_folder import CARD, SCORES, RunFolder
+from xalign_ray.status_line import say
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score

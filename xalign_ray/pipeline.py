@@ -27,6 +27,7 @@ from xalign_ray.locks import check_writable, hold
 from xalign_ray.mirror import fetch_checkpoint, is_finished, local_folder, published, refresh, url_of
 from xalign_ray.ray_job import check_lasting
 from xalign_ray.run_folder import RunFolder, check_export
+from xalign_ray.status_line import say
 from xalign_ray.track.origin import origin
 
 if TYPE_CHECKING:
@@ -376,9 +377,3 @@ def _finish_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[st
     facts = {key: facts[key] for key in ("recipe", "fingerprint", "seed", "data_fingerprint")}
     write_manifest(folder, facts | {"steps": recipe.config.train.max_steps})
     write_model_card(folder)
-
-
-def say(text: str) -> None:
-    """One line for the user, on stderr."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

@@ -115,6 +115,12 @@ class PartsDone:
         return ", ".join([f"{self._what}: {self._done:,} of {self._total_parts}", *speed, *rest])
 
 
+def say(text: str) -> None:
+    """One line for the user, on stderr."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
 def duration(seconds: float) -> str:
     """Minutes and seconds, from an hour on hours and minutes."""
     minutes, seconds = divmod(round(seconds), 60)

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xalign_ray import pipeline
 from xalign_ray.artifacts import whole_manifest
 from xalign_ray.experiments.cell_log import seconds_of
 from xalign_ray.experiments.cells import FINISHED, Cell, Job
 from xalign_ray.experiments.record import write_record
+from xalign_ray.status_line import say
 from xalign_ray.track.events import run_identity
 from xalign_ray.track.follower import publish
 
@@ -26,7 +26,7 @@ class Progress:
         self._experiment = schedule.plan.study.experiment or schedule.plan.study.name
         self._publisher = ThreadPoolExecutor(1)  # MLflow has one writer
         if done := len(schedule.jobs) - schedule.left:
-            pipeline.say(f"{done} of {len(schedule.jobs)} cells had ended before.")
+            say(f"{done} of {len(schedule.jobs)} cells had ended before.")
         self._publish(schedule.folder)
 
     def report_end(self, job: Job) -> None:
@@ -42,7 +42,7 @@ class Progress:
                 )
         if reason := schedule.failures.get(job):
             said += f": {reason}"
-        pipeline.say(f"[{len(schedule.jobs) - schedule.left}/{len(schedule.jobs)}] {job}: {said}")
+        say(f"[{len(schedule.jobs) - schedule.left}/{len(schedule.jobs)}] {job}: {said}")
         write_record(schedule)
 
     def __enter__(self) -> Progress:

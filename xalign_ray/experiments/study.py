@@ -29,6 +29,7 @@ from xalign_ray.mirror import local_folder, published, url_of
 from xalign_ray.ray_job import check_lasting
 from xalign_ray.report.verb import report
 from xalign_ray.run_folder import CHOICES, STUDY, RunFolder
+from xalign_ray.status_line import say
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
 from xalign_ray.track.follower import open_command, publish, resolve_uri, runs_page
@@ -77,7 +78,7 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
     if rehash:
         pipeline.forget_inputs(output)
     for unread in check_task_files(plan):
-        pipeline.say(unread)
+        say(unread)
     uri = None if study.mlflow == "off" else resolve_uri(study.mlflow, output)
     with hold(folder, f"study {study.name}"), _logged(plan, folder, uri):
         schedule = open_schedule(plan, folder)
@@ -102,9 +103,9 @@ def quickstart(out: Path | None = None) -> None:
     """MLM against ALIGN-MLM on the embedded world: prepare, pretrain, export, evaluate, track, report."""
     output = out or RUNS
     page = run_study(QUICKSTART, output)
-    pipeline.say(f"Report:  {page}")
+    say(f"Report:  {page}")
     uri = resolve_uri("sqlite", output.absolute())
-    pipeline.say(f"MLflow:  {open_command(uri, runs_page(uri, QUICKSTART))}")
+    say(f"MLflow:  {open_command(uri, runs_page(uri, QUICKSTART))}")
 
 
 def open_schedule(plan: Plan, folder: Path) -> Schedule:
@@ -241,4 +242,4 @@ def _logged(plan: Plan, folder: Path, uri: str | None) -> Iterator[None]:
             log.write("end", 0)
         finally:
             if uri and (said := publish(folder, uri, study.experiment or study.name)):
-                pipeline.say(said)
+                say(said)

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xalign_ray import evaluation, pipeline
+from xalign_ray import evaluation
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.experiments.declared import parse_study
 from xalign_ray.experiments.plan import check_task_files, plan_study
 from xalign_ray.experiments.study import open_schedule, run_cells, scores_of
 from xalign_ray.locks import hold
 from xalign_ray.mirror import opened, published
+from xalign_ray.status_line import say
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import SCORES, Score, write_scores
 
@@ -55,7 +56,7 @@ def tune(
     study = parse_study(tree, {}, "--set")
     plan = plan_study(study, target, str)
     for unread in check_task_files(plan):
-        pipeline.say(unread)
+        say(unread)
     with hold(target, f"tune {task}"), published(target, f"tune {task}"):
         schedule = open_schedule(plan, target)
         scores = scores_of(schedule, run_cells(schedule, None))

@@ -42,13 +42,16 @@ from xalign_ray.errors import (
     WorkersDiedError,
     XalignError,
     first_sentence,
+    long_temporary_folder,
 )
 from xalign_ray.locks import holds
 from xalign_ray.mirror import CACHE, cache_folder, url_of
 from xalign_ray.run_folder import RunFolder
+from xalign_ray.status_line import say
 from xalign_ray.track.events import EventReader
 from xalign_ray.train.allocator import ONE_ARENA, keep_freed_memory
 from xalign_ray.train.auth_token import ensure_token
+from xalign_ray.train.cluster_address import check_named_cluster
 from xalign_ray.train.distributed import backend_of, setup_workers
 from xalign_ray.train.elastic import run_elastic
 from xalign_ray.train.loop import train
@@ -78,6 +81,11 @@ def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
     """
     if ray.is_initialized():
         return
+    if address := os.environ.get("RAY_ADDRESS"):
+        say(f"Joining the Ray cluster at {address}.")
+        check_named_cluster()
+    else:
+        say("Starting Ray on this machine.")
     # Ray's own handler of SIGTERM breaks the start of a cluster off, which leaves agents of the node behind.
     ray._private.utils.set_sigterm_handler = lambda _: None
     with stops.kept():
@@ -113,6 +121,8 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
             **quiet,
         )
     except Exception as error:  # Ray has no class of its own for this: it raises bare Exceptions too
+        if (said := long_temporary_folder(error)) is not None:
+            raise ConfigError(said) from error
         raise ClusterError(
             f"Ray did not start on this machine: {first_sentence(error)} Give the command again when it is less busy; "
             "Ray's own words are in the newest /tmp/ray/session_*/logs."

@@ -68,6 +68,7 @@ WITHOUT_TORCH = [
 ]
 WITHOUT_TORCH += [
     "models/operations.py",
+    "train/cluster_address.py",
     "train/devices.py",
     "cli.py",
     "arguments.py",

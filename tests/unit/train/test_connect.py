@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import ray
+from ray._private import services
 
 from xalign_ray import cli
 from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.errors import ConfigError, explain
 from xalign_ray.train import driver
+from xalign_ray.train.cluster_address import ANSWER_S, check_address
+
+PATIENCE_S = 60
 
 
-def test_ray_that_does_not_start_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["RAY_TMPDIR", "TMPDIR"])
+def test_long_temporary_folder_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("long" * 25)))  # longer than the name of a socket may be
-    assert cli._run(lambda: driver.connect(ParallelConfig())) == 1
+    folder = str(tmp_path / ("long" * 25))
+    monkeypatch.setenv(name, folder)
+    assert cli._run(lambda: driver.connect(ParallelConfig())) == 2
     assert not ray.is_initialized()
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("xalign: Ray did not start on this machine: ")
-    assert "cannot exceed 107 bytes" in said
-    assert "Give the command again" in said
+    assert capsys.readouterr().err.splitlines() == [
+        "Starting Ray on this machine.",
+        f"xalign: {name} is too long for the sockets that Ray and Python put below it: '{folder}' has {len(folder)} "
+        f"characters, and a socket's whole path at most 107. Set a shorter one, for example {name}=/tmp.",
+    ]
+
+
+def test_long_temporary_folder_of_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/long")
+    said = explain(OSError("AF_UNIX path too long"))
+    assert said is not None
+    assert said.startswith("TMPDIR is too long for the sockets that Ray and Python put below it: '/long' has 5 ")
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:8265", "head-node"])
@@ -32,11 +57,111 @@ def test_an_address_that_ray_cannot_read_is_a_sentence(
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", address)
     assert cli._run(lambda: driver.connect(ParallelConfig())) == 2
-    (said,) = capsys.readouterr().err.splitlines()
+    first, said = capsys.readouterr().err.splitlines()
+    assert first == f"Joining the Ray cluster at {address}."
     assert said.startswith(f"xalign: The cluster at {address}, which RAY_ADDRESS names, cannot be joined: Invalid ")
     assert said.endswith(
         "It must be the HOST:PORT that `ray start` prints on the head node; unset it to start a cluster here."
     )
+
+
+@contextmanager
+def listening(answer: bytes | None) -> Iterator[str]:
+    """The address of a server that gives each client the same answer, or none."""
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            client, _ = server.accept()
+            with client:
+                if answer is not None:
+                    client.recv(1000)
+                    client.sendall(answer)
+                over.wait(PATIENCE_S)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        over.set()
+        thread.join()
+
+
+def refusal(address: str) -> tuple[str, float]:
+    began = time.monotonic()
+    with pytest.raises(ConfigError) as refused:
+        check_address(address)
+    return str(refused.value), time.monotonic() - began
+
+
+SAID = (
+    "The cluster at {}, which RAY_ADDRESS names, cannot be joined: {}. Start it, set RAY_ADDRESS to the HOST:PORT that "
+    "`ray start` prints on the head node, or unset it to start a cluster here."
+)
+
+
+def test_dead_address_is_refused_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", f"localhost:{port}"):
+        said, seconds = refusal(address)
+        assert said == SAID.format(address, "nothing answers there (Connection refused)")
+        assert seconds < ANSWER_S
+
+
+def test_unknown_host_is_refused() -> None:
+    said, _ = refusal("no-such-host.invalid:6379")
+    assert said.startswith("The cluster at no-such-host.invalid:6379, which RAY_ADDRESS names, cannot be joined: noth")
+
+
+def test_address_that_accepts_and_says_nothing_is_refused() -> None:
+    with listening(None) as address:
+        said, seconds = refusal(address)
+    assert said == SAID.format(address, "nothing has answered for 5 s")
+    assert seconds < 2 * ANSWER_S
+
+
+def test_another_server_at_the_address_is_refused() -> None:
+    with listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
+        assert refusal(address)[0] == SAID.format(address, "what answers there is not Ray's head node")
+
+
+def test_grpc_server_passes() -> None:
+    with listening(b"\x00\x00\x06\x04\x00\x00\x00\x00\x00" + b"\x00" * 6) as address:
+        check_address(address)
+
+
+@pytest.mark.parametrize("address", ["local", "head-node", "http://127.0.0.1:8265", "[::1", "host:port"])
+def test_addresses_without_host_and_port_are_for_ray_to_judge(address: str) -> None:
+    check_address(address)
+
+
+def test_stale_file_of_the_last_cluster_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{port}")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    monkeypatch.setattr(services, "find_gcs_addresses", set)  # other clusters of this machine
+    assert refusal("auto")[0] == SAID.format("auto", "nothing answers there (Connection refused)")
+
+
+def test_signal_while_an_address_does_not_answer(tmp_path: Path) -> None:
+    with listening(None) as address:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from xalign_ray.cli import main; main()", "prepare", "tiny/mlm", "--set", f"output={tmp_path}"],
+            env=os.environ | {"RAY_ADDRESS": address},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr
+        while not (line := process.stderr.readline()).startswith("Joining"):
+            assert line, "it never came to the cluster"
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 143
+        assert time.monotonic() - began < ANSWER_S
+        assert process.stderr.read() == "xalign: Interrupted (SIGTERM). Give the same command again to go on.\n"
 
 
 def test_a_process_of_ray_that_died_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,81 @@
+"""Asks whether a Ray cluster answers at an address: `ray.init` waits ten minutes for a dead one and hears no signal."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from urllib.parse import urlsplit
+
+from xalign_ray.errors import ConfigError
+
+ANSWER_S = 5.0  # to connect, and for each byte
+# A gRPC server answers an HTTP/2 client's first bytes with a SETTINGS frame: its length (3 bytes), then type 4.
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+_SETTINGS, _HEADER_BYTES = 4, 9
+
+
+def check_named_cluster() -> None:
+    """Whether the cluster that RAY_ADDRESS names answers, if it names one and this process has not joined any.
+
+    Verbs ask before anything else: Ray alone takes seconds to import.
+
+    Raises:
+        ConfigError: as `check_address`.
+    """
+    ray = sys.modules.get("ray")
+    if (address := os.environ.get("RAY_ADDRESS")) and not (ray and ray.is_initialized()):
+        check_address(address)
+
+
+def check_address(address: str) -> None:
+    """Whether a gRPC server, as Ray's head node runs one, answers at an address of RAY_ADDRESS.
+
+    Addresses without host and port, such as `local`, are Ray's to judge.
+
+    Raises:
+        ConfigError: nothing answers within ANSWER_S, or something else does.
+    """
+    found = _host_and_port(address)
+    if found is None:
+        return
+    try:
+        with socket.create_connection(found, timeout=ANSWER_S) as connection:
+            why = "" if _uses_tls() else _greet(connection)
+    except TimeoutError:
+        why = f"nothing has answered for {ANSWER_S:.0f} s"
+    except OSError as error:
+        why = f"nothing answers there ({error.strerror or error})"
+    if why:
+        raise ConfigError(
+            f"The cluster at {address}, which RAY_ADDRESS names, cannot be joined: {why}. Start it, set RAY_ADDRESS to "
+            "the HOST:PORT that `ray start` prints on the head node, or unset it to start a cluster here."
+        )
+
+
+def _host_and_port(address: str) -> tuple[str, int] | None:
+    if address == "auto":
+        from ray._private.services import canonicalize_bootstrap_address
+
+        address = canonicalize_bootstrap_address(address) or ""
+    scheme, _, rest = address.rpartition("://")
+    try:
+        parts = urlsplit(f"//{rest}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return (host, port) if scheme in ("", "ray") and host and port else None
+
+
+def _greet(connection: socket.socket) -> str:
+    """What is wrong with the answer of a server, empty if it is that of gRPC."""
+    connection.sendall(_HELLO)
+    answer = b""
+    while len(answer) < _HEADER_BYTES and (more := connection.recv(_HEADER_BYTES - len(answer))):
+        answer += more
+    is_grpc = len(answer) == _HEADER_BYTES and answer[3] == _SETTINGS
+    return "" if is_grpc else "what answers there is not Ray's head node"
+
+
+def _uses_tls() -> bool:
+    return os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
