@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -36,13 +37,15 @@ from xalign_ray.arguments import (
     codes,
     one_of,
 )
-from xalign_ray.config.explain import suggest
+from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.config_verbs import config_app
 from xalign_ray.data_verbs import data_app
 from xalign_ray.errors import ConfigError, StoppedError, XalignError, explain
+from xalign_ray.local_paths import quoted, shown_path
 from xalign_ray.ray_job import check_lasting
+from xalign_ray.status_line import say, say_next
 
 app = typer.Typer(
     cls=Group,
@@ -77,6 +80,7 @@ def prepare(recipe: RecipeName, settings: Settings = [], rehash: Rehash = False)
     from xalign_ray import pipeline
 
     typer.echo(str(pipeline.prepare(load_recipe(recipe, settings), rehash=rehash).folder))
+    say_next(shlex.join(["xalign", "pretrain", recipe, *(word for one in settings for word in ("--set", one))]))
 
 
 @app.command()
@@ -133,7 +137,10 @@ def pretrain(
     loaded = load_recipe(recipe, [*settings, *profiled])
     if no_ray and not loaded.config.parallel.gpus_per_worker:
         keep_freed_memory()  # this process ends with the training
-    typer.echo(str(pipeline.pretrain(loaded, out, no_ray, trust, rehash)))
+    run = pipeline.pretrain(loaded, out, no_ray, trust, rehash)
+    typer.echo(str(run))
+    if os.environ.get("RANK", "0") == "0":
+        say_next(f"xalign evaluate {quoted(run)} --task tatoeba --data FOLDER", f"xalign report {quoted(run)}")
 
 
 @app.command()
@@ -146,7 +153,9 @@ def export(
     """Export a run's newest checkpoint again, or the weights of another step."""
     from xalign_ray import exports
 
-    typer.echo(str(exports.export(run, step, out, trust)))
+    folder = exports.export(run, step, out, trust)
+    typer.echo(str(folder))
+    say_next(f"xalign evaluate {quoted(folder)} --task tatoeba --data FOLDER")
 
 
 @app.command()
@@ -228,6 +237,7 @@ def report(
     from xalign_ray.report.verb import report
 
     typer.echo(str(report(runs, out, codes(by), sizes, baseline, tracking)))
+    say_next("open the page in a browser")
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -303,10 +313,14 @@ def track_replay(
 ) -> None:
     """Bring MLflow up to date with a run folder. Doing it again adds nothing."""
     from xalign_ray.mirror import opened
-    from xalign_ray.track.follower import replay, resolve_uri
+    from xalign_ray.track.follower import open_command, replay, resolve_uri, runs_page
 
     folder = opened(run)
-    typer.echo("\n".join(replay(folder, resolve_uri(to, folder.parent), experiment)))
+    check_folder(folder)
+    uri = resolve_uri(to, folder.parent)
+    say(f"Bringing {shown_path(folder)} to MLflow at {uri}.")
+    typer.echo("\n".join(replay(folder, uri, experiment)))
+    say_next(open_command(uri, runs_page(uri, experiment)))
 
 
 def _pairs(options: list[str]) -> list[tuple[str, Any]]:

@@ -23,7 +23,9 @@ from xalign_ray.arguments import (
     as_local,
     codes,
 )
-from xalign_ray.status_line import say
+from xalign_ray.config.load import list_recipes
+from xalign_ray.local_paths import quoted, shown_path
+from xalign_ray.status_line import say, say_next
 
 data_app = typer.Typer(cls=Group, no_args_is_help=True, help="Data: fetch, make, read, align, measure.")
 
@@ -44,10 +46,12 @@ def data_demo(
     write_demo(out)
     typer.echo(str(out))
     if derived:
+        say(f"Deriving three languages in {shown_path(derived)}.")
         from xalign_ray.data.demo_derived import write_demo_derived
 
         write_demo_derived(out, derived)
         typer.echo(str(derived))
+    say_next(f"xalign pretrain tiny/mlm --set data.root={quoted(out)}")
 
 
 @data_app.command("derive")
@@ -76,8 +80,10 @@ def data_derive(
 
     order = tuple(name.strip() for name in changes.split(","))
     how = Derivation(order, vocab_size, overlap, tuple(dictionary_share), tuple(parallel_share), seed)
+    say(f"Deriving a language from {', '.join(sources)}.")
     write_derived(sources, out, how, treebank, pos=pos, ner=ner, xnli=xnli)
     typer.echo(str(out))
+    say_next(f"xalign study derived --plan --set data.root={quoted(out)}")
 
 
 @data_app.command("read")
@@ -110,6 +116,8 @@ def data_fetch(
         typer.echo(describe())
         return
     typer.echo("\n".join(str(path) for path in fetch(name, out, codes(languages), say)))
+    root = f"--set data.root={quoted(out)}"
+    say_next(f"xalign plan {name} {root}" if name in list_recipes() else f"xalign pretrain RECIPE {root}")
 
 
 @data_app.command("align")
@@ -122,9 +130,10 @@ def data_align(
     method: Annotated[str, typer.Option(metavar="NAME", help="how both directions are joined")] = "grow-diag-final-and",
 ) -> None:
     """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus."""
-    from xalign_ray import pipeline
+    from xalign_ray.alignment import align
 
-    typer.echo(str(pipeline.align(paths, format_, codes(languages), out, aligner, method)))
+    typer.echo(str(align(paths, format_, codes(languages), out, aligner, method)))
+    say_next(f"name the file as third path of a moses corpus in a recipe: {quoted(out / 'alignment.txt')}")
 
 
 @data_app.command("stats")

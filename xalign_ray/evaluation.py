@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xalign_ray.artifacts import hash_value
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError
-from xalign_ray.local_paths import absolute_model
+from xalign_ray.local_paths import absolute_model, absolute_path, quoted, shown_path
 from xalign_ray.mirror import local_folder, opened, publish_file, published, url_of
 from xalign_ray.pipeline import check_export
 from xalign_ray.ray_job import check_lasting
-from xalign_ray.run_folder import CARD, SCORES, RunFolder
-from xalign_ray.status_line import say
+from xalign_ray.run_folder import CARD, EVALUATION, RUNS, SCORES, RunFolder
+from xalign_ray.status_line import say, say_next
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score
@@ -25,21 +26,34 @@ def evaluate(
 ) -> list[Score]:
     """Scores an exported folder, a run folder or a hub model on a task. Never trains.
 
-    Writes `scores.json` into `out`, by default `<run>/evaluation/<task>` for a run's own export. Scores all languages
-    of the data if none are named.
+    Writes `scores.json` into `out`, by default into the folder of `target_folder`. Scores all languages of the data if
+    none are named.
     """
     from xalign_ray.tasks.registry import TASKS
     from xalign_ray.tasks.scores import write_scores
 
     encoder, run = find_encoder(model)
-    target = target_folder(out, run, task)
+    target = target_folder(out, run, encoder, task)
     if TASKS[known_task(task, TASKS)].needs_data and data is None:
         raise ConfigError(f"--data is needed: the files of {task}.")
+    say(f"Evaluating {name_of(encoder, run)} on {task}: loading the model.")
     scores = TASKS[task].evaluate(encoder, opened(data) if data else None, languages)
     with published(target, "evaluate"):
         write_scores(target / SCORES, scores)
     publish_scores(run)
+    say_scores(target, run)
     return scores
+
+
+def say_scores(target: Path, run: Path | None) -> None:
+    """Where scores are, and the command that shows them."""
+    say(f"Scores: {shown_path(target / SCORES)}")
+    say_next(f"xalign report {quoted(run or target)}")
+
+
+def name_of(encoder: str, run: Path | None) -> str:
+    """What a user calls an encoder: its run, its folder's name, or its hub id."""
+    return run.name if run else Path(encoder).name if Path(encoder).is_dir() else encoder
 
 
 def find_encoder(model: str) -> tuple[str, Path | None]:
@@ -63,11 +77,19 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
     return model, run.path if run and run.config.is_file() else None
 
 
-def target_folder(out: Path | None, run: Path | None, task: str) -> Path:
-    if out is None and run is None:
-        raise ConfigError("--out is needed: the model is not a run of ours, so there is no folder to write beside it.")
+def target_folder(out: Path | None, run: Path | None, encoder: str, task: str) -> Path:
+    """Where scores go: `out`, else `<run>/evaluation/<task>`, of another model `runs/evaluation/<model>/<task>`.
+
+    A folder has its place in its name: models of one name have a target each.
+    """
+    if out is None and run is not None:
+        return RunFolder(run).evaluation(task)
+    if out is None:
+        is_folder = Path(encoder).is_dir()
+        name = f"{Path(encoder).name}-{hash_value(encoder)[:8]}" if is_folder else encoder.replace("/", "--")
+        out = absolute_path(RUNS / EVALUATION / name / task)
     check_lasting("--out", out)
-    return local_folder(out) if out else RunFolder(run).evaluation(task)  # type: ignore[arg-type]
+    return local_folder(out)
 
 
 def known_task(task: str, known: Iterable[str]) -> str:

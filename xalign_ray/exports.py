@@ -13,8 +13,10 @@ from xalign_ray.artifacts import finished_run
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.saved import open_saved
 from xalign_ray.errors import DataError
+from xalign_ray.local_paths import shown_path
 from xalign_ray.mirror import fetch, fetch_checkpoint, local_folder, opened, published
 from xalign_ray.run_folder import RunFolder
+from xalign_ray.status_line import say
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -112,6 +114,7 @@ def export(run: str | Path, step: int | None = None, out: Path | None = None, tr
 
     run, out = opened(run), local_folder(out) if out else None
     recipe, fingerprint = open_saved(run)
+    say(f"Exporting {shown_path(run)}: reading {'its newest checkpoint' if step is None else f'step {step}'}.")
     data = next((event["data"] for event in read_events(RunFolder(run).events) if "data" in event), None)
     if data is None:
         raise DataError(f"{RunFolder(run).events} does not say which data the run reads. Restore it from a copy.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,6 +30,11 @@ def absolute_model(written: str) -> str:
     """A model as a user names it: a folder that exists as absolute path, a hub id or URL as it is."""
     expanded = expand_home(written)
     return absolute_path(expanded) if os.path.isdir(expanded) else expanded
+
+
+def quoted(path: Path) -> str:
+    """The path as a word of a command that is shown, as `shown_path` has it."""
+    return shlex.quote(shown_path(path))
 
 
 def shown_path(path: Path) -> str:

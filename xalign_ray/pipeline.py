@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from pydantic import ValidationError
 
 from xalign_ray.artifacts import finished_run, write_atomic, write_manifest
 from xalign_ray.config.absolute import with_absolute_paths
@@ -29,10 +28,12 @@ from xalign_ray.ray_job import check_lasting
 from xalign_ray.run_folder import RunFolder, check_export
 from xalign_ray.status_line import say
 from xalign_ray.track.origin import origin
+from xalign_ray.train.cluster_address import check_named_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from xalign_ray.config.schema import ParallelConfig
     from xalign_ray.data.prepared import Prepared
 
 
@@ -88,6 +89,8 @@ def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepar
     """
     check(recipe)
     check_lasting("output", recipe.config.output)
+    say(f"Preparing {recipe.name}: looking for its shards and inputs; output is {recipe.config.output}.")
+    check_named_cluster()
     recipe = with_absolute_paths(recipe)
     from xalign_ray.data.inputs import check_inputs
 
@@ -95,41 +98,16 @@ def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepar
         forget_inputs(local_folder(recipe.config.output))
     check_inputs(recipe.config)  # before the imports that take seconds
     from xalign_ray.data.prepare import prepare as prepare_data
-    from xalign_ray.train.driver import connect
 
     base = base_recipe(recipe)
     tokenizer = str(prepare(base, verify).tokenizer_folder) if base else recipe.config.model.init_from
-    return prepare_data(settle(recipe, tokenizer).config, verify, lambda: connect(recipe.config.parallel))
+    return prepare_data(settle(recipe, tokenizer).config, verify, lambda: _connect(recipe.config.parallel))
 
 
-def align(
-    paths: Sequence[str], form: str, languages: Sequence[str], out: Path, aligner: str = "hmm", method: str = ""
-) -> Path:
-    """The words of a parallel corpus aligned, as a job on the cluster: `out/alignment.txt` in Pharaoh's form.
+def _connect(parallel: ParallelConfig) -> None:
+    from xalign_ray.train.driver import connect  # torch and Ray, which take seconds to import
 
-    Beside it, of these languages, `out/en-de.frequent.txt`: the words that are aligned most often, for `word_map`.
-
-    Args:
-        aligner: a kind by name; `encoder:FOLDER` is a Hugging Face encoder.
-        method: how the two directions are joined, grow-diag-final-and if empty.
-    """
-    check_lasting("--out", out)
-    from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
-    from xalign_ray.data.word_alignment.corpus import align_corpus
-    from xalign_ray.data.word_alignment.frequent import write_frequent_words
-    from xalign_ray.data.word_alignment.kinds import named_aligner
-    from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND
-    from xalign_ray.train.driver import connect
-
-    kind = named_aligner(aligner)
-    try:
-        corpus = ParallelCorpus.model_validate({"format": form, "languages": languages, "paths": paths})
-    except ValidationError as error:
-        raise ConfigError(f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}.") from None
-    connect(ParallelConfig())
-    aligned = align_corpus(corpus, out, kind=kind, method=method or GROW_DIAG_FINAL_AND)
-    write_frequent_words(corpus, aligned)
-    return aligned
+    connect(parallel)
 
 
 def pretrain(
@@ -155,6 +133,10 @@ def pretrain(
     check(recipe)
     check_lasting("output", recipe.config.output)
     check_lasting("--out", out)
+    if not title and os.environ.get("RANK", "0") == "0":
+        say(f"Pretraining {recipe.name}: looking for its run, shards and inputs; output is {recipe.config.output}.")
+    if not local:
+        check_named_cluster()
     recipe, out = with_absolute_paths(recipe), local_folder(out) if out else None
     if rehash:
         forget_inputs(local_folder(recipe.config.output))

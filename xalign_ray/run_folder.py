@@ -14,6 +14,7 @@ EVENT_LOG = "events.jsonl"  # a study, a trial and an evaluation have one too
 SCORES = "scores.json"
 EXPORT = "export"
 CARD = "README.md"  # in the export: the model card
+RUNS = Path("runs")  # of studies, and of scores of models that are no runs
 EVALUATION = "evaluation"
 CHECKPOINTS = "checkpoints"
 REPORT = "report"

@@ -121,6 +121,11 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
+def say_next(*commands: str) -> None:
+    """The last line of a verb: what to do next."""
+    say(f"Next: {', or '.join(commands)}")
+
+
 def duration(seconds: float) -> str:
     """Minutes and seconds, from an hour on hours and minutes."""
     minutes, seconds = divmod(round(seconds), 60)

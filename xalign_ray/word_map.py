@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,10 +13,14 @@ import pandas as pd
 from xalign_ray.artifacts import write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.evaluation import find_encoder
+from xalign_ray.local_paths import shown_path
 from xalign_ray.mirror import local_folder, opened, published
-from xalign_ray.tasks.hf_encoder import Encoder
+from xalign_ray.status_line import say
 from xalign_ray.tasks.nearest import Vectors, unit_rows
 from xalign_ray.tasks.word_pairs import WordPair, read_muse_pairs
+
+if TYPE_CHECKING:
+    from xalign_ray.tasks.hf_encoder import Encoder
 
 PAIRS = 20  # WEAM draws so many
 PERPLEXITY = 10  # must be below the number of points, 40
@@ -42,12 +46,15 @@ def word_map(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
         DataError: the file has fewer than four pairs or more than two languages, or an encoder knows no piece of a
             word that is drawn.
     """
-    from xalign_ray.report.charts import COLOURS, Chart, draw_png
-
     pairs = read_muse_pairs(Path(opened(data)), [])
     if len(pairs) < 4 or len({pair.languages for pair in pairs}) > 1:
         raise DataError(f"{data} must hold at least four pairs of words, of two languages; give one MUSE file.")
-    frames = {model: _measure(Encoder.open(find_encoder(model)[0]), pairs) for model in models}
+    shown = {model: shown_path(Path(model)) if Path(model).is_dir() else model for model in models}
+    say(f"Drawing words of {', '.join(shown.values())}: loading the models.")
+    from xalign_ray.report.charts import COLOURS, Chart, draw_png
+    from xalign_ray.tasks.hf_encoder import Encoder  # torch
+
+    frames = {shown[model]: _measure(Encoder.open(find_encoder(model)[0]), pairs) for model in models}
     found = pd.concat(frames, names=["model"]).reset_index("model").reset_index(drop=True)
     styles = {
         language: {"color": COLOURS[number], "marker": "os"[number], "ls": ""}

@@ -63,7 +63,7 @@ def test_each_encoder_is_drawn_and_measured(
     assert before.cosine["cat"] == pytest.approx(0.2 / (1 + 0.2**2) ** 0.5)
     assert rows.loc[models[1]].cosine.mean() > 0.9
     told = capsys.readouterr()
-    assert told.err.splitlines()[0] == f"{models[0]}: cosine {before.cosine.mean():.3f}, reciprocal rank 0.600"
+    assert told.err.splitlines()[1] == f"{models[0]}: cosine {before.cosine.mean():.3f}, reciprocal rank 0.600"
     assert told.out.splitlines()[-1] == str(out / "word_map.png")
     picture = imread(out / "word_map.png")
     assert picture.shape[1] > 2 * picture.shape[0] * 0.9, "two panels side by side"

@@ -155,7 +155,7 @@ def test_a_place_that_cannot_be_written_is_named(run: Run, tmp_path: Path, out: 
 def test_mlflow_that_is_asked_for_directly_and_not_there_exits_1(run: Run, tmp_path: Path) -> None:
     said = run("track", "replay", str(tmp_path), "--to", "sqlite")
     assert said.code == 1
-    assert said.err.startswith(f"xalign: {tmp_path} holds no run that has started")
+    assert said.err.splitlines()[1].startswith(f"xalign: {tmp_path} holds no run that has started")
 
 
 def test_a_setting_that_is_none_is_refused(run: Run) -> None:

@@ -138,3 +138,16 @@ def test_patterns_below_a_folder_that_looks_like_one(here: Path) -> None:
     assert expand("../a b [1]/x[12].txt") == ["../a b [1]/x1.txt", "../a b [1]/x2.txt"]
     with pytest.raises(DataError, match="does not exist"):
         expand(str(here / "z*.txt"))
+
+
+def test_scores_of_a_model_that_is_no_run_have_a_place_of_their_own(here: Path) -> None:
+    (here / "other" / "encoder").mkdir(parents=True)
+    places = [
+        evaluation.target_folder(None, None, model, "tatoeba")
+        for model in (f"{here}/encoder", f"{here}/other/encoder", "org/name")
+    ]
+    assert len(set(places)) == 3
+    assert [path.parent.parent for path in places] == [here / "runs" / "evaluation"] * 3
+    assert [path.parent.name.split("-")[0] for path in places] == ["encoder", "encoder", "org"]
+    assert evaluation.target_folder(Path("/x"), None, "org/name", "pos") == Path("/x")
+    assert evaluation.target_folder(None, here / "runs/mine", "export", "pos") == here / "runs/mine/evaluation/pos"

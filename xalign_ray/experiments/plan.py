@@ -25,7 +25,6 @@ from xalign_ray.experiments.declared import (
     StudyConfig,
 )
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.finetune.tune import check_files
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 from xalign_ray.tasks.task import ENGLISH
 
@@ -194,6 +193,8 @@ def check_task_files(plan: Plan) -> list[str]:
 
 
 def _check_task_files(study: StudyConfig, encoder: Encoder) -> Iterator[str]:
+    from xalign_ray.finetune.tune import check_files  # torch
+
     for one in study.evaluations:
         if one.data and not (encoder.root / one.data).exists():
             raise DataError(f"evaluations: {encoder.root / one.data}, data of {one.task}, is missing.")

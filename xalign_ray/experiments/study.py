@@ -23,22 +23,21 @@ from xalign_ray.experiments.declared import StudyConfig, load_study
 from xalign_ray.experiments.plan import Plan, check_task_files, plan_study
 from xalign_ray.experiments.progress import Progress
 from xalign_ray.experiments.record import describe_plan, write_record
-from xalign_ray.finetune.tune import MODEL
+from xalign_ray.local_paths import shown_path
 from xalign_ray.locks import hold
 from xalign_ray.mirror import local_folder, published, url_of
 from xalign_ray.ray_job import check_lasting
-from xalign_ray.report.verb import report
-from xalign_ray.run_folder import CHOICES, STUDY, RunFolder
-from xalign_ray.status_line import say
+from xalign_ray.run_folder import CHOICES, RUNS, STUDY, RunFolder
+from xalign_ray.status_line import say, say_next
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
 from xalign_ray.track.follower import open_command, publish, resolve_uri, runs_page
+from xalign_ray.train.cluster_address import check_named_cluster
 
 if TYPE_CHECKING:
     from xalign_ray.experiments.schedule import Schedule
 
 QUICKSTART = "quickstart"
-RUNS = Path("runs")
 STUDIES = "studies"
 SPARE_CPUS = 1  # of a cluster started here, for what else Ray runs
 
@@ -74,6 +73,8 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
     """
     output = _output_of(out)
     study = load_study(name, settings)
+    say(f"Study {study.name}: planning its cells; output is {shown_path(output)}.")
+    check_named_cluster()
     plan, folder = _plan(study, output), output / STUDIES / study.name
     if rehash:
         pipeline.forget_inputs(output)
@@ -90,22 +91,24 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
             raise TrainingError(
                 f"{len(schedule.failures)} cells of {study.name} failed; the same command tries them again.\n{reasons}"
             )
+        from xalign_ray.report.verb import report  # pandas, which takes a second to import
+
         page = report([str(folder)])
         inner = sorted(path for name in (EVENT_LOG, SCORES, MANIFEST) for path in folder.glob(f"*/*/{name}"))
         files = {
             path.relative_to(folder).as_posix(): hash_file(path) for path in (folder / STUDY, folder / CHOICES, *inner)
         }
         write_manifest(folder, {"kind": STUDY_KIND, "name": study.name, "files": files})
+    say(f"Report: {shown_path(page)}")
+    if uri:
+        say(f"MLflow: {open_command(uri, runs_page(uri, study.experiment or study.name))}")
     return page
 
 
 def quickstart(out: Path | None = None) -> None:
     """MLM against ALIGN-MLM on the embedded world: prepare, pretrain, export, evaluate, track, report."""
-    output = out or RUNS
-    page = run_study(QUICKSTART, output)
-    say(f"Report:  {page}")
-    uri = resolve_uri("sqlite", output.absolute())
-    say(f"MLflow:  {open_command(uri, runs_page(uri, QUICKSTART))}")
+    run_study(QUICKSTART, out)
+    say_next("open the report in a browser", "xalign study demo-pos --plan", "docs/tutorials/your_languages.md")
 
 
 def open_schedule(plan: Plan, folder: Path) -> Schedule:
@@ -136,6 +139,8 @@ def run_cells(schedule: Schedule, uri: str | None) -> list[Trial]:
                 if not _is_prepared(recipe):  # recipes share shards
                     pipeline.prepare(recipe)
             schedule.run(progress.report_end)
+    from xalign_ray.finetune.tune import MODEL  # torch
+
     choices = schedule.choices()
     write_choices(schedule.folder, choices)
     names = {name for choice in choices if choice.kept for name in choice.kept.development}

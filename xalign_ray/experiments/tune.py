@@ -11,11 +11,13 @@ from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.experiments.declared import parse_study
 from xalign_ray.experiments.plan import check_task_files, plan_study
 from xalign_ray.experiments.study import open_schedule, run_cells, scores_of
+from xalign_ray.local_paths import shown_path
 from xalign_ray.locks import hold
 from xalign_ray.mirror import opened, published
 from xalign_ray.status_line import say
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import SCORES, Score, write_scores
+from xalign_ray.train.cluster_address import check_named_cluster
 
 
 def tune(
@@ -35,7 +37,7 @@ def tune(
     if not data:
         raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
     encoder, own_run = evaluation.find_encoder(model)
-    target = evaluation.target_folder(out, own_run, evaluation.known_task(task, TUNED_TASKS)).absolute()
+    target = evaluation.target_folder(out, own_run, encoder, evaluation.known_task(task, TUNED_TASKS)).absolute()
     settings = dict(options or {})
     one = {
         "task": task,
@@ -48,12 +50,14 @@ def tune(
     tree = {
         "name": task,
         "root": "/",
-        "encoders": [{"model": encoder, "label": own_run.name if own_run else encoder}],
+        "encoders": [{"model": encoder, "label": evaluation.name_of(encoder, own_run)}],
         "finetunings": [one],
         "keep_models": True,
         "mlflow": "off",
     }
     study = parse_study(tree, {}, "--set")
+    say(f"Fine-tuning {evaluation.name_of(encoder, own_run)} on {task}: planning; output is {shown_path(target)}.")
+    check_named_cluster()
     plan = plan_study(study, target, str)
     for unread in check_task_files(plan):
         say(unread)
@@ -64,4 +68,5 @@ def tune(
             raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {next(iter(schedule.failures.values()))}")
         write_scores(target / SCORES, scores)
     evaluation.publish_scores(own_run)
+    evaluation.say_scores(target, own_run)
     return scores

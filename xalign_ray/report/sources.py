@@ -48,9 +48,7 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
         DataError: a folder is no run, or a file of it is damaged.
         TrackingError: MLflow cannot be reached, has no such run or experiment, or no scores of it.
     """
-    for name in names:
-        if not name.startswith(MLFLOW):
-            check_folder(opened(name))
+    check_names(names)
     runs: list[Run] = []
     for name in dict.fromkeys(names):
         if name.startswith(MLFLOW):
@@ -60,6 +58,13 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
             is_study = any((folder / file).is_file() for file in (STUDY, CHOICES))
             runs += _from_study(folder) if is_study else [read_run(folder)]
     return join_trials(_with_distinct_labels(runs))
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raises ConfigError if one of the folders is not there."""
+    for name in names:
+        if not name.startswith(MLFLOW):
+            check_folder(opened(name))
 
 
 def join_trials(runs: Sequence[Run]) -> list[Run]:

@@ -23,10 +23,11 @@ from xalign_ray.report.papers import AgainstPapers, against_papers, cell_frame, 
 from xalign_ray.report.quantities import Measured, measured
 from xalign_ray.report.run import Run, columns_of, label_runs
 from xalign_ray.report.sentences import caveats, find, how_to_read, repetitions
-from xalign_ray.report.sources import MLFLOW, find_runs
+from xalign_ray.report.sources import MLFLOW, check_names, find_runs
 from xalign_ray.report.tables import Table
 from xalign_ray.report.templates import ENVIRONMENT
 from xalign_ray.report.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
+from xalign_ray.status_line import say
 from xalign_ray.track.follower import resolve_uri
 
 PAGE = "index.html"
@@ -77,6 +78,8 @@ def report(
     """
     alone = len(names) == 1 and not names[0].startswith(MLFLOW)
     target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
+    check_names(names)
+    say(f"Reading {', '.join(names)}.")
     runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
     with published(target, "report"):
         comparison, papers = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)

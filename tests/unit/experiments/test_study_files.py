@@ -342,5 +342,6 @@ def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
     with pytest.raises(TrainingError, match="no cluster is wanted here"):
         run_study(str(file), tmp_path / "runs", ["mlflow=off"])
     assert capsys.readouterr().err == (
+        f"Study {file.stem}: planning its cells; output is {tmp_path / 'runs'}.\n"
         f"pos: Not read, since no name of the task fits: 1 file, {tmp_path / 'pos' / 'german.conllu'}.\n"
     )

@@ -29,7 +29,7 @@ LAYERS = [
     {"finetune"},
     {"report", "needs"},
     {"exports"},
-    {"pipeline"},
+    {"alignment", "pipeline"},
     {"evaluation"},
     {"experiments", "opened_run", "word_map"},
     {"api"},
