@@ -1,6 +1,6 @@
 """xalign-ray: one platform on which the methods that align an encoder's languages are recipes."""
 
-import xalign_ray.report  # noqa: F401 - bound first: once imported, the folder no longer takes the verb's name
+import xalign_ray.report as _package  # imported first: importing it later would overwrite the function `report`
 from xalign_ray.api import (
     evaluate,
     export,
@@ -14,6 +14,10 @@ from xalign_ray.api import (
     tune,
 )
 from xalign_ray.opened_run import Run
+
+# The function `report` hides the package of that name. With the package's attributes it leads to the submodules too:
+# `import xalign_ray.report.compare as compare` looks them up there.
+report.__dict__ = vars(_package)
 
 __version__ = "0.1.0"
 __all__ = [

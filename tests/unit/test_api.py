@@ -39,7 +39,10 @@ def test_an_import_brings_in_nothing_heavy_and_says_nothing() -> None:
 
 
 def test_a_verb_keeps_its_name_when_the_folder_of_that_name_is_imported() -> None:
-    code = "import xalign_ray.report.run, xalign_ray.pipeline, xalign_ray as xa; print(xa.report.__name__, xa.plan)"
+    code = (
+        "import xalign_ray.report.run as run, xalign_ray.pipeline, xalign_ray as xa\n"
+        "print(xa.report.__name__, xa.plan, run.read_run, xa.report.run)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.stdout.startswith("report <function plan"), done.stderr
 
