@@ -35,7 +35,7 @@ CUTS: Mapping[str, tuple[Mapping[str, list[str]], set[str]]] = {
     ),
     "dict-mlm": (
         {"mlm": [], "dict-mlm-50-unconditioned": [VOCABULARY]},
-        {"pos_accuracy", "pawsx_accuracy", "tatoeba_accuracy"},
+        {"pos_accuracy", "pawsx_accuracy", "tatoeba_accuracy_from_english"},
     ),
     "weam": ({"mlm": ["train.optimizer.learning_rate=1e-4"], "weam-tlm": [CONTINUED]}, {"mlqa_f1", "xnli_accuracy"}),
     "ppa": ({"mlm": [], "ppa-250k-no-tlm": [CONTINUED]}, {"mlqa_f1", "xnli_accuracy"}),

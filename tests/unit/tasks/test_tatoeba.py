@@ -50,6 +50,18 @@ def test_one_language_in_both_schemes_is_ambiguous(tmp_path: Path):
         find_pairs(tmp_path)
 
 
+def test_retired_code_beside_its_successor_is_a_language_of_its_own(tmp_path: Path):
+    for code in ("dtp", "kzj"):  # both are in LASER's folder; ISO 639 has merged kzj into dtp
+        write(tmp_path, f"tatoeba.{code}-eng", (code, "eng"), ("x\n", "one\n"))
+    assert {code: paths[0].name for code, paths in find_pairs(tmp_path).items()} == {
+        "dtp": "tatoeba.dtp-eng.dtp", "kzj": "tatoeba.kzj-eng.kzj"
+    }  # fmt: skip
+    assert list(find_pairs(tmp_path, ["kzj"])) == ["kzj"]
+    (tmp_path / "tatoeba.dtp-eng.dtp").unlink()
+    (tmp_path / "tatoeba.dtp-eng.eng").unlink()
+    assert list(find_pairs(tmp_path)) == ["dtp"]
+
+
 def test_crlf_and_a_byte_order_mark_are_read_away(tmp_path: Path):
     write(tmp_path, "tatoeba.de-en", ("de", "en"), ("\ufeffeins\r\nzwei\r\n", "one\ntwo"))
     assert read_pair(find_pairs(tmp_path)["de"]) == (["eins", "zwei"], ["one", "two"])
@@ -79,6 +91,37 @@ def test_an_accuracy_counts_sentences_whose_own_translation_is_nearest():
     english = np.array([[[1, 0], [0, 1], [-1, 0]]] * 2, dtype=np.float32)
     other = np.array([[[2, 1], [1, 9], [-5, 1]], [[2, 1], [9, 1], [1, 9]]], dtype=np.float32)
     assert layer_accuracies(other, english) == [1.0, pytest.approx(1 / 3)]
+
+
+def test_direction_of_retrieval_changes_the_accuracy():
+    english = np.eye(3, dtype=np.float32)[None]
+    other = np.array([[[1, 0, 0], [0.9, 0.4, 0], [0, 0, 1]]], dtype=np.float32)  # the second is nearer to the first
+    assert layer_accuracies(other, english) == [pytest.approx(2 / 3)]
+    assert layer_accuracies(english, other) == [1.0]
+
+
+@torch.no_grad()
+def test_both_directions_are_scored_under_their_names(tmp_path: Path, make_bert: Callable[..., Path]):
+    folder = make_bert(WORDS)
+    german = [f"{first} {second}" for first in WORDS[3:] for second in WORDS[3:]]
+    english = [f"{first} {second} {first}" for second in WORDS[:3] for first in WORDS[:3]]
+    write(tmp_path, "tatoeba.de-en", ("de", "en"), ("\n".join(german), "\n".join(english)))
+    found = {(s.metric, s.layer): s.value for s in TATOEBA.evaluate(str(folder), tmp_path) if s.language == "de"}
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    left, right = (
+        model(**tokenizer(side, return_tensors="pt"), output_hidden_states=True).hidden_states
+        for side in (german, english)
+    )
+    expected = {}
+    for layer in range(3):
+        de, en = (torch.nn.functional.normalize(hidden[layer].mean(dim=1), dim=-1) for hidden in (left, right))
+        for metric, similar in (("tatoeba_accuracy", de @ en.T), ("tatoeba_accuracy_from_english", en @ de.T)):
+            right_ones = similar.argmax(dim=1) == torch.arange(len(german))
+            expected[metric, layer] = right_ones.float().mean().item()
+    for metric in ("tatoeba_accuracy", "tatoeba_accuracy_from_english"):
+        expected[metric, "last4"] = (expected[metric, 1] + expected[metric, 2]) / 2
+    assert {key: found[key] for key in expected} == pytest.approx(expected)
+    assert any(found["tatoeba_accuracy", n] != found["tatoeba_accuracy_from_english", n] for n in range(3))
 
 
 def test_csls_takes_off_what_a_candidate_has_in_common_with_all():
@@ -121,6 +164,7 @@ def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Pat
     assert kinds == {
         ("tatoeba_accuracy", "mean", str), ("tatoeba_accuracy", "mean", int), ("tatoeba_accuracy_csls", "mean", str),
         ("tatoeba_accuracy_csls", "mean", int), ("tatoeba_accuracy_cls", "cls", int),
+        ("tatoeba_accuracy_from_english", "mean", str), ("tatoeba_accuracy_from_english", "mean", int),
     }  # fmt: skip
     assert len(retrieval) == 12
     assert {(s.task, s.split, s.pooling, s.metric, s.objective, s.seed) for s in retrieval} == {
@@ -147,7 +191,8 @@ def test_the_accuracy_by_the_first_token_is_that_of_its_vectors(tmp_path: Path, 
         model(**tokenizer(side, return_tensors="pt"), output_hidden_states=True).hidden_states
         for side in (german, english)
     )
-    for layer in (1, 2):  # before the first layer all first tokens are alike
+    assert ("tatoeba_accuracy_cls", 0) not in found, "before the first layer all first tokens are equal"
+    for layer in (1, 2):
         queries, candidates = (torch.nn.functional.normalize(hidden[layer][:, 0], dim=-1) for hidden in (left, right))
         nearest = (queries @ candidates.T).argmax(dim=1)
         expected = (nearest == torch.arange(len(german))).float().mean().item()
