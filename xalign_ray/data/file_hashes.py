@@ -29,7 +29,7 @@ BY_PREPARE = ("parts", "word_alignment")
 _MADE_TOGETHER = ("model", "sample")  # of a word alignment: its model is trained again from a sample drawn again
 _THREADS = 8  # hashing lets go of the interpreter
 
-_checked: set[tuple[str, int, int, str]] = set()
+_checked: set[tuple[str, int, int, int, int, str]] = set()
 
 
 def check_once(path: Path, expected: str) -> Path:
@@ -41,7 +41,7 @@ def check_once(path: Path, expected: str) -> Path:
     if not path.is_file():
         check_file(path, expected, HINT)
     stat = path.stat()
-    known = (str(path), stat.st_mtime_ns, stat.st_size, expected)
+    known = (str(path), stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino, expected)
     if known not in _checked:
         check_file(path, expected, HINT)
         _checked.add(known)

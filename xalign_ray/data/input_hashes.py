@@ -1,4 +1,4 @@
-"""The SHA-256 of each input file: read once, in parallel, and remembered while size, time and inode stay."""
+"""The SHA-256 of each input file: read once, in parallel, and remembered while size, times and inode stay."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from xalign_ray.status_line import PartsDone
 
 MEMORY = "inputs.json"  # in the output's data folder
 SETTLED_S = 2  # a file that was written since may be written again within one tick of its disk's clock
+TICK_S = 0.02  # longer than a tick of a local disk's clock
 _THREADS = 16  # hashing and reading let go of the interpreter
 _CHUNK = 4 << 20
 
@@ -70,6 +71,8 @@ class InputHashes:
 
 
 def _hash(path: str, stamp: Stamp | None) -> dict[str, Any]:
+    if stamp and len(stamp) == 4 and time.time() - stamp[2] / 1e9 < TICK_S:
+        time.sleep(TICK_S)  # a change from now on has another ctime
     digest = hashlib.sha256()
     with open_bytes(path) as file:
         while chunk := file.read(_CHUNK):
@@ -89,7 +92,7 @@ def _known(entries: Mapping[str, Any], path: str, stamp: Stamp | None) -> dict[s
 
 def _is_settled(path: str, before: Stamp | None) -> bool:
     """Whether a file that was just read was not written meanwhile, and can be told from one that will be."""
-    return before is not None and before == facts_of(path) and (len(before) < 3 or _age(before) > SETTLED_S)
+    return before is not None and before == facts_of(path) and (len(before) < 4 or _age(before) > SETTLED_S)
 
 
 def _age(stamp: Stamp) -> float:

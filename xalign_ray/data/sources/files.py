@@ -49,10 +49,13 @@ def open_bytes(path: str) -> BinaryIO:
 
 
 def facts_of(path: str) -> list[Any] | None:
-    """What changes when a file does: size, mtime in ns and inode; of a URL its size and version; None if not known."""
+    """What changes when a file does: size, mtime and ctime in ns, inode; of a URL size and version; None if not known.
+
+    No program can set a ctime back, so a file that was changed in place under its old mtime is noticed.
+    """
     if not is_url(path):
         stat = Path(path).stat()
-        return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+        return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
     system, inner = find_system(path)
     with said_of(path):
         info = system.info(inner)
