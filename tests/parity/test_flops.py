@@ -9,6 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from xalign_ray.config.choices import MaskedLm, MomentumContrast, SentenceContrast
+from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.operations import seen_pairs
@@ -76,16 +77,23 @@ def test_local_layers_see_half_of_their_window_to_either_side() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("name", "bf16", "tf32", "fp32"),
     [
-        ("NVIDIA H100 80GB HBM3", 989),
-        ("NVIDIA H100 PCIe", 756),
-        ("NVIDIA GH200 480GB", 989),
-        ("NVIDIA A100-SXM4-80GB", 312),
-        ("NVIDIA A10", 125),
-        ("NVIDIA L40S", 362),
-        ("Tesla V100-SXM2-16GB", None),
+        ("NVIDIA H100 80GB HBM3", 989, 494, 67),
+        ("NVIDIA H100 PCIe", 756, 378, 51),
+        ("NVIDIA GH200 480GB", 989, 494, 67),
+        ("NVIDIA A100-SXM4-80GB", 312, 156, 19.5),
+        ("NVIDIA A10", 125, 62.5, 31.2),
+        ("NVIDIA L40S", 362, 183, 91.6),
+        ("Tesla V100-SXM2-16GB", None, None, None),
     ],
 )
-def test_peak_by_the_name_that_the_driver_gives(name: str, expected: float | None) -> None:
-    assert peak_tflops(name) == expected
+def test_peak_of_a_gpu_in_the_precision_of_the_recipe(
+    name: str, bf16: float | None, tf32: float | None, fp32: float | None
+) -> None:
+    for settings, expected in (
+        (["train.bf16=true"], bf16),
+        (["train.bf16=false", "train.tf32=true"], tf32),
+        (["train.bf16=false", "train.tf32=false"], fp32),
+    ):
+        assert peak_tflops(name, load_recipe("tiny/mlm", settings).config.train) == expected

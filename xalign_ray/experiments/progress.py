@@ -37,9 +37,7 @@ class Progress:
             self._publish(folder)
             if said == FINISHED:
                 development = (whole_manifest(folder) or {}).get("development")
-                said = (
-                    f"{said if development is None else f'development {development:.3f}'}, {seconds_of(folder):.0f} s"
-                )
+                said = describe_end(development, seconds_of(folder))
         if reason := schedule.failures.get(job):
             said += f": {reason}"
         say(f"[{len(schedule.jobs) - schedule.left}/{len(schedule.jobs)}] {job}: {said}")
@@ -54,3 +52,14 @@ class Progress:
     def _publish(self, folder: Path) -> None:
         if self._uri and run_identity(folder):
             self._publisher.submit(publish, folder, self._uri, self._experiment)
+
+
+def describe_end(development: float | None, seconds: float | None) -> str:
+    """How a finished cell ended.
+
+    Args:
+        development: score of a fine-tuning.
+        seconds: wall time; None where its process was killed before it wrote the end of its log.
+    """
+    what = FINISHED if development is None else f"development {development:.3f}"
+    return what if seconds is None else f"{what}, {seconds:.0f} s"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xalign_ray.errors import DataError
+from xalign_ray.status_line import say
 from xalign_ray.tasks.nearest import Vectors, nearest_cosine, nearest_csls
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import COSINE, ENGLISH, Measure, Metric, Task
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
 
 LAST_LAYERS = 4
+_RULE = f"mean of the last {LAST_LAYERS} layers, mean pooling; the encoder has no Sentence Transformers files"
 _NAME = re.compile(r"tatoeba\.(?P<other>.+)-(?P<english>eng|en)\.(?P<end>.+)")
 _TITLE = "Sentence retrieval (Tatoeba)"
 PairPaths = tuple[Path, Path]  # line i of the first translates line i of the second, which is English
@@ -34,7 +36,8 @@ class TatoebaTask(Task):
     Vectors are means over real tokens. `tatoeba_accuracy` asks each sentence of language xx and is right if its own
     English side is the nearest by cosine among the English sides of the same pair of files, as mteb does.
     `tatoeba_accuracy_from_english` asks the English sentences, as XTREME's code does and so the tables of DICT-MLM.
-    The headline, layer "last4", is the mean accuracy of the last min(4, n) layers (DICT-MLM, Table 1). Chance is
+    The headline of an encoder with Sentence Transformers files is layer "last", by the pooling that they name; of any
+    other it is layer "last4", the mean accuracy of the last min(4, n) layers (DICT-MLM, Table 1). Chance is
     1 / number of pairs. `tatoeba_accuracy_csls` is `tatoeba_accuracy` by CSLS; `tatoeba_accuracy_cls` is it by cosine
     of the first token of each layer but the embedding layer, where all first tokens are equal. Beside them the mean
     cosine of translations and, as `pair_cosine_random`, of each sentence with the translation of the next one.
@@ -69,36 +72,40 @@ class TatoebaTask(Task):
         self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
     ) -> list[Score]:
         from xalign_ray.tasks.hf_encoder import Encoder
+        from xalign_ray.tasks.own_pooling import own_pooling
 
         assert data is not None
         pairs = find_pairs(data, languages)
         opened = Encoder.open(encoder, device)
         opened.inputs.check_languages([ENGLISH, *pairs])
+        own = own_pooling(encoder)
+        rule = f"last layer, {own} pooling, as the encoder's own files say" if own else _RULE
+        say(f"Headline of retrieval: {rule}.")
         split = data.resolve().name  # several such folders can be scored beside each other
         scores = [
-            score for language, paths in pairs.items() for score in self._score_pair(opened, paths, language, split)
+            score
+            for language, paths in pairs.items()
+            for score in self._score_pair(opened, paths, language, split, own)
         ]
         return scores + average_languages(scores)
 
-    def _score_pair(self, encoder: Encoder, paths: PairPaths, language: str, split: str) -> Iterator[Score]:
+    def _score_pair(
+        self, encoder: Encoder, paths: PairPaths, language: str, split: str, own: str | None
+    ) -> Iterator[Score]:
         other, english = read_pair(paths)
         left, right = (encoder.pool(*texts, ("mean", "cls")) for texts in ((other, language), (english, ENGLISH)))
-        means, last = (left["mean"], right["mean"]), f"last{LAST_LAYERS}"
         device = str(encoder.model.device)
-        cosine, csls = (layer_accuracies(*means, csls=csls, device=device) for csls in (False, True))
-        from_english = layer_accuracies(*reversed(means), device=device)
-        first_token = layer_accuracies(left["cls"], right["cls"], device=device)
-        for metric, layers in (
-            ("tatoeba_accuracy", {last: headline(cosine), **dict(enumerate(cosine))}),
-            ("tatoeba_accuracy_from_english", {last: headline(from_english), **dict(enumerate(from_english))}),
-            ("tatoeba_accuracy_csls", {last: headline(csls), **dict(enumerate(csls))}),
-            ("tatoeba_accuracy_cls", dict(list(enumerate(first_token))[1:])),
-            ("pair_cosine", {last: headline(layer_cosines(*means, shift=0))}),
-            ("pair_cosine_random", {last: headline(layer_cosines(*means, shift=1))}),
-        ):
+        curves = layer_scores(left["mean"], right["mean"], device)
+        headlines = curves if own in (None, "mean") else layer_scores(left[own][-1:], right[own][-1:], device)
+        last = "last" if own else f"last{LAST_LAYERS}"
+        first_token = dict(enumerate(layer_accuracies(left["cls"], right["cls"], device=device)))
+        del first_token[0]
+        found = [(metric, {last: headline(values, own)}, own or "mean") for metric, values in headlines.items()]
+        found += [(metric, dict(enumerate(curves[metric])), "mean") for metric in curves if "cosine" not in metric]
+        found += [("tatoeba_accuracy_cls", first_token, "cls")]
+        for metric, layers, pooling in found:
             for layer, value in layers.items():
                 measure = Measure(value, None if "cosine" in metric else 1 / len(other), len(other))
-                pooling = "cls" if metric.endswith("_cls") else "mean"
                 yield self.score_of(encoder, split, language, metric, measure, layer=layer, pooling=pooling)
 
 
@@ -144,6 +151,17 @@ def read_pair(paths: PairPaths) -> tuple[list[str], list[str]]:
     return other, english
 
 
+def layer_scores(other: Vectors, english: Vectors, device: str) -> dict[str, list[float]]:
+    """What is scored at each layer, by metric; both are `[layers, N, D]`."""
+    return {
+        "tatoeba_accuracy": layer_accuracies(other, english, device=device),
+        "tatoeba_accuracy_from_english": layer_accuracies(english, other, device=device),
+        "tatoeba_accuracy_csls": layer_accuracies(other, english, csls=True, device=device),
+        "pair_cosine": layer_cosines(other, english, shift=0),
+        "pair_cosine_random": layer_cosines(other, english, shift=1),
+    }
+
+
 def layer_accuracies(queries: Vectors, candidates: Vectors, *, csls: bool = False, device: str = "cpu") -> list[float]:
     """Share of queries whose nearest candidate by cosine, or by CSLS, has the query's own index, for each layer.
 
@@ -157,9 +175,13 @@ def layer_accuracies(queries: Vectors, candidates: Vectors, *, csls: bool = Fals
     return [float((found == gold).mean()) for found in nearest]
 
 
-def headline(accuracies: Sequence[float]) -> float:
-    """Mean accuracy of the last min(4, n) of n layers; `accuracies[0]` is the embedding layer's and never counts."""
-    last = accuracies[1:][-LAST_LAYERS:]
+def headline(values: Sequence[float], own: str | None = None) -> float:
+    """The value that stands for an encoder, of those of its layers.
+
+    The last layer's of an encoder with a pooling of its `own`. Else the mean of the last min(4, n) of n layers;
+    `values[0]` is the embedding layer's and never counts.
+    """
+    last = values[-1:] if own else values[1:][-LAST_LAYERS:]
     return sum(last) / len(last)
 
 

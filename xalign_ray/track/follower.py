@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import threading
 import time
 from contextlib import suppress
@@ -49,7 +50,7 @@ def open_command(tracking_uri: str, page: str = "") -> str:
     """What a user types and opens to look at the runs, at best at the page that `runs_page` has found."""
     if tracking_uri.startswith(("http://", "https://")):
         return tracking_uri.rstrip("/") + page
-    command = f"mlflow server --backend-store-uri {tracking_uri} --workers 1 --port {_PORT}"
+    command = f"mlflow server --backend-store-uri {shlex.quote(tracking_uri)} --workers 1 --port {_PORT}"
     return f"{command}, then http://127.0.0.1:{_PORT}{page}"
 
 

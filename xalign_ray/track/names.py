@@ -29,7 +29,7 @@ METRICS: dict[str, str] = {
     "train/cross_lingual_label_share": "labels in another language than their input, of all labels (0 to 1)",
     "train/tokens_per_s": "tokens of all ranks, without padding, over the wall time of the step (1/s)",
     "train/tflops": "operations that the model needs for the step, over its wall time and the workers (TFLOP/s)",
-    "train/mfu": "train/tflops over what the GPU could do at most in bf16 (0 to 1); absent for devices not known",
+    "train/mfu": "train/tflops over the GPU's peak in the recipe's precision (0 to 1); absent for devices not known",
     "train/padding_share": "positions that are padding, of all positions (0 to 1)",
     "train/step_ms": "wall time of the step, waiting for data included (ms)",
     "train/data_wait_ms": "time in which rank 0 waited for the feed (ms)",

@@ -38,9 +38,9 @@ def precision_of(train: TrainConfig) -> str:
     return "bf16" if train.bf16 else "TF32" if train.tf32 else "fp32"
 
 
-def peak_tflops(device_name: str) -> float | None:
-    """What a device of the driver's name for it could do at most in bf16, TFLOP/s; None where it is not known."""
+def peak_tflops(device_name: str, train: TrainConfig) -> float | None:
+    """Peak TFLOP/s of a GPU by its driver name, in the precision of a recipe; None where the GPU is not known."""
     devices = known_devices()
     names: Sequence[str] = sorted(devices, key=len, reverse=True)
     words = f" {device_name.replace('-', ' ')} "
-    return next((devices[name].bf16 for name in names if f" {name} " in words), None)
+    return next((devices[name].peak(precision_of(train)) for name in names if f" {name} " in words), None)

@@ -22,6 +22,7 @@ from torch.profiler import record_function
 from xalign_ray import collector, stops
 from xalign_ray.config.plugin_sources import plugin_hashes
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import LockError, LossError, StoppedError, TrainingError
 from xalign_ray.locks import lost_sentence
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder
@@ -267,7 +268,7 @@ class Loop:
         self._done = done
         self._time.add(totals, time.perf_counter() - began)
         self._delivered.add(totals, self._config.train.global_batch_size, time.perf_counter() - began)
-        metrics = _metrics(outcome, self._time, self._workers) if outcome else {}
+        metrics = _metrics(outcome, self._time, self._workers, self._config.train) if outcome else {}
         if logged:
             self._time = Spent()
             self._log_event("step", done, metrics, batch_hash=totals.batch_hash)
@@ -360,11 +361,11 @@ class Loop:
             self._progress.show({**seen, "metrics": metrics, **fields})
 
 
-def _metrics(outcome: Outcome, spent: Spent, workers: Workers) -> dict[str, float]:
+def _metrics(outcome: Outcome, spent: Spent, workers: Workers, train: TrainConfig) -> dict[str, float]:
     """Of the step that the outcome is of; speeds and times are means over all steps since the last event."""
     totals = outcome.totals
     tflops = spent.flops / spent.seconds / workers.size / 1e12
-    peak = peak_tflops(torch.cuda.get_device_name(workers.device)) if workers.on_gpu else None
+    peak = peak_tflops(torch.cuda.get_device_name(workers.device), train) if workers.on_gpu else None
     return {
         "train/loss": outcome.loss,
         **{f"train/loss_{kind}": value for kind, value in outcome.losses.items()},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import DataError
+from xalign_ray.tasks.own_pooling import own_pooling
 from xalign_ray.tasks.tatoeba import (
     TATOEBA,
     find_pairs,
@@ -209,3 +211,50 @@ def test_an_encoder_with_language_embeddings_refuses_the_others_before_it_comput
     with pytest.raises(DataError, match="has language embeddings for en, de, none for fr"):
         TATOEBA.evaluate(str(folder), tmp_path)
     assert {score.language for score in TATOEBA.evaluate(str(folder), tmp_path, languages=["de"])} == {"de", "all"}
+
+
+@pytest.mark.parametrize(
+    ("pooling", "own"),
+    [
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean"),
+        ({"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}, "cls"),
+        ({"pooling_mode": "cls"}, "cls"),
+        ({"pooling_mode": "lasttoken"}, None),
+        ({"pooling_mode_max_tokens": True}, None),
+        (None, None),
+    ],
+)
+def test_headline_layer_is_the_one_that_the_encoder_is_made_for(
+    tmp_path: Path,
+    make_bert: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    pooling: dict[str, bool] | None,
+    own: str | None,
+):
+    folder = make_bert(WORDS)
+    if pooling is not None:
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+        kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+        modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+        (folder / "modules.json").write_text(json.dumps(modules))
+    write(tmp_path, "tatoeba.deu-eng", ("deu", "eng"), ("eins zwei\ndrei\nzwei\n", "one two\nthree\ntwo\n"))
+    scores = TATOEBA.evaluate(str(folder), tmp_path)
+    of_metric = [score for score in scores if score.metric == "tatoeba_accuracy" and score.language == "de"]
+    (top,) = [score for score in of_metric if isinstance(score.layer, str)]
+    by_layer = {score.layer: score.value for score in of_metric}
+    by_first_token = {s.layer: s.value for s in scores if s.metric == "tatoeba_accuracy_cls" and s.language == "de"}
+    expected = {"mean": by_layer[2], "cls": by_first_token[2], None: (by_layer[1] + by_layer[2]) / 2}[own]
+    assert (top.layer, top.pooling, top.value) == ("last" if own else "last4", own or "mean", pytest.approx(expected))
+    shown = f"last layer, {own} pooling, as the" if own else "mean of the last 4 layers, mean pooling; the encoder"
+    assert f"Headline of retrieval: {shown}" in capsys.readouterr().err
+
+
+def test_damaged_pooling_files_are_named(make_bert: Callable[..., Path]):
+    folder = make_bert(WORDS)
+    (folder / "modules.json").write_text("[{")
+    with pytest.raises(DataError, match=r"modules.json is damaged"):
+        own_pooling(str(folder))
+    (folder / "modules.json").write_text('{"a": 1}')
+    with pytest.raises(DataError, match=r"modules.json or the config.json of its pooling is damaged; fetch it again"):
+        own_pooling(str(folder))

@@ -1,0 +1,62 @@
+"""Pooling that an encoder is made for, as its Sentence Transformers files say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from transformers.utils.hub import cached_file
+
+from xalign_ray.errors import DataError
+from xalign_ray.status_line import say
+
+_MODULES = "modules.json"
+
+
+def own_pooling(encoder: str) -> str | None:
+    """How the encoder's last layer becomes a sentence vector: "mean" or "cls"; None where no files say so.
+
+    `modules.json` names the folder of the pooling module, whose config.json names the kind. Another kind is reported on
+    stderr, and counts as none.
+
+    Args:
+        encoder: folder or hub id.
+
+    Raises:
+        DataError: the files are damaged.
+    """
+    modules = _read(encoder, _MODULES)
+    if modules is None:
+        return None
+    try:
+        folder = next((one["path"] for one in modules if one["type"].endswith("Pooling")), None)
+        config = _read(encoder, f"{folder}/config.json") if folder else None
+        if config is None:
+            return None
+        kinds = {"mean": config.get("pooling_mode_mean_tokens"), "cls": config.get("pooling_mode_cls_token")}
+        named = config.get("pooling_mode") or [kind for kind, is_set in kinds.items() if is_set]
+    except (TypeError, KeyError, AttributeError):
+        damaged = f"{_MODULES} or the config.json of its pooling is damaged"
+        raise DataError(f"{encoder}: {damaged}; fetch it again.") from None
+    found = [named] if isinstance(named, str) else named
+    if len(found) == 1 and found[0] in kinds:
+        return found[0]
+    say(f"{encoder}: its own pooling ({' + '.join(found) or 'neither mean nor cls'}) is unknown and not used.")
+    return None
+
+
+def _read(encoder: str, name: str) -> Any:
+    path = cached_file(
+        encoder,
+        name,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    if path is None:
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}. Fetch it again.") from None
