@@ -17,7 +17,7 @@ from xalign_ray.data.catalogue import catalogue, describe, downloads_of, needs_o
 from xalign_ray.data.fetch import fetch
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Pair
-from xalign_ray.tasks.mlqa import MLQA
+from xalign_ray.tasks.qa_benchmarks import MLQA, XQUAD, QaBenchmark
 
 REAL = catalogue_module.FILE
 ASKED = {"id": "1", "question": "Who barks?", "answers": [{"text": "A dog", "answer_start": 0}]}
@@ -30,10 +30,10 @@ WIKITEXT = {f"wikitext-103-raw__wiki.{split}.raw": b" \n = Dog = \n \n Dogs bark
             ("train", "valid", "test")}  # fmt: skip
 
 
-def questions(*folders: Path) -> dict[str, int]:
+def questions(*folders: Path, task: QaBenchmark = MLQA) -> dict[str, int]:
     """How many questions the task finds, by split and language."""
-    found = MLQA.find(folders)
-    return {f"{split} {code}": len(MLQA.read(path, code)) for split in found for code, path in found[split].items()}
+    found = task.find(folders)
+    return {f"{split} {code}": len(task.read(path, code)) for split in found for code, path in found[split].items()}
 
 
 def texts(format_: str, *paths: Path, languages: str) -> list[tuple[str, ...]]:
@@ -47,7 +47,7 @@ def texts(format_: str, *paths: Path, languages: str) -> list[tuple[str, ...]]:
         ("squad", [], {f"/SQuAD-explorer/dataset/{split}-v1.1.json": SQUAD for split in ("train", "dev")},
          lambda out: questions(out / "squad"), {"train en": 1, "dev en": 1}),
         ("xquad", ["en", "zh"], {f"/google-deepmind/xquad/master/xquad.{code}.json": SQUAD for code in ("en", "zh")},
-         lambda out: questions(out / "xquad"), {"test en": 1, "test zh": 1}),
+         lambda out: questions(out / "xquad", task=XQUAD), {"test en": 1, "test zh": 1}),
         ("squad-translate-train", ["de"],
          {"/xtreme_translations/SQuAD/translate-train/squad.translate.train.en-de.json": SQUAD},
          lambda out: questions(out / "squad-translate-train"), {"train de": 1}),

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from tests.parity import slow_scores as slow
-from xalign_ray.tasks.mlqa import best_match, exact_match, normalise, token_f1
+from xalign_ray.tasks.answer_rules import best_match, exact_match, mlqa_tokens, squad_tokens, token_f1
 
 CLOSE = 1e-9
 MOCK_ANSWERS = [  # mlqa/test-de, test-ar: label, prediction
@@ -37,15 +37,22 @@ def test_answers_of_random_words_in_every_language_of_mlqa(language: str) -> Non
             "".join(rng.choice(words) + rng.choice(marks) + rng.choice(("", " ")) for _ in range(rng.randrange(7)))
             for _ in range(4)
         ]
-        assert " ".join(normalise(texts[0], language)) == slow.normalise(texts[0], language)
-        f1, exact = slow.answer_scores(texts[:1], [texts[1:]], lambda text: slow.normalise(text, language))
-        assert best_match(texts[0], texts[1:], language, token_f1) == pytest.approx(f1, abs=CLOSE)
-        assert best_match(texts[0], texts[1:], language, exact_match) == exact
+        assert " ".join(mlqa_tokens(texts[0], language)) == slow.normalise(texts[0], language)
+        for tokens, normal in (
+            (mlqa_tokens, lambda text: slow.normalise(text, language)),
+            (squad_tokens, slow.squad_normalise),
+        ):
+            f1, exact = slow.answer_scores(texts[:1], [texts[1:]], normal)
+            assert best_match(texts[0], texts[1:], language, token_f1, tokens) == pytest.approx(f1, abs=CLOSE)
+            assert best_match(texts[0], texts[1:], language, exact_match, tokens) == exact
 
 
 def test_xtreme_s_mock_answers() -> None:
     scores = [
-        (best_match(said, [gold], code, token_f1), best_match(said, [gold], code, exact_match))
+        (
+            best_match(said, [gold], code, token_f1, mlqa_tokens),
+            best_match(said, [gold], code, exact_match, mlqa_tokens),
+        )
         for code, gold, said in MOCK_ANSWERS
     ]
     assert scores == [(pytest.approx(2 * 1 * 0.75 / 1.75, abs=CLOSE), 0.0), (1.0, 1.0)]

@@ -13,7 +13,10 @@ TUNED = {
     "mldoc": "mldoc:MLDOC",
     "mldoc_h": "mldoc:MLDOC_H",
     "sib": "sib:SIB",
-    "mlqa": "mlqa:MLQA",
+    "mlqa": "qa_benchmarks:MLQA",
+    "xquad": "qa_benchmarks:XQUAD",
+    "tydiqa": "qa_benchmarks:TYDIQA",
+    "squad": "qa_benchmarks:SQUAD",
 }
 TUNED_TASK_NAMES = tuple(TUNED)
 TASK_NAMES = (*PROBES, *TUNED)

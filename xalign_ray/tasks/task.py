@@ -105,6 +105,7 @@ class TunedTask(Task, Generic[E]):
     classes: ClassVar[tuple[str, ...]] = ()  # of the head; none if the training file names them, or there are none
     file_names: ClassVar[tuple[str, ...]]  # examples for messages, with `{split}` and `{language}` in the first
     patterns: ClassVar[tuple[re.Pattern[str], ...]]  # of names, as `find_split_files` takes them
+    same_heads: ClassVar[tuple[str, ...]] = ()  # tasks whose fine-tuned models this one scores too
 
     @property
     def metric(self) -> str:
@@ -206,7 +207,7 @@ class TunedTask(Task, Generic[E]):
 
         assert data is not None
         tuned = Encoder.open(encoder, device, self.model_class)
-        is_ours = getattr(tuned.model.config, "xalign_task", None) == self.name
+        is_ours = getattr(tuned.model.config, "xalign_task", None) in {self.name, *self.same_heads}
         if not is_ours and (not self.classes or set(tuned.classes) != set(self.classes)):
             raise DataError(f"{encoder} has no head for {self.name}; fine-tune it first (xalign tune).")
         found = self.find([data])

@@ -9,8 +9,8 @@ from xalign_ray.demo.facts import Fact, Noun
 from xalign_ray.demo.grammar import say
 from xalign_ray.demo.languages import load_languages
 from xalign_ray.demo.names_and_questions import ANSWER_ROWS, tag_names
-from xalign_ray.tasks.mlqa import MLQA
 from xalign_ray.tasks.ner import NER
+from xalign_ray.tasks.qa_benchmarks import MLQA
 
 LANGUAGES = {language.code: language for language in load_languages()}
 FACT = Fact(

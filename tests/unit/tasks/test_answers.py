@@ -1,10 +1,10 @@
-"""MLQA's comparison of answers by hand, with the quirks of its official script, in every language that it names."""
+"""Comparison of answers by hand: MLQA's official script with its quirks in every language, and SQuAD's."""
 
 from __future__ import annotations
 
 import pytest
 
-from xalign_ray.tasks.mlqa import best_match, exact_match, normalise, random_answer, token_f1
+from xalign_ray.tasks.answer_rules import best_match, exact_match, mlqa_tokens, random_answer, squad_tokens, token_f1
 
 CASES = {
     # language: text, tokens
@@ -32,16 +32,22 @@ CASES = {
 @pytest.mark.parametrize("language", CASES)
 def test_the_tokens_of_an_answer(language: str):
     text, tokens = CASES[language]
-    assert normalise(text, language) == tokens
+    assert mlqa_tokens(text, language) == tokens
+
+
+def test_tokens_of_squad_know_ascii_punctuation_and_english_articles_in_every_language():
+    for language in ("en", "de", "zh"):
+        said = "Der \u201eHund\u201c, THE \u4e00\u4e8c a-b $4"
+        assert squad_tokens(said, language) == ["der", "\u201ehund\u201c", "\u4e00\u4e8c", "ab", "4"]
 
 
 def test_what_is_no_punctuation_stays_even_if_it_is_a_symbol_of_unicode():
-    assert normalise("5\u20ac + 3\u00b0 $4 ~x_y", "en") == ["5\u20ac", "3\u00b0", "4", "xy"]
+    assert mlqa_tokens("5\u20ac + 3\u00b0 $4 ~x_y", "en") == ["5\u20ac", "3\u00b0", "4", "xy"]
 
 
 def test_articles_go_after_punctuation_and_only_as_whole_words():
-    assert normalise("the-an other", "en") == ["thean", "other"]
-    assert normalise("Theo atheist an\u00e4", "en") == ["theo", "atheist", "an\u00e4"]
+    assert mlqa_tokens("the-an other", "en") == ["thean", "other"]
+    assert mlqa_tokens("Theo atheist an\u00e4", "en") == ["theo", "atheist", "an\u00e4"]
 
 
 def test_f1_counts_each_token_as_often_as_both_have_it():
@@ -50,14 +56,14 @@ def test_f1_counts_each_token_as_often_as_both_have_it():
 
 
 def test_nothing_said_to_an_answer_of_articles_is_exact_and_has_no_f1():
-    assert best_match("", ["The"], "en", exact_match) == 1.0
-    assert best_match("", ["The"], "en", token_f1) == 0.0
+    assert best_match("", ["The"], "en", exact_match, mlqa_tokens) == 1.0
+    assert best_match("", ["The"], "en", token_f1, mlqa_tokens) == 0.0
 
 
 def test_the_best_of_several_right_answers_counts():
     right = ["In 1999", "1999", "the year"]
-    assert best_match("1999!", right, "en", exact_match) == 1.0
-    assert best_match("year 1999", right, "en", token_f1) == pytest.approx(2 / 3)
+    assert best_match("1999!", right, "en", exact_match, mlqa_tokens) == 1.0
+    assert best_match("year 1999", right, "en", token_f1, mlqa_tokens) == pytest.approx(2 / 3)
 
 
 def test_a_random_answer_is_as_long_as_the_right_one_and_always_the_same():

@@ -15,7 +15,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
 from xalign_ray.finetune.tune import tune_task
-from xalign_ray.tasks.mlqa import MLQA, MlqaTask, measure_answers
+from xalign_ray.tasks.qa_benchmarks import MLQA, SQUAD, TYDIQA, XQUAD, MlqaTask
 from xalign_ray.tasks.question_answering import Answer, Question
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.task_files import choose_languages
@@ -116,15 +116,48 @@ def test_what_is_scored_needs_answers(tmp_path: Path, data: Path, encoder: str):
     content = json.loads(path.read_text())
     content["data"][0]["paragraphs"][1]["qas"][0]["answers"] = []
     path.write_text(json.dumps(content))
-    with pytest.raises(DataError, match="1 of 3 de questions have no answer, such as 1; what is scored needs one each"):
+    said = rf"{path.name}: 1 of 3 questions have no answer, such as 1; each that is scored needs one. SQuAD 2.0 has"
+    with pytest.raises(DataError, match=said):
         MLQA.evaluate(str(tmp_path / "out" / "model"), data)
+
+
+def test_unanswerable_question_of_a_dev_file_is_refused_before_training(tmp_path: Path, data: Path, encoder: str):
+    path = data / "dev-context-en-question-en.json"
+    content = json.loads(path.read_text())
+    content["data"][0]["paragraphs"][1]["qas"][0]["answers"] = []
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="1 of 8 questions have no answer, such as 1; each that is scored needs one"):
+        tune_task(MLQA, encoder, [data], tmp_path / "out", settings=SETTINGS)
+    assert not list((tmp_path / "out").rglob("*.safetensors"))
+
+
+def test_each_benchmark_scores_its_own_files_by_its_own_rules_and_name(tmp_path: Path, data: Path, encoder: str):
+    for name in ("xquad.de.json", "tydiqa.goldp.de.dev.json", "test-context-de-question-de.json"):
+        write(data, name, 8, GERMAN, GERMAN)
+    tune_task(MLQA, encoder, [data], tmp_path / "out", settings=SETTINGS, keep_model=True)
+    model = str(tmp_path / "out" / "model")
+    scored = {
+        (score.task, score.split, score.metric, score.language)
+        for task in (MLQA, XQUAD, TYDIQA)
+        for score in task.evaluate(model, data)
+        if score.language != "all"
+    }
+    assert scored == {
+        (task, split, f"{task}_{metric}", "de")
+        for task, split in (("mlqa", "test"), ("xquad", "test"), ("tydiqa", "dev"))
+        for metric in ("f1", "em")
+    }
+    with pytest.raises(DataError, match=r"qa: no file of SQuAD to score\. MLQA, XQuAD, TyDiQA and SQuAD are tasks of"):
+        SQUAD.evaluate(model, data)
 
 
 def test_a_context_s_language_decides_how_answers_are_compared():
     german = Question("1", "Who?", "Der Hund rennt.", (Answer("Der Hund", 0),), "en", "de")
-    assert measure_answers([german], ["Hund"])["mlqa_em_gxlt"].value == 1.0
+    assert MLQA.measure([german], ["Hund"])["mlqa_em_gxlt"].value == 1.0
     english = Question("1", "Wer?", "Der Hund rennt.", (Answer("Der Hund", 0),), "de", "en")
-    assert measure_answers([english], ["Hund"])["mlqa_em_gxlt"].value == 0.0
+    assert MLQA.measure([english], ["Hund"])["mlqa_em_gxlt"].value == 0.0
+    one = Question("1", "Wer?", "Der Hund rennt.", (Answer("Der Hund", 0),), "de", "de")
+    assert XQUAD.measure([one], ["Hund"])["xquad_em"].value == 0.0, "SQuAD's rules know English articles only"
 
 
 def test_sentence_switch_crosses_question_and_context_and_each_answer_stays_with_its_context():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.tasks.mlqa import MLQA, pair_languages, read_squad
+from xalign_ray.tasks.qa_benchmarks import MLQA, SQUAD, TYDIQA, XQUAD, pair_languages, read_squad
 from xalign_ray.tasks.question_answering import Answer, Question
 
 CONTEXT = "K\u00e4the sah 1999 den Hund."
@@ -39,12 +39,23 @@ def test_files_are_found_by_all_published_names(tmp_path: Path):
     ]  # fmt: skip
     for name in names:
         (tmp_path / name).touch()
-    found = MLQA.find([tmp_path])
-    assert {split: {code: path.name for code, path in files.items()} for split, files in found.items()} == {
-        "train": {"en": names[4], "de": names[6], "vi": names[8]},
-        "dev": {"de": names[0], "en-de": names[1], "en": names[5], "sw": names[7]},
-        "test": {"zh-vi": names[2], "el": names[3], "hi": names[9]},
-    }
+    lent = {"train": {"en": names[4], "de": names[6], "vi": names[8]}, "dev": {"en": names[5], "sw": names[7]}}
+    expected = {
+        MLQA: lent | {
+            "dev": lent["dev"] | {"de": names[0], "en-de": names[1]}, "test": {"zh-vi": names[2], "hi": names[9]}
+        },
+        XQUAD: lent | {"test": {"el": names[3], "hi": names[9]}},
+        TYDIQA: lent | {"test": {"hi": names[9]}},
+        SQUAD: lent | {"test": {}},
+    }  # fmt: skip
+    for task, files in expected.items():
+        found = task.find([tmp_path])
+        assert {split: {code: path.name for code, path in one.items()} for split, one in found.items()} == files
+    chosen = {task.name: task.choose_tested(task.find([tmp_path]), None, "en", [tmp_path]) for task in expected}
+    assert chosen == {
+        "mlqa": ("test", ["hi", "zh-vi"]), "xquad": ("test", ["el", "hi"]), "tydiqa": ("test", ["hi"]),
+        "squad": ("dev", ["en"]),
+    }  # fmt: skip
 
 
 def test_two_files_of_one_split_and_none_at_all_are_refused(tmp_path: Path):

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from xalign_ray.tasks.hf_encoder import Encoder
-from xalign_ray.tasks.mlqa import MLQA
+from xalign_ray.tasks.qa_benchmarks import MLQA
 from xalign_ray.tasks.question_answering import (
     Answer,
     Context,

@@ -1,68 +1,77 @@
-"""Questions answered by a part of a context (MLQA and its like): F1 and exact match, in one language and across two."""
+"""MLQA, XQuAD, TyDiQA-GoldP and SQuAD: F1 and exact match of answers, each by its benchmark's own rules."""
 
 from __future__ import annotations
 
 import json
-import random
 import re
-import string
-import sys
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from xalign_ray.errors import DataError
 from xalign_ray.file_checks import open_file
+from xalign_ray.tasks.answer_rules import (
+    Compare,
+    Tokens,
+    best_match,
+    exact_match,
+    mlqa_tokens,
+    random_answer,
+    squad_tokens,
+    token_f1,
+)
 from xalign_ray.tasks.question_answering import Answer, Question, QuestionAnsweringTask
-from xalign_ray.tasks.task import Measure, Metric, ReplaceWord
+from xalign_ray.tasks.task import Files, Measure, Metric, ReplaceWord
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, name_language
 from xalign_ray.tasks.text_classification import replace_running_words
 from xalign_ray.text.language_codes import check_language, is_language
 
 _CROSSED = "-question-"
-_ARTICLES: Mapping[str, re.Pattern[str]] = {
-    "en": re.compile(r"\b(?:a|an|the)\b"),
-    "es": re.compile(r"\b(?:un|una|unos|unas|el|la|los|las)\b"),
-    "de": re.compile(r"\b(?:ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"),
-    "vi": re.compile(r"\b(?:c\u1ee7a|l\u00e0|c\u00e1i|chi\u1ebfc|nh\u1eefng)\b"),
-    "ar": re.compile("\u0627\u0644"),  # wherever it stands: the official script's pattern, and so the published scores
-}
-_TOKEN = {"zh": re.compile(r"[\u4e00-\u9fa5]|[^\s\u4e00-\u9fa5]+")}  # else what white space parts
+# Names of files by benchmark
+_OF_MLQA = re.compile(rf"(?P<split>dev|test)-context-(?P<language>[A-Za-z0-9-]+{_CROSSED}[A-Za-z0-9-]+)\.json")
+_OF_XQUAD = re.compile(rf"(?P<split>)xquad\.{LANGUAGE}\.json")  # for testing only
+_OF_TYDIQA = re.compile(rf"tydiqa\.goldp\.{LANGUAGE}\.(?P<split>train|dev)\.json")
+_OF_SQUAD = re.compile(r"(?P<language>)(?P<split>train|dev)-v1\.1\.json")  # English
+_LABELS = re.compile(rf"{SPLIT}-{LANGUAGE}\.json")  # XTREME's, of any of its benchmarks
+_LENT = (  # files that a model of any benchmark can be trained and chosen on
+    _OF_SQUAD,
+    re.compile(rf"squad\.translate\.(?P<split>train)\.en-{LANGUAGE}\.json"),  # XTREME's translations of SQuAD
+    re.compile(rf"{LANGUAGE}_squad-translate-train-(?P<split>train)-v1\.1\.json"),  # MLQA's
+    _OF_TYDIQA,
+)
 _TOKENS, _EXACT = "F1 over the tokens of answers", "answers that match exactly"
-Compare = Callable[[Sequence[str], Sequence[str]], float]
 
 
-class MlqaTask(QuestionAnsweringTask):
-    """Files are MLQA's, XQuAD's, TyDiQA-GoldP's, SQuAD's, its translations, and XTREME's labels, all SQuAD 1.1 JSON.
+class QaBenchmark(QuestionAnsweringTask):
+    """The questions of one benchmark. SQuAD's files, its translations and TyDiQA's can be trained on in each.
 
-    `de` is German in German (XLT); `de-en` is German contexts with English questions (G-XLT), whose metrics end in
-    `_gxlt`, so that the mean over languages keeps the two apart: the diagonal of MLQA's 7 x 7 is in the first only.
-    Answers are normalised by the language of the context.
+    Attributes:
+        title: of the benchmark.
+        tokens: its rule for what of an answer is compared.
+        own: names of the files that are scored, which are the benchmark's alone.
     """
 
-    name = "mlqa"
-    metrics = tuple(
-        Metric(f"mlqa_{metric}{suffix}", f"{title}, {short}", f"{meaning}, question and context in {languages}")
-        for suffix, title, languages in (
-            ("", "Questions (MLQA)", "one language"),
-            ("_gxlt", "Questions in another language (MLQA)", "two languages"),
-        )
-        for metric, short, meaning in (("f1", "F1", _TOKENS), ("em", "exact match", _EXACT))
-    )
-    file_names = ("{split}-v1.1.json", "dev-context-de-question-en.json", "xquad.de.json", "tydiqa.goldp.sw.dev.json")
-    patterns = (
-        re.compile(rf"(?P<split>dev|test)-context-(?P<language>[A-Za-z0-9-]+{_CROSSED}[A-Za-z0-9-]+)\.json"),  # MLQA
-        re.compile(rf"{SPLIT}-{LANGUAGE}\.json"),  # XTREME's labels
-        re.compile(rf"(?P<split>)xquad\.{LANGUAGE}\.json"),  # XQuAD, which is for testing
-        re.compile(rf"tydiqa\.goldp\.{LANGUAGE}\.(?P<split>train|dev)\.json"),
-        re.compile(r"(?P<language>)(?P<split>train|dev)-v1\.1\.json"),  # SQuAD, which is English
-        re.compile(rf"squad\.translate\.(?P<split>train)\.en-{LANGUAGE}\.json"),  # XTREME's translations of SQuAD
-        re.compile(rf"{LANGUAGE}_squad-translate-train-(?P<split>train)-v1\.1\.json"),  # MLQA's
-    )
+    title: ClassVar[str]
+    tokens: ClassVar[Tokens]
+    own: ClassVar[tuple[re.Pattern[str], ...]]
+    same_heads = ("mlqa", "xquad", "tydiqa", "squad")
+
+    def choose_tested(
+        self, found: Files, asked: Sequence[str] | None, tuned_on: str, folders: Sequence[Path]
+    ) -> tuple[str, list[str]]:
+        """As other tasks, of the benchmark's own files; DataError if there is none."""
+        own = {
+            split: {code: path for code, path in files.items() if any(name.fullmatch(path.name) for name in self.own)}
+            for split, files in found.items()
+        }
+        if not own["test"] and not own["dev"]:
+            raise DataError(
+                f"{', '.join(map(str, folders))}: no file of {self.title} to score. MLQA, XQuAD, TyDiQA and SQuAD are "
+                "tasks of their own (mlqa, xquad, tydiqa, squad), which score their own files."
+            )
+        return super().choose_tested(own, asked, tuned_on, folders)
 
     def languages_of(self, code: str, path: Path) -> Sequence[str]:
         context, _, question = code.partition(_CROSSED)
@@ -70,7 +79,16 @@ class MlqaTask(QuestionAnsweringTask):
         return (pair_name(known, name_language(question, path) if question else known),)
 
     def read(self, path: Path, language: str) -> list[Question]:
-        return read_squad(path, *pair_languages(language))
+        """The questions of a file; DataError if one that would be scored has no answer."""
+        questions = read_squad(path, *pair_languages(language))
+        split = next((match["split"] for name in self.patterns if (match := name.fullmatch(path.name))), "train")
+        lacking = [question.key for question in questions if not question.answers]
+        if lacking and split != "train":
+            raise DataError(
+                f"{path}: {len(lacking)} of {len(questions)} questions have no answer, such as {lacking[0]}; each that "
+                "is scored needs one. SQuAD 2.0 has such questions: leave them out, or take SQuAD 1.1."
+            )
+        return questions
 
     def canonical(self, language: str) -> str:
         return pair_name(*pair_languages(language))
@@ -79,7 +97,7 @@ class MlqaTask(QuestionAnsweringTask):
         return tuple(dict.fromkeys(pair_languages(language)))
 
     def measure(self, examples: Sequence[Question], predicted: Sequence[str]) -> dict[str, Measure]:
-        return measure_answers(examples, predicted)
+        return measure_answers(examples, predicted, self.name, type(self).tokens)
 
     def switch(self, english: Question, other: Question) -> list[Question]:
         """The translated question on the English context, and the other way round, where the answer is not lost."""
@@ -107,25 +125,83 @@ class MlqaTask(QuestionAnsweringTask):
         )
 
 
-def measure_answers(questions: Sequence[Question], said: Sequence[str]) -> dict[str, Measure]:
+class MlqaTask(QaBenchmark):
+    """MLQA, by its official script.
+
+    `de` is German in German (XLT); `de-en` is German contexts with English questions (G-XLT), whose metrics end in
+    `_gxlt`, so that the mean over languages keeps the two apart: the diagonal of MLQA's 7 x 7 is in the first only.
+    Answers are normalised by the language of the context.
+    """
+
+    name, title, tokens = "mlqa", "MLQA", mlqa_tokens
+    metrics = tuple(
+        Metric(f"mlqa_{metric}{suffix}", f"{title}, {short}", f"{meaning}, question and context in {languages}")
+        for suffix, title, languages in (
+            ("", "Questions (MLQA)", "one language"),
+            ("_gxlt", "Questions in another language (MLQA)", "two languages"),
+        )
+        for metric, short, meaning in (("f1", "F1", _TOKENS), ("em", "exact match", _EXACT))
+    )
+    own = (_OF_MLQA, _LABELS)
+    patterns = (*own, *_LENT)
+    file_names = ("{split}-v1.1.json", "dev-context-de-question-en.json", "test-de.json")
+
+
+def _metrics(name: str, title: str) -> tuple[Metric, ...]:
+    return (
+        Metric(f"{name}_f1", f"Questions ({title}), F1", f"{_TOKENS}, by SQuAD's script"),
+        Metric(f"{name}_em", f"Questions ({title}), exact match", f"{_EXACT}, by SQuAD's script"),
+    )
+
+
+class XquadTask(QaBenchmark):
+    """XQuAD, by SQuAD's script as in XTREME. It is for testing: models are trained and chosen on SQuAD."""
+
+    name, title, tokens = "xquad", "XQuAD", squad_tokens
+    metrics = _metrics("xquad", "XQuAD")
+    own = (_OF_XQUAD, _LABELS)
+    patterns = (*own, *_LENT)
+    file_names = ("{split}-v1.1.json", "xquad.de.json", "test-de.json")
+
+
+class TydiqaTask(QaBenchmark):
+    """TyDiQA-GoldP, by SQuAD's script as in XTREME; scored on its dev files, as it has no others."""
+
+    name, title, tokens = "tydiqa", "TyDiQA", squad_tokens
+    metrics = _metrics("tydiqa", "TyDiQA")
+    own = (_OF_TYDIQA, _LABELS)
+    patterns = (*_LENT, _LABELS)
+    file_names = ("tydiqa.goldp.{language}.{split}.json", "test-sw.json")
+
+
+class SquadTask(QaBenchmark):
+    """SQuAD 1.1, English, by its script; scored on its dev file, as its test file is not published."""
+
+    name, title, tokens = "squad", "SQuAD", squad_tokens
+    metrics = _metrics("squad", "SQuAD")
+    own = (_OF_SQUAD,)
+    patterns = _LENT
+    file_names = ("{split}-v1.1.json", "dev-v1.1.json")
+
+
+def measure_answers(
+    questions: Sequence[Question], said: Sequence[str], benchmark: str, tokens: Tokens
+) -> dict[str, Measure]:
     """F1 and exact match of an answer to each question, best over its right answers; chance is that of random spans."""
     language = questions[0].context_language
     same = language == questions[0].question_language
-    if lacking := [question.key for question in questions if not question.answers]:
-        raise DataError(
-            f"{len(lacking)} of {len(questions)} {language} questions have no answer, such as {lacking[0]}; what is "
-            "scored needs one each."
-        )
     right = [[answer.text for answer in question.answers] for question in questions]
     chance = [random_answer(one.key, one.context, one.answers[0].text, language) for one in questions]
 
     def mean(answers: Sequence[str], compare: Compare) -> float:
         pairs = zip(answers, right, strict=True)
-        return sum(best_match(answer, texts, language, compare) for answer, texts in pairs) / len(right)
+        return sum(best_match(answer, texts, language, compare, tokens) for answer, texts in pairs) / len(right)
 
     return {
-        metric if same else f"{metric}_gxlt": Measure(mean(said, compare), mean(chance, compare), len(questions))
-        for metric, compare in {"mlqa_f1": token_f1, "mlqa_em": exact_match}.items()
+        f"{benchmark}_{metric}{'' if same else '_gxlt'}": Measure(
+            mean(said, compare), mean(chance, compare), len(questions)
+        )
+        for metric, compare in {"f1": token_f1, "em": exact_match}.items()
     }
 
 
@@ -192,53 +268,4 @@ def _read_rows(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
         raise DataError(f"{path} is not SQuAD 1.1: {error}.") from None
 
 
-def normalise(text: str, language: str) -> list[str]:
-    """The tokens of an answer, as MLQA's official script makes them (Lewis et al. 2020), in its order.
-
-    Lower case; no punctuation (Unicode's categories P, and ASCII's); no articles; then tokens between white space, in
-    Chinese each ideograph by itself. A language that MLQA lacks has no articles and white space.
-    """
-    bare = text.lower().translate(_punctuation())
-    articles = _ARTICLES.get(language.partition("-")[0])
-    return [match[0] for match in _tokens(articles.sub(" ", bare) if articles else bare, language)]
-
-
-def exact_match(said: Sequence[str], right: Sequence[str]) -> float:
-    """1 if the tokens are the same in the same order. Nothing equals an answer that is articles only."""
-    return float(list(said) == list(right))
-
-
-def token_f1(said: Sequence[str], right: Sequence[str]) -> float:
-    """Harmonic mean of precision and recall over tokens, each as often as it occurs; 0 if none is shared."""
-    shared = (Counter(said) & Counter(right)).total()
-    return 2 * shared / (len(said) + len(right)) if shared else 0.0
-
-
-def best_match(said: str, right: Sequence[str], language: str, compare: Compare) -> float:
-    """The comparison (`exact_match`, `token_f1`) with the right answer that fits best, in the context's language."""
-    tokens = normalise(said, language)
-    return max(compare(tokens, normalise(answer, language)) for answer in right)
-
-
-def random_answer(key: str, context: str, right: str, language: str) -> str:
-    """As many tokens as the right answer has, from a place in the context that depends on the question's key alone.
-
-    The level of a model that knows how long answers are and not where: by hash, so that it is a fact of the file.
-    """
-    tokens = list(_tokens(context, language))
-    length = min(len(tokens), len(list(_tokens(right, language))))
-    first = random.Random(f"answer/{key}").randrange(len(tokens) - length + 1)
-    return context[tokens[first].start() : tokens[first + length - 1].end()] if length else ""
-
-
-def _tokens(text: str, language: str) -> Iterator[re.Match[str]]:
-    return re.finditer(_TOKEN.get(language.partition("-")[0], r"\S+"), text)
-
-
-@cache
-def _punctuation() -> dict[int, None]:
-    marks = {code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith("P")}
-    return dict.fromkeys(marks | set(map(ord, string.punctuation)))
-
-
-MLQA = MlqaTask()
+MLQA, XQUAD, TYDIQA, SQUAD = MlqaTask(), XquadTask(), TydiqaTask(), SquadTask()
