@@ -24,6 +24,7 @@ from tests.parity.test_losses import (
 from xalign_ray.config.choices import DictionaryAlignment, MaskedLm
 from xalign_ray.errors import ConfigError
 from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.objective import MicroStep
 
 KIND = "dictionary_alignment"
 SPECIAL = SimpleNamespace(cls=1, sep=2)
@@ -57,6 +58,23 @@ def test_labels_at_once_bounds_the_logits_that_exist_at_a_time():
         "masked_lm"
     ].backward()
     assert asked == [4, 4, 2, 2, 4, 4]  # forward, then again going backward
+
+
+def test_labels_at_once_bounds_the_logits_of_held_out_rows_too():
+    asked = []
+
+    class Watched(TableEncoder):
+        def predict(self, hidden, language):
+            asked.append(len(hidden))
+            return super().predict(hidden, language)
+
+    batch = {"input_ids": torch.zeros(2, 5), "labels": torch.ones(2, 5), "language_ids": torch.zeros(2, 5)}
+    encoder = Watched([[0.0]], logits=[[0.0, 1.0]])
+    for at_once, expected in ((4, [4, 4, 2]), (None, [10])):
+        asked.clear()
+        loss = Objectives(encoder, [MaskedLm(labels_at_once=at_once)], None, 0).losses["masked_lm"]
+        assert loss.of_labels(MicroStep(encoder, batch, (0, 1), 0)).tolist() == pytest.approx([0.3132617] * 10)
+        assert asked == expected
 
 
 # --- dictionary_alignment: which vectors ----------------------------------------------------------------------------

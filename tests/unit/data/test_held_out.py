@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.data.held_out import HELD_OUT_ROWS
@@ -46,6 +49,15 @@ def test_each_language_has_its_rows_and_masks_on_any_number_of_ranks(prepared: P
     wanted = one_language_at_a_time(prepared)
     assert found == wanted
     assert all(wanted.values())
+
+
+def test_64_rows_of_each_language_are_scored(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    prepared = prepare_here(make_config(tmp_path, "data.held_out_fraction=0.5"))
+    languages = np.concatenate([languages for languages, _ in prepared.held_out(0, 1, 16)])
+    few = min(64, prepared.manifest["held_out"]["text/de"]["rows"])
+    assert prepared.manifest["held_out"]["text/en"]["rows"] > 64
+    assert np.bincount(languages).tolist() == [64, few] if prepared.languages == ["en", "de"] else [few, 64]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7, 64])

@@ -7,13 +7,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.artifacts import hash_file
+from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import prepared
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.shard_table import SHARD_TABLE, shard_hashes, write_shard_table
 from xalign_ray.data.shards import Shard
 from xalign_ray.text.order import ROW_GROUP, Places
 from xalign_ray.text.rows import Rows, concatenate
+
+
+@pytest.fixture
+def prepared_here(tmp_path: Path) -> Prepared:
+    """Rows of en are fuller than those of de, so that rows and tokens are shared differently."""
+    write_inputs(tmp_path)
+    (tmp_path / "de.txt").write_text("de1 de2\n\n" * 300)
+    return prepare_here(make_config(tmp_path, "data.example=document", "data.held_out_fraction=0"))
+
 
 SHARDS = {"text/de": 2, "text/en": 5}
 
@@ -55,6 +66,29 @@ def test_each_row_is_found_in_the_shard_of_its_pool(many: Prepared) -> None:
     source, shard, row = np.array([[1, 4, 299], [0, 0, 7], [1, 0, 256], [0, 1, 0], [1, 4, 298], [0, 0, 7]]).T
     rows = many.read(["text/de", "text/en"], Places(source, shard, row))
     assert rows.pieces.tolist() == [601_043, 7, 201_000, 100_000, 601_042, 7]
+
+
+def test_a_language_is_drawn_by_the_unit_of_its_size(prepared_here: Prepared, config: RunConfig) -> None:
+    pools = {name: prepared_here.manifest["pools"][name] for name in ("text/de", "text/en")}
+    found = {}
+    for unit in ("rows", "tokens"):
+        sampling = config.sampling.model_copy(update={"unit": unit, "alpha": 1.0})
+        order = prepared_here.order(config.model_copy(update={"sampling": sampling, "streams": config.streams[:1]}))
+        total = sum(pool[unit] for pool in pools.values())
+        found[unit] = order.shares(0).tolist()
+        assert found[unit] == pytest.approx([pool[unit] / total for pool in pools.values()])
+    assert found["rows"] != pytest.approx(found["tokens"], rel=1e-3), "the two can be told apart"
+
+
+def test_words_of_a_held_out_dictionary_are_not_in_the_lexicon_of_streams(
+    prepared_here: Prepared, config: RunConfig
+) -> None:
+    """A language whose only dictionary is held out has no entry to train on."""
+    (dictionary,) = config.data.dictionaries
+    held_out = dictionary.model_copy(update={"split": "held_out"})
+    for split, missing in ((dictionary, frozenset()), (held_out, frozenset(range(2)))):
+        data = config.data.model_copy(update={"dictionaries": (split,)})
+        assert prepared_here.context(config.model_copy(update={"data": data})).no_dictionary == missing
 
 
 def test_shards_are_those_of_a_pool_and_a_split(many: Prepared) -> None:

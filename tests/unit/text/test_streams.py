@@ -201,6 +201,22 @@ def test_a_row_looks_the_same_in_any_company(stream: Stream, segments: int, fill
             np.testing.assert_array_equal(values, together[name][chosen], err_msg=name)
 
 
+@pytest.mark.parametrize(("positions", "restarts"), [("reset", 2), ("running", 1)])
+def test_contrasted_pairs_restart_positions_at_the_second_sentence_where_asked(positions: str, restarts: int) -> None:
+    stream = ContrastedPairs(positions=positions, random_order=False)
+    columns = stream_columns(stream, make_rows(4, 2), np.arange(4), make_context())
+    examples, begins = columns["example_ids"], columns["position_ids"] == 0
+    for row in range(4):
+        for example in range(1, examples[row].max() + 1):
+            assert begins[row][examples[row] == example].sum() == restarts
+    assert (
+        stream_columns(MaskedPairs(positions=positions), make_rows(4, 2), np.arange(4), make_context())[
+            "position_ids"
+        ].tolist()
+        == columns["position_ids"].tolist()
+    )
+
+
 def test_a_lexicon_without_entries_gives_plain_masked_text() -> None:
     empty = Lexicon(*(np.zeros(0, np.int32) for _ in range(5)))
     rows = make_rows(50, covered=0.0)

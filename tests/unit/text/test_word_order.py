@@ -47,6 +47,16 @@ def test_what_stands_before_what_is_counted_by_class_of_the_head_with_coarser_la
     assert model.score("noun", HEAD, ("X", "dep")) == 0.0
 
 
+def test_an_unseen_pair_is_judged_by_its_relation_before_its_tag() -> None:
+    relation = tree("kato/NOUN/0/root nigra/ADJ/1/amod")  # amod behind
+    tag = tree("tri/NUM/2/nummod katoj/NOUN/0/root")  # NUM in front
+    model = fit_word_order([relation, tag])
+    assert model.score("noun", HEAD, ("NUM", "amod")) == pytest.approx(math.log(2.0)), "amod stands behind"
+    assert model.score("noun", HEAD, ("NUM", "dep")) == pytest.approx(-math.log(2.0)), "then the tag decides"
+    both = fit_word_order([relation, relation, tag, tree("nigra/NUM/2/amod kato/NOUN/0/root")])
+    assert both.score("noun", HEAD, ("NUM", "amod")) == pytest.approx(-math.log(2.0)), "what was seen comes first"
+
+
 def test_draws_are_as_frequent_as_enumeration_says() -> None:
     source = random.Random(7)
     scores = [[0.0] * 4 for _ in range(4)]
