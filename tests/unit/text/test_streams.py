@@ -205,7 +205,7 @@ def test_a_row_looks_the_same_in_any_company(stream: Stream, segments: int, fill
 def test_contrasted_pairs_restart_positions_at_the_second_sentence_where_asked(positions: str, restarts: int) -> None:
     stream = ContrastedPairs(positions=positions, random_order=False)
     columns = stream_columns(stream, make_rows(4, 2), np.arange(4), make_context())
-    examples, begins = columns["example_ids"], columns["position_ids"] == 0
+    examples, begins = columns["example_ids"], columns["position_ids"] == 1  # behind [CLS]
     for row in range(4):
         for example in range(1, examples[row].max() + 1):
             assert begins[row][examples[row] == example].sum() == restarts
