@@ -106,6 +106,7 @@ def test_in_bf16_fifty_steps_stay_within_two_percent(gpu: Pool, tmp_path: Path, 
     whole = losses(gpu, tmp_path / "fp32", **settings)
     half = losses(gpu, tmp_path / "bf16", **settings, train__bf16=True)
     assert half[-1] < half[0] - 0.5
+    assert half[0] != whole[0]  # bf16 that silently is fp32 would be equal
     np.testing.assert_allclose(half, whole, rtol=0.02)
 
 

@@ -62,8 +62,7 @@ def varlen_attention(
 ) -> tuple[Tensor, None]:
     """Attention within each of n examples: [1, H, T, D] each -> [1, T, H, D].
 
-    On a GPU in half precision by torch's flash attention, in fp32 over nested tensors. On a CPU, and for windows in
-    fp32, example by example.
+    On a GPU in half precision by torch's flash attention. On a CPU, and on a GPU in fp32, example by example.
 
     Args:
         cu_seq_lens_q: where examples begin among the T tokens, and T: int32 [n + 1].
@@ -73,8 +72,6 @@ def varlen_attention(
     offsets, longest = cu_seq_lens_q, max_length_q
     if q.is_cuda and q.dtype in HALF and q.shape[-1] % 8 == 0:
         seen = flash_attention(q, k, v, offsets, longest, dropout, scaling, sliding_window)
-    elif q.is_cuda and sliding_window is None:
-        seen = nested_attention(q, k, v, offsets, longest, dropout, scaling)
     else:
         seen = attention_by_example(q, k, v, offsets, dropout, scaling, sliding_window)
     assert isinstance(seen, Tensor)
@@ -93,22 +90,13 @@ def flash_attention(
 ) -> Tensor:
     """By the operation behind torch's flash attention, which takes dropout and windows: [T, H, D] each -> [T, H, D].
 
-    Nested tensors with dropout take seven to fourteen times as long (docs/explanation/benchmarks.md).
+    The way there over nested tensors takes seven to fourteen times as long with dropout (H200).
     """
     side = None if sliding_window is None else sliding_window - 1
     return torch.ops.aten._flash_attention_forward(
         q, k, v, offsets, offsets, longest, longest, dropout, False, False,
         scale=scaling, window_size_left=side, window_size_right=side,
     )[0]  # fmt: skip
-
-
-def nested_attention(
-    q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: int, dropout: float, scaling: float | None
-) -> Tensor:
-    """By torch's nested tensors, which have kernels of their own: [T, H, D] each -> [T, H, D]."""
-    shape = {"offsets": offsets.long(), "min_seqlen": 1, "max_seqlen": longest}  # else torch waits for the offsets
-    q, k, v = (torch.nested.nested_tensor_from_jagged(one, **shape).transpose(1, 2) for one in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling).transpose(1, 2).values()
 
 
 def attention_by_example(

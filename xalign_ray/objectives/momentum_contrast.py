@@ -53,7 +53,10 @@ class MomentumContrastLoss(Objective):
         """The summed cross-entropy of the queries, in nats."""
         settings = self.settings
         query = self._features(micro_step, "query", micro_step.encoder, self.project)
-        with torch.no_grad():
+        # The average is fp32, and computes in bf16 where the encoder does, as MoCo's key encoder under autocast.
+        device, half = query.device.type, self.project[0].weight.dtype is torch.bfloat16
+        half = half or torch.is_autocast_enabled(device)
+        with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=half):
             tower = self.average.tower
             key = self._features(micro_step, "key", cast(TrainableEncoder, tower["encoder"]), tower["project"])
         sentences = sentence_rows(micro_step.batch, "key")

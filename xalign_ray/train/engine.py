@@ -64,12 +64,14 @@ class Engine:
         settings["zero_optimization"].setdefault("reduce_bucket_size", size)
         if self._stage == 0:
             settings["gradient_clipping"] = 0.0  # done in `step`, which looks for the norm anyway: one pass, not two
+        # DeepSpeed's own bf16 at stage 0 calls the optimizer once with zero gradients at set-up. Autocast begins
+        # inside the module: DeepSpeed's forward turns off one that surrounds it, on GPUs alone and with a warning only.
+        if config.train.bf16 and self._stage == 0:
+            module.forward = torch.autocast(workers.device.type, torch.bfloat16)(module.forward)
         self._engine, *_ = deepspeed.initialize(model=module, optimizer=self._optimizer, config=settings)
         if self._stage == 0 and workers.size == 1:
             self._engine.enable_backward_allreduce = False  # it would copy all gradients to a buffer, and back
         self._keeper = _keep_parts(self._engine)
-        # DeepSpeed's own bf16 at stage 0 calls the optimizer once with zero gradients while it is set up.
-        self._casts = config.train.bf16 and self._stage == 0
         if isinstance(self._optimizer, Lamb) and self._stage:
             zero = self._engine.optimizer
             held = zip(zero.single_partition_of_fp32_groups, zero.bit16_groups, strict=True)
@@ -77,8 +79,7 @@ class Engine:
 
     def forward(self, *arguments: Any) -> dict[str, torch.Tensor]:
         """The module's output for one micro-batch."""
-        with torch.autocast(self._workers.device.type, torch.bfloat16, enabled=self._casts):
-            return self._engine(*arguments)
+        return self._engine(*arguments)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Adds a micro-batch's gradients; DeepSpeed divides them by micro-steps and averages over ranks."""

@@ -11,7 +11,7 @@ from xalign_ray.models.encoder import AlignedEncoder
 
 def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> None:
     """Makes the encoder run as a recipe asks; what it computes stays the same up to rounding."""
-    encoder.attend(attention.implementation(choose_attention(encoder, train, device)))
+    encoder.attend(attention.implementation(choose_attention(train, device)))
     if train.gradient_checkpointing:
         # Not reentrant: ZeRO sees the gradient of each weight once.
         encoder.hf.gradient_checkpointing_enable({"use_reentrant": False})
@@ -24,10 +24,10 @@ def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) ->
                 module.compile(dynamic=True)
 
 
-def describe(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> str:
+def describe(train: TrainConfig, device: torch.device) -> str:
     """How it is run, for people to read."""
     said = {
-        f"{choose_attention(encoder, train, device)} attention": True,
+        f"{choose_attention(train, device)} attention": True,
         "gradient checkpointing": train.gradient_checkpointing,
         "compiled": train.torch_compile,
         "bf16": train.bf16,
@@ -35,12 +35,10 @@ def describe(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) 
     return ", ".join(text for text, holds in said.items() if holds)
 
 
-def choose_attention(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> str:
+def choose_attention(train: TrainConfig, device: torch.device) -> str:
     """`train.attention`, where it is auto the faster of the two: varlen but where it would go example by example."""
     if train.attention != "auto":
         return train.attention
-    config = encoder.hf.config
-    windows = any(window is not None for window in encoder.family.windows(config.to_dict()))
-    # On a CPU there are as many graphs as examples; eager, it is the faster of the two.
-    by_example = windows and not train.bf16 if device.type == "cuda" else train.torch_compile
+    # Compiled on a CPU it would be as many graphs as examples; on a GPU in fp32 each layer would wait for the device.
+    by_example = train.torch_compile if device.type == "cpu" else not train.bf16
     return "dense" if by_example else "varlen"

@@ -79,22 +79,20 @@ def test_a_layer_runs_again_going_backward():
         assert len(calls) == expected
 
 
-def test_auto_attention_falls_back_to_dense_for_per_example_varlen():
-    def chosen(device: torch.device, family: str = "bert", **train: object) -> str:
-        settings = {f"train__{key}": value for key, value in train.items()}
-        model = {"model__family": family, "model__num_hidden_layers": 2}
-        config = synthetic.config(**model, **settings)
-        return execution.choose_attention(encoder_of(config), config.train, device)
+def test_auto_attention_is_dense_where_varlen_goes_example_by_example():
+    def chosen(device: torch.device, **train: object) -> str:
+        config = synthetic.config(**{f"train__{key}": value for key, value in train.items()})
+        return execution.choose_attention(config.train, device)
 
-    assert chosen(CPU) == chosen(GPU) == chosen(CPU, "modernbert") == chosen(GPU, "modernbert", bf16=True) == "varlen"
-    assert chosen(GPU, torch_compile=True) == chosen(CPU, attention="varlen", torch_compile=True) == "varlen"
-    assert chosen(GPU, "modernbert") == chosen(CPU, torch_compile=True) == chosen(CPU, attention="dense") == "dense"
+    assert chosen(CPU) == chosen(CPU, bf16=True) == chosen(GPU, bf16=True) == "varlen"
+    assert chosen(GPU, bf16=True, torch_compile=True) == chosen(CPU, attention="varlen", torch_compile=True) == "varlen"
+    assert chosen(GPU) == chosen(CPU, torch_compile=True) == chosen(CPU, attention="dense") == "dense"
 
 
 def test_how_it_is_run_is_said_and_changes_no_fingerprint():
     plain = synthetic.config()
     other = synthetic.config(train__attention="dense", train__gradient_checkpointing=True, train__torch_compile=True)
-    said = [execution.describe(encoder_of(config), config.train, CPU) for config in (plain, other)]
+    said = [execution.describe(config.train, CPU) for config in (plain, other)]
     assert said == ["varlen attention", "dense attention, gradient checkpointing, compiled"]
     assert encoder_of(plain).hf.config._attn_implementation == VARLEN
     assert encoder_of(other).hf.config._attn_implementation == DENSE

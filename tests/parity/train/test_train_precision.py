@@ -12,6 +12,9 @@ from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_losses import TOGETHER
 from tests.parity.train.test_train_steps import TIGHT, run, train_until
+from xalign_ray.train.engine import Engine
+from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.micro_batch import tensors
 
 LAMB = {"train__optimizer": {"kind": "lamb", "learning_rate": 0.02, "weight_decay": 0.3}}
 
@@ -32,6 +35,28 @@ def test_bf16_keeps_to_fp32_and_to_whole_weights(two: Pool, tmp_path: Path, stag
             # Twelve steps of at most 1e-3 or so each: one too many, or decay twice, would show.
             torch.testing.assert_close(trained[name], given, rtol=0, atol=4e-3)
     assert not rounded
+
+
+def types_of_products(workers, stage: int, autocast_of_gpus: bool) -> set[torch.dtype]:
+    """In what the encoder's linear layers compute, and DeepSpeed believing what it reads of a GPU's autocast."""
+    config = synthetic.config(parallel__zero_stage=stage, train__bf16=True, parallel__workers=workers.size)
+    module = build_objectives(config, synthetic.SyntheticRows())
+    engine, seen = Engine(module, config, workers), set()
+    for layer in module.modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.register_forward_hook(lambda _module, _given, made: seen.add(made.dtype))
+    torch.set_autocast_enabled("cuda", autocast_of_gpus)
+    try:
+        engine.forward(tensors(synthetic.rows(np.arange(4)), workers.device, module.extra_columns), (0, 1), 0)
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+    return seen
+
+
+@pytest.mark.parametrize("autocast_of_gpus", [False, True])
+@pytest.mark.parametrize("stage", [0, 1])
+def test_bf16_products_are_in_bf16(one: Pool, stage: int, autocast_of_gpus: bool):
+    assert one.call(types_of_products, stage, autocast_of_gpus) == [{torch.bfloat16}]
 
 
 @pytest.mark.parametrize("bf16", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from xalign_ray.models.attention import attention_by_example, nested_attention, varlen_attention
+from xalign_ray.models.attention import attention_by_example, varlen_attention
 
 LENGTHS, HEADS, WIDTH, SCALE = [1, 9, 4, 30, 2], 3, 8, 0.3
 
@@ -45,20 +45,13 @@ def test_each_example_is_as_the_formula_says(seen: int | None) -> None:
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
 
 
-def test_nested_tensors_give_the_same() -> None:
-    tokens = drawn()
-    torch.testing.assert_close(
-        nested_attention(*tokens, offsets(), 40, 0.0, SCALE).double(), by_formula(tokens, None), atol=1e-6, rtol=1e-5
-    )
-
-
 def test_dropout_keeps_the_mean() -> None:
     tokens = [one.detach() for one in drawn()]
     torch.manual_seed(0)
-    for dropped in (
-        lambda: attention_by_example(*tokens, offsets(), 0.25, SCALE, None),
-        lambda: nested_attention(*tokens, offsets(), 40, 0.25, SCALE),
-    ):
-        mean = torch.stack([dropped() for _ in range(400)]).mean(0)
-        assert not torch.equal(dropped(), dropped())
-        torch.testing.assert_close(mean, by_formula(tokens, None).float(), atol=0.35, rtol=0)
+
+    def dropped() -> torch.Tensor:
+        return attention_by_example(*tokens, offsets(), 0.25, SCALE, None)
+
+    mean = torch.stack([dropped() for _ in range(400)]).mean(0)
+    assert not torch.equal(dropped(), dropped())
+    torch.testing.assert_close(mean, by_formula(tokens, None).float(), atol=0.35, rtol=0)
