@@ -334,6 +334,9 @@ def test_the_command_that_opens_mlflow_names_the_database() -> None:
     assert open_command("sqlite:////a/mlflow.db") == (
         "mlflow server --backend-store-uri sqlite:////a/mlflow.db --workers 1 --port 5000, then http://127.0.0.1:5000"
     )
+    assert open_command("sqlite:////a b/mlflow.db").startswith(
+        "mlflow server --backend-store-uri 'sqlite:////a b/mlflow.db' --"
+    )
     assert open_command("https://host") == "https://host"
     assert open_command("https://host/", "/#/page") == "https://host/#/page"
     assert runs_page(NOBODY, "xalign") == ""
@@ -343,7 +346,7 @@ def test_the_page_of_runs_is_not_that_of_traces(uri: str, experiment: str, folde
     finished_run(folder)
     replay(folder, uri, experiment)
     found = MlflowClient(uri).get_experiment_by_name(experiment)
-    page = f"/#/experiments/{found.experiment_id}/runs?workflowType=machine_learning"
+    page = f"/#/experiments/{found.experiment_id}/runs?workflowType=machine_learning&compareRunsMode=CHART"
     assert runs_page(uri, experiment) == f"{page}&viewStateShareKey=xalign"
     assert runs_page(uri, "another") == ""
 

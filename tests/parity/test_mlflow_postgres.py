@@ -243,7 +243,7 @@ def test_no_secret_of_the_server_is_in_a_run_or_a_file(servers: Servers, run: Ru
 
 def test_the_page_of_runs_has_our_view(servers: Servers, run: Run) -> None:
     page = runs_page(servers.mlflow.uri, TOGETHER)
-    assert page.endswith("/runs?workflowType=machine_learning&viewStateShareKey=xalign")
+    assert page.endswith("/runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey=xalign")
     tags = servers.client.get_experiment(run.info.experiment_id).tags
     view = json.loads(tags["mlflow.sharedViewState.xalign"])
     assert {"params.`method`", "metrics.`tatoeba_accuracy`"} <= set(json.loads(view["state"])["selectedColumns"])

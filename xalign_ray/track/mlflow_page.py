@@ -9,11 +9,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-PAGE = "runs?workflowType=machine_learning"
+PAGE = "runs?workflowType=machine_learning&compareRunsMode=CHART"
 SHARE_KEY = "xalign"  # in the link: viewStateShareKey=xalign
 SHARE_TAG = f"mlflow.sharedViewState.{SHARE_KEY}"
 _SCORES = (  # means over languages
-    *("tatoeba_accuracy", "xnli_accuracy", "pawsx_accuracy", "mldoc_accuracy", "sib_accuracy", "ner_f1"),
+    *(
+        "alignment_heldout",
+        "tatoeba_accuracy",
+        "xnli_accuracy",
+        "pawsx_accuracy",
+        "mldoc_accuracy",
+        "sib_accuracy",
+        "ner_f1",
+    ),
     *("pos_accuracy", "mlqa_f1"),
 )
 # Of these, MLflow shows those that a run has. Not the loss in training: methods sum different ones.
@@ -25,29 +33,39 @@ _COLUMNS = {
 _DIFFERENT, _MEANS = "What differs", "Scores"
 _REST, _SYSTEM = "Model metrics", "System metrics"  # MLflow's names: of other metrics without a slash, of `system/`
 _SECTIONS = (_DIFFERENT, _MEANS, "held_out", "train", "fine_tune", "run", _REST, "data", "checkpoint", _SYSTEM)
+_OF_STUDIES = (_MEANS, _DIFFERENT, "fine_tune", _REST, "run", _SYSTEM)
+_CELLS = (
+    "params.encoder != ''"  # fine-tunings and evaluations; the study's own run, which has no scores, would fold them
+)
+_BY_NAME = "tags.`mlflow.runName`"
 _FOLDED = (_REST, "data", "checkpoint", _SYSTEM)
 
 
-def experiment_tags(milliseconds: int) -> dict[str, str]:
+def experiment_tags(milliseconds: int, of_study: bool = False) -> dict[str, str]:
     """The tags that a new experiment gets; what a user saves afterwards stays.
 
     Args:
         milliseconds: the time under which the view is listed.
+        of_study: whether it holds a study's cells, which pretrain nothing.
     """
     shared = {"name": "xalign: methods and scores", "createdAt": milliseconds, "updatedAt": milliseconds}
-    state = json.dumps(_state(), separators=(",", ":"))
+    state = json.dumps(_state(of_study), separators=(",", ":"))
     return {SHARE_TAG: json.dumps(shared | {"state": state})}
 
 
-def _state() -> dict[str, Any]:
+def _state(of_study: bool) -> dict[str, Any]:
     """As MLflow 3.17 saves what a user has arranged; it adds a chart for each metric that has none."""
-    return {
+    # In the order of creation MLflow folds cells into the study's run; in any other it lists them.
+    shown = {"searchFilter": _CELLS, "orderByKey": _BY_NAME, "orderByAsc": True} if of_study else {}
+    folded = (*_FOLDED, "fine_tune") if of_study else _FOLDED  # a study may have evaluations alone
+    charts = [] if of_study else [_chart("LINE", "train", metricKey="train/loss", displayName="loss")]
+    return shown | {
         "selectedColumns": [f"{kind}.`{name}`" for kind, names in _COLUMNS.items() for name in names],
         "isAccordionReordered": True,
         "hideEmptyCharts": True,
-        "compareRunSections": [_section(name) for name in _SECTIONS],
+        "compareRunSections": [_section(name, name in folded) for name in (_OF_STUDIES if of_study else _SECTIONS)],
         "compareRunCharts": [
-            _chart("LINE", "train", metricKey="train/loss", displayName="loss"),
+            *charts,
             # MLflow would draw a score as a line of one point, since it has the step of its encoder.
             *(_chart("BAR", _MEANS, metricKey=score, displayName=score) for score in _SCORES),
             _chart(
@@ -62,10 +80,10 @@ def _state() -> dict[str, Any]:
     }
 
 
-def _section(name: str) -> dict[str, Any]:
+def _section(name: str, folded: bool) -> dict[str, Any]:
     wide = {"columns": 1} if name == _DIFFERENT else {}
     # One that counts as rearranged keeps its first charts first.
-    return {"uuid": name, "name": name, "display": name not in _FOLDED, "isReordered": name == "train", **wide}
+    return {"uuid": name, "name": name, "display": not folded, "isReordered": name == "train", **wide}
 
 
 def _chart(kind: str, section: str, **more: Any) -> dict[str, Any]:

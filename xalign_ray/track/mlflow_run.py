@@ -34,6 +34,7 @@ _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit
 _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
 _STOPPED = "stopped"  # as its last event says: a job told to stop, a fine-tuning stopped early for better ones
+_STUDIES = "studies/"  # what the recipe of a study's log begins with
 _FILES = (CONFIG, MANIFEST, STUDY, CHOICES)
 _NO_PARAMS = ("fingerprint", "notes")  # tags; MLflow's comparison begins with the first parameters that differ
 
@@ -58,7 +59,8 @@ class MlflowRun:
         self._reader = EventReader(RunFolder(folder).events)
         self._start = EventReader(RunFolder(folder).events).read(limit=1)[0]
         self._client = MlflowClient(with_credentials(tracking_uri))
-        self._experiment = _open_experiment(self._client, tracking_uri, experiment)
+        of_study = "parent" in self._start or self._start.get("recipe", "").startswith(_STUDIES)
+        self._experiment = _open_experiment(self._client, tracking_uri, experiment, of_study)
         run = self._find(_identity_tags(folder)) or self._create()
         self.run_id = run.info.run_id
         self._attempt = 0
@@ -204,11 +206,11 @@ class MlflowRun:
         log_model(self._client, self._client.get_run(self.run_id), export.resolve(), self._start["fingerprint"], name)
 
 
-def _open_experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
+def _open_experiment(client: MlflowClient, tracking_uri: str, name: str, of_study: bool) -> str:
     if found := client.get_experiment_by_name(name):
         return found.experiment_id
     try:
-        tags = experiment_tags(int(time.time() * 1000))
+        tags = experiment_tags(int(time.time() * 1000), of_study)
         return client.create_experiment(name, artifact_location=_artifact_location(tracking_uri), tags=tags)
     except MlflowException:
         # Two runs that start together both create it; the second finds it.
