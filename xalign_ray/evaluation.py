@@ -10,7 +10,7 @@ from xalign_ray.artifacts import hash_value
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError
-from xalign_ray.local_paths import absolute_model, absolute_path, quoted, shown_path
+from xalign_ray.local_paths import absolute_model, absolute_path, is_folder_name, quoted, shown_path
 from xalign_ray.mirror import local_folder, opened, publish_file, published, url_of
 from xalign_ray.pipeline import check_export
 from xalign_ray.ray_job import check_lasting
@@ -64,9 +64,8 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
         DataError: a file of our export is missing or not as it was written.
     """
     model = str(opened(model)) if url_of(local_folder(model)) else absolute_model(model)
-    folder, organisation = Path(model), model.rpartition("/")[0]
-    is_path = model.startswith((".", "/")) or "/" in organisation
-    if is_path or (organisation and Path(organisation).is_dir()):  # what is left can be the id of a hub model
+    folder = Path(model)
+    if is_folder_name(model):
         check_folder(folder)
     if (export := RunFolder(folder).export).is_dir():
         check_export(export)

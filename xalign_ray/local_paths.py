@@ -37,6 +37,13 @@ def quoted(path: Path) -> str:
     return shlex.quote(shown_path(path))
 
 
+def is_folder_name(written: str) -> bool:
+    """Whether a model's name can only be that of a local folder; what is left can be the id of a hub model."""
+    organisation = written.rpartition("/")[0]
+    below_folder = organisation != "" and os.path.isdir(organisation)
+    return written.startswith((".", "/", "~")) or "/" in organisation or below_folder
+
+
 def shown_path(path: Path) -> str:
     """The path for a message: relative inside the current folder, else absolute."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

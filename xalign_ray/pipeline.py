@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from xalign_ray.artifacts import finished_run, write_atomic, write_manifest
+from xalign_ray.checks import check, open_start
 from xalign_ray.config.absolute import with_absolute_paths
+from xalign_ray.config.deciding import deciding_values
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.method import method_of
 from xalign_ray.config.plugin_sources import plugin_hashes
 from xalign_ray.config.saved import check_identity, earlier_runs, open_saved
-from xalign_ray.config.start import base_recipe, needed_recipes, settle
+from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.exports import export_run, libraries_ahead
 from xalign_ray.locks import check_writable, hold
@@ -35,28 +37,6 @@ if TYPE_CHECKING:
 
     from xalign_ray.config.schema import ParallelConfig
     from xalign_ray.data.prepared import Prepared
-
-
-def check(recipe: Recipe) -> str:
-    """All that can be known of a recipe, and of those that it continues, without their files: whether it can be run.
-
-    Returns:
-        What the run will need, see `plan`.
-
-    Raises:
-        ConfigError: it cannot; in the user's words.
-    """
-    from xalign_ray.data.inputs import check_codes
-    from xalign_ray.needs.describe import describe
-
-    for needed in reversed(needed_recipes(recipe)):
-        check_codes(needed.config)
-        if needed.config.parallel.deepspeed_overrides:
-            from xalign_ray.train.engine import check_overrides
-
-            check_overrides(needed.config)
-        plan = describe(needed)
-    return plan
 
 
 def plan(recipe: Recipe, on: Sequence[str] = (), rate: str = "", prices: Sequence[str] = (), width: int = 100) -> str:
@@ -97,11 +77,17 @@ def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepar
     if rehash:
         forget_inputs(local_folder(recipe.config.output))
     check_inputs(recipe.config)  # before the imports that take seconds
+    from xalign_ray.data.method_checks import check_method
     from xalign_ray.data.prepare import prepare as prepare_data
 
     base = base_recipe(recipe)
     tokenizer = str(prepare(base, verify).tokenizer_folder) if base else recipe.config.model.init_from
-    return prepare_data(settle(recipe, tokenizer).config, verify, lambda: _connect(recipe.config.parallel))
+    config = settle(recipe, tokenizer).config
+    if base is None:
+        open_start(config)
+    prepared = prepare_data(config, verify, lambda: _connect(recipe.config.parallel))
+    check_method(config, prepared)
+    return prepared
 
 
 def _connect(parallel: ParallelConfig) -> None:
@@ -145,6 +131,8 @@ def pretrain(
     if base:
         start = str(RunFolder(pretrain(base, local=local, trust=trust)).export.absolute())
     recipe = settle(recipe, start)
+    if base is None:
+        open_start(recipe.config)
     return _pretrain_here(recipe, out, trust) if local else _pretrain_on_ray(recipe, out, trust, title)
 
 
@@ -272,8 +260,11 @@ def _is_over(folder: Path, rank: int = 0) -> bool:
 
 def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: int = 0) -> tuple[Path, dict[str, Any]]:
     """The folder of a run and what its start event says; writes nothing but what it finds in a store."""
+    from xalign_ray.data.method_checks import check_method
     from xalign_ray.data.planned import facts_of
+    from xalign_ray.models.backbone import backbone
 
+    check_method(recipe.config, prepared)
     if recipe.config.model.init_from:
         from xalign_ray.models.backbone import check_tokenizer
 
@@ -286,12 +277,14 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
     check_identity(folder, fingerprint, code)
     if rank == 0 and code and not out and (others := earlier_runs(folder)):
         say(f"{folder.name} is a new run. Settings, data or the files of {', '.join(code)} differ from: {others}.")
+    family, values = backbone(recipe.config.model, prepared.vocab_size, recipe.config.data.max_seq_length, 0)
     facts = {
         "recipe": recipe.name,
         "fingerprint": fingerprint,
         "seed": recipe.config.seed,
         "plugins": code,
         **facts_of(prepared, recipe.config),
+        "values": deciding_values(recipe.config, family.dropout_in_words(values)),
         "labels": {"method": method_of(recipe.config), "languages": ",".join(recipe.config.languages)},
         "origin": origin(),
     }

@@ -217,9 +217,9 @@ class ObjectiveChoice(Frozen):
         stream: kind of stream whose columns it reads; any if None.
         needs_dictionary: whether it is trained on pairs of words.
         predicts_pieces: whether it asks the head over the vocabulary at labelled positions.
-        encoded: what begins the names of the columns of rows that it encodes, and how many forward passes that takes: 3
-            with a backward pass, which takes two. Rows are "", which all that read them share; the sides of pairs, each
-            alone, are half of a row.
+        negatives_in_row: whether it tells a pair from the other pairs of its row.
+        encoded: how the names of the columns of rows that it encodes begin, and the forward passes that takes, 3 with a
+            backward pass. Rows are "", which all losses share; the sides of pairs, each alone, are half of a row.
         meaning: what the metric `train/loss_<kind>` is, with its unit.
         metrics: what it logs besides, by name: what it is, with its unit or range.
         computed_by: `module:Class` of its code where that is elsewhere, such as in a module that imports torch.
@@ -228,6 +228,7 @@ class ObjectiveChoice(Frozen):
     stream: ClassVar[str | None] = None
     needs_dictionary: ClassVar[bool] = False
     predicts_pieces: ClassVar[bool] = False
+    negatives_in_row: ClassVar[bool] = False
     encoded: ClassVar[Mapping[str, int]] = {}
     meaning: ClassVar[str]
     metrics: ClassVar[Mapping[str, str]] = {}
@@ -373,6 +374,7 @@ class SentenceContrast(ObjectiveChoice):
     """Symmetric InfoNCE between the pairs of a row, without a queue: the worked example of a plug-in loss."""
 
     stream = "contrasted_pairs"
+    negatives_in_row = True
     encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 3}
     meaning = "contrastive loss between the pairs of a row (nats a pair)"
     metrics: ClassVar[Mapping[str, str]] = {

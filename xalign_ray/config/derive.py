@@ -76,7 +76,7 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
     """
     assert config.train.is_counted, "data.counted.count_steps comes first"
     tree = config.model_dump(
-        mode="json", exclude={"plugins", "notes", "output", "data", "parallel", "checkpoint", "track"}
+        mode="json", exclude={"plugins", "notes", "allow", "output", "data", "parallel", "checkpoint", "track"}
     )
     tree["train"] = {
         key: value for key, value in tree["train"].items() if key not in (*COUNTED_FROM, *HOW_A_STEP_IS_COMPUTED)

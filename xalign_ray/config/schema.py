@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -17,8 +17,11 @@ from xalign_ray.config.training import TrainConfig
 
 DEMO = "demo"  # the `data.root` of the embedded world
 RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
+DROPOUT = 0.1  # of an encoder from scratch: BERT's
 MIN_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
 
+# What would make a method silently another one, and is meant where `allow` names it.
+Allowed = Literal["new_head", "low_coverage", "unaligned_pairs", "single_pair_rows", "unread_source"]
 TextFormat = Literal["wikipedia", "text", "jsonl", "parquet", "conllu"]
 PairFormat = Literal["moses", "tsv", "jsonl_pairs", "tmx", "opus"]
 
@@ -197,9 +200,24 @@ class ModelConfig(Frozen):
     hidden_size: Annotated[Positive, Field(description="width of a hidden state")] = 768
     num_attention_heads: Annotated[Positive, Field(description="attention heads of a layer")] = 12
     intermediate_size: Annotated[Positive, Field(description="width inside the feed-forward layers")] = 3072
-    hidden_dropout_prob: Annotated[Float, Field(ge=0, lt=1, description="dropout of hidden states and attention")] = 0.1
+    hidden_dropout_prob: Annotated[
+        Float | None,
+        Field(
+            ge=0,
+            lt=1,
+            description="dropout of hidden states and attention; null: 0.1 from scratch, else that of init_from",
+        ),
+    ] = None
     language_embeddings: Annotated[bool, Field(description="add a vector of the language at the input")] = False
     conditioned_head: Annotated[bool, Field(description="give the head the label's language")] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_dropout_from_scratch(cls, given: Any) -> Any:
+        keys = ("init_from", "hidden_dropout_prob")
+        if isinstance(given, dict) and all(given.get(key) is None for key in keys):
+            return {**given, "hidden_dropout_prob": DROPOUT}
+        return given
 
     @model_validator(mode="after")
     def _fits_together(self) -> ModelConfig:
@@ -220,6 +238,10 @@ class RunConfig(Frozen):
         Field(description="modules of your own that bring kinds of streams and losses: my_package.my_loss"),
     ] = ()
     notes: Annotated[str, Field(description="free text that changes nothing")] = ""
+    allow: Annotated[
+        tuple[Allowed, ...],
+        Field(description="what stops a run as a likely mistake, and is meant: the message names the word"),
+    ] = ()
     seed: Annotated[
         Int, Field(ge=0, lt=2**63, description="of weights, order, masks and dropout: another seed is another run")
     ] = 0

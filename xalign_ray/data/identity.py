@@ -24,6 +24,7 @@ from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.mirror import local_folder
 
 SHARDS_VERSION = 10  # raise it when the same input would give other shards
+FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
 PARSERS = {"wikipedia": "mwparserfromhell"}  # packages whose versions read a format differently
 
 
@@ -65,7 +66,8 @@ def tokenizer_identity(data: DataConfig) -> Any:
         return "trained"
     given = open_tokenizer(given_folder(data.tokenizer).path)
     special = {name: getattr(given, f"{name}_token") for name in NEEDED}
-    return {"backend": hash_value(json.loads(given.backend_tokenizer.to_str())), "special": special}
+    backend = hash_value(json.loads(given.backend_tokenizer.to_str()))
+    return {"backend": backend, "special": special, "frame": FRAME_VERSION}
 
 
 def _aligners(data: DataConfig) -> list[Any]:

@@ -68,16 +68,22 @@ def check_codes(config: RunConfig) -> None:
             _codes(f"data.{key}.{number}", source)
 
 
-def check_inputs(config: RunConfig) -> None:
+def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
     """Finds out in moments, and before anything is started, whether the sources are there and mean anything.
+
+    Args:
+        writes_demo: whether the embedded world is written where it is not there; else only absolute paths are looked up
+            below it.
 
     Raises:
         DataError, ConfigError: a path, format or language that is not there, in a sentence.
     """
-    root = data_root(config)
     check_codes(config)
+    is_unwritten = config.data.root == DEMO and not writes_demo
+    root = Path() if is_unwritten else data_root(config)
     for source in (*config.data.corpora, *config.data.parallel, *config.data.dictionaries):
-        find_files(_paths(source, config.data, root))
+        if not is_unwritten or all(Path(path).is_absolute() for path in source.paths):
+            find_files(_paths(source, config.data, root))
 
 
 def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source]]:

@@ -54,7 +54,7 @@ from xalign_ray.data.sources.formats import explain_empty, read_part
 from xalign_ray.data.sources.parts import count_bytes
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.summary import SourceSummary, as_fields, missing_held_out, say_lines, summarize
-from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
+from xalign_ray.data.tokenizer_folder import framed, open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.data.word_alignment.corpus import align_parts
 from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerSplitter
@@ -170,7 +170,7 @@ def _write_tokenizer(
     if isinstance(settings, BpeTokenizer):
         tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(data, texts, settings.sample_mib << 20)))
     else:
-        tokenizer = open_tokenizer(given_folder(settings).path)
+        tokenizer = framed(open_tokenizer(given_folder(settings).path))
         if wanted := given_folder(settings).new_pieces:
             lines = _sampler(data, texts, NEW_PIECES_SAMPLE)()
             unknown = vocabulary(tokenizer).unknown

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from xalign_ray.errors import ConfigError
+from xalign_ray.config.explain import suggest_path
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.local_paths import is_folder_name
+from xalign_ray.models.own_tokenizer import check_vocabulary
 from xalign_ray.text.collate import Vocabulary
+from xalign_ray.text.frame import frame_of, put_frame
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -33,15 +38,40 @@ def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
     """
     from transformers import AutoTokenizer
 
+    where = f"data.tokenizer.path '{path}'"
+    if is_folder_name(path) and not Path(path).is_dir():
+        raise ConfigError(f"data.tokenizer.path: there is no folder '{path}'.{suggest_path(Path(path))}")
     try:
+        check_vocabulary(path)
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"data.tokenizer.path '{path}' holds no tokenizer: {str(error).splitlines()[0]}") from None
+    except DataError as error:
+        raise ConfigError(f"data.tokenizer.path: {error}") from None
+    except Exception as error:  # of a foreign file: what its readers raise has no class in common
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ConfigError(f"{where} holds no tokenizer: {lines[0]}") from None
     if not getattr(tokenizer, "is_fast", False):
-        raise ConfigError(f"data.tokenizer.path '{path}' is a slow tokenizer; save it with a tokenizer.json first.")
+        raise ConfigError(f"{where} is a slow tokenizer; save it with a tokenizer.json first.")
     if missing := [name for name in NEEDED if getattr(tokenizer, f"{name}_token_id") is None]:
-        raise ConfigError(f"data.tokenizer.path '{path}' has no {', '.join(missing)} token; masking needs all five.")
+        raise ConfigError(f"{where} has no {', '.join(missing)} token; masking needs all five.")
     return tokenizer
+
+
+def framed(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """The tokenizer with `[CLS] text [SEP]` as its template, which is what rows of training have.
+
+    One without a template, or with another, would give every user of the export inputs that were not trained on.
+    """
+    backend = tokenizer.backend_tokenizer
+    before = frame_of(backend)
+    if not put_frame(backend, str(tokenizer.cls_token), str(tokenizer.sep_token)):
+        return tokenizer
+    begin, end = ([str(backend.id_to_token(number)) for number in part] for part in before)
+    shown = " ".join([*begin, "text", *end])
+    sys.stderr.write(
+        f"prepare: the given tokenizer makes `{shown}` of a text; rows of training are `{tokenizer.cls_token} text "
+        f"{tokenizer.sep_token}`, and so is what the export's tokenizer makes.\n"
+    )
+    return wrap_tokenizer(backend, like=tokenizer)
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:

@@ -18,7 +18,8 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
     """The encoder's family and the values of its config: the recipe's, or those of the folder that it continues.
 
     Args:
-        model: the recipe's `model` block; `dropout` holds for a continued folder too, family and sizes do not.
+        model: the recipe's `model` block; dropout, if it is given, holds for a continued folder too, family and sizes
+            do not.
         vocab_size: ids of the run's tokenizer; of use from scratch only, as are the next two.
         max_positions: the longest row, in tokens.
         pad_id: the run's padding id.
@@ -33,7 +34,7 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
         found = _read_config(model.init_from)
         family = family_of(model.init_from, found)
         values = dict(family.defaults) | found
-    return family, values | dict.fromkeys(family.dropouts, model.hidden_dropout_prob)
+    return family, family.with_dropout(values, model.hidden_dropout_prob)
 
 
 def _read_config(init_from: str) -> dict[str, Any]:

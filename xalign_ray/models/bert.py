@@ -25,6 +25,8 @@ class Bert(Family):
         "num_attention_heads": 12,
         "intermediate_size": 3072,
         "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
         "max_position_embeddings": 512,
         "type_vocab_size": 2,
         "pad_token_id": 0,

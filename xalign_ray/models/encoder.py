@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
 
-from xalign_ray.config.schema import ModelConfig
+from xalign_ray.config.schema import ModelConfig, RunConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.layout import laid_out
 from xalign_ray.models import attention
 from xalign_ray.models.backbone import backbone, check_fits
+from xalign_ray.models.continued import refuse_new_head
 from xalign_ray.models.decoder import Decoder
 from xalign_ray.models.extension import add_rows
 from xalign_ray.models.family import Family
@@ -166,6 +167,21 @@ def open_start(init_from: str, family: Family, values: Mapping[str, Any]) -> tup
             "config.json says that they are tied; only an encoder with one table can be continued."
         )
     return hf, drawn
+
+
+def check_opens(config: RunConfig) -> None:
+    """Opens the encoder that a recipe begins from, once and before anything is started: workers open it again.
+
+    Raises:
+        ConfigError: it cannot be continued, or lacks a head that the recipe's losses need.
+    """
+    if config.model.init_from is None:
+        return
+    family, values = backbone(config.model, 0, config.data.max_seq_length, 0)
+    check_fits(config.model.init_from, family, values, 0, config.data.max_seq_length, values["pad_token_id"])
+    _, drawn = open_start(config.model.init_from, family, values)
+    if drawn:
+        refuse_new_head(config)
 
 
 def _load(model: ModelConfig, family: Family, values: Mapping[str, Any]) -> Any:

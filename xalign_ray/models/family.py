@@ -72,6 +72,21 @@ class Family(ABC):
             "pad_token_id": pad_id,
         }
 
+    def with_dropout(self, values: Values, probability: float | None) -> dict[str, Any]:
+        """The values with this dropout everywhere; with their own where it is None."""
+        return dict(values) if probability is None else {**values, **dict.fromkeys(self.dropouts, probability)}
+
+    def has_dropout(self, values: Values) -> bool:
+        """Whether anything is dropped in training."""
+        return any(values[key] for key in self.dropouts)
+
+    def dropout_in_words(self, values: Values) -> str:
+        """Its dropout for a reader: one number where there is one."""
+        rates = {key: values[key] for key in self.dropouts}
+        if len(set(rates.values())) == 1:
+            return f"{next(iter(rates.values())):g}"
+        return ", ".join(f"{key} {rate:g}" for key, rate in rates.items())
+
     def room(self, values: Values) -> int:
         """The most tokens of a row."""
         return values["max_position_embeddings"]

@@ -9,6 +9,7 @@ from typing import Any
 from xalign_ray.artifacts import read_json
 from xalign_ray.config.explain import suggest_path
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.local_paths import is_folder_name
 from xalign_ray.models.families import BY_MODEL_TYPE, family_of
 from xalign_ray.models.family import Values
 from xalign_ray.models.weight_files import read_config
@@ -61,7 +62,7 @@ def encoder_values(init_from: str) -> Values | None:
     """
     if Path(init_from).is_dir():
         found: Values | None = read_folder(init_from)
-    elif is_path(init_from):
+    elif is_folder_name(init_from):
         raise ConfigError(f"model.init_from: there is no folder '{init_from}'.{suggest_path(Path(init_from))}")
     else:
         found = ENCODERS.get(_plain(init_from))
@@ -76,13 +77,6 @@ def read_folder(init_from: str) -> dict[str, Any]:
         return read_config(init_from)
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from None
-
-
-def is_path(name: str) -> bool:
-    """Whether a name can only be that of a folder: what is left can be the id of a hub model."""
-    organisation = name.rpartition("/")[0]
-    is_below = bool(organisation) and Path(organisation).is_dir()
-    return name.startswith((".", "/", "~")) or "/" in organisation or is_below
 
 
 def vocabulary_size(tokenizer: str) -> int | None:

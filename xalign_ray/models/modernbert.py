@@ -37,6 +37,9 @@ class ModernBert(Family):
         "decoder_bias": True,
         "global_attn_every_n_layers": 3,
         "local_attention": 128,
+        "embedding_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "mlp_dropout": 0.0,
     }
     from_scratch: ClassVar[Values] = {  # the config class would name ids of ModernBERT's own vocabulary
         "bos_token_id": None,

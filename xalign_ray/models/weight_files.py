@@ -41,8 +41,26 @@ def check_weight_files(name: str) -> None:
         if not path.is_file():
             raise DataError(f"{name}: {path.name} is missing, though {found} names it. Copy it there.")
         check_not_pointer(path)
-        if path.suffix == ".safetensors":
-            _check_header(path)
+        types = _read_header(path) if path.suffix == ".safetensors" else {}
+        for weight, its_type in types.items():
+            if its_type.startswith(QUANTISED):
+                raise DataError(
+                    f"{path}: {weight} is of type {its_type}. Save the model in fp32, fp16 or bf16, not quantised."
+                )
+
+
+def weight_names(name: str) -> set[str] | None:
+    """The names of a local folder's weights, by its safetensors headers or index; None where only opening tells.
+
+    Raises:
+        DataError: a file of them is not whole.
+    """
+    folder = Path(name)
+    index, single = folder / f"{SAFETENSORS}.index.json", folder / SAFETENSORS
+    if single.is_file():
+        check_not_pointer(single)
+        return set(_read_header(single))
+    return set(_read_index(index)) if index.is_file() else None
 
 
 def read_config(name: str) -> dict[str, Any]:
@@ -71,37 +89,37 @@ def check_not_pointer(path: Path) -> None:
 
 def _shards(path: Path) -> Iterator[Path]:
     """The file itself, or the files that an index names."""
-    check_not_pointer(path)
     if path.suffix != ".json":
         yield path
         return
+    yield from (path.parent / name for name in sorted(set(_read_index(path).values())))
+
+
+def _read_index(path: Path) -> dict[str, str]:
+    """The file of each weight."""
+    check_not_pointer(path)
     try:
-        names = set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
+        return {str(name): str(file) for name, file in json.loads(path.read_bytes())["weight_map"].items()}
     except (ValueError, KeyError, AttributeError, TypeError):
         raise DataError(f"{path} is not an index of weights. Save the model again with save_pretrained.") from None
-    yield from (path.parent / str(name) for name in sorted(map(str, names)))
 
 
-def _check_header(path: Path) -> None:
-    """A safetensors file is 8 bytes of length, a JSON header, and the tensors: as many bytes as the header says."""
+def _read_header(path: Path) -> dict[str, str]:
+    """The type of each tensor. A safetensors file is 8 bytes of length, a JSON header and the tensors it describes.
+
+    Raises:
+        DataError: the file has not the size that its header says.
+    """
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > min(size - 8, _LONGEST_HEADER):
-            raise DataError(f"{path} is not a whole safetensors file. Copy or download it again.")
-        try:
-            header: dict[str, Any] = json.loads(file.read(length))
-            tensors = {name: value for name, value in header.items() if name != "__metadata__"}
-            end = max((value["data_offsets"][1] for value in tensors.values()), default=0)
-            quantised = [name for name, value in tensors.items() if value["dtype"].startswith(QUANTISED)]
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-            raise DataError(f"{path} is not a whole safetensors file. Copy or download it again.") from None
-    if size != 8 + length + end:
-        raise DataError(
-            f"{path} is cut short: it has {size:,} of {8 + length + end:,} bytes. Copy or download it again."
-        )
-    if quantised:
-        raise DataError(
-            f"{path}: {quantised[0]} is of type {tensors[quantised[0]]['dtype']}. Save the model in fp32, fp16 or "
-            "bf16, not quantised."
-        )
+        header = file.read(length) if length <= min(size, _LONGEST_HEADER) else b""
+    try:
+        tensors = {name: value for name, value in json.loads(header).items() if name != "__metadata__"}
+        expected = 8 + length + max((value["data_offsets"][1] for value in tensors.values()), default=0)
+        types = {name: str(value["dtype"]) for name, value in tensors.items()}
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        raise DataError(f"{path} is not a whole safetensors file. Copy or download it again.") from None
+    if size != expected:
+        raise DataError(f"{path} is cut short: it has {size:,} of {expected:,} bytes. Copy or download it again.")
+    return types

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from xalign_ray.config.deciding import deciding_values
 from xalign_ray.config.derive import deepspeed_config, derive_batch
 from xalign_ray.config.load import Recipe
-from xalign_ray.config.scheduled import Scheduled
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.needs.counted import at_most
 from xalign_ray.needs.disk import run_bytes, shard_bytes_per_token
@@ -43,11 +43,15 @@ def describe(recipe: Recipe, counted: RunConfig | None = None) -> str:
 def facts(recipe: Recipe, counted: RunConfig | None = None) -> dict[str, str]:
     """What of the plan does not depend on the cluster, by its name."""
     config = counted or recipe.config
+    subject = subject_of(recipe)
+    dropout = "" if isinstance(subject, str) else subject.family.dropout_in_words(subject.values)
+    values = deciding_values(config, dropout or f"known with {subject}")
     return {
         "recipe": recipe.name,
         "languages": ", ".join(config.languages),
         "streams": ", ".join(stream.kind for stream in config.streams),
-        "objectives": ", ".join(f"{_shown(one.weight)} {one.kind}" for one in config.objectives),
+        "objectives": values.pop("losses"),
+        **values,
         "length": recipe.config.train.in_words,
         "steps": _steps(config),
         **_sizes(recipe, config),
@@ -113,8 +117,3 @@ def _memory(recipe: Recipe, config: RunConfig) -> dict[str, str]:
 def in_bytes(size: float) -> str:
     """So many bytes in the unit that shows them."""
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
-
-
-def _shown(weight: Scheduled) -> str:
-    """A weight, or the values that it moves through."""
-    return " -> ".join(f"{value:g}" for _, value in weight) if isinstance(weight, tuple) else f"{weight:g}"

@@ -130,7 +130,7 @@ def _kept_by_layer(config: RunConfig, subject: Subject, on_gpu: bool) -> float:
         kept += 13 * d  # autocast keeps LayerNorm in fp32, and casts what three layers read three times
     if config.train.attention == "dense" and on_gpu:
         kept += unit * length
-    if config.model.hidden_dropout_prob:
+    if subject.family.has_dropout(values):
         kept += 2 * d * (1 if on_gpu else unit)
         if not on_gpu:
             kept += 12 * d + (2 * FP32 + 1) * heads * length

@@ -9,6 +9,7 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import needed_recipes
 from xalign_ray.config.tokenizers import BpeTokenizer, FolderTokenizer, StartTokenizer, Tokenizer
+from xalign_ray.models.backbone import check_fits
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
 from xalign_ray.models.family import Family, Values
 from xalign_ray.models.known import encoder_values, vocabulary_size
@@ -42,9 +43,10 @@ def subject_of(recipe: Recipe) -> Subject | str:
     """What a recipe trains; where that is not known before it is opened, which file must be there, in words.
 
     Raises:
-        ConfigError: a recipe that this one continues is not there.
+        ConfigError: a recipe that this one continues is not there, or an encoder cannot be continued so.
     """
-    config, first = recipe.config, needed_recipes(recipe)[-1].config
+    chain = [one.config for one in needed_recipes(recipe)]
+    config, first = chain[0], chain[-1]
     init_from, tokenizer = first.model.init_from, first.data.tokenizer
     if init_from is not None:
         values = encoder_values(init_from)
@@ -59,7 +61,12 @@ def subject_of(recipe: Recipe) -> Subject | str:
             assert isinstance(tokenizer, FolderTokenizer)
             return f"the tokenizer.json of {tokenizer.path}: make or download it, and set data.tokenizer.path to it"
         values = family.values(first.model, vocab_size, first.data.max_seq_length, pad_id=0)
-    added = sum(getattr(one.config.data.tokenizer, "new_pieces", 0) for one in needed_recipes(recipe))
+    for one in reversed(chain):
+        values = family.with_dropout(values, one.model.hidden_dropout_prob)
+        if one.model.init_from is not None:
+            padding = values["pad_token_id"]
+            check_fits(one.model.init_from, family, values, 0, one.data.max_seq_length, padding)
+    added = sum(getattr(one.data.tokenizer, "new_pieces", 0) for one in chain)
     values = {**values, "vocab_size": vocab_size + added}
     sizes = count_in(family, values, config.model, len(config.languages))
     loss_parameters, remembered = _of_losses(config, values["hidden_size"], sizes)

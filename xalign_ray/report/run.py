@@ -22,7 +22,7 @@ from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.events import check_whole
 
 # Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
-_ASIDE = ("recipe", "fingerprint", "notes", "seed", "output", "parallel", "checkpoint", "track")
+_ASIDE = ("recipe", "fingerprint", "notes", "allow", "seed", "output", "parallel", "checkpoint", "track")
 _MAX_IN_LABEL = 3
 _RUN_EXPORT = re.compile(r"([^/]+)-[0-9a-f]{8}/export/?$")  # as a run folder is named
 

@@ -47,6 +47,8 @@ class Progress:
             self._line.keep(f"attempt {event['attempt']} continues after step {event['step']} ({where})")
         else:
             self._line.keep(f"training {event.get('recipe', '')} for {self._steps} steps ({where})")
+            if values := event.get("values"):
+                self._line.keep("; ".join(f"{name}: {value}" for name, value in values.items()))
 
     def _text(self, event: Mapping[str, Any]) -> None:
         for line in event["text"].splitlines():

@@ -57,8 +57,8 @@ CASES = {
     ),
     "train: 5": "'train' is 5: input should be a valid dictionary or instance of TrainConfig.",
     "trian: {max_steps: 5}": (
-        "unknown key 'trian'. Did you mean 'train'? Known here: checkpoint, data, masking, model, notes, objectives, "
-        "output, parallel, plugins, sampling, seed, streams, track, train."
+        "unknown key 'trian'. Did you mean 'train'? Known here: allow, checkpoint, data, masking, model, notes, "
+        "objectives, output, parallel, plugins, sampling, seed, streams, track, train."
     ),
 }
 

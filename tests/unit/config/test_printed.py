@@ -20,7 +20,7 @@ from xalign_ray.config.yaml_text import parse_yaml
 RECIPES = ROOT / "xalign_ray" / "recipes"
 TABLE = ROOT / "docs" / "explanation" / "printed.tsv"
 PAPERS = [name for name in list_recipes() if name.startswith("papers/")]
-HOW_IT_IS_RUN = {"plugins", "notes", "seed", "output", "parallel", "checkpoint", "track"}
+HOW_IT_IS_RUN = {"plugins", "notes", "allow", "seed", "output", "parallel", "checkpoint", "track"}
 HOW_FILES_ARE_READ = {"root", "max_bad_fraction", "on_broken_file"}
 PAPER_OF = {"dict": "DICT", "mbert": "DICT", "xlm": "XLM", "align": "ALIGN", "weam": "WEAM", "ppa": "PPA"}
 NUMBER = r"\d+(?:\.\d+)?"

@@ -28,7 +28,7 @@ LAYERS = [
     {"tasks"},
     {"finetune"},
     {"report", "needs"},
-    {"exports"},
+    {"exports", "checks"},
     {"alignment", "pipeline"},
     {"evaluation"},
     {"experiments", "opened_run", "word_map"},
@@ -100,7 +100,7 @@ WITHOUT_RAY += [
     "data_verbs.py",
     "needs",
 ]
-WITHOUT_RAY += ["exports.py", "pipeline.py", "api.py", "opened_run.py", "__init__.py"]
+WITHOUT_RAY += ["exports.py", "checks.py", "pipeline.py", "api.py", "opened_run.py", "__init__.py"]
 
 
 def layer_of(path: Path) -> str:

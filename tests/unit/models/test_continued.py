@@ -1,0 +1,175 @@
+"""What is found out about an encoder to continue before anything is started: its family, its head, odd values."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertModel
+
+from tests.whole_words import write_encoder
+from xalign_ray.checks import check
+from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.errors import ConfigError
+from xalign_ray.models.continued import inherited_from_scratch
+from xalign_ray.models.encoder import build_encoder, check_opens
+
+WORDS = [f"w{number}" for number in range(55)]
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+CONTRAST = "objectives=[{kind: sentence_contrast}]"
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    """A released encoder without a masked-LM head, of dropouts of its own."""
+    folder = tmp_path / "encoder"
+    write_encoder(folder, WORDS, **SIZES)
+    BertModel.from_pretrained(folder).save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.05}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def continued(encoder: Path, *settings: str) -> Recipe:
+    """A user's recipe over a recipe of the package for training from scratch."""
+    path = encoder.parent / "own.yaml"
+    path.write_text(f"extends: tiny/sentence-contrast\nmodel: {{init_from: {encoder}}}\n")
+    return load_recipe(str(path), settings)
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    ["roberta", "rembert", "deberta-v2", "xlm", "electra", "distilbert", "camembert", "nomic_bert", "eurobert"],
+)
+@pytest.mark.parametrize("verb", [["config", "check"], ["plan"], ["prepare"]], ids=" ".join)
+def test_another_family_is_refused_from_config_json_alone(tmp_path: Path, verb: list[str], model_type: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, "vocab_size": 100}))
+    words = [
+        *verb,
+        "tiny/sentence-contrast",
+        "--set",
+        f"model.init_from={tmp_path}",
+        "--set",
+        f"output={tmp_path}/runs",
+    ]
+    code = (
+        "import sys\nfrom xalign_ray.cli import main\ntry:\n    main()\nfinally:\n"
+        "    assert not {'torch', 'transformers', 'ray'} & set(sys.modules), 'seconds of imports'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines() == [
+        f"xalign: model.init_from: {tmp_path} is of the family '{model_type}'; only those of bert, xlm-roberta, "
+        "modernbert can be continued."
+    ]
+    assert done.returncode == 2
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (None, r"model\.init_from: there is no folder '.*/encoder'\.$"),
+        ({}, r"model\.init_from: .*/encoder holds no config\.json; name a Hugging Face model folder\.$"),
+        ({"config.json": "{"}, r"model\.init_from: .*config\.json is damaged: it is not JSON"),
+        ({"config.json": "version https://git-lfs.github.com/spec/v1\n"}, r"config\.json is a Git LFS pointer"),
+    ],
+    ids=["no folder", "no config", "no JSON", "a pointer"],
+)
+def test_a_folder_that_is_no_model_is_refused_by_the_plan(
+    tmp_path: Path, files: dict[str, str] | None, said: str
+) -> None:
+    folder = tmp_path / "encoder"
+    for name, text in (files or {}).items():
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    if files == {}:
+        folder.mkdir()
+    with pytest.raises(ConfigError, match=said):
+        check(load_recipe("tiny/sentence-contrast", [f"model.init_from={folder}"]))
+
+
+def test_a_masked_lm_over_a_new_head_is_refused_with_the_way_out(encoder: Path) -> None:
+    said = (
+        rf"^model\.init_from: {encoder} has no masked-LM head, and objective masked_lm would train a new one from "
+        r"random weights: its gradients harm the encoder\. Leave it out of `objectives`, or set allow "
+        r"to \[new_head\]\.$"
+    )
+    for refuses in (check, lambda recipe: check_opens(recipe.config)):
+        with pytest.raises(ConfigError, match=said):
+            refuses(continued(encoder))
+        refuses(continued(encoder, "allow=[new_head]"))
+        refuses(continued(encoder, CONTRAST))
+
+
+def test_a_head_that_is_there_is_not_new(encoder: Path) -> None:
+    write_encoder(encoder, WORDS, **SIZES)
+    check(continued(encoder))
+    check_opens(continued(encoder).config)
+
+
+def test_pickled_weights_without_a_head_are_refused_once_they_are_opened(encoder: Path) -> None:
+    model = BertModel.from_pretrained(encoder)
+    (encoder / "model.safetensors").unlink()
+    torch.save(model.state_dict(), encoder / "pytorch_model.bin")
+    with pytest.raises(ConfigError, match="has no masked-LM head"):
+        check_opens(continued(encoder).config)
+
+
+def test_values_made_for_training_from_scratch_are_named_with_their_keys(encoder: Path) -> None:
+    assert inherited_from_scratch(continued(encoder)) == (
+        f"warning: {encoder} is continued with values that base/tiny_continued, base/tiny has for training from "
+        "scratch: train.optimizer.learning_rate (0.001 is above 0.0003), model.hidden_dropout_prob (0 is no dropout), "
+        "data.max_seq_length (48 is below 64 tokens). Set them in your recipe or by --set, such as "
+        "train.optimizer.learning_rate=2e-5, model.hidden_dropout_prob=null, data.max_seq_length=128."
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "key"),
+    [
+        ("train.optimizer.learning_rate=1e-3", "train.optimizer.learning_rate"),
+        ("train.optimizer={learning_rate: 1e-3}", "train.optimizer.learning_rate"),
+        ("model.hidden_dropout_prob=0", "model.hidden_dropout_prob"),
+        ("data.max_seq_length=32", "data.max_seq_length"),
+    ],
+)
+def test_a_value_that_the_user_set_is_not_warned_of(encoder: Path, setting: str, key: str) -> None:
+    assert f"{key} (" in inherited_from_scratch(continued(encoder))
+    assert f"{key} (" not in inherited_from_scratch(continued(encoder, setting))
+
+
+def test_encoders_that_are_ours_or_named_beside_the_values_are_not_warned_of(encoder: Path) -> None:
+    assert inherited_from_scratch(load_recipe("tiny/sentence-contrast")) == ""
+    assert inherited_from_scratch(load_recipe("papers/weam-de")) == ""
+    path = encoder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"xalign_recipe": "tiny/mlm"}))
+    assert inherited_from_scratch(continued(encoder)) == ""
+
+
+def test_the_encoders_own_dropout_is_kept_unless_the_recipe_sets_one(encoder: Path) -> None:
+    def dropouts(*settings: str) -> tuple[float, float]:
+        model = continued(encoder, CONTRAST, *settings).config.model
+        config = build_encoder(model, 60, ["en"], 16, pad_id=0).hf.config
+        return config.hidden_dropout_prob, config.attention_probs_dropout_prob
+
+    assert dropouts("model.hidden_dropout_prob=null") == (0.2, 0.05)
+    assert dropouts("model.hidden_dropout_prob=0.3") == (0.3, 0.3)
+    assert dropouts() == (0.0, 0.0)  # base/tiny says so, with a warning
+    plan = check(continued(encoder, CONTRAST, "model.hidden_dropout_prob=null"))
+    assert "dropout        hidden_dropout_prob 0.2, attention_probs_dropout_prob 0.05\n" in plan
+    assert load_recipe("tiny/mlm", ["model={num_hidden_layers: 1}"]).config.model.hidden_dropout_prob == 0.1
+
+
+def test_the_plan_shows_the_values_that_decide(encoder: Path) -> None:
+    lines = check(continued(encoder, CONTRAST, "train.optimizer.learning_rate=2e-5")).splitlines()
+    shown = dict(line.split(maxsplit=1) for line in lines)
+    assert shown["start"] == str(encoder)
+    assert "learning rate  2e-05 at most (adamw), 30 steps of warm-up, then linear to 0" in lines
+    assert shown["batch"] == "48 rows of 48 tokens = 2,304 token positions a step"
+    assert shown["objectives"] == "1 sentence_contrast"
+    assert shown["dropout"] == "0"

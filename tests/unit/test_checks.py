@@ -1,0 +1,99 @@
+"""`config check` opens what a recipe names: sources, tokenizer and encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from tests.whole_words import write_encoder
+from xalign_ray.checks import check, open_named
+from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.errors import ConfigError, XalignError
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Callable[..., Recipe]:
+    """A recipe whose text, tokenizer and encoder are there."""
+    (tmp_path / "en.txt").write_text("w1 w2\n")
+    write_encoder(tmp_path / "encoder", [f"w{number}" for number in range(50)], **SIZES)
+    data = {
+        "root": str(tmp_path),
+        "corpora": [{"format": "text", "language": "en", "paths": ["en.txt"]}],
+        "tokenizer": {"kind": "start"},
+    }
+    train = {"max_steps": 4, "global_batch_size": 4}
+    tree = {
+        "output": str(tmp_path / "runs"),
+        "data": data,
+        "train": train,
+        "model": {"init_from": f"{tmp_path}/encoder"},
+    }
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(tree))
+    return lambda *settings: load_recipe(str(tmp_path / "own.yaml"), settings)
+
+
+def opened(recipe: Recipe) -> None:
+    check(recipe)
+    open_named(recipe)
+
+
+def test_what_is_there_is_opened_and_nothing_is_written(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    opened(recipe())
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "setting", "said"),
+    [
+        ("en.txt", "seed=0", r"en\.txt"),
+        ("encoder/tokenizer.json", "seed=0", "holds no tokenizer"),
+        ("encoder/model.safetensors", "seed=0", r"model\.init_from: .*/encoder holds no weights"),
+        ("nothing", "data.corpora.0.paths=[/no/such/file.txt]", r"/no/such/file\.txt"),
+        (
+            "nothing",
+            "data.tokenizer={kind: folder, path: /no/such/tokenizer}",
+            r"data\.tokenizer\.path: there is no folder",
+        ),
+    ],
+)
+def test_what_is_missing_is_named(
+    recipe: Callable[..., Recipe], tmp_path: Path, file: str, setting: str, said: str
+) -> None:
+    (tmp_path / file).unlink(missing_ok=True)
+    with pytest.raises(XalignError, match=said):
+        opened(recipe(setting))
+
+
+def test_a_tokenizer_that_takes_a_line_for_a_word_masks_no_whole_words(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """Gemma's kind: blanks become a mark, and nothing splits at it."""
+    names = ["<pad>", "<unk>", "<bos>", "<eos>", "<mask>", *"abcdefghijklmnopqrstuvwxyz\u2581"]
+    backend = Tokenizer(models.BPE({name: number for number, name in enumerate(names)}, [], unk_token="<unk>"))
+    backend.normalizer = normalizers.Replace(" ", "\u2581")
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokens = dict(zip(("pad", "unk", "cls", "sep", "mask"), names, strict=False))
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, **{f"{name}_token": token for name, token in tokens.items()}
+    ).save_pretrained(tmp_path / "gemma")
+    given = [f"data.tokenizer={{kind: folder, path: {tmp_path}/gemma}}", "model={num_hidden_layers: 1}"]
+    with pytest.raises(ConfigError) as error:
+        opened(recipe(*given))
+    assert str(error.value) == (
+        f"data.tokenizer.path '{tmp_path}/gemma' takes a line for one word, 'one two' too: whole words cannot be "
+        "masked. Set masking.whole_word_mask to false."
+    )
+    opened(recipe(*given, "masking.whole_word_mask=false"))
+    (tmp_path / "en-de.txt").write_text("w1 v1\n")
+    given += ["masking.whole_word_mask=false", "streams=[{kind: code_switched_labels}]"]
+    given += ["data.dictionaries=[{languages: [en, de], paths: [en-de.txt]}]"]
+    with pytest.raises(ConfigError, match=r"stream code_switched_labels works on words\. Take another"):
+        opened(recipe(*given))
+    opened(recipe(*given, "allow=[low_coverage]"))

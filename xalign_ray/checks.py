@@ -1,0 +1,71 @@
+"""What can be known of a recipe before anything is started: by its keys alone, then by opening what it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xalign_ray.config.absolute import with_absolute_paths
+from xalign_ray.config.load import Recipe
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.start import base_recipe, needed_recipes, settle
+from xalign_ray.config.tokenizers import FolderTokenizer
+from xalign_ray.status_line import say
+
+
+def check(recipe: Recipe) -> str:
+    """All that can be known of a recipe, and of those that it continues, without their files: whether it can be run.
+
+    Returns:
+        What the run will need, see `plan`.
+
+    Raises:
+        ConfigError: it cannot; in the user's words.
+    """
+    from xalign_ray.data.inputs import check_codes
+    from xalign_ray.models.continued import check_head, inherited_from_scratch
+    from xalign_ray.needs.describe import describe
+
+    for needed in reversed(needed_recipes(recipe)):
+        check_codes(needed.config)
+        if warning := inherited_from_scratch(needed):
+            say(warning)
+        check_head(needed.config)
+        if needed.config.parallel.deepspeed_overrides:
+            from xalign_ray.train.engine import check_overrides
+
+            check_overrides(needed.config)
+        plan = describe(needed)
+    return plan
+
+
+def open_named(recipe: Recipe) -> None:
+    """Opens what a recipe, and those that it continues, name on this machine: sources, tokenizer and encoder.
+
+    Raises:
+        ConfigError, DataError: one of them is not there, or is not what it should be.
+    """
+    from xalign_ray.data.inputs import check_inputs
+
+    for needed in map(with_absolute_paths, reversed(needed_recipes(recipe))):
+        check_inputs(needed.config, writes_demo=False)
+        if base_recipe(needed) is None:
+            open_start(settle(needed, needed.config.model.init_from).config, here_only=True)
+
+
+def open_start(config: RunConfig, here_only: bool = False) -> None:
+    """Opens the tokenizer and the encoder that a recipe is given, before a cluster is; those of the hub too."""
+    tokenizer, start = config.data.tokenizer, config.model.init_from
+    if isinstance(tokenizer, FolderTokenizer) and (_is_here(tokenizer.path) or not here_only):
+        from xalign_ray.data.method_checks import check_words
+        from xalign_ray.data.tokenizer_folder import open_tokenizer
+
+        check_words(open_tokenizer(tokenizer.path).backend_tokenizer, tokenizer.path, config)
+    if start is not None and (_is_here(start) or not here_only):
+        from xalign_ray.models.encoder import check_opens
+
+        check_opens(config)
+
+
+def _is_here(name: str) -> bool:
+    """Whether a model's name is that of a folder, there or not; others may be hub ids, or made by `data derive`."""
+    return Path(name).is_dir() or name.startswith((".", "/"))
