@@ -9,7 +9,7 @@ from typing import Any
 
 from xalign_ray.artifacts import hash_value
 from xalign_ray.errors import DataError
-from xalign_ray.models.weight_files import check_not_pointer
+from xalign_ray.models.weight_files import check_is_file
 
 TOKENIZER_KEY = "xalign_tokenizer"  # in config.json: `identify` of the folder, as it was exported
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")  # one of them holds a vocabulary
@@ -42,7 +42,7 @@ def check_vocabulary(name: str) -> None:
     """
     found = [path for pattern in FILES for path in sorted(Path(name).glob(pattern))]
     for path in found:
-        check_not_pointer(path)
+        check_is_file(path)
     if found and all(path.suffix == ".model" for path in found) and find_spec("sentencepiece") is None:
         raise DataError(f"{name} holds its vocabulary as {found[0].name} alone, which needs `pip install "
                         "sentencepiece`; or put the model's tokenizer.json next to it.")  # fmt: skip

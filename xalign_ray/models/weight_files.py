@@ -9,13 +9,12 @@ from typing import Any
 
 from xalign_ray.artifacts import read_json
 from xalign_ray.errors import DataError
+from xalign_ray.file_checks import check_safetensors, open_file
 
 CONFIG = "config.json"
 SAFETENSORS = "model.safetensors"
 WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")  # in turn
-LFS_POINTER = b"version https://git-lfs"
 QUANTISED = ("I8", "U8", "F8", "F6", "F4")  # how such types of a header begin
-_LONGEST_HEADER = 100_000_000  # bytes; safetensors' own bound
 
 
 def check_weight_files(name: str) -> None:
@@ -40,7 +39,7 @@ def check_weight_files(name: str) -> None:
     for path in _shards(folder / found):
         if not path.is_file():
             raise DataError(f"{name}: {path.name} is missing, though {found} names it. Copy it there.")
-        check_not_pointer(path)
+        check_is_file(path)
         types = _read_header(path) if path.suffix == ".safetensors" else {}
         for weight, its_type in types.items():
             if its_type.startswith(QUANTISED):
@@ -58,7 +57,6 @@ def weight_names(name: str) -> set[str] | None:
     folder = Path(name)
     index, single = folder / f"{SAFETENSORS}.index.json", folder / SAFETENSORS
     if single.is_file():
-        check_not_pointer(single)
         return set(_read_header(single))
     return set(_read_index(index)) if index.is_file() else None
 
@@ -72,19 +70,13 @@ def read_config(name: str) -> dict[str, Any]:
     path = Path(name) / CONFIG
     if not path.is_file():
         raise DataError(f"{name} holds no {CONFIG}; name a Hugging Face model folder.")
-    check_not_pointer(path)
+    check_is_file(path)
     return read_json(path, "It is the model's own; copy or download it again.", "model_type")
 
 
-def check_not_pointer(path: Path) -> None:
-    """Refuses the three lines that Git LFS leaves in place of a file that was not downloaded.
-
-    Raises:
-        DataError: it is such a pointer.
-    """
-    with path.open("rb") as file:
-        if file.read(len(LFS_POINTER)) == LFS_POINTER:
-            raise DataError(f"{path} is a Git LFS pointer, not the file itself. Run `git lfs pull` in its folder.")
+def check_is_file(path: Path) -> None:
+    """Refuses a pointer, an error page or a pipe in a file's place; DataError in a sentence."""
+    open_file(path).close()
 
 
 def _shards(path: Path) -> Iterator[Path]:
@@ -97,7 +89,7 @@ def _shards(path: Path) -> Iterator[Path]:
 
 def _read_index(path: Path) -> dict[str, str]:
     """The file of each weight."""
-    check_not_pointer(path)
+    check_is_file(path)
     try:
         return {str(name): str(file) for name, file in json.loads(path.read_bytes())["weight_map"].items()}
     except (ValueError, KeyError, AttributeError, TypeError):
@@ -105,21 +97,8 @@ def _read_index(path: Path) -> dict[str, str]:
 
 
 def _read_header(path: Path) -> dict[str, str]:
-    """The type of each tensor. A safetensors file is 8 bytes of length, a JSON header and the tensors it describes.
-
-    Raises:
-        DataError: the file has not the size that its header says.
-    """
-    size = path.stat().st_size
+    """The type of each tensor of a safetensors file: 8 bytes of length, a JSON header, and the tensors."""
+    check_safetensors(path)
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = file.read(length) if length <= min(size, _LONGEST_HEADER) else b""
-    try:
-        tensors = {name: value for name, value in json.loads(header).items() if name != "__metadata__"}
-        expected = 8 + length + max((value["data_offsets"][1] for value in tensors.values()), default=0)
-        types = {name: str(value["dtype"]) for name, value in tensors.items()}
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        raise DataError(f"{path} is not a whole safetensors file. Copy or download it again.") from None
-    if size != expected:
-        raise DataError(f"{path} is cut short: it has {size:,} of {expected:,} bytes. Copy or download it again.")
-    return types
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return {name: str(value["dtype"]) for name, value in header.items() if name != "__metadata__"}

@@ -127,14 +127,14 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         resaved(lambda weights: {name: value.to(torch.int8) for name, value in weights.items()}),
         r"is of type I8\. Save the model in fp32, fp16 or bf16, not quantised\.$",
     ),
-    "cut short": (cut, r"is cut short: it has [\d,]+ of [\d,]+ bytes\. Copy or download it again\.$"),
+    "cut short": (cut, r"has [\d,]+ bytes, its header says [\d,]+: it is not whole\. "),
     "no safetensors": (
-        lambda folder: (folder / FILE).write_text("<html>") and None,
-        r"is not a whole safetensors file\. Copy or download it again\.$",
+        lambda folder: (folder / FILE).write_text("weights") and None,
+        r"is no safetensors file, or its header is cut short",
     ),
     "a pointer for weights": (
         pointed(FILE),
-        r"model\.safetensors is a Git LFS pointer, not the file itself\. Run `git lfs pull` in its folder\.$",
+        r"model\.safetensors is a Git LFS pointer, not the file itself\. Run `git lfs pull` in the clone it lies in\.$",
     ),
     "a pointer for config.json": (pointed("config.json"), r"config\.json is a Git LFS pointer"),
     "no weights": (renamed("tf_model.h5"), r"holds no weights: none of .* is there, only tf_model\.h5\."),
