@@ -107,14 +107,14 @@ def _time_round(folder: Path, name: str, backend: Tokenizer, lines: list[str]) -
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     task = Task(str(folder), f"text/en/{name}", "text/en", ("en",), Part("text", (str(path),), (WHOLE,)),
                 ("en",), 128, False, 0.02, Filters())  # fmt: skip
-    misses = open_cached_tokenizer(str(folder), LONGEST_WORD).misses
+    misses = open_cached_tokenizer(str(folder), LONGEST_WORD, ("en",)).misses
     chosen = lines[::RAW_TAKES]
     began = time.process_time()
     raw = sum(len(one.ids) for one in backend.encode_batch_fast(chosen, add_special_tokens=False))
     between = time.process_time()
     prepare_part(task)
     ended = time.process_time()
-    new = open_cached_tokenizer(str(folder), LONGEST_WORD).misses - misses
+    new = open_cached_tokenizer(str(folder), LONGEST_WORD, ("en",)).misses - misses
     tokens = json.loads(task.record_file.read_text(encoding="utf-8"))["counts"]["tokens"]
     path.unlink()
     return Round(raw / (between - began), tokens / (ended - between), new / tokens * 100)

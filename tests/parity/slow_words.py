@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
+from xalign_ray.text.look_up import look_up_form
+
 LONGEST = 8
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a line: its pieces, its form for look-ups, and the number of the white-space word it begins in."""
+    """A word of a line: its pieces, its form for look-ups, and the number of its word between blanks."""
 
     pieces: tuple[int, ...]
     form: str
@@ -38,7 +40,7 @@ def tokenize_slowly(backend: Tokenizer, lines: Sequence[str], longest: int = LON
                 words += [Word((ids[i],), "", _blank_word(line, *offsets[i])) for i in range(begin, end)]
             else:
                 span = offsets[begin][0], offsets[end - 1][1]
-                form = unicodedata.normalize("NFC", line[slice(*span)]).lower().strip()
+                form = look_up_form(line[slice(*span)])
                 words.append(Word(tuple(ids[begin:end]), form, _blank_word(line, *span)))
             begin = end
         result.append(words)
@@ -46,9 +48,9 @@ def tokenize_slowly(backend: Tokenizer, lines: Sequence[str], longest: int = LON
 
 
 def _blank_word(line: str, begin: int, end: int) -> int:
-    """How many words by white space end before the first character of the span that is no blank."""
-    while begin < end and line[begin].isspace():
+    """How many words between blanks end before the first character of the span that is no blank."""
+    while begin < end and line[begin] in " \t":
         begin += 1
-    before = line[:begin]
-    ended = len(before.split()) - (bool(before) and not before[-1].isspace())
-    return min(ended, max(len(line.split()) - 1, 0))
+    before = line[:begin].replace("\t", " ")
+    ended = len(list(filter(None, before.split(" ")))) - (bool(before) and before[-1] != " ")
+    return min(ended, max(len(list(filter(None, line.replace("\t", " ").split(" ")))) - 1, 0))

@@ -208,9 +208,11 @@ def test_bytes_that_are_not_utf8_above_the_bound_stop_it(prepare: Prepare, files
     with pytest.raises(DataError) as caught:
         prepare(corpora=corpus("text.en"), dictionaries=[])
     said = str(caught.value)
-    assert said.startswith("3 of 10 rows (30.00%) cannot be used, more than data.max_bad_fraction 1.00%: ")
+    assert said.startswith(
+        "text/en (text.en): 3 of 10 rows (30.00%) cannot be used, more than data.max_bad_fraction 1.00%: "
+    )
     assert "bytes are not UTF-8: 3. They are listed in " in said
-    assert said.endswith("bad_rows.jsonl. Correct the sources, or raise the bound.")
+    assert said.endswith("bad_rows.jsonl. Correct the source, or raise the bound.")
     assert manifests(files) == []
 
 
@@ -220,7 +222,9 @@ def test_a_dictionary_line_with_one_column_above_the_bound_stops_it(prepare: Pre
     with pytest.raises(DataError) as caught:
         prepare()
     said = str(caught.value)
-    assert said.startswith("1 of 5 rows (20.00%) cannot be used, more than data.max_bad_fraction 1.00%: ")
+    assert said.startswith(
+        "dictionary en-de (en-de.txt): 1 of 5 rows (20.00%) cannot be used, more than data.max_bad_fraction 1.00%: "
+    )
     assert "dictionary line has one column: 1. They are listed in " in said
     listed = Path(said.partition("listed in ")[2].partition(". Correct")[0])
     assert json.loads(listed.read_text()) == {
@@ -279,3 +283,33 @@ def test_a_finished_folder_whose_shard_was_damaged_says_so_when_it_is_verified(
     with pytest.raises(DataError, match=r"1 of 2 parts were not prepared. Run `xalign prepare` again."):
         preparation.prepare(config, verify=True)
     assert len(done) == 1
+
+
+def test_each_source_is_judged_by_the_bound_alone(prepare: Prepare, files: Path) -> None:
+    (files / "small.tsv").write_text("the a\tdas a\n" * 10 + "no tab\n" * 20)
+    (files / "long.en").write_text("the a sees\n" * 3_000)
+    tsv = {"format": "tsv", "languages": ["en", "de"], "paths": ["small.tsv"]}
+    corpora = [*corpus("long.en"), *corpus("text.de", "de")]
+    with pytest.raises(DataError) as caught:
+        prepare(corpora=corpora, parallel=[tsv])
+    assert str(caught.value).startswith(
+        "pairs/de-en (small.tsv): 20 of 30 rows (66.67%) cannot be used, more than data.max_bad_fraction 1.00%: "
+        "too few columns: 20."
+    )
+    (files / "en-de.txt").write_text("the das\nsees sieht\na b c\n")
+    with pytest.raises(DataError, match=r"^dictionary en-de \(en-de\.txt\): 1 of 3 rows \(33\.33%\) cannot be used"):
+        prepare(corpora=corpora)
+
+
+def test_source_without_a_good_row_is_refused_before_the_work_begins(
+    prepare: Prepare, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "_make", lambda *_: pytest.fail("the work began"))
+    (files / "pairs.csv").write_text("the a,das a\n" * 20)
+    csv = {"format": "tsv", "languages": ["en", "de"], "paths": ["pairs.csv"]}
+    with pytest.raises(DataError) as caught:
+        prepare(parallel=[*moses("text.en", "text.de"), csv], max_bad_fraction=1.0)
+    assert str(caught.value) == (
+        f"{files / 'pairs.csv'}: no row can be read as format tsv. All 20 were set aside (too few columns: 20). "
+        "The first row has no tab, but 1 comma(s): 'the a,das a'. Check that the format fits."
+    )

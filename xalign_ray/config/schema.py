@@ -109,7 +109,7 @@ class DataConfig(Frozen):
         Fraction, Field(description="concepts held out of dictionaries that have no split of their own")
     ] = 0.25
     max_bad_fraction: Annotated[
-        Fraction, Field(description="bad rows among all of the sources above which prepare stops")
+        Fraction, Field(description="bad rows among those of one source above which prepare stops")
     ] = 0.01
     on_broken_file: OnBrokenFile = "stop"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
 from xalign_ray.artifacts import unfinished
-from xalign_ray.data.sources.records import BadRow
+from xalign_ray.data.sources.records import BadRow, list_reasons
 from xalign_ray.errors import DataError
 
 BAD_ROWS = "bad_rows.jsonl"
@@ -66,8 +66,21 @@ def merge_files(parts: Iterable[Path], target: Path) -> None:
     os.replace(temporary, target)
 
 
-def check_bad_fraction(counts: Mapping[str, int], total: int, max_bad_fraction: float, kept_in: Path | str) -> None:
-    """Stops the job if bad rows are more than `max_bad_fraction` of all `total` rows, good and bad.
+def check_bad_fraction(
+    counts: Mapping[str, int],
+    total: int,
+    max_bad_fraction: float,
+    kept_in: Path | str,
+    source: str,
+    files: Sequence[str] = (),
+) -> None:
+    """Stops the job if bad rows are more than `max_bad_fraction` of all `total` rows of a source, good and bad.
+
+    Each source is judged alone: a small one that is all wrong would vanish among the good rows of a large one.
+
+    Args:
+      source: its name for the message, such as `pairs/de-en`.
+      files: the names of its files.
 
     Raises:
       DataError: with the counts by reason, the most frequent first, and the file in which the rows are kept.
@@ -75,11 +88,9 @@ def check_bad_fraction(counts: Mapping[str, int], total: int, max_bad_fraction: 
     bad = sum(counts.values())
     if bad <= max_bad_fraction * total:
         return
-    listed = ", ".join(
-        f"{reason}: {count:,}" for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item))
-    )
+    named = f" ({files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''})" if files else ""
     raise DataError(
-        f"{bad:,} of {total:,} rows ({bad / total:.2%}) cannot be used,"
-        f" more than data.max_bad_fraction {max_bad_fraction:.2%}: {listed}."
-        f" They are listed in {kept_in}. Correct the sources, or raise the bound."
+        f"{source}{named}: {bad:,} of {total:,} rows ({bad / total:.2%}) cannot be used,"
+        f" more than data.max_bad_fraction {max_bad_fraction:.2%}: {list_reasons(counts)}."
+        f" They are listed in {kept_in}. Correct the source, or raise the bound."
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xalign_ray.data.sources.open import read_lines
 from xalign_ray.data.treebank import COLUMNS as CONLLU_COLUMNS
-from xalign_ray.data.treebank import read_sentences, read_treebank
+from xalign_ray.data.treebank import UNSEEN, read_sentences, read_treebank
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.derived import SYNTAX, Order, split_sentences, split_words
 from xalign_ray.text.span_tags import tag_mover
@@ -161,10 +161,10 @@ def _tagged_sentences(path: Path) -> Iterator[list[tuple[str, str]]]:
             if path.suffix == ".conllu" and len(cells) == _WIKIANN[0]:
                 columns = _WIKIANN
         number, word, tag = columns
-        if line.fault or len(cells) != number or not cells[word].strip() or not cells[tag].strip():
+        if line.fault or len(cells) != number or not cells[word] or not cells[tag].strip():
             what = line.fault or f"not {number} columns with a word and a tag: {text!r}"
             raise DataError(f"{path}, line {line.number}: {what}.")
-        form = "".join(cells[word].split())
+        form = "".join(cells[word].split()) or UNSEEN
         rows.append((form.removeprefix(_PREFIX) or form, cells[tag].strip()))
     if rows:
         yield rows

@@ -18,12 +18,13 @@ from xalign_ray.data.bad_rows import BAD_ROWS, BadRowsFile, check_bad_fraction
 from xalign_ray.data.file_hashes import write_arrays
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources.broken import BrokenFile
-from xalign_ray.data.sources.formats import explain_empty, read_part
+from xalign_ray.data.sources.formats import NOTED, explain_no_good_row, read_part
 from xalign_ray.data.sources.records import BadRow, Entry
 from xalign_ray.data.summary import SourceSummary, file_names
 from xalign_ray.errors import DataError
 from xalign_ray.text.dictionary import Key, Translation, Translations, add_entries, build_lexicon, pair_arrays, separate
-from xalign_ray.text.tokenizer import LONGEST_WORD, look_up_form, tokenize_words
+from xalign_ray.text.look_up import look_up_form
+from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -94,6 +95,7 @@ def read_translations(
         return translations, []
     languages = config.languages
     own_split = {frozenset(d.languages) for d in config.data.dictionaries if d.split == "held_out"}
+    judged: list[tuple[Counter[str], int, str, list[str]]] = []
     with BadRowsFile(folder / f"dictionary_{BAD_ROWS}") as bad_rows:
         for one, asked in zip(dictionaries, config.data.dictionaries, strict=True):
             ids = [languages.index(code) for code in one.languages]
@@ -107,20 +109,25 @@ def read_translations(
                 if isinstance(record, BadRow):
                     bad_rows.add(record)
                 elif isinstance(record, Entry):
-                    left, right = ((i, look_up_form(word)) for i, word in zip(ids, record.words, strict=True))
+                    left, right = (
+                        (language, look_up_form(word, code))
+                        for language, code, word in zip(ids, one.languages, record.words, strict=True)
+                    )
                     found.append((left, right))
+            its_bad = bad_rows.counts - bad
             if not found:
-                raise DataError(explain_empty(one.parts))
+                raise DataError(explain_no_good_row(one.parts, its_bad))
+            name = f"dictionary {'-'.join(one.languages)}"
+            judged.append((its_bad, len(found) + its_bad.total(), name, file_names(one)))
+            noted = {key.removeprefix(NOTED): skipped.pop(key) for key in [*skipped] if key.startswith(NOTED)}
             share = 0.0 if frozenset(asked.languages) in own_split else config.data.dictionary_held_out_fraction
             add_entries(translations, found, pivot, share, held_out=asked.split == "held_out")
-            aside = skipped + (bad_rows.counts - bad) + (translations.counts - before)
-            rows = sum((skipped + (bad_rows.counts - bad)).values()) + aside.pop("lines")
+            aside = skipped + its_bad + (translations.counts - before)
+            rows = (skipped + its_bad).total() + aside.pop("lines")
             kept = len(translations.trained) + len(translations.held_out) - size
-            sources.append(
-                SourceSummary(f"dictionary {'-'.join(one.languages)}", file_names(one), rows, kept, dict(aside))
-            )
-    total = translations.counts["lines"] + sum(bad_rows.counts.values())
-    check_bad_fraction(bad_rows.counts, total, config.data.max_bad_fraction, bad_rows.path)
+            sources.append(SourceSummary(name, file_names(one), rows, kept, dict(aside), noted))
+    for its_bad, total, name, files in judged:
+        check_bad_fraction(its_bad, total, config.data.max_bad_fraction, bad_rows.path, name, files)
     separate(translations)
     return translations, sources
 

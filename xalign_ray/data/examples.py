@@ -21,6 +21,7 @@ from xalign_ray.data.link_transfer import find_links, linked_share, no_links, nu
 from xalign_ray.data.sources.formats import NOTED
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.data.summary import KEPT, NO_WORDS, OVER_MAX_PAIRS
+from xalign_ray.text.blanks import split_words
 from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
 from xalign_ray.text.collate import specials
 from xalign_ray.text.packing import pack_rows
@@ -334,7 +335,7 @@ def _note_languages(counts: Counter[str], filters: Filters, languages: Sequence[
 def _linked(encoder: ExampleEncoder, pairs: Sequence[Pair], words: Index, counts: Counter[str]) -> NDArray[np.float64]:
     """The share of each pair's words that is linked, nan where nothing has aligned it."""
     if encoder.aligned_words == "blanks":
-        words = np.asarray([[len(text.split()) for text in pair.texts] for pair in pairs])
+        words = np.asarray([[len(split_words(text)) for text in pair.texts] for pair in pairs])
     linked = linked_share([pair.alignment for pair in pairs], words)
     if missing := int(np.isnan(linked).sum()):
         counts[NOTED + "pairs without a word alignment, so that min_aligned_fraction was not asked"] = missing

@@ -23,7 +23,7 @@ from xalign_ray.data.word_alignment.corpus import FILES_VERSION, SAMPLE_PAIRS, S
 from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.mirror import local_folder
 
-SHARDS_VERSION = 10  # raise it when the same input would give other shards
+SHARDS_VERSION = 11  # raise it when the same input would give other shards
 FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
 PARSERS = {"wikipedia": "mwparserfromhell"}  # packages whose versions read a format differently
 

@@ -270,7 +270,7 @@ def _segments(task: Task) -> int:
 
 def _open_encoder(task: Task) -> ExampleEncoder:
     return ExampleEncoder(
-        tokenizer=open_cached_tokenizer(task.folder, longest_word(task.capacity, _segments(task))),
+        tokenizer=open_cached_tokenizer(task.folder, longest_word(task.capacity, _segments(task)), task.all_languages),
         languages=task.all_languages,
         capacity=task.capacity,
         whole_documents=task.whole_documents,
@@ -281,10 +281,10 @@ def _open_encoder(task: Task) -> ExampleEncoder:
 
 
 @lru_cache(maxsize=1)  # a worker keeps what it has cached of a tokenizer from part to part
-def open_cached_tokenizer(folder: str, longest: int) -> CachedTokenizer:
+def open_cached_tokenizer(folder: str, longest: int, languages: tuple[str, ...] = ()) -> CachedTokenizer:
     """The encoder of a data folder, with what this process has cached."""
     backend = Tokenizer.from_file(f"{folder}/tokenizer/tokenizer.json")
-    return CachedTokenizer(backend, _open_entries(folder), longest)
+    return CachedTokenizer(backend, _open_entries(folder), longest, languages=languages)
 
 
 @lru_cache(maxsize=1)

@@ -24,7 +24,7 @@ from xalign_ray.artifacts import (
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
 from xalign_ray.config.tokenizers import BpeTokenizer
-from xalign_ray.data.bad_rows import BAD_ROWS, check_bad_fraction, merge_counts, merge_files
+from xalign_ray.data.bad_rows import BAD_ROWS, merge_counts, merge_files
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.dictionaries import read_translations, trained_translations, write_lexicon
 from xalign_ray.data.dropped import DROPPED, merge_samples
@@ -43,6 +43,7 @@ from xalign_ray.data.file_hashes import (
     tokenizer_is_whole,
     write_arrays,
 )
+from xalign_ray.data.good_rows import check_first_rows, check_sources
 from xalign_ray.data.identity import data_folder, fingerprint_of, given_folder
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input, Source, data_root, find_sources, split_source
@@ -95,6 +96,8 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
         if manifest is None or (not lock.waited and remove_damaged(folder, manifest, shard_hashes(folder, manifest))):
             cuts = KeptCuts.of_output(output)
             texts, dictionaries = (_split(some, hashes, cuts) for some in sources)
+            if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
+                check_first_rows([*texts, *dictionaries], keep_rest_out=config.data.on_broken_file == "keep_rest_out")
             connect()
             _make(config, texts, dictionaries, folder, fingerprint)
             publish(folder)
@@ -317,8 +320,8 @@ def _finish(
     merge_files([task.bad_rows_file for task in tasks], folder / BAD_ROWS)
     merge_samples(_samples(records, len(texts)), folder / DROPPED)
     counts = merge_counts([record["counts"] for _, record in records])
-    good = counts.get("lines", 0) + counts.get("pairs", 0)
-    check_bad_fraction(bad, good + sum(bad.values()), config.data.max_bad_fraction, folder / BAD_ROWS)
+    of_source = [[record for task, record in records if task.source == place] for place in range(len(texts))]
+    check_sources(texts, of_source, config.data.max_bad_fraction, folder / BAD_ROWS)
     for one in texts:
         if not any(record["trained"] for task, record in records if task.pool == one.pool):
             raise DataError(explain_empty(one.parts))
@@ -329,7 +332,6 @@ def _finish(
     shards: list[dict[str, Any]] = []
     pools, held_out = (_pools(records, split, shards) for split in ("trained", "held_out"))
     write_shard_table(folder, shards)
-    of_source = [[record for task, record in records if task.source == place] for place in range(len(texts))]
     sources = [*(summarize(*both) for both in zip(texts, of_source, strict=True)), *dictionary_sources]
     broken = [one for _, record in records for one in record["broken_files"]] + [asdict(o) for o in dictionary_broken]
     manifest = seal(

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from xalign_ray.data.sources.conllu import MERGE, WITHHELD
 from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.errors import DataError
 from xalign_ray.text.trees import Sentence, Tree
 
 COLUMNS = 10
+UNSEEN = "_"  # stands for a word of blanks or invisible characters alone
 _NOT_A_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # multiword ranges and empty nodes
 _NEW_DOCUMENT = "# newdoc"
 
@@ -69,7 +71,7 @@ def _read_sentence(path: Path | str, block: list[Line]) -> Sentence | None:
         if line.text.startswith("#") or _NOT_A_WORD.fullmatch(cells[0]):
             continue
         where = f"{path}, line {line.number}"
-        if line.fault or len(cells) != COLUMNS or cells[0] != str(len(rows) + 1) or not cells[1].strip():
+        if line.fault or len(cells) != COLUMNS or cells[0] != str(len(rows) + 1) or not cells[1]:
             raise DataError(f"{where}: {line.fault or f'not {COLUMNS} columns with the next word: {line.text!r}'}.")
         if not cells[6].isdigit():
             raise DataError(f"{where}: {cells[6]!r} is no head: a parsed file is needed.")
@@ -79,6 +81,8 @@ def _read_sentence(path: Path | str, block: list[Line]) -> Sentence | None:
         raise DataError(f"{path}, line {block[0].number}: a head lies outside its sentence.")
     if not rows:
         return None
+    if len(rows) > 1 and {row[1] for row in rows} == {WITHHELD}:
+        raise DataError(f"{path}, line {block[0].number}: the words are withheld (all are _). {MERGE}")
     tree = Tree(tuple(row[3] for row in rows), tuple(heads), tuple(row[7].partition(":")[0] for row in rows))
     # A word with a blank in it ("10 000" in French) is one word in a line of words too.
-    return Sentence(tuple("".join(row[1].split()) for row in rows), tree)
+    return Sentence(tuple("".join(row[1].split()) or UNSEEN for row in rows), tree)

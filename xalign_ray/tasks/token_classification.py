@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xalign_ray.data.sources.conllu import WITHHELD, explain_withheld
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask
 from xalign_ray.tasks.task_files import read_lines
 from xalign_ray.tasks.tokenized import IGNORED, Features, Inputs
+from xalign_ray.text.blanks import BLANKS
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
@@ -57,13 +59,15 @@ class TaggingTask(TunedTask[Sentence]):
         """The sentences of a file, which empty lines part."""
         sentences: list[list[tuple[str, str]]] = [[]]
         for number, line in enumerate(read_lines(path), 1):
-            if not line.strip():
+            if not line.strip(BLANKS):
                 sentences.append([])
             elif row := self.read_row(line, path.suffix, f"{path}, line {number}", len(sentences[-1])):
                 sentences[-1].append(row)
-        columns = [zip(*rows, strict=True) for rows in sentences if rows]
+        columns = [list(zip(*rows, strict=True)) for rows in sentences if rows]
         if not columns:
             raise DataError(f"{path} holds no sentence.")
+        if withheld := sum(len(words) > 1 and set(words) == {WITHHELD} for words, _ in columns):
+            raise DataError(explain_withheld(path, withheld, len(columns)))
         return [Sentence(str(place), words, tags, language) for place, (words, tags) in enumerate(columns)]
 
     def features(self, inputs: Inputs, examples: Sequence[Sentence], classes: Sequence[str]) -> list[list[Features]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task_files import name_language, read_lines
-from xalign_ray.text.tokenizer import look_up_form
+from xalign_ray.text.look_up import look_up_form, trim_punctuation
 
 DICTIONARY_PAIRS = "dictionary_pairs.json"
 TRAINED, HELD_OUT, UNTRAINED, DROPPED = "trained", "heldout", "untrained", "dropped"
@@ -68,13 +68,13 @@ def read_muse_pairs(data: Path, trained: Sequence[WordPair]) -> list[WordPair]:
         DataError: no such files; a line that is not two words (named by file and line).
     """
     known = {pair.languages for pair in trained}
-    sources = {(pair.languages, look_up_form(pair.source)) for pair in trained}
+    sources = {(pair.languages, look_up_form(pair.source, pair.source_language)) for pair in trained}
     seen = {word for pair in trained for word in _look_up_words(pair)}
 
     def part_of(pair: WordPair) -> str:
         if trained and pair.languages not in known:
             return UNTRAINED
-        if (pair.languages, look_up_form(pair.source)) in sources:
+        if (pair.languages, look_up_form(pair.source, pair.source_language)) in sources:
             return TRAINED
         # As prepare drops them: what is scored as held out was never pulled anywhere.
         return DROPPED if seen.intersection(_look_up_words(pair)) else HELD_OUT
@@ -83,7 +83,7 @@ def read_muse_pairs(data: Path, trained: Sequence[WordPair]) -> list[WordPair]:
 
 
 def _look_up_words(pair: WordPair) -> list[tuple[str, str]]:
-    return [(language, look_up_form(word)) for language, word in pair.words]
+    return [(language, look_up_form(word, language)) for language, word in pair.words]
 
 
 def _muse_files(data: Path) -> list[Path]:
@@ -104,7 +104,7 @@ def _read_muse_file(path: Path) -> Iterator[WordPair]:
         words = line.split()
         if len(words) != 2:
             raise DataError(f"{path}, line {number}: {len(words)} words, not a word and its translation: {line!r}.")
-        yield _from_english(left, words[0], right, words[1])
+        yield _from_english(left, trim_punctuation(words[0]), right, trim_punctuation(words[1]))
 
 
 def _from_english(language: str, word: str, other_language: str, other_word: str) -> WordPair:

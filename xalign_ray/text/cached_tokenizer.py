@@ -40,7 +40,7 @@ _PREPENDED = "\u0d4e\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a"  # lette
 class EncodedLines:
     """Lines as words and pieces: pieces [T], word_length [W], entry [W], line_words [N], as in Rows.
 
-    blank_word [W] is the number in its line of the word by white space in which a word begins; 0 if not asked for.
+    blank_word [W] is the number in its line of the word between blanks in which a word begins; 0 if not asked for.
     """
 
     pieces: Ints
@@ -80,6 +80,7 @@ class CachedTokenizer:
     Args:
         entries: the dictionary entry of each (language id, form).
         longest: pieces of a word; each piece of a longer one is a word.
+        languages: the code of each language id, for the rules of its look-up forms.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class CachedTokenizer:
         entries: Mapping[tuple[int, str], int],
         longest: int = LONGEST_WORD,
         cache_bytes: int = CACHE_BYTES,
+        languages: Sequence[str] = (),
     ) -> None:
+        self._languages = languages
         self._backend, self._entries, self._longest, self._limit = backend, entries, longest, cache_bytes
         self._rules: PretokenRules | None = find_pretoken_rules(backend, longest)
         self.misses = 0  # pretokens that the tokenizer was asked for, over all calls
@@ -98,11 +101,11 @@ class CachedTokenizer:
         """The words of lines of one language.
 
         Args:
-            place: find out which word by white space each word begins in.
+            place: find out which word between blanks each word begins in.
         """
         if self._rules is None:
             self._forget()
-            rows = self._add(tokenize_lines(self._backend, lines, self._longest, place=place), language)
+            rows = self._add(self._tokenize(lines, language, place=place), language)
             return self._gather(rows, np.ones(len(lines), np.int64), place)
         texts = pa.array(lines, pa.string())
         if self._rules.isolates_han and not place:
@@ -152,7 +155,7 @@ class CachedTokenizer:
             )
         ]
         replaced = rows.copy()
-        replaced[at] = self._add(tokenize_lines(self._backend, stretches, self._longest, place=place), language)
+        replaced[at] = self._add(self._tokenize(stretches, language, place=place), language)
         keep = begins | ~stretched
         return replaced[keep], np.bincount(line[keep], minlength=len(line_pretokens))
 
@@ -217,7 +220,7 @@ class CachedTokenizer:
         rows[unknown[~local]] = _WHOLE
         new: list[str] = [pretokens[i] for i in unknown[local].tolist()]
         if new:
-            lines = tokenize_lines(self._backend, new, self._longest) if first else self._tokenize_together(new)
+            lines = self._tokenize(new, language) if first else self._tokenize_together(new, language)
             fresh = self._add(lines, language)
             rows[unknown[local]] = fresh
             self.misses += len(new)
@@ -225,14 +228,18 @@ class CachedTokenizer:
             self._key_bytes += sum(map(len, new)) + PRETOKEN_BYTES * len(new)
         return rows
 
-    def _tokenize_together(self, pretokens: list[str]) -> TokenizedLines:
+    def _tokenize(self, lines: Sequence[str], language: int, *, place: bool = False) -> TokenizedLines:
+        code = self._languages[language] if self._languages else ""
+        return tokenize_lines(self._backend, lines, self._longest, place=place, language=code)
+
+    def _tokenize_together(self, pretokens: list[str], language: int) -> TokenizedLines:
         """Pretokens as they stand inside a line, each as if it were a line: many in one cost a third of one by one."""
         pretokens = [unicodedata.normalize("NFC", pretoken) for pretoken in pretokens]
         lines = [
             "".join(f" {pretoken}" for pretoken in pretokens[begin : begin + TOGETHER])
             for begin in range(0, len(pretokens), TOGETHER)
         ]
-        found = tokenize_lines(self._backend, lines, self._longest)
+        found = self._tokenize(lines, language)
         line_begin = starts(np.fromiter(map(len, lines), np.int64, len(lines)))
         word_end = line_begin[run_index(found.line_words)] + found.line_end
         pretoken_end = np.cumsum(np.fromiter(map(len, pretokens), np.int64, len(pretokens)) + 1)

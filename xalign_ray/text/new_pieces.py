@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tokenizers import AddedToken, Tokenizer
 
-from xalign_ray.text.tokenizer import look_up_form, tokenize_words
+from xalign_ray.text.look_up import look_up_form
+from xalign_ray.text.tokenizer import tokenize_words
 
 
 def extend_tokenizer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
@@ -14,13 +13,14 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.text.blanks import BLANKS, WORD
+from xalign_ray.text.look_up import look_up_form
 from xalign_ray.text.rows import Index, Ints, run_index
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_SHARE = 0.5  # at most so much of a trained vocabulary is single characters; rarer ones become [UNK]
 LONGEST_WORD = 8  # pieces; a longer "word" (a script without blanks) is masked piece by piece
 _WORD_BEFORE = "a"
-_BLANK_WORD = re.compile(r"\S+")  # what str.split() gives
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class TokenizedLines:
 
     pieces [T] piece ids; word_length [W] pieces of each word; forms: the form of each word for look-ups, empty where
     it has none; line_end [W] where each word ends in its line (in NFC), in characters; blank_word [W] the number, in
-    its line, of the word by white space that each word begins in; line_words [N] words of each line, blank_words [N]
-    its words by white space.
+    its line, of the word between blanks that each word begins in; line_words [N] words of each line, blank_words [N]
+    its words between blanks.
     """
 
     pieces: Ints
@@ -78,14 +78,15 @@ def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tok
 
 
 def tokenize_lines(
-    backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST_WORD, *, place: bool = False
+    backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST_WORD, *, place: bool = False, language: str = ""
 ) -> TokenizedLines:
     """The words of each line, by the tokenizer's own word ids; no special tokens, also where a text spells one out.
 
     A word of more than `longest` pieces is split: each piece is a word without a form to look up.
 
     Args:
-        place: find out which word by white space each word begins in; without it a line counts as one.
+        place: find out which word between blanks each word begins in; without it a line counts as one.
+        language: whose rules the forms follow, see look_up_form.
     """
     backend.encode_special_tokens = True
     backend.no_truncation()
@@ -119,7 +120,7 @@ def tokenize_lines(
         pieces=np.asarray(ids, np.int32),
         word_length=lengths.astype(np.int32),
         forms=[
-            "" if formless else look_up_form(lines[line][begin:end])
+            "" if formless else look_up_form(lines[line][begin:end], language)
             for (line, begin, end), formless in zip(surfaces, alone[begins].tolist(), strict=True)
         ],
         line_end=line_end,
@@ -150,17 +151,12 @@ def _changes(values: NDArray[np.integer]) -> NDArray[np.bool_]:
 
 
 def _find_blank_words(lines: Sequence[str], surfaces: Sequence[tuple[int, int, int]]) -> tuple[Ints, Ints]:
-    """For each (line, begin, end) the word by white space that holds its first character; how many each line has."""
-    ends = [[match.end() for match in _BLANK_WORD.finditer(line)] for line in lines]
+    """For each (line, begin, end) the word between blanks that holds its first character; how many each line has."""
+    ends = [[match.end() for match in WORD.finditer(line)] for line in lines]
     found = np.zeros(len(surfaces), np.int32)
     for at, (line, begin, end) in enumerate(surfaces):
         if len(ends[line]) > 1:
             surface = lines[line][begin:end]
-            first = begin + len(surface) - len(surface.lstrip())
+            first = begin + len(surface) - len(surface.lstrip(BLANKS))
             found[at] = min(bisect_right(ends[line], first), len(ends[line]) - 1)
     return found, np.fromiter(map(len, ends), np.int32, len(ends))
-
-
-def look_up_form(word: str) -> str:
-    """The form under which a word stands in the dictionary: NFC, lower case, no surrounding blanks."""
-    return unicodedata.normalize("NFC", word).lower().strip()

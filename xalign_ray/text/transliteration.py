@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from tokenizers import Tokenizer
 
-from xalign_ray.text.tokenizer import SPECIALS, look_up_form, tokenize_words
+from xalign_ray.text.tokenizer import SPECIALS, tokenize_words
 
 SPACE_MARK = "\u2581"  # what begins the first piece of a word; the same in both scripts
 # What English text has besides ASCII: quotes, dashes, the ellipsis.
@@ -47,7 +47,11 @@ def transliterate(word: str) -> str:
     Args:
         word: without white space.
     """
-    return "".join(map(_write, look_up_form(word)))
+    return "".join(map(_write, _plain(word)))
+
+
+def _plain(word: str) -> str:
+    return unicodedata.normalize("NFC", word).lower().strip()
 
 
 def is_copied(text: str) -> bool:
@@ -127,7 +131,7 @@ class Transliterator:
     def write(self, word: str) -> str:
         if not self.kept:
             return transliterate(word)
-        form = look_up_form(word)
+        form = _plain(word)
         if (known := self._known.get(form)) is None:
             found = self._english.encode(form, add_special_tokens=False)
             parts = [

@@ -55,17 +55,17 @@ def test_counts_and_files_of_tasks_merge(tmp_path: Path) -> None:
 
 
 def test_bad_rows_within_the_bound_pass() -> None:
-    check_bad_fraction({"x": 1}, total=100, max_bad_fraction=0.01, kept_in="q")
-    check_bad_fraction({}, total=0, max_bad_fraction=0.0, kept_in="q")
+    check_bad_fraction({"x": 1}, 100, 0.01, "q", "text/en")
+    check_bad_fraction({}, 0, 0.0, "q", "text/en")
 
 
 def test_more_bad_rows_than_allowed_stop_the_job_with_the_counts_by_reason() -> None:
     with pytest.raises(DataError) as caught:
         check_bad_fraction(
-            {"x": 1, "bytes are not UTF-8": 1200}, total=10_000, max_bad_fraction=0.01, kept_in="out/bad_rows.jsonl"
+            {"x": 1, "bytes are not UTF-8": 1200}, 10_000, 0.01, "out/bad_rows.jsonl", "text/en", ["a.txt", "b.txt"]
         )
     assert str(caught.value) == (
-        "1,201 of 10,000 rows (12.01%) cannot be used, more than data.max_bad_fraction 1.00%:"
-        " bytes are not UTF-8: 1,200, x: 1."
-        " They are listed in out/bad_rows.jsonl. Correct the sources, or raise the bound."
+        "text/en (a.txt and 1 more): 1,201 of 10,000 rows (12.01%) cannot be used,"
+        " more than data.max_bad_fraction 1.00%: bytes are not UTF-8: 1,200, x: 1."
+        " They are listed in out/bad_rows.jsonl. Correct the source, or raise the bound."
     )

@@ -225,10 +225,10 @@ def test_links_stand_with_their_pair_and_each_once(encoder) -> None:
         pair("the cat", "die katze", "0-0 1-1 1-1"),
         pair("", "die", "0-0"),
         pair("the mat", "der hund"),
-        pair("on\u00a0the  mat", "der hund", "2-1 1-0"),  # an odd and a double blank: three words by white space
+        pair("on\u00a0the  mat", "der hund", "1-1 0-0"),  # a no-break space and two blanks: two words between blanks
     ]
     rows = encode_pairs(encoder(64, segments=2), pairs).rows
-    assert links(rows) == [[(0, 0), (1, 1)], [], [], [], [(1, 0), (2, 1)], []]
+    assert links(rows) == [[(0, 0), (1, 1)], [], [], [], [(0, 0), (1, 0), (2, 1)], []]
 
 
 def test_links_to_trimmed_words_are_dropped(encoder) -> None:
@@ -293,3 +293,24 @@ def test_without_filters_nothing_is_dropped(encoder) -> None:
     found = encode_documents(encoder(), [document("a", "\u043a\u043e\u0442", "a")])
     assert len(found.rows) == 3
     assert not [reason for reason in found.counts if reason.startswith("dropped")]
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\u202f", "\x85"])
+def test_links_count_words_between_spaces_and_tabs(encoder, backend: Tokenizer, blank: str) -> None:
+    pairs = [pair("hello! the black cat", f"gr\u00fc\u00df{blank}! die schwarze katze", "0-0 1-1 2-2 3-3")]
+    rows = encode_pairs(encoder(64, segments=2), pairs).rows
+    words = iter(rows.pieces.tolist())
+    texts = ["".join(backend.id_to_token(next(words)) for _ in range(length)) for length in rows.word_length.tolist()]
+    first, second = texts[: rows.segment_words[0]], texts[rows.segment_words[0] :]
+    links = [(first[i], second[j]) for i, j in zip(rows.link_from.tolist(), rows.link_to.tolist(), strict=True)]
+    assert links[-3:] == [("\u2581the", "\u2581die"), (first[-2], second[-2]), ("\u2581cat", "\u2581katze")]
+
+
+def test_dotless_i_is_found_in_a_turkish_dictionary() -> None:
+    tokenizer = train_bpe(BpeTokenizer(vocab_size=200), lambda: ["I\u015f\u0131k \u0131l\u0131k"] * 10)
+    for language, entries in ((0, [-1, 1]), (1, [0, 1])):
+        cached = CachedTokenizer(
+            tokenizer, {(language, "\u0131\u015f\u0131k"): 0, (language, "\u0131l\u0131k"): 1}, languages=["en", "tr"]
+        )
+        for line in ("I\u015f\u0131k \u0131l\u0131k", "I\u015f\u0131k\u00a0\u0131l\u0131k"):  # from the cache, and not
+            assert cached.tokenize([line], language).entry.tolist() == entries

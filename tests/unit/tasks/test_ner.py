@@ -83,7 +83,11 @@ def test_a_prefix_is_stripped_only_if_all_words_have_it(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "row", "message"),
     [
-        ("dev-de.tsv", "Oslo", r"line 2: not a word, a tab and its tag \(XTREME's own test files lack the tag: take"),
+        (
+            "dev-de.tsv",
+            "Oslo",
+            r"line 2: not a word, a tab and its tag: 'Oslo'\. XTREME's own test files lack the tag: take",
+        ),
         ("dev-de.tsv", "Oslo B-LOC", "line 2: not a word, a tab and its tag"),
         ("dev-de.tsv", "\tB-LOC", "line 2: not a word, a tab and its tag"),
         ("dev-de.tsv", "Oslo\tNOUN", "line 2: 'NOUN' is no IOB tag, such as O, B-PER or I-PER."),

@@ -10,6 +10,8 @@ from xalign_ray.data.sources.parts import Part, split_at_blank_lines
 from xalign_ray.data.sources.records import BadRow, Document, Record
 
 COLUMNS = 10
+WITHHELD = "_"  # what stands for each word in treebanks whose text may not be given away
+MERGE = "Merge them with the script that comes with the treebank, or leave these sentences out."
 _TEXT, _NEW = "# text = ", "# newdoc"
 
 
@@ -17,7 +19,8 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """Documents as `# newdoc` begins them, a sentence a paragraph; a file without it is a document a sentence.
 
     A sentence is its `# text`, or its words where that is missing, apart but where SpaceAfter=No. One with a line that
-    is not of ten columns is set aside at that line. A document of more than one part of the file is one of each.
+    is not of ten columns is set aside at that line, one whose words are withheld (all are _) at its first. A document
+    of more than one part of the file is one of each.
     """
     (path,), (language,) = part.paths, languages
     has_documents, sentences, begins = False, [], 1
@@ -29,9 +32,12 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
                 yield Document(language, tuple(sentences), path, begins)
                 sentences = []
         fault = next(((line.number, why) for line in block if (why := _fault(line))), None)
+        text = "" if fault else _sentence(block)
+        if text and set(text) <= {WITHHELD, " "}:
+            fault = block[0].number, "the words are withheld (all are _)"
         if fault:
             yield BadRow(path, *fault)
-        if fault or not (text := _sentence(block)):
+        if fault or not text:
             continue
         begins = begins if sentences else block[0].number
         sentences.append(text)
@@ -42,6 +48,11 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
         yield Document(language, tuple(sentences), path, begins)
     if broken:
         raise broken[0]
+
+
+def explain_withheld(path: object, withheld: int, sentences: int) -> str:
+    """The sentence for a treebank whose words are withheld, all or in part."""
+    return f"{path}: the words of {withheld:,} of {sentences:,} sentences are withheld (all are _). {MERGE}"
 
 
 def split_conllu(format_: str, paths: Sequence[str]) -> list[Part]:

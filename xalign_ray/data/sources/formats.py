@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -15,11 +16,11 @@ from xalign_ray.data.sources.files import expand, is_folder
 from xalign_ray.data.sources.jsonl import read_jsonl, read_jsonl_pairs
 from xalign_ray.data.sources.moses import read_moses
 from xalign_ray.data.sources.muse import read_muse
-from xalign_ray.data.sources.open import check_lines
+from xalign_ray.data.sources.open import check_lines, read_lines
 from xalign_ray.data.sources.opus import read_opus
 from xalign_ray.data.sources.parquet import read_parquet, split_parquet
 from xalign_ray.data.sources.parts import Part, one_part_a_file, split_at_lines, split_in_parallel
-from xalign_ray.data.sources.records import BadRow, Document, Entry, Noted, Pair, Record, Skipped
+from xalign_ray.data.sources.records import BadRow, Document, Entry, Noted, Pair, Record, Skipped, list_reasons
 from xalign_ray.data.sources.text import read_text, split_text
 from xalign_ray.data.sources.tmx import read_tmx
 from xalign_ray.data.sources.tsv import read_tsv
@@ -56,6 +57,7 @@ FORMATS: dict[str, Format] = {
     "muse": Format(read_muse, one_part_a_file, "entries", (2,)),
 }
 
+SHOWN = 120  # characters of a row that a message shows
 NOTED = "noted: "
 _COUNTED: dict[type, Callable[[Any], dict[str, int]]] = {
     Skipped: lambda record: {record.reason: 1},
@@ -74,7 +76,7 @@ def read(
 
     Raises:
       ConfigError: unknown format or language, wrong number of languages or paths; at the call.
-      DataError: a path is missing (at the call); the source yields no record at all (at its end).
+      DataError: a path is missing (at the call); the source yields no good record (at its end).
       BrokenFileError: the rest of a file cannot be read; after the records before it.
     """
     codes = check_languages(format, languages)
@@ -82,13 +84,16 @@ def read(
 
 
 def _read_all(todo: Sequence[Part], languages: Sequence[str], skipped: Counter[str] | None) -> Iterator[Record]:
-    count = 0
+    good, bad = 0, Counter[str]()
     for part in todo:
         for record in read_part(part, languages, skipped):
-            count += 1
+            if isinstance(record, BadRow):
+                bad[record.reason] += 1
+            else:
+                good += 1
             yield record
-    if not count:
-        raise DataError(explain_empty(todo))
+    if not good:
+        raise DataError(explain_no_good_row(todo, bad))
 
 
 def read_part(
@@ -180,6 +185,38 @@ def explain_empty(todo: Sequence[Part]) -> str:
     named = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
     verb = "holds" if len(files) == 1 else "hold"
     return f"{named or 'The source'} {verb} no {holds}. Check that it is the right file and that the format fits."
+
+
+def explain_no_good_row(todo: Sequence[Part], bad: Mapping[str, int]) -> str:
+    """The sentence for a source of which no row is good: why its rows were set aside, and what the first looks like."""
+    if not bad:
+        return explain_empty(todo)
+    files = list(dict.fromkeys(path for part in todo for path in part.paths))
+    named = files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+    return (
+        f"{named}: no row can be read as format {todo[0].format}. All {sum(bad.values()):,} were set aside "
+        f"({list_reasons(bad)}).{_first_row(todo[0])} Check that the format fits."
+    )
+
+
+def _first_row(part: Part) -> str:
+    """What the first row of a part looks like: the keys of its object, or its columns."""
+    content = FORMATS[part.format].content
+    if content == "other":
+        return ""
+    lines = read_lines(part.paths[0], part.spans[0], part.first_line, json_lines=content == "json")
+    text = next((line.text for line in lines if line.text.strip()), "")
+    if not text:
+        return ""
+    try:
+        value = json.loads(text) if content == "json" else None
+    except ValueError:
+        value = None
+    if isinstance(value, dict):
+        return f" The first row has the keys {', '.join(map(repr, value))}."
+    by_tab, by_comma = len(text.split("\t")), len(text.split(","))
+    columns = f"{by_tab} columns between tabs" if by_tab > 1 or by_comma < 2 else f"no tab, but {by_comma - 1} comma(s)"
+    return f" The first row has {columns.replace('1 columns', 'one column')}: {text[:SHOWN]!r}."
 
 
 def record_as_json(record: Record) -> dict[str, Any]:

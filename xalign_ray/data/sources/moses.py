@@ -10,6 +10,7 @@ from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Pair, Record
 from xalign_ray.errors import DataError
+from xalign_ray.text.blanks import BLANKS, split_words
 
 BOTH_EMPTY = "both sides are empty"
 ONE_EMPTY = "one side is empty"
@@ -18,6 +19,8 @@ _PHARAOH = re.compile(r"(\d+-\d+( \d+-\d+)*)?")
 
 def read_moses(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """Pairs of sentences; `part.paths` are first side, second side and, if there is one, the Pharaoh alignment.
+
+    The alignment counts words between U+0020 and TAB, as fast_align and eflomal do: a no-break space parts no words.
 
     Raises:
       DataError: the files have different numbers of lines, so that no line can be trusted to match its partner.
@@ -42,8 +45,8 @@ def pair_lines(readers: Sequence[Iterator[Line]], names: Sequence[str], language
 
 
 def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Record:
-    texts = row[0].text.strip(), row[1].text.strip()
-    alignment = row[2].text.strip() if len(row) > 2 else None
+    texts = row[0].text.strip(BLANKS), row[1].text.strip(BLANKS)
+    alignment = row[2].text.strip(BLANKS) if len(row) > 2 else None
     if fault := check_texts(texts) or check_alignment(alignment, texts):
         return BadRow(source, row[0].number, fault)
     return Pair(languages, texts, source, row[0].number, alignment)
@@ -51,7 +54,7 @@ def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Recor
 
 def check_texts(texts: Sequence[str]) -> str:
     """Why two sentences make no pair, or nothing."""
-    empty = [not text for text in texts]
+    empty = [not text.strip() for text in texts]
     return BOTH_EMPTY if all(empty) else ONE_EMPTY if any(empty) else ""
 
 
@@ -61,7 +64,7 @@ def check_alignment(alignment: str | None, texts: Sequence[str]) -> str:
         return ""
     if not _PHARAOH.fullmatch(alignment):
         return "alignment is not of the form i-j i-j"
-    lengths = [len(text.split()) for text in texts]
+    lengths = [len(split_words(text)) for text in texts]
     links = [link.split("-") for link in alignment.split()]
     beyond = any(int(i) >= lengths[0] or int(j) >= lengths[1] for i, j in links)
     return "alignment points beyond the sentence" if beyond else ""

@@ -108,14 +108,14 @@ class Chunks:
     """
 
     def __init__(self, path: str, span: Span = WHOLE, head: bytes = b"", tail: bytes = b"") -> None:
-        self._path, self._span, self._head, self._tail = path, span, head, tail
+        self.path, self._span, self._head, self._tail = path, span, head, tail
         self._begin = self._end = span.start  # of the last piece
         self._packed, self._size = False, 0
 
     def __iter__(self) -> Iterator[bytes]:
-        kind = packing(self._path)
+        kind = packing(self.path)
         self._packed = kind is not None
-        with open_bytes(self._path) as file:
+        with open_bytes(self.path) as file:
             self._size = file.seek(0, 2)
             if self._head:
                 yield self._head
@@ -134,7 +134,7 @@ class Chunks:
             step = unpacker.read1 if kind in ("gzip", "bzip2") else unpacker.read
             while chunk := self._step(step, ZSTD_STEP_BYTES if kind == "zstd" else CHUNK_BYTES):
                 if kind and self._end == 0:
-                    check_first_bytes(self._path, chunk[:HEAD_BYTES])
+                    check_first_bytes(self.path, chunk[:HEAD_BYTES])
                 self._begin, self._end = self._end, raw.at
                 yield chunk
 
@@ -143,7 +143,7 @@ class Chunks:
             return step(size)
         except OSError as error:
             if error.errno is not None:  # the disk, not the archive
-                raise DataError(f"{self._path} cannot be read at byte {self._end:,}: {error.strerror}.") from error
+                raise DataError(f"{self.path} cannot be read at byte {self._end:,}: {error.strerror}.") from error
             reason = next((reason for word, reason in _SAID.items() if word in str(error)), DAMAGED)
             raise self.broken(reason) from error
         except (EOFError, zlib.error) as error:
@@ -156,7 +156,7 @@ class Chunks:
             offset = self._begin if self._packed else min(self._begin + inside, self._end)
         end = self._size if self._span.end is None else self._span.end
         share = (end - offset) / self._size if self._size else 0.0
-        return BrokenFileError(BrokenFile(self._path, reason, offset, self._size, share))
+        return BrokenFileError(BrokenFile(self.path, reason, offset, self._size, share))
 
 
 def _open_zstd(file: _Range) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 EMPTY_DOCUMENT = "document is empty"
@@ -19,7 +20,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two sentences that translate each other; `alignment` is Pharaoh: `i-j` from 0, over words by white space."""
+    """Two sentences that translate each other; `alignment` is Pharaoh: `i-j` from 0, over words between blanks."""
 
     languages: tuple[str, str]
     texts: tuple[str, str]
@@ -60,6 +61,13 @@ class Noted:
 
     what: str
     count: int
+
+
+def list_reasons(counts: Mapping[str, int]) -> str:
+    """The reasons and how many rows each has, the most frequent first."""
+    return ", ".join(
+        f"{reason}: {count:,}" for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item))
+    )
 
 
 Record = Document | Pair | Entry | BadRow

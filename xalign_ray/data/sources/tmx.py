@@ -17,14 +17,14 @@ from xalign_ray.text.language_codes import check_language, is_language
 
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _CODES = frozenset({"bpt", "ept", "ph", "it", "ut"})  # what they hold is markup of the program the text is from
-ONE_LANGUAGE = "unit has one language only"
+ONE_LANGUAGE, OTHER_LANGUAGES = "unit in one language only", "unit in other languages"
 
 
 def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     """Pairs of the two languages; `line` counts the units of the file from 1.
 
     `en` takes a unit's EN, en_US or en-GB, the first of them; `en-GB` takes that alone. White space is made one blank.
-    Units in other languages are skipped.
+    Units that lack one of them are skipped: in a memory of several languages that is no fault.
 
     Raises:
       BrokenFileError: XML that breaks off or is not well-formed; after the units before it.
@@ -44,7 +44,7 @@ def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
                 fault = check_texts(pair)
                 yield BadRow(path, number, fault) if fault else Pair((first, second), pair, path, number)
             else:
-                yield Skipped("unit in other languages") if len(texts) > 1 else BadRow(path, number, ONE_LANGUAGE)
+                yield Skipped(OTHER_LANGUAGES if len(texts) > 1 else ONE_LANGUAGE)
     except BrokenFileError as broken:
         raise broken.after("unit", number) from None
     if number and not both:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Collection, Iterator
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
@@ -9,7 +11,12 @@ from xml.parsers import expat
 
 from xalign_ray.data.sources.broken import XML_BROKEN, XML_ENDS
 from xalign_ray.data.sources.open import Chunks
+from xalign_ray.errors import DataError
 
+_OF_EXPAT = {"", "utf-8", "utf-16", "iso-8859-1", "us-ascii"}
+# Files that are declared as the first often hold characters of the second, which has all of the first (as browsers do).
+_LARGER = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
+_DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._:-]+)["']""")
 _CUT_OFF = frozenset(
     expat.errors.codes[name]
     for name in (
@@ -24,17 +31,22 @@ _CUT_OFF = frozenset(
 def stream_elements(chunks: Chunks, names: Collection[str]) -> Iterator[Element]:
     """The elements with these names, whatever their namespace and depth, none of which may lie in another.
 
-    Nothing outside the bytes is looked at: an external DTD is not resolved.
+    Nothing outside the bytes is looked at: an external DTD is not resolved. Encodings that expat lacks (gb2312, big5,
+    shift_jis, euc-kr, ...) are decoded here, as the XML declaration names them.
 
     Raises:
       BrokenFileError: after everything before the fault has been yielded.
+      DataError: the declaration names an encoding that Python does not have.
     """
     parser = XMLPullParser(("start", "end"))
     above: list[Element] = []
     line, column = 1, 0  # where a piece begins
-    for chunk in chunks:
+    decoder: codecs.IncrementalDecoder | None = None
+    for number, chunk in enumerate(chunks):
+        if number == 0:
+            decoder = _decoder(chunks.path, chunk)
         try:
-            parser.feed(chunk)
+            parser.feed(decoder.decode(chunk) if decoder else chunk)
             for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
                 if event == "start":
                     above.append(element)
@@ -44,8 +56,11 @@ def stream_elements(chunks: Chunks, names: Collection[str]) -> Iterator[Element]
                     yield element
                     for parent in above:
                         parent.clear()
+        except UnicodeDecodeError as error:
+            raise chunks.broken(f"its bytes are not {error.encoding}", error.start) from None
         except ParseError as error:
-            raise chunks.broken(_reason(error), _bytes_before(error, chunk, line, column)) from None
+            inside = 0 if decoder else _bytes_before(error, chunk, line, column)
+            raise chunks.broken(_reason(error), inside) from None
         last = chunk.rfind(b"\n") + 1
         line, column = line + chunk.count(b"\n"), _characters(chunk[last:]) + (0 if last else column)
     try:
@@ -54,6 +69,22 @@ def stream_elements(chunks: Chunks, names: Collection[str]) -> Iterator[Element]
             pass
     except ParseError as error:
         raise chunks.broken(_reason(error)) from None
+
+
+def _decoder(path: str, head: bytes) -> codecs.IncrementalDecoder | None:
+    """What decodes a file in an encoding that expat does not know; None where it does."""
+    declared = _DECLARED.match(head.removeprefix(codecs.BOM_UTF8))
+    name = declared[1].decode("ascii") if declared else ""
+    if name.lower() in _OF_EXPAT:
+        return None
+    try:
+        b"text".decode(name, "replace")  # raises for codecs that are not of text
+        return codecs.getincrementaldecoder(_LARGER.get(name.lower(), name))()
+    except (LookupError, UnicodeError):
+        raise DataError(
+            f"{path} declares the encoding '{name}', which is not known here. Convert it to UTF-8 (iconv -f {name} -t "
+            "UTF-8) and change the encoding in its first line."
+        ) from None
 
 
 def _bytes_before(error: ParseError, chunk: bytes, line: int, column: int) -> int:

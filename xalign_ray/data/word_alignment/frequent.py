@@ -13,6 +13,8 @@ from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Pair
 from xalign_ray.data.word_alignment.corpus import ALIGNMENT
+from xalign_ray.text.blanks import split_words
+from xalign_ray.text.look_up import look_up_form
 
 SENTENCES = 100_000  # that are counted: the first of a corpus
 PAIRS = 1000  # that are written
@@ -27,7 +29,10 @@ def frequent_words(pairs: Iterable[Pair], languages: Sequence[str], count: int =
 
     counted: Counter[tuple[str, str]] = Counter()
     for pair in pairs:
-        first, second = (text.lower().split() for text in pair.texts)
+        first, second = (
+            [look_up_form(word, code) for word in split_words(text)]
+            for text, code in zip(pair.texts, languages, strict=True)
+        )
         links = (link.partition("-") for link in (pair.alignment or "").split())
         counted.update((first[int(i)], second[int(j)]) for i, _, j in links)
     found: list[tuple[str, str]] = []

@@ -13,8 +13,10 @@ import tokenizers
 
 from xalign_ray.artifacts import hash_value
 from xalign_ray.errors import ConfigError
+from xalign_ray.text.blanks import split_words
+from xalign_ray.text.look_up import look_up_form
 from xalign_ray.text.rows import starts
-from xalign_ray.text.tokenizer import LONGEST_WORD, look_up_form, tokenize_lines
+from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_lines
 
 NO_FORM = "\ue000"  # leads the number of a piece that has no form, so that it is no word of any text
 
@@ -33,7 +35,7 @@ class WordSplitter(Protocol):
 
 @dataclass(frozen=True)
 class BlankSplitter:
-    """Words between blanks, as Pair.alignment and Moses' alignment files count them."""
+    """Words between blanks (text/blanks.py), as Pair.alignment and Moses' alignment files count them."""
 
     def identity(self) -> dict[str, Any]:
         """Nothing but the rule."""
@@ -41,7 +43,7 @@ class BlankSplitter:
 
     def split(self, lines: Sequence[str]) -> list[list[str]]:
         """The words of each line."""
-        return [[look_up_form(word) for word in line.split()] for line in lines]
+        return [[look_up_form(word) for word in split_words(line)] for line in lines]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pytest
 from xalign_ray.data.sources import parts as cutting
 from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.records import BadRow, Document
+from xalign_ray.errors import DataError
 
 
 def word(number: str, form: str, misc: str = "_") -> str:
@@ -79,3 +80,18 @@ def test_parts_never_cut_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(cut) > 10
     assert [record for part in cut for record in read_part(part, ["en"])] == whole
     assert len(whole) == 200
+
+
+def test_sentence_of_withheld_words_is_set_aside(tmp_path: Path) -> None:
+    withheld = ["# text = _ _", word("1", "_"), word("2", "_", "SpaceAfter=No"), ""]
+    path = write(tmp_path / "part.conllu", *withheld, word("1", "_"), word("2", "a"))
+    assert list(read("conllu", [path], ["ar"])) == [
+        BadRow(path, 1, "the words are withheld (all are _)"),
+        Document("ar", ("_ a",), path, 5),
+    ]
+    path = write(tmp_path / "all.conllu", *withheld, *withheld[1:])
+    with pytest.raises(DataError) as caught:
+        list(read("conllu", [path], ["ar"]))
+    assert str(caught.value).startswith(
+        f"{path}: no row can be read as format conllu. All 2 were set aside (the words are withheld (all are _): 2)."
+    )

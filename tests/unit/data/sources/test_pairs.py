@@ -43,13 +43,14 @@ def test_moses_takes_a_third_file_with_alignments(tmp_path: Path) -> None:
 
 
 def test_moses_sets_empty_sides_and_unreadable_lines_aside(tmp_path: Path) -> None:
-    paths = [write(tmp_path / "a.en", "one\n\n\nfour\n"), str(tmp_path / "a.de")]
-    Path(paths[1]).write_bytes(b" \n\nzwei\nvi\xe9r\n")
+    paths = [write(tmp_path / "a.en", "one\n\n\nfour\nfive\n"), str(tmp_path / "a.de")]
+    Path(paths[1]).write_bytes(b" \n\nzwei\nvi\xe9r\nf\xc3\xbcnf\n")
     assert list(read("moses", paths, ["en", "de"])) == [
         BadRow(paths[0], 1, "one side is empty"),
         BadRow(paths[0], 2, "both sides are empty"),
         BadRow(paths[0], 3, "one side is empty"),
         BadRow(paths[1], 4, "bytes are not UTF-8"),
+        Pair(("en", "de"), ("five", "f\u00fcnf"), paths[0], 5),
     ]
 
 
@@ -167,3 +168,24 @@ def test_muse_sets_lines_with_another_number_of_columns_aside(tmp_path: Path) ->
         BadRow(str(path), 3, "bytes are not UTF-8"),
         Entry(("en", "de"), ("dog", "Hund"), str(path), 4),
     ]
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\u2009", "\u202f", "\x85", "\x0c"])
+def test_alignment_counts_words_between_spaces_and_tabs_only(tmp_path: Path, blank: str) -> None:
+    paths = [
+        write(tmp_path / "a.en", "Hello! The cat\n\tone two\n"),
+        write(tmp_path / "a.fr", f"Bonjour{blank}! Le chat\n{blank}un deux\tx\n"),
+        write(tmp_path / "a.align", "0-0 2-2\n1-2\n"),
+    ]
+    assert [r.alignment if isinstance(r, Pair) else r for r in read("moses", paths, ["en", "fr"])] == ["0-0 2-2", "1-2"]
+    write(tmp_path / "a.align", "0-0 2-3\n1-3\n")
+    with pytest.raises(DataError, match="alignment points beyond the sentence: 2"):
+        list(read("moses", paths, ["en", "fr"]))
+
+
+def test_punctuation_around_dictionary_words_is_taken_off_and_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "de-en.txt", "haus house,\nhund dog\n\u00abkatze\u00bb (cat)\n")
+    skipped: Counter[str] = Counter()
+    entries = [record.words for record in read("muse", [path], ["de", "en"], skipped) if isinstance(record, Entry)]
+    assert entries == [("haus", "house"), ("hund", "dog"), ("katze", "cat")]
+    assert skipped == {"noted: dictionary lines with punctuation around a word, taken off": 2}

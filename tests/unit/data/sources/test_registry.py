@@ -143,3 +143,35 @@ def test_the_recipe_knows_every_format_and_no_other() -> None:
     of_schema = {*get_args(TextFormat), *get_args(PairFormat), "muse"}
     assert of_schema == set(FORMATS)
     assert {name for name in FORMATS if FORMATS[name].holds == "documents"} == set(get_args(TextFormat))
+
+
+@pytest.mark.parametrize(
+    ("format_", "content", "message"),
+    [
+        (
+            "tsv",
+            "one,eins\ntwo,zwei\n",
+            "All 2 were set aside (too few columns: 2). The first row has no tab, but 1 comma(s): 'one,eins'.",
+        ),
+        (
+            "jsonl_pairs",
+            '{"anchor": "a", "positive": "b"}\n',
+            "All 1 were set aside (line is no JSON object with a string 'en' or 'english': 1). "
+            "The first row has the keys 'anchor', 'positive'.",
+        ),
+        (
+            "muse",
+            "ice cream\tEis\n",
+            "All 1 were set aside (dictionary line has more than two columns: 1). "
+            "The first row has 2 columns between tabs: 'ice cream\\tEis'.",
+        ),
+    ],
+)
+def test_source_without_a_good_row_is_an_error_with_the_columns_seen(
+    tmp_path: Path, format_: str, content: str, message: str
+) -> None:
+    path = tmp_path / "a"
+    path.write_text(content)
+    with pytest.raises(DataError) as caught:
+        list(read(format_, [str(path)], ["en", "de"]))
+    assert str(caught.value) == f"{path}: no row can be read as format {format_}. {message} Check that the format fits."

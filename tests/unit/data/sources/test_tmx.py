@@ -62,15 +62,14 @@ def test_codes_of_programs_are_left_out_and_highlights_kept(tmp_path: Path) -> N
     assert pair.texts[0] == "Press the red key now."
 
 
-def test_missing_and_empty_sides_are_set_aside_and_other_languages_skipped(tmp_path: Path) -> None:
+def test_empty_side_is_a_bad_row_and_units_without_both_languages_are_skipped(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tmx", unit(en="alone"), unit(en="a", fr="b"), unit(en="a", de=" "), unit(en="a", de="b"))
     skipped: Counter[str] = Counter()
     assert list(read("tmx", [path], ["en", "de"], skipped)) == [
-        BadRow(path, 1, "unit has one language only"),
         BadRow(path, 3, "one side is empty"),
         Pair(("en", "de"), ("a", "b"), path, 4),
     ]
-    assert skipped == {"unit in other languages": 1}
+    assert skipped == {"unit in other languages": 1, "unit in one language only": 1}
 
 
 def test_a_file_without_the_two_languages_is_refused_with_those_it_has(tmp_path: Path) -> None:
@@ -130,3 +129,46 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] * 5  # of a file 50 times as long; what else runs in this process is counted too
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("gb2312", "\u4f60\u597d\u9555"),  # the last is of gb18030 only, as in many files that are declared gb2312
+        ("GBK", "\u4f60\u597d"),
+        ("big5", "\u4f60\u597d"),
+        ("Shift_JIS", "\u3053\u3093"),
+        ("EUC-JP", "\u3053\u3093"),
+        ("iso-2022-jp", "\u3053\u3093"),
+        ("euc-kr", "\uc548\ub155"),
+        ("utf8", "\u4f60\u597d"),
+        ("windows-1252", "caf\u00e9"),
+        ("koi8-r", "\u043a\u043e\u0442"),
+    ],
+)
+def test_encodings_that_the_declaration_names_are_read(tmp_path: Path, encoding: str, text: str) -> None:
+    path = tmp_path / "a.tmx"
+    content = HEAD.replace("UTF-8", encoding) + unit(en="Hello", zh=text) * 3 + "</body></tmx>"
+    written = {"gb2312": "gb18030"}.get(encoding, encoding)
+    path.write_bytes(content.encode(written))
+    pairs = [record.texts for record in read("tmx", [str(path)], ["en", "zh"]) if isinstance(record, Pair)]
+    assert pairs == [("Hello", text)] * 3
+
+
+def test_encoding_that_nobody_knows_is_named(tmp_path: Path) -> None:
+    for encoding in ("x-user-defined", "hex"):
+        path = tmp_path / "a.tmx"
+        path.write_text(HEAD.replace("UTF-8", encoding) + unit(en="a", de="b") + "</body></tmx>")
+        with pytest.raises(DataError) as caught:
+            list(read("tmx", [str(path)], ["en", "de"]))
+        assert str(caught.value) == (
+            f"{path} declares the encoding '{encoding}', which is not known here. Convert it to UTF-8 (iconv -f "
+            f"{encoding} -t UTF-8) and change the encoding in its first line."
+        )
+
+
+def test_bytes_that_the_declared_encoding_lacks_end_the_file_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.tmx"
+    path.write_bytes((HEAD.replace("UTF-8", "euc-kr") + unit(en="a", de="b")).encode() + b"\xff\xff</body></tmx>")
+    with pytest.raises(BrokenFileError, match="its bytes are not cp949"):
+        list(read("tmx", [str(path)], ["en", "de"]))

@@ -1,0 +1,46 @@
+"""Files of tagged words: words of invisible characters, words that are withheld, and the hint for a missing tag."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.data.treebank import read_sentences
+from xalign_ray.errors import DataError
+from xalign_ray.tasks.ner import NER
+from xalign_ray.tasks.pos import POS
+
+
+def test_invisible_words_are_words(tmp_path: Path) -> None:
+    path = tmp_path / "dev-de.tsv"
+    path.write_text("\u00a0\tO\nBerlin\tB-LOC\n\u200e\tO\n\u00ad\tO\n\n\u3000\tO\n", encoding="utf-8")
+    assert [one.words for one in NER.read(path, "de")] == [("\u00a0", "Berlin", "\u200e", "\u00ad"), ("\u3000",)]
+
+
+def test_hint_on_missing_tags_is_given_where_tags_are_missing(tmp_path: Path) -> None:
+    path = tmp_path / "test-de.tsv"
+    for content, hint in (("Berlin\n", " XTREME's own test files lack the tag: take those of WikiAnn."), ("\tO\n", "")):
+        path.write_text(content)
+        with pytest.raises(DataError) as caught:
+            NER.read(path, "de")
+        assert str(caught.value) == f"{path}, line 1: not a word, a tab and its tag: {content[:-1]!r}.{hint}"
+
+
+def test_withheld_words_are_neither_scored_nor_learned_from(tmp_path: Path) -> None:
+    row = "{}\t{}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n"
+    path = tmp_path / "ar_nyuad-ud-dev.conllu"
+    path.write_text(row.format(1, "a") + "\n" + row.format(1, "_") + row.format(2, "_"))
+    hint = "Merge them with the script that comes with the treebank, or leave these sentences out."
+    with pytest.raises(DataError) as caught:
+        POS.read(path, "ar")
+    assert str(caught.value) == f"{path}: the words of 1 of 2 sentences are withheld (all are _). {hint}"
+    with pytest.raises(DataError) as caught:
+        list(read_sentences(path))
+    assert str(caught.value) == f"{path}, line 3: the words are withheld (all are _). {hint}"
+
+
+def test_word_of_a_no_break_space_keeps_its_place_in_a_tree(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text("1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n2\t\u00a0\t_\tX\t_\t_\t1\tdep\t_\t_\n", encoding="utf-8")
+    assert [one.words for one in read_sentences(path)] == [("a", "_")]

@@ -1,0 +1,62 @@
+"""Look-up forms: lower case by language, printed forms and vowel marks folded, punctuation off dictionary words."""
+
+from __future__ import annotations
+
+import pytest
+
+from xalign_ray.text.look_up import look_up_form, trim_punctuation
+
+
+@pytest.mark.parametrize(
+    ("language", "written", "form"),
+    [
+        ("", " Stra\u00dfe ", "stra\u00dfe"),
+        ("", "CAFE\u0301", "caf\u00e9"),
+        ("tr", "I\u015f\u0131k", "\u0131\u015f\u0131k"),
+        ("tr", "\u0130STANBUL", "istanbul"),
+        ("tr", "I\u0307nsan", "insan"),
+        ("tr-TR", "ISI", "\u0131s\u0131"),
+        ("az-Latn", "I\u015eIQ", "\u0131\u015f\u0131q"),
+        ("en", "\u0130stanbul", "istanbul"),
+        ("en", "INDIA", "india"),
+        ("de", "Insel", "insel"),
+        ("el", "\u039f\u0394\u039f\u03a3", "\u03bf\u03b4\u03bf\u03c2"),
+        ("ar", "\u0643\u064e\u062a\u064e\u0628\u064e", "\u0643\u062a\u0628"),
+        ("ar", "\u0643\u0640\u062a\u0640\u0628", "\u0643\u062a\u0628"),
+        ("ar", "\ufedb\ufe98\ufe90", "\u0643\u062a\u0628"),
+        ("ar", "\ufefb", "\u0644\u0627"),
+        ("he", "\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd", "\u05e9\u05dc\u05d5\u05dd"),
+        ("ja", "\uff21\uff22\uff11\uff12", "ab12"),
+        ("ja", "\uff8a\uff9e", "\u30d0"),
+        ("en", "\ufb01n", "fin"),
+        ("de", "co\u00adop", "coop"),
+        ("fa", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"),
+        ("th", "\u0e19\u0e49\u0e33", "\u0e19\u0e49\u0e33"),  # its vowel is not taken apart: no text writes it so
+        ("hi", "\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),
+    ],
+)
+def test_look_up_form(language: str, written: str, form: str) -> None:
+    assert look_up_form(written, language) == form
+    assert look_up_form(form, language) == form
+
+
+@pytest.mark.parametrize(
+    ("written", "trimmed"),
+    [
+        ("house,", "house"),
+        ("\u00abmaison\u00bb", "maison"),
+        ("(dog)", "dog"),
+        ("etc.", "etc"),
+        ("u.s.", "u.s."),
+        ("\u00bfqu\u00e9?", "qu\u00e9"),
+        ("\u0915\u0941\u0924\u094d\u0924\u093e\u0964", "\u0915\u0941\u0924\u094d\u0924\u093e"),
+        ("-ing", "-ing"),
+        ("'s", "'s"),
+        ("c#", "c#"),
+        ("...", "..."),
+        (",", ","),
+        ("cat", "cat"),
+    ],
+)
+def test_punctuation_around_a_dictionary_word_is_taken_off(written: str, trimmed: str) -> None:
+    assert trim_punctuation(written) == trimmed
