@@ -13,6 +13,7 @@ import yaml
 from tests.parity.cells_here import pretrain_here, run_cells_here
 from tests.ray.small import batches, write_world
 from xalign_ray.config.load import apply_setting
+from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.data.demo_derived import write_demo_derived
 from xalign_ray.errors import TrainingError
@@ -80,7 +81,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     cuts = [*batches(rows=8, micro=8, steps=2, saved_every=2), *SIZES, "parallel.workers=1"]
     tree: dict[str, Any] = {"extends": "tiny/mlm"}
     for one in (*cuts, VOCABULARY):
-        apply_setting(tree, {}, one)
+        apply_setting(tree, {}, one, RunConfig)
     (folder / BASE).write_text(yaml.safe_dump(tree))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
