@@ -6,10 +6,11 @@ from pathlib import Path
 
 from xalign_ray.config.absolute import with_absolute_paths
 from xalign_ray.config.load import Recipe
-from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.start import base_recipe, needed_recipes, settle
 from xalign_ray.config.tokenizers import FolderTokenizer
 from xalign_ray.status_line import say
+from xalign_ray.storage import is_url
 
 
 def check(recipe: Recipe) -> str:
@@ -38,18 +39,27 @@ def check(recipe: Recipe) -> str:
     return plan
 
 
-def open_named(recipe: Recipe) -> None:
+def open_named(recipe: Recipe) -> str:
     """Opens what a recipe, and those that it continues, name on this machine: sources, tokenizer and encoder.
+
+    Returns:
+        What could not be looked at, in a sentence; empty if all was.
 
     Raises:
         ConfigError, DataError: one of them is not there, or is not what it should be.
     """
     from xalign_ray.data.inputs import check_inputs
 
+    unseen = ""
     for needed in map(with_absolute_paths, reversed(needed_recipes(recipe))):
-        check_inputs(needed.config, writes_demo=False)
+        root = needed.config.data.root
+        if root != DEMO and not is_url(root) and not Path(root).exists():
+            unseen = f"Its data.root {root} is not there: its files were not looked for."
+        else:
+            check_inputs(needed.config, writes_demo=False)
         if base_recipe(needed) is None:
             open_start(settle(needed, needed.config.model.init_from).config, here_only=True)
+    return unseen
 
 
 def open_start(config: RunConfig, here_only: bool = False) -> None:

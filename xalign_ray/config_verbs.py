@@ -40,11 +40,13 @@ def config_show(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B
 
 @config_app.command("check")
 def config_check(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
-    """Whether a recipe can mean anything; starts nothing."""
-    from xalign_ray import pipeline
+    """Whether a recipe can be run here: its keys, and the files that it names; starts nothing."""
+    from xalign_ray.checks import check, open_named
 
-    pipeline.check(load_recipe(recipe, settings))
-    typer.echo(f"{recipe} is valid.")
+    loaded = load_recipe(recipe, settings)
+    check(loaded)
+    unseen = open_named(loaded)
+    typer.echo("\n".join([f"{recipe} is valid.", *filter(None, [unseen])]))
 
 
 @config_app.command("diff")

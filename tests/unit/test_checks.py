@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from tests.whole_words import write_encoder
 from xalign_ray.checks import check, open_named
 from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.config_verbs import config_check
 from xalign_ray.errors import ConfigError, XalignError
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -69,6 +70,20 @@ def test_what_is_missing_is_named(
     (tmp_path / file).unlink(missing_ok=True)
     with pytest.raises(XalignError, match=said):
         opened(recipe(setting))
+
+
+def test_a_root_that_is_not_there_is_said(recipe: Callable[..., Recipe]) -> None:
+    assert open_named(recipe()) == ""
+    assert open_named(recipe("data.root=/no/such/folder")) == (
+        "Its data.root /no/such/folder is not there: its files were not looked for."
+    )
+
+
+def test_config_check_opens_what_is_named(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    recipe()
+    (tmp_path / "encoder" / "model.safetensors").unlink()
+    with pytest.raises(XalignError, match="holds no weights"):
+        config_check(str(tmp_path / "own.yaml"))
 
 
 def test_a_tokenizer_that_takes_a_line_for_a_word_masks_no_whole_words(

@@ -174,7 +174,8 @@ def test_every_recipe_of_the_package_is_valid_and_can_be_planned(run: Run) -> No
     names = list_recipes()
     assert {"tiny/mlm", "tiny/xlm", "tiny/dict-mlm-50", "tiny/align-mlm"} <= set(names)
     for name in names:
-        assert run("config", "check", name) == Said(0, f"{name} is valid.\n", "")
+        said = run("config", "check", name)
+        assert (said.code, said.out.splitlines()[0], said.err) == (0, f"{name} is valid.", "")
         assert "iB a worker: weights " in run("plan", name).out
 
 
