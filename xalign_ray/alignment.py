@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -14,7 +15,12 @@ from xalign_ray.train.cluster_address import check_named_cluster
 
 
 def align(
-    paths: Sequence[str], form: str, languages: Sequence[str], out: Path, aligner: str = "hmm", method: str = ""
+    paths: Sequence[str],
+    form: str,
+    languages: Sequence[str],
+    out: Path,
+    aligner: str = "hmm",
+    settings: Mapping[str, Any] | None = None,
 ) -> Path:
     """The words of a parallel corpus aligned, as a job on the cluster: `out/alignment.txt` in Pharaoh's form.
 
@@ -22,25 +28,29 @@ def align(
 
     Args:
         aligner: a kind by name; `encoder:FOLDER` is a Hugging Face encoder.
-        method: how the two directions are joined, grow-diag-final-and if empty.
+        settings: keys of a recipe's `data.word_alignment`, such as `{"join": "union", "train_pairs": None}`.
     """
     check_lasting("--out", out)
+    from xalign_ray.config.aligners import WordAlignment
     from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
     from xalign_ray.data.word_alignment.corpus import align_corpus
     from xalign_ray.data.word_alignment.frequent import write_frequent_words
-    from xalign_ray.data.word_alignment.kinds import named_aligner
-    from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND
+    from xalign_ray.data.word_alignment.kinds import check_method, named_aligner
 
-    kind = named_aligner(aligner)
     try:
         corpus = ParallelCorpus.model_validate({"format": form, "languages": languages, "paths": paths})
+        chosen = WordAlignment.model_validate(settings or {})
     except ValidationError as error:
         raise ConfigError(f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}.") from None
+    if fault := chosen.fault([aligner]):
+        raise ConfigError(f"{fault}.")
+    kind = named_aligner(aligner, corpus.languages, chosen)
+    check_method(kind, chosen.join or kind.default_method)
     say(f"Aligning words of {', '.join(paths)}.")
     check_named_cluster()
     from xalign_ray.train.driver import connect  # torch and Ray
 
     connect(ParallelConfig())
-    aligned = align_corpus(corpus, out, kind=kind, method=method or GROW_DIAG_FINAL_AND)
+    aligned = align_corpus(corpus, out, kind=kind, settings=chosen)
     write_frequent_words(corpus, aligned)
     return aligned

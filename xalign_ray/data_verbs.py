@@ -127,12 +127,17 @@ def data_align(
     out: OutDir,
     format_: ParallelFormat = "moses",
     aligner: Annotated[str, typer.Option(metavar="NAME", help="hmm, ibm, or encoder:FOLDER")] = "hmm",
-    method: Annotated[str, typer.Option(metavar="NAME", help="how both directions are joined")] = "grow-diag-final-and",
+    method: Annotated[str, typer.Option(metavar="NAME", help="how both directions are joined; the aligner's own")] = "",
+    pairs: Annotated[
+        int, typer.Option(min=0, metavar="N", help="pairs that hmm and ibm are trained on; 0: all")
+    ] = 30_000,
+    extraction: Annotated[str, typer.Option(metavar="NAME", help="links of an encoder: softmax or argmax")] = "softmax",
 ) -> None:
     """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus."""
     from xalign_ray.alignment import align
 
-    typer.echo(str(align(paths, format_, codes(languages), out, aligner, method)))
+    settings = {"join": method or None, "train_pairs": pairs or None, "extraction": extraction}
+    typer.echo(str(align(paths, format_, codes(languages), out, aligner, settings)))
     say_next(f"name the file as third path of a moses corpus in a recipe: {quoted(out / 'alignment.txt')}")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.artifacts import hash_file, read_manifest
+from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.data.word_alignment import corpus
 
@@ -22,14 +23,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS, LINES = 4, 1500
 PAIRS = ParallelCorpus(format="tsv", languages=("en", "de"), paths=("*.tsv",))
 SAMPLE_PAIRS = 1000
+SETTINGS = WordAlignment(train_pairs=SAMPLE_PAIRS)
 PROGRAM = """
 import sys
 from pathlib import Path
 import ray
-from tests.ray.test_word_alignment import PAIRS, SAMPLE_PAIRS
+from tests.ray.test_word_alignment import PAIRS, SETTINGS
 from xalign_ray.data.word_alignment.corpus import align_corpus
 ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-align_corpus(PAIRS, Path(sys.argv[2]), Path(sys.argv[1]), sample_pairs=SAMPLE_PAIRS)
+align_corpus(PAIRS, Path(sys.argv[2]), Path(sys.argv[1]), settings=SETTINGS)
 """
 
 
@@ -58,7 +60,7 @@ def aligned(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("alone") / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "_run", lambda step, job, numbers: [step(job, number) for number in numbers])
-        corpus.align_corpus(PAIRS, out, root, sample_pairs=SAMPLE_PAIRS)
+        corpus.align_corpus(PAIRS, out, root, settings=SETTINGS)
     return out
 
 
@@ -77,7 +79,7 @@ def test_a_killed_job_on_two_workers_goes_on_where_it_was_and_writes_the_bytes_o
     done = {path: path.stat().st_mtime_ns for path in [*out.glob("parts/*.json"), out / "model" / "manifest.json"]}
     assert 1 < len(done) <= PARTS
     assert read_manifest(out) is None
-    corpus.align_corpus(PAIRS, out, root, sample_pairs=SAMPLE_PAIRS)
+    corpus.align_corpus(PAIRS, out, root, settings=SETTINGS)
     assert {path: path.stat().st_mtime_ns for path in done} == done
     assert hashes(out) == hashes(aligned)
 

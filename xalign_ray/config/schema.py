@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.choices import PAIRS, MaskedLm, MaskedText, Objective, Stream
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, OnBrokenFile, Positive
 from xalign_ray.config.filters import FiltersConfig
@@ -82,6 +83,7 @@ class DataConfig(Frozen):
     ] = DEMO
     corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)]
     parallel: tuple[ParallelCorpus, ...] = ()
+    word_alignment: WordAlignment = WordAlignment()
     dictionaries: tuple[Dictionary, ...] = ()
     filters: FiltersConfig = FiltersConfig()
     max_pairs: Annotated[
@@ -120,6 +122,12 @@ class DataConfig(Frozen):
             raise ValueError(
                 "filters.min_aligned_fraction needs a parallel corpus with an alignment, such as align: hmm"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _aligners_take_their_settings(self) -> DataConfig:
+        if fault := self.word_alignment.fault([corpus.align for corpus in self.parallel]):
+            raise ValueError(fault)
         return self
 
     @model_validator(mode="after")

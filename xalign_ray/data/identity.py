@@ -19,8 +19,8 @@ from xalign_ray.data import language_id
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source
 from xalign_ray.data.tokenizer_folder import NEEDED, open_tokenizer
-from xalign_ray.data.word_alignment.corpus import FILES_VERSION, SAMPLE_PAIRS, SAMPLE_SEED
-from xalign_ray.data.word_alignment.kinds import named_aligner
+from xalign_ray.data.word_alignment.corpus import FILES_VERSION
+from xalign_ray.data.word_alignment.kinds import alignment_identity, named_aligner
 from xalign_ray.mirror import local_folder
 
 SHARDS_VERSION = 11  # raise it when the same input would give other shards
@@ -71,10 +71,13 @@ def tokenizer_identity(data: DataConfig) -> Any:
 
 
 def _aligners(data: DataConfig) -> list[Any]:
-    """For each aligned corpus the aligner's version, or the hashes of an encoder's files, and the default sample."""
-    kinds = [named_aligner(corpus.align) if corpus.align else None for corpus in data.parallel]
-    sample = {"pairs": SAMPLE_PAIRS, "seed": SAMPLE_SEED}
-    return [kind and [FILES_VERSION, kind.identity(), sample] for kind in kinds]
+    """For each aligned corpus the aligner's version, its settings and sample, or the hashes of an encoder's files."""
+    settings = data.word_alignment
+    return [
+        corpus.align
+        and [FILES_VERSION, alignment_identity(named_aligner(corpus.align, corpus.languages, settings), settings)]
+        for corpus in data.parallel
+    ]
 
 
 def _formats(sources: Sequence[Source]) -> list[str]:

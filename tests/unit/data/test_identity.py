@@ -21,6 +21,7 @@ from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.sources import open as opening
 from xalign_ray.data.sources import parts
 from xalign_ray.data.word_alignment import chain_aligner
+from xalign_ray.errors import ConfigError
 
 ALIGNED = "data.parallel=[{{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: '{}'}}]"
 
@@ -53,8 +54,6 @@ OTHER_PROGRAMS = {  # name in a module, its other value, and settings of a recip
     "language identifier": (language_id, "version", lambda _: "0.0", IDENTIFIED),
     "version of an aligner": (chain_aligner, "VERSION", -1, HMM),
     "version of an alignment's files": (identity, "FILES_VERSION", -1, HMM),
-    "pairs that an aligner is trained on": (identity, "SAMPLE_PAIRS", 5, HMM),
-    "seed of an aligner's sample": (identity, "SAMPLE_SEED", 5, HMM),
 }
 
 
@@ -69,6 +68,33 @@ def test_programs_that_change_shards_change_the_fingerprint(
     assert fingerprint(make_config(own, *settings)) != before
     if settings:
         assert fingerprint(make_config(own)) == without, "a recipe that does not use it stays as it was"
+
+
+@pytest.mark.parametrize("setting", ["train_pairs=5", "train_pairs=null", "seed=1", "join=union"])
+def test_settings_of_an_aligner_change_the_fingerprint_where_a_corpus_is_aligned(own: Path, setting: str) -> None:
+    changed = f"data.word_alignment.{setting}"
+    assert fingerprint(make_config(own, *HMM, changed)) != fingerprint(make_config(own, *HMM))
+    assert fingerprint(make_config(own, changed)) == fingerprint(make_config(own)), "no corpus is aligned"
+
+
+def test_sample_of_an_encoder_aligner_is_not_in_the_fingerprint_and_its_extraction_is(own: Path) -> None:
+    (own / "aligner").mkdir()
+    (own / "aligner" / "config.json").write_text("{}")
+    aligned = ALIGNED.format(f"encoder:{own / 'aligner'}")
+    before = fingerprint(make_config(own, aligned))
+    for same in ("train_pairs=5", "seed=1", "join=intersection"):
+        assert fingerprint(make_config(own, aligned, f"data.word_alignment.{same}")) == before
+    for other in ("extraction=argmax", "layer=3", "join=union"):
+        assert fingerprint(make_config(own, aligned, f"data.word_alignment.{other}")) != before
+
+
+def test_encoder_aligner_without_an_embedding_for_a_language_is_refused_before_a_cluster_starts(own: Path) -> None:
+    (own / "aligner").mkdir()
+    (own / "aligner" / "config.json").write_text('{"xalign_languages": ["en", "fr"]}')
+    with pytest.raises(
+        ConfigError, match=r"aligner has language embeddings for en, fr, not for de; align with another"
+    ):
+        fingerprint(make_config(own, ALIGNED.format(f"encoder:{own / 'aligner'}")))
 
 
 CHANGES = {

@@ -6,6 +6,7 @@ import itertools
 import random
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,13 +14,14 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
+from xalign_ray.config.aligners import Join
 from xalign_ray.data.word_alignment.blocks import BLOCK_CELLS, PADDING, make_blocks
 from xalign_ray.data.word_alignment.chain_aligner import Chains, train_chains
-from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder, link_pieces
+from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder, link_pieces, similarities
 from xalign_ray.data.word_alignment.fast_aligner import FastAlign
 from xalign_ray.data.word_alignment.hmm import LONGEST_JUMP, NULL, first_jumps, posteriors
-from xalign_ray.data.word_alignment.kinds import AlignerKind, check_method, choose_aligner
-from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, Link, WordPair
+from xalign_ray.data.word_alignment.kinds import ALIGNERS, AlignerKind, check_method, choose_aligner
+from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, SYMMETRISERS, Link, WordPair
 from xalign_ray.errors import ConfigError, DataError
 
 # the library behind `ibm` has no wheel for a newer Python: there the error that says so is the test
@@ -177,6 +179,21 @@ def test_softmax_links_what_both_directions_find_likely_and_argmax_what_both_fin
     assert link_pieces(one_sided, "argmax", "union") == [(0, 0), (0, 1), (1, 0)]
 
 
+def test_softmax_compares_products_and_argmax_cosines() -> None:
+    first = np.array([[3.0, 0], [0, 1]], np.float32)
+    second = np.array([[1.0, 1], [0, 2]], np.float32)
+    np.testing.assert_allclose(similarities(first, second, "softmax"), [[3, 0], [1, 2]])
+    np.testing.assert_allclose(similarities(first, second, "argmax"), [[0.5**0.5, 0], [0.5**0.5, 1]])
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("hmm", GROW_DIAG_FINAL_AND), ("ibm", GROW_DIAG_FINAL_AND), ("encoder", "intersection")]
+)
+def test_each_aligner_joins_directions_as_it_was_published(name: str, method: str) -> None:
+    assert ALIGNERS[name].default_method == method
+    assert set(get_args(Join)) == set(SYMMETRISERS)
+
+
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "##dish", "house", "rot", "haus"]
 
 
@@ -242,7 +259,7 @@ def test_an_encoder_of_ours_is_told_the_languages_and_refuses_those_it_has_no_ve
     config.xalign_languages, config.xalign_segments = ["en", "de"], 2
     config.save_pretrained(encoder)
     with pytest.raises(ConfigError, match="has language embeddings for en, de, not for fr"):
-        PretrainedEncoder(str(encoder), languages=("en", "fr")).open(encoder)
+        PretrainedEncoder(str(encoder), languages=("en", "fr")).identity()
     assert PretrainedEncoder(str(encoder), languages=("en", "de")).open(encoder).types == [0, 2]
 
 

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from xalign_ray import alignment, cli
 from xalign_ray.artifacts import read_manifest
+from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.data.sources.formats import read
@@ -123,7 +124,7 @@ def test_a_damaged_model_is_named_and_not_used(root: Path) -> None:
 def test_a_folder_is_not_overwritten_by_the_alignment_of_something_else(root: Path) -> None:
     align_corpus(CORPUS, root / "out", root)
     with pytest.raises(DataError, match=r"holds the word alignment of other texts, or by other settings. Give another"):
-        align_corpus(CORPUS, root / "out", root, method="intersection")
+        align_corpus(CORPUS, root / "out", root, settings=WordAlignment(join="intersection"))
 
 
 def test_an_unfinished_folder_is_not_read(root: Path) -> None:
@@ -142,7 +143,7 @@ def test_a_corpus_without_pairs_is_refused(root: Path) -> None:
 
 def test_a_method_that_the_aligner_does_not_have_is_refused_before_anything_is_written(root: Path) -> None:
     with pytest.raises(ConfigError, match="aligner 'ibm' cannot symmetrise by 'union'"):
-        align_corpus(CORPUS, root / "out", root, kind=FastAlign(), method="union")
+        align_corpus(CORPUS, root / "out", root, kind=FastAlign(), settings=WordAlignment(join="union"))
     assert not (root / "out").exists()
 
 

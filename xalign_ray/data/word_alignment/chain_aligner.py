@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xalign_ray.artifacts import write_atomic
 from xalign_ray.data.word_alignment.blocks import PADDING, Block, Index, Reals, make_blocks, number_words
 from xalign_ray.data.word_alignment.hmm import NULL, first_jumps, posteriors
-from xalign_ray.data.word_alignment.links import SYMMETRISERS, Link, WordPair
+from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, SYMMETRISERS, Link, WordPair
 from xalign_ray.errors import DataError
 
 VERSION = 1  # raise it when the same pairs would give other links
@@ -35,6 +35,8 @@ class Chains:
 
     name: ClassVar[str] = "hmm"
     methods: ClassVar[tuple[str, ...]] = tuple(SYMMETRISERS)
+    default_method: ClassVar[str] = GROW_DIAG_FINAL_AND
+    learns: ClassVar[bool] = True
 
     def identity(self) -> dict[str, Any]:
         """What its alignments depend on, besides the pairs it is trained on."""

@@ -24,6 +24,7 @@ from xalign_ray.artifacts import (
     write_json,
     write_manifest,
 )
+from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.data.bad_rows import merge_counts, merge_files
 from xalign_ray.data.input_hashes import InputHashes
@@ -32,17 +33,15 @@ from xalign_ray.data.sources.formats import check_languages, explain_empty, part
 from xalign_ray.data.sources.parts import Part, count_bytes
 from xalign_ray.data.sources.records import Pair, Record
 from xalign_ray.data.word_alignment.chain_aligner import Chains
-from xalign_ray.data.word_alignment.kinds import Aligner, AlignerKind, check_method
-from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, Link, write_pharaoh
-from xalign_ray.data.word_alignment.sample import hash_pair, read_samples, smallest, write_sample
+from xalign_ray.data.word_alignment.kinds import Aligner, AlignerKind, alignment_identity, check_method
+from xalign_ray.data.word_alignment.links import Link, write_pharaoh
+from xalign_ray.data.word_alignment.sample import HIGHEST_HASH, hash_pair, read_samples, smallest, write_sample
 from xalign_ray.data.word_alignment.words import BlankSplitter, WordSplitter
 from xalign_ray.errors import DataError, fault_of
 from xalign_ray.status_line import PartsDone
 
 FILES_VERSION = 3  # raise it when the same input would give other files
 BATCH = 1024  # records aligned together
-SAMPLE_PAIRS = 30_000  # trained on in less than half a minute and 1.5 GB; more pairs gain little
-SAMPLE_SEED = 0
 ALIGNMENT = "alignment.txt"
 HINT = "Align the corpus again: it redoes what is damaged and nothing else."
 
@@ -57,9 +56,7 @@ class Job:
     languages: tuple[str, ...]
     words: WordSplitter
     kind: AlignerKind
-    method: str
-    sample_pairs: int
-    seed: int
+    settings: WordAlignment
     parallel: ParallelConfig
     keep_rest_out: bool
 
@@ -78,9 +75,7 @@ def align_corpus(
     root: Path = Path(),
     words: WordSplitter = BlankSplitter(),
     kind: AlignerKind = Chains(),
-    method: str = GROW_DIAG_FINAL_AND,
-    sample_pairs: int = SAMPLE_PAIRS,
-    seed: int = SAMPLE_SEED,
+    settings: WordAlignment = WordAlignment(),
 ) -> Path:
     """Aligns the words of a corpus, or finishes or repairs what was begun; Ray must have been connected.
 
@@ -90,7 +85,8 @@ def align_corpus(
 
     Args:
         root: what relative paths of the corpus start from; an alignment that it has already is not read.
-        sample_pairs: how many pairs a model is trained on: those with the smallest hashes over all parts.
+        settings: of them those of a model that is trained are which pairs it sees: those with the smallest hashes over
+            all parts, or all.
 
     Returns:
         `out`.
@@ -103,7 +99,7 @@ def align_corpus(
     paths = corpus.paths[:2] if corpus.format == "moses" else corpus.paths
     cut = tuple(parts(corpus.format, [str(root / path) for path in paths]))
     hashes = InputHashes(None).of(list(dict.fromkeys(path for part in cut for path in part.paths)))
-    return align_parts(Input("", languages, cut, tuple(hashes)), out, words, kind, method, sample_pairs, seed)
+    return align_parts(Input("", languages, cut, tuple(hashes)), out, words, kind, settings)
 
 
 def align_parts(
@@ -111,9 +107,7 @@ def align_parts(
     out: Path,
     words: WordSplitter,
     kind: AlignerKind,
-    method: str = GROW_DIAG_FINAL_AND,
-    sample_pairs: int = SAMPLE_PAIRS,
-    seed: int = SAMPLE_SEED,
+    settings: WordAlignment,
     parallel: ParallelConfig = ParallelConfig(),
     keep_rest_out: bool = False,
 ) -> Path:
@@ -124,31 +118,17 @@ def align_parts(
         parallel: says where tasks may run.
         keep_rest_out: of a file whose rest cannot be read; without it such a file is an error.
     """
-    check_method(kind, method)
+    check_method(kind, settings.join or kind.default_method)
     languages, cut = corpus.languages, corpus.parts
     identity = {
         "version": FILES_VERSION,
         "inputs": corpus.hashes,
         "languages": languages,
         "words": words.identity(),
-        "aligner": kind.identity(),
-        "method": method,
-        "sample": {"pairs": sample_pairs, "seed": seed},
+        **alignment_identity(kind, settings),
     }
     folder = out.absolute()
-    job = Job(
-        str(folder),
-        hash_value(identity),
-        cut,
-        languages,
-        words,
-        kind,
-        method,
-        sample_pairs,
-        seed,
-        parallel,
-        keep_rest_out,
-    )
+    job = Job(str(folder), hash_value(identity), cut, languages, words, kind, settings, parallel, keep_rest_out)
     _claim(job, identity)
     todo = [number for number in range(len(cut)) if _record(job, number) is None]
     if todo or whole_manifest(job.path("model"), "fingerprint", "files") is None:
@@ -194,25 +174,36 @@ def _claim(job: Job, identity: dict[str, Any]) -> None:
 def _ensure_model(job: Job) -> None:
     if whole_manifest(job.path("model"), "fingerprint", "files") is not None:
         return
-    numbers = range(len(job.parts))
-    sketches = _run(sketch_part, job, numbers)
-    limits = smallest((one for sketch in sketches for one in sketch["hashes"]), job.sample_pairs)
+    if job.kind.learns:
+        numbers = range(len(job.parts))
+        _run(partial(sample_part, limit=_sample_limit(job)), job, numbers)
+    _run(train_model, job, [0])
+
+
+def _sample_limit(job: Job) -> int:
+    """The highest hash of a pair that the model is trained on."""
+    wanted = job.settings.train_pairs
+    if wanted is None:
+        return HIGHEST_HASH
+    sketches = _run(sketch_part, job, range(len(job.parts)))
+    limits = smallest((one for sketch in sketches for one in sketch["hashes"]), wanted)
     if not len(limits):
         raise DataError(explain_empty(job.parts))
-    _run(partial(sample_part, limit=int(limits[-1])), job, numbers)
-    _run(train_model, job, [0])
+    return int(limits[-1])
 
 
 def sketch_part(job: Job, number: int) -> dict[str, Any]:
     """The smallest hashes of a part's pairs: no more of it can be in the sample."""
     pairs = (record for record in job.read(number) if isinstance(record, Pair))
-    return {"hashes": smallest((hash_pair(pair, job.seed) for pair in pairs), job.sample_pairs).tolist()}
+    wanted = job.settings.train_pairs
+    assert wanted is not None, "all pairs need no sketch"
+    return {"hashes": smallest((hash_pair(pair, job.settings.seed) for pair in pairs), wanted).tolist()}
 
 
 def sample_part(job: Job, number: int, limit: int) -> dict[str, Any]:
     """Writes the words of the part's pairs whose hash is not over the limit."""
     pairs = (record for record in job.read(number) if isinstance(record, Pair))
-    chosen = [(one, pair) for pair in pairs if (one := hash_pair(pair, job.seed)) <= limit]
+    chosen = [(one, pair) for pair in pairs if (one := hash_pair(pair, job.settings.seed)) <= limit]
     texts = [job.words.split([pair.texts[which] for _, pair in chosen]) for which in (0, 1)]
     kept = [(one, (a, b)) for (one, _), a, b in zip(chosen, *texts, strict=True) if a and b]
     write_sample(job.path("sample", f"part-{number:05d}.jsonl"), kept)
@@ -221,12 +212,17 @@ def sample_part(job: Job, number: int, limit: int) -> dict[str, Any]:
 
 def train_model(job: Job, _: int) -> dict[str, Any]:
     """Trains on the sample of all parts; the model's manifest is written last."""
-    pairs = read_samples([job.path("sample", f"part-{number:05d}.jsonl") for number in range(len(job.parts))])
+    sampled = range(len(job.parts)) if job.kind.learns else ()
+    pairs = read_samples([job.path("sample", f"part-{number:05d}.jsonl") for number in sampled])
+    if job.kind.learns and not pairs:
+        raise DataError(explain_empty(job.parts))
     folder = job.path("model")
     folder.mkdir(parents=True, exist_ok=True)
     job.kind.train(pairs, folder)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
-    write_manifest(folder, {"fingerprint": job.fingerprint, "pairs": len(pairs), "seed": job.seed, "files": files})
+    write_manifest(
+        folder, {"fingerprint": job.fingerprint, "pairs": len(pairs), "seed": job.settings.seed, "files": files}
+    )
     return {"pairs": len(pairs)}
 
 
@@ -256,7 +252,8 @@ def _align_batch(records: Sequence[Record], aligner: Aligner, job: Job) -> list[
     pairs = [record for record in records if isinstance(record, Pair)]
     first, second = (job.words.split([pair.texts[which] for pair in pairs]) for which in (0, 1))
     links: list[list[Link]] = [[] for _ in records]
-    for place, found in zip(places, aligner.align(list(zip(first, second, strict=True)), job.method), strict=True):
+    method = job.settings.join or job.kind.default_method
+    for place, found in zip(places, aligner.align(list(zip(first, second, strict=True)), method), strict=True):
         links[place] = found
     return links
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ BATCH = 32  # sides of about the same length that are encoded together
 
 Similarity = NDArray[np.float32]
 Linked = NDArray[np.bool_]
+States = NDArray[np.float32]
 
 
 def softmax_links(similarity: Similarity) -> Linked:
@@ -40,12 +42,19 @@ def argmax_links(similarity: Similarity) -> Linked:
 EXTRACTORS: Mapping[str, Callable[[Similarity], Linked]] = {"softmax": softmax_links, "argmax": argmax_links}
 
 
+def similarities(first: States, second: States, extraction: str) -> Similarity:
+    """How alike pieces are, [I, J], of states [I, D] and [J, D]: cosines for argmax, products for softmax."""
+    if extraction == "argmax":
+        first, second = (states / np.linalg.norm(states, axis=1, keepdims=True) for states in (first, second))
+    return first @ second.T
+
+
 @dataclass(frozen=True)
 class PretrainedEncoder:
     """The kind `encoder`: any Hugging Face folder; nothing is trained.
 
-    `softmax` with the method `intersection` is awesome-align, `argmax` with it is simalign's argmax. A word is linked
-    if any piece of it is.
+    With the method `intersection`, `softmax` of products is awesome-align and `argmax` of cosines is simalign's argmax
+    (tests/peers/test_word_links.py). A word is linked if any piece of it is.
 
     Attributes:
         path: the folder.
@@ -61,6 +70,8 @@ class PretrainedEncoder:
 
     name: ClassVar[str] = "encoder"
     methods: ClassVar[tuple[str, ...]] = tuple(SYMMETRISERS)
+    default_method: ClassVar[str] = "intersection"
+    learns: ClassVar[bool] = False
 
     def identity(self) -> dict[str, Any]:
         """What its alignments depend on."""
@@ -69,6 +80,12 @@ class PretrainedEncoder:
             raise ConfigError(f"{self.path} is no encoder's folder: it has no config.json.")
         if self.extraction not in EXTRACTORS:
             raise ConfigError(f"unknown extraction '{self.extraction}'. Known: {', '.join(EXTRACTORS)}.")
+        known = json.loads((Path(self.path) / "config.json").read_text(encoding="utf-8")).get("xalign_languages")
+        if known and (lacking := sorted(set(self.languages or ()) - set(known))):
+            raise ConfigError(
+                f"{self.path} has language embeddings for {', '.join(known)}, not for {', '.join(lacking)}; align with "
+                "another encoder."
+            )
         return {
             "kind": self.name,
             "encoder": {file.name: hash_file(file) for file in files},
@@ -111,7 +128,9 @@ class EncoderAligner:
         for place, number in enumerate(full):
             (first, words_of_first), (second, words_of_second) = texts[0][place], texts[1][place]
             if len(first) and len(second):
-                pieces = link_pieces(first @ second.T, self.settings.extraction, method)
+                pieces = link_pieces(
+                    similarities(first, second, self.settings.extraction), self.settings.extraction, method
+                )
                 links[number] = sorted({(int(words_of_first[i]), int(words_of_second[j])) for i, j in pieces})
         return links
 
@@ -120,12 +139,8 @@ class EncoderAligner:
         known = getattr(self.model.config, "xalign_languages", None) or []
         if not known:
             return 0
-        language = self.settings.languages[which] if self.settings.languages else None
-        if language not in known:
-            raise ConfigError(
-                f"{self.settings.path} has language embeddings for {', '.join(known)}, not for {language or 'none'}. "
-                "Align with another encoder, or name the languages."
-            )
+        assert self.settings.languages, "identity() was called before"
+        language = self.settings.languages[which]
         return self.model.config.xalign_segments * known.index(language)
 
     def _room(self) -> int:

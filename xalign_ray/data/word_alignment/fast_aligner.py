@@ -13,7 +13,9 @@ from xalign_ray.errors import ConfigError
 FORWARD, BACKWARD = "forward.probs", "backward.probs"
 BAR = "|||"  # separates the sides of a pair in the file that the library trains on
 
-# `-d -o -v` of fast_align, its authors' advice; ten rounds or five make no difference that we could see.
+# `-d -o -v` of fast_align, its authors' advice; ten rounds or five make no difference that we could see. The tension
+# that `-o` tunes shapes the probabilities that training writes, but the library's files do not hold it: its Aligner
+# aligns with the tension 4, and without the probabilities below e^-4 of a word's best, which are not written.
 OPTIONS = {"favor_diagonal": True, "optimize_tension": True, "variational_bayes": True}
 
 
@@ -23,6 +25,8 @@ class FastAlign:
 
     name: ClassVar[str] = "ibm"
     methods: ClassVar[tuple[str, ...]] = (GROW_DIAG_FINAL_AND,)
+    default_method: ClassVar[str] = GROW_DIAG_FINAL_AND
+    learns: ClassVar[bool] = True
 
     def identity(self) -> dict[str, Any]:
         """What its alignments depend on, besides the pairs it is trained on."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.explain import suggest
 from xalign_ray.data.word_alignment.chain_aligner import Chains
 from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder
@@ -28,10 +29,14 @@ class AlignerKind(Protocol):
     Attributes:
         name: as in ALIGNERS.
         methods: the names in links.SYMMETRISERS that it can do.
+        default_method: the one that it is published with.
+        learns: whether it is trained on pairs.
     """
 
     name: ClassVar[str]
     methods: ClassVar[tuple[str, ...]]
+    default_method: ClassVar[str]
+    learns: ClassVar[bool]
 
     def identity(self) -> dict[str, Any]:
         """What its alignments depend on, besides the pairs it is trained on: JSON."""
@@ -64,10 +69,17 @@ def choose_aligner(name: str, **options: Any) -> AlignerKind:
     return ALIGNERS[name](**options)
 
 
-def named_aligner(name: str) -> AlignerKind:
-    """The kind that a recipe or command names: `hmm`, `ibm`, or `encoder:FOLDER`."""
+def named_aligner(name: str, languages: tuple[str, str], settings: WordAlignment) -> AlignerKind:
+    """The kind that a recipe or command names: `hmm`, `ibm`, or `encoder:FOLDER`, for a corpus of two languages."""
     name, _, folder = name.partition(":")
-    return choose_aligner(name, **({"path": folder} if folder else {}))
+    options = {"path": folder, "languages": languages, "extraction": settings.extraction, "layer": settings.layer}
+    return choose_aligner(name, **(options if folder else {}))
+
+
+def alignment_identity(kind: AlignerKind, settings: WordAlignment) -> dict[str, Any]:
+    """What links depend on besides the texts: the aligner, the join, and the sample that it is trained on."""
+    sample = {"pairs": settings.train_pairs, "seed": settings.seed} if kind.learns else None
+    return {"aligner": kind.identity(), "method": settings.join or kind.default_method, "sample": sample}
 
 
 def check_method(kind: AlignerKind, method: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from xalign_ray.data.word_alignment.links import WordPair
 
 Hashes = NDArray[np.uint64]
 
+HIGHEST_HASH = (1 << 64) - 1
 HELD = 1 << 16  # hashes taken in between two cuts to the smallest: bounds the memory
 
 
@@ -46,8 +48,15 @@ def write_sample(path: Path, pairs: Iterable[tuple[int, WordPair]]) -> None:
 
 
 def read_samples(paths: Sequence[Path]) -> list[WordPair]:
-    """The sampled pairs of all parts in the order of their hashes, each once, whatever parts they were in."""
-    found: dict[int, WordPair] = {one: (first, second) for path in paths for one, first, second in _lines(path)}
+    """The sampled pairs of all parts in the order of their hashes, each once, whatever parts they were in.
+
+    A word is held once, however often it occurs: millions of pairs then take 8 bytes a word.
+    """
+    found: dict[int, WordPair] = {
+        one: (list(map(sys.intern, first)), list(map(sys.intern, second)))
+        for path in paths
+        for one, first, second in _lines(path)
+    }
     return [found[one] for one in sorted(found)]
 
 
