@@ -81,6 +81,21 @@ def test_each_line_of_the_corpus_has_its_links_and_a_bad_line_an_empty_one(root:
     assert manifest["model"]["pairs"] == LINES - 1
 
 
+def test_aligner_is_trained_on_as_many_pairs_as_the_recipe_says(root: Path, steps: list[tuple[str, int]]) -> None:
+    models = []
+    for number, settings in enumerate(
+        (WordAlignment(train_pairs=40), WordAlignment(train_pairs=40, seed=1), WordAlignment(train_pairs=None))
+    ):
+        steps.clear()
+        out = align_corpus(CORPUS, root / f"out{number}", root, settings=settings)
+        manifest = read_manifest(out)
+        assert manifest is not None
+        assert manifest["model"]["pairs"] == (settings.train_pairs or LINES - 1)
+        assert ("sketch_part" in dict(steps)) == (settings.train_pairs is not None)
+        models.append((out / "model" / "model.npz").read_bytes())
+    assert len(set(models)) == 3
+
+
 def test_the_file_is_read_as_the_third_of_a_moses_corpus(root: Path) -> None:
     out = align_corpus(CORPUS, root / "out", root)
     records = read("moses", [str(root / "pairs.en"), str(root / "pairs.de"), str(out / "alignment.txt")], ["en", "de"])

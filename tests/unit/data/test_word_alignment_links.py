@@ -58,7 +58,7 @@ def slow_grow_diag(forward: set[Link], backward: set[Link], rows: int, columns: 
 
 
 def points_visited(forward: set[Link], backward: set[Link]) -> set[Link]:
-    """As fast_align's atools, which gave the same on 4,000 random pairs: visits the points that may be added, in order."""
+    """As fast_align's atools, equal on 4,000 random pairs: visits the points that may be added, in order."""
     grown, added = forward & backward, True
     while added:
         added = False
