@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,10 +32,10 @@ OFFERED = re.compile("\x03[^\x03\x04]*\x04")
 def measure(path: str) -> tuple[int, int, int, int]:
     """Sentences, holes without the rule, holes with it, and templates that the rule showed."""
     sentences = before = after = 0
-    unknown = markup.Templates()
+    noted: Counter[str] = Counter()
     for text in _articles(path):
         try:
-            lines = markup.rendered_lines(text)
+            lines = markup.rendered_lines(text, markup.Page())
         except (ParserError, RecursionError):
             continue
         for line in lines:
@@ -43,8 +44,8 @@ def measure(path: str) -> tuple[int, int, int, int]:
                 continue
             sentences += max(1, len(SENTENCE.findall(bare)))
             before += len(HOLE.findall(bare))
-            after += len(HOLE.findall(markup.fill(line, unknown)))
-    return sentences, before, after, unknown.shown
+            after += len(HOLE.findall(markup.fill(line, noted)))
+    return sentences, before, after, noted[markup.SHOWN]
 
 
 def _articles(path: str) -> Iterator[str]:
@@ -58,7 +59,7 @@ def main() -> None:
     """A line a dump."""
     sys.stdout.write(f"{'dump':<34}{'sentences':>10}{'holes per 1,000 before':>24}{'after':>8}{'shown':>8}" + "\n")
     if "--without-lists" in sys.argv:
-        markup.knows_template = lambda _: False
+        markup.words_of_template = lambda *_: None
     for path in (argument for argument in sys.argv[1:] if argument != "--without-lists"):
         sentences, before, after, shown = measure(path)
         scale = 1000 / max(sentences, 1)

@@ -18,6 +18,7 @@ from xalign_ray.config.tokenizers import BpeTokenizer, FolderTokenizer, Tokenize
 from xalign_ray.data import language_id
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source
+from xalign_ray.data.sources.markup import WIKITEXT_VERSION
 from xalign_ray.data.tokenizer_folder import NEEDED, open_tokenizer
 from xalign_ray.data.word_alignment.corpus import FILES_VERSION
 from xalign_ray.data.word_alignment.kinds import alignment_identity, named_aligner
@@ -25,7 +26,8 @@ from xalign_ray.mirror import local_folder
 
 SHARDS_VERSION = 11  # raise it when the same input would give other shards
 FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
-PARSERS = {"wikipedia": "mwparserfromhell"}  # packages whose versions read a format differently
+# Formats whose text depends on a package and on a version of our own.
+PARSERS = {"wikipedia": ("mwparserfromhell", WIKITEXT_VERSION)}
 
 
 def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHashes) -> str:
@@ -39,7 +41,7 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
             "tokenizer": tokenizer_identity(config.data),
             "aligners": _aligners(config.data),
             "language_identifier": language_id.identity() if config.data.filters.language_threshold else None,
-            "parsers": {PARSERS[name]: version(PARSERS[name]) for name in _formats(sources) if name in PARSERS},
+            "parsers": [_parser(name) for name in _formats(sources) if name in PARSERS],
             "versions": {
                 "shards": SHARDS_VERSION,
                 "tokenizers": tokenizers.__version__,
@@ -78,6 +80,11 @@ def _aligners(data: DataConfig) -> list[Any]:
         and [FILES_VERSION, alignment_identity(named_aligner(corpus.align, corpus.languages, settings), settings)]
         for corpus in data.parallel
     ]
+
+
+def _parser(name: str) -> list[str | int]:
+    package, own = PARSERS[name]
+    return [package, version(package), own]
 
 
 def _formats(sources: Sequence[Source]) -> list[str]:

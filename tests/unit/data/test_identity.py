@@ -20,6 +20,7 @@ from xalign_ray.data.inputs import Source, data_root, find_sources
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.sources import open as opening
 from xalign_ray.data.sources import parts
+from xalign_ray.data.sources.markup import WIKITEXT_VERSION
 from xalign_ray.data.word_alignment import chain_aligner
 from xalign_ray.errors import ConfigError
 
@@ -190,6 +191,14 @@ def test_the_parser_of_wiki_text_is_in_it_where_there_is_any(own: Path, monkeypa
     config, dump = make_config(own), Source("text/en", "wikipedia", ("en",), (str(own / "en.txt"),))
     without, before = fingerprint(config), fingerprint(config, dump)
     monkeypatch.setattr(identity, "version", lambda _: "another")
+    assert fingerprint(config, dump) != before
+    assert fingerprint(config) == without
+
+
+def test_the_version_of_wiki_text_is_in_it(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, dump = make_config(own), Source("text/en", "wikipedia", ("en",), (str(own / "en.txt"),))
+    without, before = fingerprint(config), fingerprint(config, dump)
+    monkeypatch.setitem(identity.PARSERS, "wikipedia", ("mwparserfromhell", WIKITEXT_VERSION + 1))
     assert fingerprint(config, dump) != before
     assert fingerprint(config) == without
 

@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import mwparserfromhell
 from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Template, Text, Wikilink
+from mwparserfromhell.nodes.extras import Parameter
 from mwparserfromhell.parser import ParserError
 
+from xalign_ray.data.sources.html import BREAK, drop_html, write_levels
+from xalign_ray.data.sources.interwiki import LANGUAGES
+from xalign_ray.data.sources.measures import Given
 from xalign_ray.data.sources.quotes import drop_quotes
-from xalign_ray.data.sources.templates import knows_template, running_text, words_of_template
+from xalign_ray.data.sources.templates import is_mark, is_sentence, plain_name, running_text, words_of_template
+from xalign_ray.data.sources.variants import choose_variants
 
+WIKITEXT_VERSION = 2  # raise it when the same page would give other paragraphs
 _HIDDEN_NAMESPACES = frozenset({"file", "image", "media", "category"})  # these work in every wiki
 _FILE_NAME = re.compile(r"\.(jpe?g|png|svg|gif|tiff?|webp|xcf|pdf|djvu|og[gav]|opus|webm|mp3|wav|flac|midi?)$", re.I)
-_INTERWIKI = re.compile(r"[a-z]{2,3}(-[a-z]+)*|simple")
-
-# fmt: off
-_DROPPED_TAGS = frozenset({
-    "ref", "references", "table", "gallery", "timeline", "imagemap", "math", "chem", "ce", "score", "graph", "mapframe",
-    "maplink", "hiero", "syntaxhighlight", "source", "pre", "templatestyles", "style", "script", "includeonly",
-    "inputbox", "categorytree", "charinsert", "indicator",
-})
-_BLOCK_TAGS = frozenset({
-    "p", "div", "blockquote", "poem", "br", "hr", "li", "dt", "dd", "ul", "ol", "dl", "center",
-    "h1", "h2", "h3", "h4", "h5", "h6",
-})
-# fmt: on
-
 _COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.S)
 _LONE_NAMESPACE_LINKS = re.compile(r"^(?:[ \t]*\[\[[^\[\]|:\n]+:[^\s\[\]][^\[\]\n]*\]\])+[ \t]*$", re.M)
-_VARIANTS = re.compile(r"-\{([^{}]*)\}-")
 _BEHAVIOUR = re.compile(r"__[A-Z]+__")
 _LEADING_HOLE = re.compile(r"^[\s,;:)\u3001\uff0c\uff09]+(?=[^\s)])")  # but not of a smiley, or what is nothing else
 _BEFORE_STOP = re.compile(r"\s*[,;](?:\s*[,;])*\s*\.(?=\s|$)")  # "for example {{math|x}}, {{math|y}}."
@@ -40,17 +32,45 @@ _EMPTY_BRACKETS = re.compile(r"\s*[(\[\uff08][\s,;:/\u00b7\u3001\uff0c\u2013\u20
 _OPENING_HOLE = re.compile(r"([(\uff08])[\s,;:\u3001\uff0c]+")
 _CLOSING_HOLE = re.compile(r"[\s,;:\u3001\uff0c]+([)\uff09])")
 _SPACED = re.compile(r"\s+([,.)\u3001\u3002\uff0c])(?=\s|$)")
-_DOUBLED = re.compile(r"([,\u3001\uff0c\u060c])(\s*\1)+")
+_DOUBLED = re.compile(r"([,;\u3001\uff0c\u060c\uff1b])(\s*\1)+")
 _BLANKS = re.compile(r"[^\S\n]+")
 _TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\|-|[|!]|\}\})")
 # No XML holds these. A hole keeps the quote marks around what is dropped apart; between _OPEN and _CLOSE stands what a
 # template that no list knows would show inside a sentence.
 _HEADING, _HOLE, _OPEN, _CLOSE = "\x01", "\x02", "\x03", "\x04"
 _OFFERED = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
-_ENDS_SENTENCE = (".", "!", "?", "\u3002", "\u0964", "\u061f", "\u06d4", ":", ";", ",", "\u060c", "\u3001", "\uff0c")
+_ENDS_SENTENCE = (".", "!", "?", "\u3002", "\u0964", "\u061f", "\u06d4")
+_SEPARATES = (":", ";", ",", "\u060c", "\u3001", "\uff0c", "\uff1b")
+SHOWN = "templates that no list knows, shown by their first argument"
+LEFT_OUT = "templates left out of a sentence"
+FOOTNOTES = "templates that no list knows, taken for footnotes"
+STRAY_ROWS = "lines of tables outside a table, left out"
+_TEXT_NAMES = (
+    "text",
+    "texte",
+    "texto",
+    "testo",
+    "tekst",
+    "tekstas",
+    "\u0442\u0435\u043a\u0441\u0442",
+    "quote",
+    "sitat",
+    "content",
+)
+_MAX_ARGUMENTS = 50
 MAX_OPEN = 1000  # marks that are open at once: the parser's time grows with their square
 _PAIRED = re.compile(r"\{\{|\}\}|[\[\]]|</?[A-Za-z][^<>]*>")
 _NEVER_CLOSED = re.compile(r"<(br|hr|wbr|li|dt|dd|p|tr|td|th)\b|.*/>", re.I | re.S)
+
+
+# Markup that is left in the text, by the name under which it is counted.
+_RESIDUE = {
+    "HTML": re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>"),
+    "[[": re.compile(r"\[\[|\]\]"),
+    "{{": re.compile(r"\{\{|\}\}"),
+    "{|": re.compile(r"\{\||\|\}|\|-"),
+}
+_ANY_RESIDUE = re.compile(r"[<{}]|\[\[|\]\]|\|-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,44 +79,53 @@ class _Line:
     level: int  # 0 is text, 1-6 a heading
 
 
-@dataclass(slots=True)
-class Templates:
-    """How often a template that no list knows stood inside a sentence."""
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page's markup is read with.
 
-    shown: int = 0  # by its first argument that is running text
-    left_out: int = 0  # a hole, or a mark such as a footnote
+    Args:
+      hidden: the wiki's own lower-case names of the file and category namespaces; the English ones always count.
+      language: the wiki's.
+      title: the page's, which `{{PAGENAME}}` shows.
+      noted: receives counts of what is left out or kept that a reader would see otherwise.
+    """
+
+    hidden: frozenset[str] = frozenset()
+    language: str = "en"
+    title: str = ""
+    noted: Counter[str] = field(default_factory=Counter)
 
 
-def read_paragraphs(
-    markup: str, hidden: frozenset[str] = frozenset(), unknown: Templates | None = None
-) -> tuple[str, ...]:
+def read_paragraphs(markup: str, page: Page | None = None) -> tuple[str, ...]:
     """The paragraphs, list items and headings of an article, in order, one a string.
 
     Gone are templates (but for those of templates.py, and for the first argument that is running text of one inside a
     sentence), tables, references, formulas, files, categories, links to
     other languages, comments, and the headings under which nothing is left.
 
-    Args:
-      markup: the page's wikitext.
-      hidden: the wiki's own lower-case names of the file and category namespaces; the English ones always count.
-      unknown: receives counts of the templates inside sentences that no list knows.
-
     Raises:
       ParserError: more marks are open at once than any article has.
     """
-    unknown = unknown or Templates()
-    lines = [line for raw in rendered_lines(markup, hidden) if (line := _clean(fill(raw, unknown))).text]
-    return tuple(line.text for line in _drop_empty_sections(lines))
+    page = page or Page()
+    lines = [line for raw in rendered_lines(markup, page) if (line := _clean(fill(raw, page.noted), page.noted)).text]
+    kept = tuple(line.text for line in _drop_empty_sections(lines))
+    _count_residue("\n".join(kept), page.noted)
+    return kept
 
 
-def rendered_lines(markup: str, hidden: frozenset[str] = frozenset()) -> list[str]:
+def _count_residue(text: str, noted: Counter[str]) -> None:
+    if _ANY_RESIDUE.search(text):
+        for name, marks in _RESIDUE.items():
+            noted[f"markup left in the text: {name}"] += len(marks.findall(text))
+
+
+def rendered_lines(markup: str, page: Page) -> list[str]:
     """The lines of an article before templates that no list knows are filled in: what the bench of holes looks at."""
     _refuse_open_marks(markup)
-    markup = _COMMENT.sub("", markup)
-    markup = _LONE_NAMESPACE_LINKS.sub("", markup)
-    markup = _VARIANTS.sub(_choose_variant, markup)
+    markup = drop_html(_COMMENT.sub("", markup), page.noted)
+    markup = choose_variants(_LONE_NAMESPACE_LINKS.sub("", markup))
     code = mwparserfromhell.parse(markup, skip_style_tags=True)
-    return "".join(_render(code.nodes, hidden | _HIDDEN_NAMESPACES)).split("\n")
+    return "".join(_render(code.nodes, page)).replace(BREAK, "\n").split("\n")
 
 
 def _refuse_open_marks(markup: str) -> None:
@@ -112,34 +141,63 @@ def _refuse_open_marks(markup: str) -> None:
                 raise ParserError(f"more than {MAX_OPEN} marks are open at once")
 
 
-def fill(raw: str, unknown: Templates) -> str:
+def fill(raw: str, noted: Counter[str]) -> str:
     """A line in which each template that no list knows shows what it offers where a word of the sentence is missing.
 
     That is where it stands apart from the word before it (in scripts with blanks), is not behind the sentence's end,
-    and does not begin a line whose sentence begins behind it. A template alone on a line shows nothing.
+    and does not begin a line whose sentence begins behind it. A template alone on a line shows whole sentences only.
     """
     if _OPEN not in raw:
         return raw
     parts = _OFFERED.split(raw)
     if not any(map(str.isalpha, "".join(parts[::2]))):
-        return "".join(parts[::2])
-    for place in range(1, len(parts), 2):
-        shown = bool(parts[place]) and _lacks_a_word(parts[place - 1], parts[place + 1], place == 1)
-        unknown.shown += shown
-        unknown.left_out += not shown
-        parts[place] = parts[place] if shown else _HOLE
+        parts[1::2] = [offered if is_sentence(offered) else "" for offered in parts[1::2]]
+        noted[SHOWN] += sum(map(bool, parts[1::2]))
+        return "".join(parts)
+    behind = _behind([text.replace(_HOLE, "") for text in parts[2::2]])
+    before = _Before()
+    for place, (first, has_letters) in zip(range(1, len(parts), 2), behind, strict=True):
+        before.add(parts[place - 1].replace(_HOLE, ""))
+        lacking = _lacks_a_word(before, first, has_letters)
+        shown = parts[place] if lacking else ""
+        noted[SHOWN if shown else LEFT_OUT if lacking else FOOTNOTES] += 1
+        parts[place] = shown or _HOLE
+        before.add(shown)
     return "".join(parts)
 
 
-def _lacks_a_word(before: str, after: str, first: bool) -> bool:
-    """Whether a word of the sentence is missing between two pieces of a line."""
-    before, after = before.replace(_HOLE, ""), after.replace(_HOLE, "")
-    if not before.strip(" *#:'"):
-        return first and (after.lstrip(" '")[:1].islower() or after.lstrip(" '")[:1] in (",", "("))
-    if before.rstrip(" '").endswith(_ENDS_SENTENCE) and not any(map(str.isalpha, after)):
+def _behind(texts: list[str]) -> list[tuple[str, bool]]:
+    """For each text of a line the first mark of it and what follows, and whether there is a letter."""
+    found, first, has_letters = [], "", False
+    for text in reversed(texts):
+        first = text.lstrip(" '")[:1] or first
+        has_letters = has_letters or any(map(str.isalpha, text))
+        found.append((first, has_letters))
+    return found[::-1]
+
+
+@dataclass(slots=True)
+class _Before:
+    """The end of what stands before a template on its line."""
+
+    begun: bool = False  # by more than a list's marks
+    last: str = ""  # its last mark, behind which quotes may stand
+    solid: str = ""  # its last mark that is no blank
+
+    def add(self, text: str) -> None:
+        self.begun = self.begun or bool(text.strip(" *#:'"))
+        self.last = text.rstrip("'")[-1:] or self.last
+        self.solid = text.rstrip(" '")[-1:] or self.solid
+
+
+def _lacks_a_word(before: _Before, first: str, has_letters: bool) -> bool:
+    """Whether a word of the sentence is missing between what stands before it on a line and what stands behind it."""
+    if not before.begun:
+        return first.islower() or first in (",", ";", "(")
+    if before.solid in _ENDS_SENTENCE and not has_letters:
         return False
-    last = before.rstrip("'")[-1:]
-    return _without_blanks(last) or not (last.isalnum() or last in _ENDS_SENTENCE)
+    last = before.last
+    return _without_blanks(last) or last == "\u3001" or not (last.isalnum() or last in (*_ENDS_SENTENCE, *_SEPARATES))
 
 
 def _without_blanks(letter: str) -> bool:
@@ -147,78 +205,97 @@ def _without_blanks(letter: str) -> bool:
     return unicodedata.name(letter, "").startswith(("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"))
 
 
-def _choose_variant(match: re.Match[str]) -> str:
-    """What `-{zh-hans:A; zh-hant:B}-` shows, the first variant, and `-{A}-`, A; rules (`-{H|..}-`) show nothing."""
-    flags, bar, rule = match[1].rpartition("|")
-    if bar and flags.strip() not in ("", "zh-hans", "zh-hant"):
-        return ""
-    first = rule.split(";")[0]
-    return first.partition(":")[2].strip() if ":" in first else first
-
-
-def _render(nodes: Iterable[Node], hidden: frozenset[str]) -> Iterator[str]:
+def _render(nodes: Iterable[Node], page: Page) -> Iterator[str]:
     for node in nodes:
         if shown := _SHOWN.get(type(node)):
-            yield from shown(node, hidden)
+            yield from shown(node, page)
 
 
-def _show_text(node: Text, _: frozenset[str]) -> Iterator[str]:
+def _show_text(node: Text, _: Page) -> Iterator[str]:
     yield node.value
 
 
-def _show_entity(node: HTMLEntity, _: frozenset[str]) -> Iterator[str]:
+def _show_entity(node: HTMLEntity, _: Page) -> Iterator[str]:
     mark = node.normalize()
     if unicodedata.category(mark) not in ("Cc", "Cs"):  # a half surrogate pair would fit in no file
         yield mark
 
 
-def _show_template(node: Template, hidden: frozenset[str]) -> Iterator[str]:
-    shown = [value for value in node.params if not value.showkey]
-    shown = shown or [value for value in node.params if str(value.name).strip().lower() == "text"]  # {{quote|text=..}}
-    values = [_OFFERED.sub(r"\1", "".join(_render(value.value.nodes, hidden))) for value in shown]
-    name = str(node.name)
-    if knows_template(name) or not values:
-        yield words_of_template(name, values) or _HOLE
-    else:
-        yield f"{_OPEN}{running_text(name, values)}{_CLOSE}"
+def _show_template(node: Template, page: Page) -> Iterator[str]:
+    name = plain_name(str(node.name))
+    if is_mark(name):
+        yield _HOLE
+        return
+    if ":" in name:  # formatnum:{{..}}
+        name = _flat("".join(_render(node.name.nodes, page))).strip()
+    given = _arguments(node, page)
+    words = words_of_template(name, given, page.title)
+    yield words or f"{_OPEN}{running_text(name, given) if words is None else ''}{_CLOSE}"
 
 
-def _show_heading(node: Heading, hidden: frozenset[str]) -> Iterator[str]:
+def _arguments(node: Template, page: Page) -> Given:
+    """The arguments of a template by their number, whether it is written or not, from 1 on."""
+    numbered, named, count = {}, {}, 0
+    for param in node.params:
+        if param.showkey:
+            name = str(param.name).strip()
+            named[name.lower()] = param
+        else:
+            count += 1
+            name = str(count)
+        if name.isdecimal() and 0 < int(name) <= _MAX_ARGUMENTS:
+            numbered[int(name)] = param
+
+    def render(param: Parameter) -> str:
+        return _flat("".join(_render(param.value.nodes, page))).strip()
+
+    if not numbered and not named.keys() & {"url", "title"}:  # a footnote may quote too
+        texts = [named[name] for name in _TEXT_NAMES if name in named][:1]  # {{quote|text=..}}
+        numbered = dict(enumerate(texts, 1))
+    values = [render(numbered[at]) if at in numbered else "" for at in range(1, max(numbered, default=0) + 1)]
+    return Given(values, lambda name: render(named[name]) if name in named else "", page.language, len(named))
+
+
+def _flat(text: str) -> str:
+    return _OFFERED.sub(r"\1", text).replace(_HOLE, "")
+
+
+def _show_heading(node: Heading, page: Page) -> Iterator[str]:
     yield f"\n{_HEADING}{node.level}"
-    yield from _render(node.title.nodes, hidden)
+    yield "".join(_render(node.title.nodes, page)).replace(BREAK, " ")
     yield "\n"
 
 
-def _show_tag(node: Tag, hidden: frozenset[str]) -> Iterator[str]:
-    name = str(node.tag).strip().lower()
-    if name in _DROPPED_TAGS:
+def _show_tag(node: Tag, page: Page) -> Iterator[str]:
+    """A list's mark, a line across, `<nowiki>`, or what is no HTML; a table that began within a line goes."""
+    if str(node.tag) == "table":
         return
-    border = "\n" if name in _BLOCK_TAGS else ""
+    border = "\n" if str(node.tag) in ("li", "dt", "dd", "hr") else ""
     yield border
     if node.contents:
-        yield from _render(node.contents.nodes, hidden)
+        yield from _render(node.contents.nodes, page)
         yield border
 
 
-def _show_external_link(node: ExternalLink, hidden: frozenset[str]) -> Iterator[str]:
+def _show_external_link(node: ExternalLink, page: Page) -> Iterator[str]:
     if node.title:
-        yield from _render(node.title.nodes, hidden)
+        yield from _render(node.title.nodes, page)
 
 
-def _show_wikilink(node: Wikilink, hidden: frozenset[str]) -> Iterator[str]:
+def _show_wikilink(node: Wikilink, page: Page) -> Iterator[str]:
     title = str(node.title).strip()
     prefix, colon, _ = title.partition(":")
-    if prefix and colon and _is_invisible(prefix.strip(), title, hidden):
+    if prefix and colon and _is_invisible(prefix.strip().lower(), title, page.hidden):
         return
     if node.text is None:
-        yield "".join(_render(node.title.nodes, hidden)).strip().lstrip(":")
+        yield "".join(_render(node.title.nodes, page)).strip().lstrip(":")
     else:
-        yield from _render(node.text.nodes, hidden)
+        yield from _render(node.text.nodes, page)
 
 
 def _is_invisible(prefix: str, title: str, hidden: frozenset[str]) -> bool:
     """Whether a link is to a file, a category or the same article in another language."""
-    return prefix.lower() in hidden or bool(_FILE_NAME.search(title) or _INTERWIKI.fullmatch(prefix))
+    return prefix in hidden or prefix in _HIDDEN_NAMESPACES or prefix in LANGUAGES or bool(_FILE_NAME.search(title))
 
 
 # Node types that are not here (arguments of templates, comments) show nothing.
@@ -233,15 +310,16 @@ _SHOWN: dict[type, Callable[..., Iterator[str]]] = {
 }
 
 
-def _clean(raw: str) -> _Line:
+def _clean(raw: str, noted: Counter[str]) -> _Line:
     """One line without left-over marks, holes where a template stood, and odd blanks."""
     level = int(raw[1]) if raw.startswith(_HEADING) else 0
     text = raw[2:] if level else raw
     if _TABLE_LINE.match(text.lstrip(_HOLE)):
+        noted[STRAY_ROWS] += any(map(str.isalpha, text))
         return _Line("", level)
-    text = drop_quotes(_BEHAVIOUR.sub("", text)).replace(_HOLE, "")
+    text = _BLANKS.sub(" ", drop_quotes(write_levels(_BEHAVIOUR.sub("", text))).replace(_HOLE, ""))
     text = _EMPTY_BRACKETS.sub("", _CLOSING_HOLE.sub(r"\1", _OPENING_HOLE.sub(r"\1", text)))
-    text = _DOUBLED.sub(r"\1", _SPACED.sub(r"\1", _BLANKS.sub(" ", text)))
+    text = _DOUBLED.sub(r"\1", _SPACED.sub(r"\1", text))
     text = _LEADING_HOLE.sub("", _BEFORE_STOP.sub(".", text)).strip()
     return _Line(text if any(mark.isalpha() for mark in text) else "", level)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
@@ -11,14 +12,15 @@ from mwparserfromhell.parser import ParserError
 
 from xalign_ray.data.sources.broken import BrokenFileError
 from xalign_ray.data.sources.dumps import PAGE
-from xalign_ray.data.sources.markup import Templates, read_paragraphs
+from xalign_ray.data.sources.markup import Page, read_paragraphs
 from xalign_ray.data.sources.open import Chunks, Span
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Noted, Record, Skipped
 from xalign_ray.data.sources.xml import local_name, stream_elements
 
 _ARTICLE, _FILE, _MEDIA, _CATEGORY = "0", "6", "-2", "14"
-_REDIRECT = re.compile(r"\s*#[^\s\[\]#*:;]+\s*:?\s*\[\[")  # "#REDIRECT [[", "#WEITERLEITUNG [[", in any language
+# "#REDIRECT [[", "#WEITERLEITUNG [[", in any language; but no numbered list whose first item begins with a link.
+_REDIRECT = re.compile(r"\s*#[^\s\[\]#*:;]+\s*:?\s*\[\[[^\[\]\n]+\]\][^\S\n]*(?:\{\{[^{}]*\}\}\s*)*(?:\n(?!#)|\Z)")
 
 
 @dataclass
@@ -55,9 +57,9 @@ def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
                 site.namespaces = _namespaces(element)
                 continue
             number += 1
-            unknown = Templates()
-            yield _read_page(element, site, language, path, number, unknown)
-            yield from (Noted(what, count) for what, count in _counts_of(unknown) if count)
+            noted: Counter[str] = Counter()
+            yield _read_page(element, site, language, path, number, noted)
+            yield from (Noted(what, count) for what, count in noted.items() if count)
     except BrokenFileError as broken:
         raise broken.after("page", number) from None
 
@@ -77,26 +79,19 @@ def _head(path: str) -> bytes:
     return head.partition(PAGE)[0]
 
 
-def _counts_of(unknown: Templates) -> tuple[tuple[str, int], ...]:
-    return (
-        ("templates that no list knows, shown by their first argument", unknown.shown),
-        ("templates that no list knows, left out of a sentence", unknown.left_out),
-    )
-
-
 def _read_page(
-    page: Element, site: _Site, language: str, path: str, number: int, unknown: Templates
+    page: Element, site: _Site, language: str, path: str, number: int, noted: Counter[str]
 ) -> Record | Skipped:
     fields = {local_name(element): element.text or "" for element in page.iter()}  # of several revisions, the last
     markup = fields.get("text", "")
     if fields.get("ns", site.key_of(fields.get("title", ""))) != _ARTICLE:
         return Skipped("page of another namespace")
-    if "redirect" in fields or ("ns" not in fields and _REDIRECT.match(markup)):  # old schemas tell neither
+    if "redirect" in fields or _REDIRECT.match(markup):  # old schemas and some exports have no such element
         return Skipped("redirect")
     if fields.get("model", "wikitext") != "wikitext":
         return Skipped("page that is not wikitext")
     try:
-        paragraphs = read_paragraphs(markup, site.hidden(), unknown)
+        paragraphs = read_paragraphs(markup, Page(site.hidden(), language, fields.get("title", ""), noted))
     except (ParserError, RecursionError):
         return BadRow(path, number, "markup cannot be parsed")
     return Document(language, paragraphs, path, number) if paragraphs else Skipped("empty after markup")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mwparserfromhell.parser import ParserError
 
-from xalign_ray.data.sources.markup import read_paragraphs
+from xalign_ray.data.sources.markup import Page, read_paragraphs
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ from xalign_ray.data.sources.markup import read_paragraphs
     ],
 )
 def test_markup_becomes_what_a_reader_sees(markup: str, paragraphs: tuple[str, ...]) -> None:
-    assert read_paragraphs(markup, frozenset({"datei", "kategorie"})) == paragraphs
+    assert read_paragraphs(markup, Page(frozenset({"datei", "kategorie"}))) == paragraphs
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_apostrophes_that_are_no_marks_stay(markup: str, text: str) -> None:
         ('Schopenhauer: {{"|Es liegt}} sagt', "Schopenhauer: \u201eEs liegt\u201c sagt"),
         ("15{{nbsp}}May, Eagle{{'s}} {{frac|3}} of {{chem|H|2|O}}", "15 May, Eagle's 1/3 of H2O"),
         ("{{\u043d\u043f5|A|B|de|C}} and {{iw|D|||E}}", "B and D"),
-        ("{{unit\u00e9|892|km|2}}, {{unit\u00e9|5|m|2|s|-1}} et {{unit\u00e9|91 km}}", "892 km2, 5 m2 s-1 et 91 km"),
+        ("{{unit\u00e9|892|km|2}}, {{unit\u00e9|5|m|2|s|-1}} et {{unit\u00e9|91 km}}", "892 km², 5 m² s⁻¹ et 91 km"),
         ("A [[17.&nbsp;Juni]] day", "A 17. Juni day"),
     ],
 )
@@ -139,7 +139,7 @@ def test_text_can_always_be_written_to_a_file() -> None:
     [
         ("The river {{xyz|Amstel|nl}} flows.", "The river Amstel flows."),
         ("It is ({{xyz|de|Wort}}) here.", "It is (Wort) here."),
-        ("A height of {{xyz|1200|m}}, they say.", "A height of 1200, they say."),
+        ("A height of {{xyz|1200|m}}, they say.", "A height of 1200 m, they say."),
         ("{{xyz|Amstel}} is a river.", "Amstel is a river."),
         ("{{xyz|About the river}} The Amstel flows.", "The Amstel flows."),
         ("* {{xyz|Amstel}}\nThe end.", "The end."),

@@ -81,6 +81,47 @@ def test_old_schemas_without_ns_and_redirect_elements_are_understood(tmp_path: P
     assert skipped == {"redirect": 2, "page of another namespace": 1}
 
 
+@pytest.mark.parametrize(
+    ("text", "is_redirect"),
+    [
+        ("#REDIRECT [[The Beatles]]", True),
+        ("#WEITERLEITUNG [[Ziel]] {{R from move}}", True),
+        ("\n #перенаправление: [[Цель#Часть|x]]\n\n[[Kategorie:A]]", True),
+        ("#REDIRECT[[Ziel]]", True),
+        ("# Eins [[a]]\n# Zwei", False),
+        ("#Eins [[a]]\n#Zwei [[b]]", False),
+        ("#Eins [[a]] und mehr", False),
+    ],
+)
+def test_redirects_are_known_by_their_text_where_no_element_says_so(
+    tmp_path: Path, text: str, is_redirect: bool
+) -> None:
+    path = write(tmp_path / "a.xml", dump(page(text), page("Ein Artikel.")).encode())
+    skipped: Counter[str] = Counter()
+    documents = list(read("wikipedia", [path], ["de"], skipped))
+    assert len(documents) == 2 - is_redirect
+    assert skipped == ({"redirect": 1} if is_redirect else {})
+
+
+def test_what_was_left_out_of_pages_is_counted_by_name(tmp_path: Path) -> None:
+    pages = [
+        "Ein {{xyz}} Wort.",
+        "Ein {{xyz}} Wort mit {{convert|5}} [[ Klammern.",
+        "{|\n| a\n\nText.",
+        "{{PAGENAME}}, ja.",
+    ]
+    path = write(tmp_path / "a.xml", dump(*(page(text, title="Ort") for text in pages)).encode())
+    skipped: Counter[str] = Counter()
+    documents = list(read("wikipedia", [path], ["de"], skipped))
+    assert skipped == {
+        "noted: templates left out of a sentence": 3,
+        "noted: markup left in the text: [[": 1,
+        "noted: tables that are never closed": 1,
+    }
+    assert isinstance(documents[3], Document)
+    assert documents[3].paragraphs == ("Ort, ja.",)
+
+
 @pytest.mark.parametrize("version", ["0.3", "0.10", "0.11", "9.9"])
 def test_any_schema_version_and_a_leading_comment_are_read(tmp_path: Path, version: str) -> None:
     path = write(tmp_path / "a.xml", b"<!-- a sample -->\n" + dump(page("Text."), version=version).encode())

@@ -1,0 +1,148 @@
+"""Takes HTML, extension tags and tables out of wikitext before it is parsed.
+
+MediaWiki closes what a page leaves open; the parser instead takes every open `<td>` for a level, and leaves what lies
+over a hundred levels deep as raw markup. Here no tag needs its other half: a block tag is a line break, `<sup>` and
+`<sub>` are marks, other HTML is nothing, and what is no running text (references, formulas, tables) goes whole.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections import Counter
+from collections.abc import Iterator
+
+# No XML holds these characters. BREAK ends a line but no heading, link or argument; text between RAISED or LOWERED and
+# LEVEL stands above or below the line.
+BREAK, RAISED, LOWERED, LEVEL = "\x05", "\x06", "\x07", "\x08"
+FORMULAS = "formulas left out"
+UNCLOSED_TABLES = "tables that are never closed"
+UNCLOSED_TAGS = "tags that are never closed, left out to the end of their line"
+
+# fmt: off
+_FORMULAS = frozenset({"math", "chem", "ce"})
+_DROPPED = _FORMULAS | {
+    "ref", "references", "gallery", "timeline", "imagemap", "score", "graph", "mapframe", "maplink", "hiero",
+    "syntaxhighlight", "source", "pre", "templatestyles", "style", "script", "includeonly", "inputbox", "categorytree",
+    "charinsert", "indicator", "templatedata",
+}
+_BLOCKS = frozenset({
+    "p", "div", "blockquote", "poem", "br", "hr", "li", "dt", "dd", "ul", "ol", "dl", "center", "tr", "td", "th",
+    "caption", "tbody", "thead", "tfoot", "colgroup", "col", "h1", "h2", "h3", "h4", "h5", "h6",
+})
+_INLINE = frozenset({
+    "a", "abbr", "b", "bdi", "bdo", "big", "blink", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins",
+    "kbd", "languages", "mark", "nobr", "noinclude", "noindex", "onlyinclude", "phonos", "rb", "rp", "rt", "rtc",
+    "ruby", "s", "samp", "section", "small", "span", "strike", "strong", "time", "translate", "tt", "tvar", "u",
+    "var", "wbr",
+})
+# fmt: on
+_SHOWN = {
+    **dict.fromkeys(_BLOCKS, (BREAK, BREAK)),
+    **dict.fromkeys(_INLINE, ("", "")),
+    "table": ("\n{|\n", "\n|}\n"),  # so that a table may begin as HTML and end as wikitext
+    "q": ('"', '"'),
+    "sup": (RAISED, LEVEL),
+    "sub": (LOWERED, LEVEL),
+}
+_ENDS = {name: re.compile(rf"</\s*{name}\s*>", re.I) for name in (*_DROPPED, "nowiki")}
+_TAG = re.compile(r"<(/\s*)?([A-Za-z][A-Za-z0-9]*)(?=[\s/>\\])[^<>]*>")
+_TABLE = re.compile(r"^[ \t:\x05]*\{\|(?![}|])|^[ \t\x05]*\|\}(?!\}(?!\}))", re.M)
+_TABLE_ENDS = re.compile(r"^(?:==|\}\}|[ \t]*\n(?![ \t:]*[|!{\n]))|\Z", re.M)  # of a table that is never closed
+
+
+def drop_html(markup: str, noted: Counter[str]) -> str:
+    """Wikitext without tags and tables; only `<nowiki>` and what is no HTML at all stay for the parser."""
+    if "<" in markup:
+        markup = "".join(_without_tags(markup, noted))
+    return "".join(_without_tables(markup, noted)) if "{|" in markup else markup
+
+
+def _without_tags(markup: str, noted: Counter[str]) -> Iterator[str]:
+    at = 0
+    never_closed: set[str] = set()  # names that are closed nowhere behind: the rest of a page is searched once a name
+    while tag := _TAG.search(markup, at):
+        name = tag[2].lower()
+        yield markup[at : tag.start()]
+        at = tag.end()
+        if name in _DROPPED or name == "nowiki":
+            if tag[1] or tag[0].endswith("/>"):
+                continue
+            end = None if name in never_closed else _ENDS[name].search(markup, at)
+            if name == "nowiki":
+                yield f"<nowiki>{markup[at : end.start()]}</nowiki>" if end else ""
+            noted[FORMULAS] += name in _FORMULAS
+            if end:
+                at = end.end()
+                continue
+            never_closed.add(name)
+            if name != "nowiki":
+                noted[UNCLOSED_TAGS] += 1
+                at = _or_end(markup, markup.find("\n", at))
+        elif name in _SHOWN:
+            yield _SHOWN[name][bool(tag[1])]
+        else:
+            yield tag[0]
+    yield markup[at:]
+
+
+def _without_tables(markup: str, noted: Counter[str]) -> Iterator[str]:
+    at = 0
+    for start, end in _tables(markup, noted):
+        if start >= at:
+            yield markup[at:start]
+        at = max(at, end)
+    yield markup[at:]
+
+
+def _tables(markup: str, noted: Counter[str]) -> list[tuple[int, int]]:
+    """Where tables begin and end, in order. One that is never closed ends where text begins again."""
+    opened: list[int] = []
+    spans: list[tuple[int, int]] = []
+    for mark in _TABLE.finditer(markup):
+        if mark[0].endswith("{|"):
+            opened.append(mark.start())
+        elif opened:
+            spans.append((opened.pop(), mark.end()))
+    if opened:
+        noted[UNCLOSED_TABLES] += len(opened)
+        ends = [found.start() for found in _TABLE_ENDS.finditer(markup)]
+        spans += [(start, ends[bisect(ends, start)]) for start in opened]
+    return sorted(spans)
+
+
+def _or_end(markup: str, found: int) -> int:
+    return len(markup) if found < 0 else found
+
+
+_FRACTION = re.compile(rf"(\d?){RAISED}(\d+){LEVEL}[/\u2044\u2215]{LOWERED}(\d+){LEVEL}")
+_NO_LEVEL = f"[^{RAISED}{LOWERED}{LEVEL}]"
+_LEVELS = re.compile(
+    f"(?P<last>{_NO_LEVEL}?)(?P<quotes>'{{0,5}})(?P<way>[{RAISED}{LOWERED}])(?P<text>{_NO_LEVEL}*){LEVEL}"
+)
+_EXPONENT = re.compile(r"[-+\u2212\u2013]?[\dnkxyzijpqN]+(?:[-+\u2212/.,]\w+)*[-+\u2212]?|''\w+''(?:[-+\u2212]\w+)?")
+_DIGITS = str.maketrans("0123456789+-\u2212\u2013n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻ⁿ")
+
+
+def write_levels(line: str) -> str:
+    """What is raised or lowered, so that no number becomes another one.
+
+    Behind a digit an exponent is written `10^6` and an index `1010_2`: a raised digit character would be another number
+    again after the NFKC of most tokenizers. Elsewhere digits are raised characters (km2 with a raised 2), and what is
+    lowered stands on the line (H2O). Ordinals (1st) stay as they are.
+    """
+    if RAISED not in line and LOWERED not in line:
+        return line
+    line = _FRACTION.sub(lambda found: f"{found[1]}{' ' if found[1] else ''}{found[2]}/{found[3]}", line)
+    return re.sub(f"[{RAISED}{LOWERED}{LEVEL}]", "", _LEVELS.sub(_write_level, line))
+
+
+def _write_level(found: re.Match[str]) -> str:
+    text, last = found["text"].strip(), found["last"]
+    before = last + found["quotes"]
+    is_exponent = bool(_EXPONENT.fullmatch(text))
+    if found["way"] == LOWERED:
+        return f"{before}_{text}" if last.isdigit() and text.isdigit() else before + text
+    if is_exponent and (last.isdigit() or last in (")", "]")):
+        return f"{before}^{text}"
+    return before + (text.translate(_DIGITS) if is_exponent and any(map(str.isdigit, text)) else text)
