@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from xalign_ray.config.mistakes import told
 from xalign_ray.errors import ConfigError
 from xalign_ray.ray_job import check_lasting
 from xalign_ray.status_line import say
@@ -41,7 +42,8 @@ def align(
         corpus = ParallelCorpus.model_validate({"format": form, "languages": languages, "paths": paths})
         chosen = WordAlignment.model_validate(settings or {})
     except ValidationError as error:
-        raise ConfigError(f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}.") from None
+        first = error.errors()[0]
+        raise ConfigError(f"{told(str(first['loc'][0]), first)}.") from None
     if fault := chosen.fault([aligner]):
         raise ConfigError(f"{fault}.")
     kind = named_aligner(aligner, corpus.languages, chosen)

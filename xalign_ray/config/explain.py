@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.choices import PLUGGED_OBJECTIVES, PLUGGED_STREAMS, ObjectiveChoice, StreamChoice
+from xalign_ray.config.mistakes import meant_key, wanted
 from xalign_ray.config.renamed import RENAMED
 from xalign_ray.errors import ConfigError
 from xalign_ray.local_paths import shown_path
@@ -72,7 +73,7 @@ def explain_validation(
         keys, block, kinds = _walk(schema, location)
         dotted = ".".join(keys)
         origin = _origin(origins, keys, default_origin)
-        sentences.append(f"{origin}: {_sentence(item, dotted, keys, block, kinds)}")
+        sentences.append(f"{origin}: {_sentence(schema, item, dotted, keys, block, kinds)}")
     return "\n".join(dict.fromkeys(sentences))
 
 
@@ -80,14 +81,17 @@ def _is_inside(location: tuple, outer: tuple) -> bool:
     return len(location) > len(outer) and location[: len(outer)] == outer
 
 
-def _sentence(item: Any, dotted: str, keys: list[str], block: type[BaseModel] | None, kinds: list[str]) -> str:
+def _sentence(
+    schema: type[BaseModel], item: Any, dotted: str, keys: list[str], block: type[BaseModel] | None, kinds: list[str]
+) -> str:
     kind, message = item["type"], item["msg"]
     if kind in ("extra_forbidden", "invalid_key"):  # the other is no string, such as 7
         if dotted in RENAMED:
             return f"unknown key '{dotted}': it is now '{RENAMED[dotted]}'."
         known = sorted(block.model_fields) if block else []
         above = "".join(f"{key}." for key in keys[:-1])
-        near = suggest(keys[-1], known).replace("'", f"'{above}", 1)
+        meant = meant_key(schema, block, above, keys[-1])
+        near = f" Did you mean '{meant}'?" if meant else suggest(keys[-1], known).replace("'", f"'{above}", 1)
         return f"unknown key '{dotted}'.{near} Known here: {', '.join(known)}."
     if kind == "missing":
         return f"'{dotted}' is required and not given."
@@ -99,7 +103,13 @@ def _sentence(item: Any, dotted: str, keys: list[str], block: type[BaseModel] | 
     if kind == "value_error":
         where = f"'{dotted}': " if dotted else ""
         return f"{where}{message.removeprefix('Value error, ')}."
-    return f"'{dotted}' is {_shown(item['input'])}: {message[0].lower()}{message[1:]}."
+    words = wanted(item)
+    near = (
+        suggest(str(item["input"]), words.removeprefix("must be one of ").split(", "))
+        if kind == "literal_error"
+        else ""
+    )
+    return f"'{dotted}' is {_shown(item['input'])}; it {words}.{near}"
 
 
 def _shown(given: Any) -> str:

@@ -20,7 +20,7 @@ class Frozen(BaseModel):
 def no_truth_value(given: Any) -> Any:
     """Where a number is asked for, pydantic takes `true` for 1."""
     if isinstance(given, bool):
-        raise PydanticCustomError("number", "Input should be a number, not true or false")
+        raise PydanticCustomError("number", "must be a number, not true or false")
     return given
 
 

@@ -39,21 +39,21 @@ class Within:
         if _is_number(given):
             return self._in_range(given)
         if not isinstance(given, list | tuple) or not given or not all(map(_is_corner, given)):
-            raise _wrong("Input should be a number, or a list of [step, value] with whole steps from 0")
+            raise _wrong("must be a number, or a list of [step, value] with whole steps from 0")
         corners = tuple((int(step), self._in_range(value)) for step, value in given)
         if any(later <= earlier for (earlier, _), (later, _) in pairwise(corners)):
-            raise _wrong("Input should have increasing steps")
+            raise _wrong("must have increasing steps")
         return corners
 
     def _in_range(self, value: float) -> float:
         for bound, holds, said in (
-            (self.gt, value > self.gt, "greater than"),
-            (self.ge, value >= self.ge, "greater than or equal to"),
+            (self.gt, value > self.gt, "more than"),
+            (self.ge, value >= self.ge, "at least"),
             (self.lt, value < self.lt, "less than"),
-            (self.le, value <= self.le, "less than or equal to"),
+            (self.le, value <= self.le, "at most"),
         ):
             if math.isfinite(bound) and not holds:
-                raise _wrong(f"Input should be {said} {bound:g}")
+                raise _wrong(f"must be {said} {bound:g}")
         return float(value)
 
 

@@ -8,8 +8,12 @@ import pytest
 
 from xalign_ray.config.explain import differences, flatten, suggest
 from xalign_ray.config.load import load_recipe
+from xalign_ray.config.mistakes import ALIASES
 from xalign_ray.config.renamed import RENAMED
+from xalign_ray.config.schema import DataConfig
+from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import ConfigError
+from xalign_ray.finetune.settings import FineTuning
 
 TRAIN = (
     "attention, bf16, eval_steps, global_batch_size, gradient_checkpointing, max_grad_norm, max_steps, "
@@ -36,9 +40,10 @@ CASES = {
     "data: {tokenizer: {kind: wordpiece}}": "'data.tokenizer': kind 'wordpiece' is not one of bpe, folder, start.",
     "data: {tokenizer: {kind: folder}}": "'data.tokenizer.path' is required and not given.",
     "data: {corpora: [{format: txt, language: en, paths: [x]}]}": (
-        "'data.corpora.0.format' is 'txt': input should be 'wikipedia', 'text', 'jsonl', 'parquet' or 'conllu'."
+        "'data.corpora.0.format' is 'txt'; it must be one of wikipedia, text, jsonl, parquet, conllu. "
+        "Did you mean 'text'?"
     ),
-    "data: {corpora: []}": "'data.corpora' is []: tuple should have at least 1 item after validation, not 0.",
+    "data: {corpora: []}": "'data.corpora' is []; it must have at least 1 entry.",
     "model: {hidden_size: 97}": "'model': hidden_size 97 is not a multiple of num_attention_heads 4.",
     "model: {width: 96}": "unknown key 'model.width': it is now 'model.hidden_size'.",
     "data: {filters: {least_words: 2}}": (
@@ -51,11 +56,31 @@ CASES = {
     "train: {global_batch_size: 0}": (
         "'train': the size of a step is not given; set global_batch_size, or pairs_per_step."
     ),
-    "train: {max_steps: -1}": "'train.max_steps' is -1: input should be greater than or equal to 0.",
-    "train: {max_steps: many}": (
-        "'train.max_steps' is 'many': input should be a valid integer, unable to parse string as an integer."
+    "train: {max_steps: -1}": "'train.max_steps' is -1; it must be at least 0.",
+    "train: {max_steps: many}": ("'train.max_steps' is 'many'; it must be a whole number."),
+    "train: 5": "'train' is 5; it must be a block of keys.",
+    "train: {learning_rate: 1}": (
+        f"unknown key 'train.learning_rate'. Did you mean 'train.optimizer.learning_rate'? Known here: {TRAIN}."
     ),
-    "train: 5": "'train' is 5: input should be a valid dictionary or instance of TrainConfig.",
+    "train: {lr: 1}": f"unknown key 'train.lr'. Did you mean 'train.optimizer.learning_rate'? Known here: {TRAIN}.",
+    "train: {epochs: 1}": f"unknown key 'train.epochs'. Did you mean 'train.num_train_epochs'? Known here: {TRAIN}.",
+    "train: {batch_size: 1}": (
+        f"unknown key 'train.batch_size'. Did you mean 'train.global_batch_size'? Known here: {TRAIN}."
+    ),
+    "train: {warmup: 1}": (
+        f"unknown key 'train.warmup'. Did you mean 'train.schedule.warmup_steps'? Known here: {TRAIN}."
+    ),
+    "train: {wd: 1}": f"unknown key 'train.wd'. Did you mean 'train.optimizer.weight_decay'? Known here: {TRAIN}.",
+    "train: {optimizer: {lr: 1}}": (
+        "unknown key 'train.optimizer.lr'. Did you mean 'train.optimizer.learning_rate'? "
+        "Known here: beta1, beta2, epsilon, kind, learning_rate, weight_decay."
+    ),
+    "seed: []": "'seed' is []; it must be a whole number.",
+    "output: [a]": "'output' is ['a']; it must be text; put quotes around it.",
+    "train: {bf16: maybe}": "'train.bf16' is 'maybe'; it must be true or false.",
+    "data: {corpora: x}": "'data.corpora' is 'x'; it must be a list, as in [a, b].",
+    "train: {optimizer: {learning_rate: .inf}}": "'train.optimizer.learning_rate' is '.inf'; it must be a number.",
+    "data: {max_seq_length: 1.5}": "'data.max_seq_length' is 1.5; it must be a whole number.",
     "trian: {max_steps: 5}": (
         "unknown key 'trian'. Did you mean 'train'? Known here: allow, checkpoint, data, masking, model, notes, "
         "objectives, output, parallel, plugins, sampling, seed, streams, track, train."
@@ -105,7 +130,7 @@ def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as told:
         load_recipe(str(mine), ["seed=x"])
     assert [line.split(" Did")[0] for line in str(told.value).splitlines()] == [
-        "--set: 'seed' is 'x': input should be a valid integer, unable to parse string as an integer.",
+        "--set: 'seed' is 'x'; it must be a whole number.",
         f"{mine}: unknown key 'model.num_layers'.",
         f"{mine}: unknown key 'train.step'.",
     ]
@@ -122,3 +147,30 @@ def test_differences_are_dotted_keys_with_both_values() -> None:
     assert flatten(left) == {"a.b": 1, "a.c.0": 1, "a.c.1.d": 2, "e": []}
     assert differences(left, right) == [("a.c.1.d", 2, 3), ("a.c.2", None, 4), ("e", [], None), ("e.0", None, 5)]
     assert differences(left, left) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("lr", "train.optimizer.learning_rate"),
+        ("LR", "train.optimizer.learning_rate"),
+        ("learning_rate", "train.optimizer.learning_rate"),
+        ("batch-size", "train.global_batch_size"),
+        ("epochs", "train.num_train_epochs"),
+        ("dropout", "model.hidden_dropout_prob"),
+        ("max_seq_length", "data.max_seq_length"),
+        ("output_dir", "output"),
+        ("model_name_or_path", "model.init_from"),
+        ("vocab_size", "data.tokenizer.vocab_size"),
+    ],
+)
+def test_a_key_as_other_tools_call_it_leads_to_ours(written: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--set: unknown key '{written}'. Did you mean '{meant}'\\? Known here: "):
+        load_recipe("tiny/mlm", [f"{written}=3"])
+
+
+def test_every_alias_leads_to_a_key() -> None:
+    keys = {key.rpartition(".")[2] for key in flatten(load_recipe("tiny/mlm").config.model_dump())}
+    known = keys | set(FineTuning.model_fields) | set(TrainConfig.model_fields) | set(DataConfig.model_fields)
+    assert {name for names in ALIASES.values() for name in names} <= known
+    assert not ALIASES.keys() & set(TrainConfig.model_fields)

@@ -12,7 +12,7 @@ from xalign_ray.config.explain import explain_validation
 from xalign_ray.config.scheduled import Scheduled, Within, value_at
 
 CORNERS = ((10, 1.0), (20, 3.0), (24, 2.0))
-SHAPE = "input should be a number, or a list of [step, value] with whole steps from 0"
+SHAPE = "must be a number, or a list of [step, value] with whole steps from 0"
 
 
 class Tree(BaseModel):
@@ -59,21 +59,21 @@ def test_the_schema_shows_both_forms() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"rate": 0}, "r.yaml: 'rate' is 0: input should be greater than 0."),
-        ({"rate": 1}, "r.yaml: 'rate' is 1: input should be less than 1."),
-        ({"rate": [[0, 0.5], [9, 1.5]]}, "r.yaml: 'rate' is [[0, 0.5], [9, 1.5]]: input should be less than 1."),
-        ({"share": -0.1}, "r.yaml: 'share' is -0.1: input should be greater than or equal to 0."),
-        ({"share": [[3, 1.1]]}, "r.yaml: 'share' is [[3, 1.1]]: input should be less than or equal to 1."),
-        ({"weight": [[4, 1], [4, 2]]}, "r.yaml: 'weight' is [[4, 1], [4, 2]]: input should have increasing steps."),
-        ({"weight": [[4, 1], [3, 2]]}, "r.yaml: 'weight' is [[4, 1], [3, 2]]: input should have increasing steps."),
-        ({"weight": []}, f"r.yaml: 'weight' is []: {SHAPE}."),
-        ({"weight": [1, 2]}, f"r.yaml: 'weight' is [1, 2]: {SHAPE}."),
-        ({"weight": [[-1, 2]]}, f"r.yaml: 'weight' is [[-1, 2]]: {SHAPE}."),
-        ({"weight": [[0.5, 2]]}, f"r.yaml: 'weight' is [[0.5, 2]]: {SHAPE}."),
-        ({"weight": [[True, 2]]}, f"r.yaml: 'weight' is [[True, 2]]: {SHAPE}."),
-        ({"weight": "much"}, f"r.yaml: 'weight' is 'much': {SHAPE}."),
-        ({"weight": True}, f"r.yaml: 'weight' is True: {SHAPE}."),
-        ({"weight": float("nan")}, f"r.yaml: 'weight' is nan: {SHAPE}."),
+        ({"rate": 0}, "r.yaml: 'rate' is 0; it must be more than 0."),
+        ({"rate": 1}, "r.yaml: 'rate' is 1; it must be less than 1."),
+        ({"rate": [[0, 0.5], [9, 1.5]]}, "r.yaml: 'rate' is [[0, 0.5], [9, 1.5]]; it must be less than 1."),
+        ({"share": -0.1}, "r.yaml: 'share' is -0.1; it must be at least 0."),
+        ({"share": [[3, 1.1]]}, "r.yaml: 'share' is [[3, 1.1]]; it must be at most 1."),
+        ({"weight": [[4, 1], [4, 2]]}, "r.yaml: 'weight' is [[4, 1], [4, 2]]; it must have increasing steps."),
+        ({"weight": [[4, 1], [3, 2]]}, "r.yaml: 'weight' is [[4, 1], [3, 2]]; it must have increasing steps."),
+        ({"weight": []}, f"r.yaml: 'weight' is []; it {SHAPE}."),
+        ({"weight": [1, 2]}, f"r.yaml: 'weight' is [1, 2]; it {SHAPE}."),
+        ({"weight": [[-1, 2]]}, f"r.yaml: 'weight' is [[-1, 2]]; it {SHAPE}."),
+        ({"weight": [[0.5, 2]]}, f"r.yaml: 'weight' is [[0.5, 2]]; it {SHAPE}."),
+        ({"weight": [[True, 2]]}, f"r.yaml: 'weight' is [[True, 2]]; it {SHAPE}."),
+        ({"weight": "much"}, f"r.yaml: 'weight' is 'much'; it {SHAPE}."),
+        ({"weight": True}, f"r.yaml: 'weight' is True; it {SHAPE}."),
+        ({"weight": float("nan")}, f"r.yaml: 'weight' is nan; it {SHAPE}."),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_once_of_the_key(given: dict, said: str) -> None:

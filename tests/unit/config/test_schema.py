@@ -51,7 +51,7 @@ DICT = "[{languages: [en, de], paths: [x]}]"
         (["streams=[{kind: code_switched_labels, refill: true}]"],
          "'streams.0': refill is for mix_unit: instance; by word every word may be masked anyway."),
         (["masking.mlm_probability=[[0, 0.15], [0, 0.3]]"],
-         "'masking.mlm_probability' is [[0, 0.15], [0, 0.3]]: input should have increasing steps."),
+         "'masking.mlm_probability' is [[0, 0.15], [0, 0.3]]; it must have increasing steps."),
         (["objectives=[{kind: masked_lm}, {kind: masked_lm}]"],
          "objectives name masked_lm, masked_lm: each kind may stand once."),
         (["sampling.temperature=5"],
@@ -59,7 +59,7 @@ DICT = "[{languages: [en, de], paths: [x]}]"
         (["masking.mask_replace_prob=0.9", "masking.random_replace_prob=0.2"],
          "'masking': mask_replace_prob + random_replace_prob is 1.1; it must be at most 1."),
         (["sampling.alpha=[[0, 0.7], [100, 1.3]]", "sampling.temperature=null"],
-         "'sampling.alpha' is [[0, 0.7], [100, 1.3]]: input should be less than or equal to 1."),
+         "'sampling.alpha' is [[0, 0.7], [100, 1.3]]; it must be at most 1."),
         (["objectives=[{kind: word_exchange}]"],
          "objective word_exchange needs a stream aligned_pairs; the recipe names none."),
         (["objectives=[{kind: momentum_contrast}, {kind: sentence_contrast}]"],
@@ -87,7 +87,7 @@ DICT = "[{languages: [en, de], paths: [x]}]"
          "unknown key 'train.optimizer.learn_rate'. Did you mean 'train.optimizer.learning_rate'? Known here: beta1, "
          "beta2, epsilon, kind, learning_rate, weight_decay."),
         (["objectives=[{kind: masked_lm, weight: heavy}]"],
-         "'objectives.0.weight' is 'heavy': input should be a number, or a list of [step, value] with whole steps from "
+         "'objectives.0.weight' is 'heavy'; it must be a number, or a list of [step, value] with whole steps from "
          "0."),
         (["objectives=[{kind: masked_lm}, {kind: dictionary_alignment, layer: 3}]"],
          "objective dictionary_alignment reads layer 3, but model.num_hidden_layers is 2."),
@@ -119,7 +119,7 @@ def test_what_does_not_go_together_is_refused(settings: list[str], said: str) ->
 )
 def test_values_out_of_range_are_refused(setting: str) -> None:
     key = setting.partition("=")[0]
-    with pytest.raises(ConfigError, match=f"^--set: '{key}' is .*: input should be (greater|less) than"):
+    with pytest.raises(ConfigError, match=f"^--set: '{key}' is .*; it must be (at least|more than|at most|less than)"):
         load_recipe("tiny/mlm", [setting])
 
 

@@ -56,7 +56,7 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
         ({"search": {"kind": "random"}}, "'search.num_samples' is required and not given."),
         (
             {"finetunings": [POS | {"settings": {"learning_rate": [0]}}]},
-            "'finetunings.0.settings.learning_rate' is 0: input should be greater than 0.",
+            "'finetunings.0.settings.learning_rate' is 0; it must be more than 0.",
         ),
         (
             {"finetunings": [POS | {"settings": {"learning_rate": {"log": [0.1, 1]}}}]},
@@ -72,7 +72,7 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
         ),
         (
             {"finetunings": [POS | {"settings": {"num_train_epochs": [0]}}]},
-            "'finetunings.0.settings.num_train_epochs' is 0: input should be greater than or equal to 1.",
+            "'finetunings.0.settings.num_train_epochs' is 0; it must be at least 1.",
         ),
         (
             {"finetunings": [POS | {"settings": {"train_batch_size": [16, 32], "per_device_train_batch_size": 12}}]},
@@ -80,12 +80,12 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
         ),
         (
             {"finetunings": [POS | {"settings": {"lr_scheduler_type": "lineal"}}]},
-            "'finetunings.0.settings.lr_scheduler_type' is 'lineal': input should be 'linear', 'cosine', 'polynomial', "
-            "'constant' or 'constant_with_warmup'.",
+            "'finetunings.0.settings.lr_scheduler_type' is 'lineal'; it must be one of linear, cosine, polynomial, "
+            "constant, constant_with_warmup.",
         ),
         (
             {"finetunings": [POS | {"settings": {"num_train_epochs": "two"}}]},
-            "'finetunings.0.settings.num_train_epochs' is 'two': input should be a valid integer",
+            "'finetunings.0.settings.num_train_epochs' is 'two'; it must be a whole number",
         ),
         (
             {"finetunings": [POS | {"task": "poss"}]},
@@ -102,7 +102,7 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
             "'finetunings.0.training.0': dictionaries is for word_switch, which needs at least one",
         ),
         ({"encoders": [{"label": "a"}]}, "'encoders.0': an encoder is given either by recipe or by model."),
-        ({"encoders": []}, "'encoders' is []: "),
+        ({"encoders": []}, "'encoders' is []; it must have at least 1 entry."),
         (
             {"encoders": [{"model": "a", "seeds": [1]}]},
             "'encoders.0': settings, seeds and step are for recipes; a model is taken as it is.",
@@ -121,7 +121,7 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
             {"evaluations": [{"task": "pos", "data": "pos"}]},
             "'evaluations.0': task 'pos' is not known here. Known: alignment",
         ),
-        ({"resources": {"cpus": 0}}, "'resources.cpus' is 0: input should be greater than 0."),
+        ({"resources": {"cpus": 0}}, "'resources.cpus' is 0; it must be more than 0."),
     ],
 )
 def test_what_a_study_cannot_mean_is_said_with_file_key_and_fix(tmp_path: Path, changes: dict[str, Any], said: str):
