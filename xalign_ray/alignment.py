@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from xalign_ray.config.absolute import absolute_aligner
 from xalign_ray.config.mistakes import told
 from xalign_ray.errors import ConfigError
 from xalign_ray.ray_job import check_lasting
@@ -32,6 +33,7 @@ def align(
         settings: keys of a recipe's `data.word_alignment`, such as `{"join": "union", "train_pairs": None}`.
     """
     check_lasting("--out", out)
+    aligner = absolute_aligner(aligner)
     from xalign_ray.config.aligners import WordAlignment
     from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
     from xalign_ray.data.word_alignment.corpus import align_corpus

@@ -29,11 +29,12 @@ def _with_absolute_paths(data: DataConfig) -> DataConfig:
     tokenizer = data.tokenizer
     if isinstance(tokenizer, FolderTokenizer):
         tokenizer = tokenizer.model_copy(update={"path": absolute_model(tokenizer.path)})
-    parallel = tuple(corpus.model_copy(update={"align": _aligner(corpus.align)}) for corpus in data.parallel)
+    parallel = tuple(corpus.model_copy(update={"align": absolute_aligner(corpus.align)}) for corpus in data.parallel)
     root = data.root if data.root == DEMO else absolute_path(data.root)
     return data.model_copy(update={"root": root, "tokenizer": tokenizer, "parallel": parallel})
 
 
-def _aligner(written: str) -> str:
+def absolute_aligner(written: str) -> str:
+    """The name of an aligner; the folder of `encoder:FOLDER` as absolute path."""
     folder = written.removeprefix(_ENCODER)
     return written if folder == written else f"{_ENCODER}{absolute_model(folder)}"
