@@ -215,3 +215,12 @@ def test_the_command_says_in_one_line_that_there_is_no_network(tmp_path: Path) -
     fetching_line, *told = done.stderr.splitlines()
     assert fetching_line == "fetching https://dl.fbaipublicfiles.com/XNLI/XNLI-1.0.zip"
     assert told == ["xalign: No network: dl.fbaipublicfiles.com cannot be reached ([Errno 111] Connection refused)."]
+
+
+def test_page_that_a_server_sends_in_place_of_a_file_is_refused(tmp_path: Path, site: Site, listed: dict) -> None:
+    site.files["/x.bin"] = b"<!DOCTYPE html>\n<html>Please log in</html>"
+    listed["thing"] = plain(site)
+    with pytest.raises(DataError) as caught:
+        fetch("thing", tmp_path, [], quiet)
+    assert str(caught.value).startswith(f"{site.address}/x.bin is an HTML page, not the file.")
+    assert not list((tmp_path / "deep").iterdir())

@@ -55,7 +55,7 @@ def merge_samples(sources: Iterable[Mapping[Path, Iterable[str]]], target: Path)
         seen: Counter[str] = Counter()
         for path, reasons in files.items():
             if any(seen[reason] < SAMPLE for reason in reasons):
-                lines = path.read_text(encoding="utf-8").splitlines()
+                lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # a text may hold U+2028
                 kept += first_rows((DroppedRow(**json.loads(line)) for line in lines), seen)
     if kept:
         write_sample(target, kept)

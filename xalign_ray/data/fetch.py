@@ -22,6 +22,7 @@ from xalign_ray.config.explain import suggest
 from xalign_ray.config.load import list_recipes
 from xalign_ray.data.catalogue import Download, catalogue, downloads_of, in_languages, needs_of
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.file_checks import HEAD_BYTES, check_first_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,6 +182,8 @@ def _copy(response: HTTPResponse, file: IO[bytes], total: int | None, name: str,
 
 
 def _check(download: Download, part: Path) -> None:
+    with part.open("rb") as file:
+        check_first_bytes(download.url, file.read(HEAD_BYTES))  # a server may send a page in its place and say 200
     size = _size(part)
     if download.bytes is not None and size != download.bytes:
         raise DataError(f"{download.url} gave {size:,} bytes, not the {download.bytes:,} of the catalogue.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from xalign_ray.config.schema import DEMO, Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.sources.files import join_path
-from xalign_ray.data.sources.formats import check_languages, find_files
+from xalign_ray.data.sources.formats import check_contents, check_languages, find_files
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.demo.writer import is_written, write_demo
@@ -17,6 +17,8 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.locks import hold
 from xalign_ray.mirror import local_folder
 from xalign_ray.storage import is_url
+
+LOOKED_AT = 16  # files of a source that are opened before anything is started; prepare opens all
 
 
 @dataclass(frozen=True)
@@ -76,14 +78,15 @@ def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
             below it.
 
     Raises:
-        DataError, ConfigError: a path, format or language that is not there, in a sentence.
+        DataError, ConfigError: a path, format or language that is not there, or a file that is no data, in a sentence.
     """
     check_codes(config)
     is_unwritten = config.data.root == DEMO and not writes_demo
     root = Path() if is_unwritten else data_root(config)
     for source in (*config.data.corpora, *config.data.parallel, *config.data.dictionaries):
         if not is_unwritten or all(Path(path).is_absolute() for path in source.paths):
-            find_files(_paths(source, config.data, root))
+            files = find_files(_paths(source, config.data, root))
+            check_contents(source.format, [file for file in files if not is_url(file)][:LOOKED_AT])
 
 
 def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source]]:

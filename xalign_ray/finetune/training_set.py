@@ -16,6 +16,7 @@ from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Entry
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import ReplaceWord, TunedTask
+from xalign_ray.text.look_up import look_up_form
 
 Unit = Sequence[Any]  # examples that always share a batch
 PER_LANGUAGE = "_per_language"  # ends the name of a training with a model a language
@@ -98,7 +99,7 @@ class TrainingSet:
         rng = random.Random(f"word_switch/{self.seed}/{epoch}/{unit}")
 
         def replace_word(word: str) -> str:
-            by_language = self.lexicon.get(word) or self.lexicon.get(word.lower())
+            by_language = self.lexicon.get(look_up_form(word, self.english))
             if by_language is None or rng.random() >= self.training.share:
                 return word
             return rng.choice(rng.choice(by_language))  # a language first, then one of its synonyms (DICT, 2.2)
@@ -157,7 +158,7 @@ KINDS: dict[str, Callable[[TrainingSet], Iterator[Unit]]] = {
 
 
 def _read_dictionaries(paths: Sequence[str], source: str) -> dict[str, list[list[str]]]:
-    """Translations of each word, a list a language, of files called SOURCE-TARGET.txt."""
+    """Translations of each word by its look-up form, a list a language, of files called SOURCE-TARGET.txt."""
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         first, _, second = Path(path).name.split(".")[0].partition("-")
@@ -165,5 +166,5 @@ def _read_dictionaries(paths: Sequence[str], source: str) -> dict[str, list[list
             raise DataError(f"{path}: word_switch takes dictionaries called {source}-TARGET.txt, as {source}-de.txt.")
         for entry in read("muse", [path], (first, second)):
             if isinstance(entry, Entry) and entry.words[0] != entry.words[1]:
-                found[entry.words[0]][second].append(entry.words[1])
+                found[look_up_form(entry.words[0], source)][second].append(entry.words[1])
     return {word: list(languages.values()) for word, languages in found.items()}

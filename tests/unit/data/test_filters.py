@@ -16,6 +16,7 @@ from xalign_ray import cli
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import language_id
+from xalign_ray.data.dropped import dropped_row, merge_samples, write_sample
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.word_alignment import corpus
 from xalign_ray.errors import ConfigError
@@ -316,3 +317,10 @@ def test_duplicate_lines_and_near_duplicates_together(tmp_path: Path) -> None:
     prepared = near(tmp_path, drop_duplicates=True)
     assert source(prepared, "text/en")["set_aside"] == {"near-duplicate document": 4}
     assert source(prepared, "pairs/de-en")["kept"] == 8
+
+
+def test_sample_of_dropped_rows_may_hold_line_separators_of_unicode(tmp_path: Path) -> None:
+    part = tmp_path / "part.jsonl"
+    write_sample(part, [dropped_row("a.txt", 1, "too short", ["one\u2028two\x85three"])])
+    merge_samples([{part: ["too short"]}], tmp_path / "all.jsonl")
+    assert (tmp_path / "all.jsonl").read_bytes() == part.read_bytes()

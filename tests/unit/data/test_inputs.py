@@ -10,11 +10,13 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import Corpus, DataConfig
 from xalign_ray.data import input_hashes
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.input_hashes import InputHashes
-from xalign_ray.data.inputs import find_sources, split_source
+from xalign_ray.data.inputs import check_inputs, find_sources, split_source
+from xalign_ray.errors import DataError
 
 OLD = 1_600_000_000  # seconds: a file that was written long ago is remembered
 
@@ -121,3 +123,12 @@ def test_a_root_may_be_a_url_and_paths_may_leave_it(tmp_path: Path) -> None:
         ["memory:///bucket/en.txt"],
         [str(tmp_path / "local.txt"), "memory://bucket/en.txt"],
     ]
+
+
+def test_files_that_are_no_data_are_named_by_the_check_of_a_recipe(tmp_path: Path) -> None:
+    (tmp_path / "en.txt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:9\nsize 3\n")
+    corpora = [{"format": "text", "language": "en", "paths": ["en.txt"]}]
+    config = load_recipe("tiny/mlm").config
+    data = config.data.model_copy(update={"root": str(tmp_path), "corpora": [Corpus(**corpora[0])], "dictionaries": []})
+    with pytest.raises(DataError, match=r"en\.txt is a Git LFS pointer"):
+        check_inputs(config.model_copy(update={"data": data}))

@@ -11,6 +11,7 @@ from xalign_ray.data.sources.records import BadRow, Document, Record
 
 COLUMNS = 10
 WITHHELD = "_"  # what stands for each word in treebanks whose text may not be given away
+WITHHELD_WORDS = "the words are withheld (all are _): merge them with the treebank's script"
 MERGE = "Merge them with the script that comes with the treebank, or leave these sentences out."
 _TEXT, _NEW = "# text = ", "# newdoc"
 
@@ -34,7 +35,7 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
         fault = next(((line.number, why) for line in block if (why := _fault(line))), None)
         text = "" if fault else _sentence(block)
         if text and set(text) <= {WITHHELD, " "}:
-            fault = block[0].number, "the words are withheld (all are _)"
+            fault = block[0].number, WITHHELD_WORDS
         if fault:
             yield BadRow(path, *fault)
         if fault or not text:

@@ -12,7 +12,7 @@ from xalign_ray.config.explain import suggest
 from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError
 from xalign_ray.data.sources.conllu import read_conllu, split_conllu
 from xalign_ray.data.sources.dumps import split_dumps
-from xalign_ray.data.sources.files import expand, is_folder
+from xalign_ray.data.sources.files import expand, is_folder, open_bytes
 from xalign_ray.data.sources.jsonl import read_jsonl, read_jsonl_pairs
 from xalign_ray.data.sources.moses import read_moses
 from xalign_ray.data.sources.muse import read_muse
@@ -140,10 +140,22 @@ def parts(format: str, paths: Sequence[str]) -> list[Part]:  # noqa: A002
     if entry.paths and len(found) not in entry.paths:
         allowed = " or ".join(map(str, entry.paths))
         raise ConfigError(f"format '{format}' takes {allowed} paths, not {len(found)}: {', '.join(found) or 'none'}.")
-    if entry.content != "other":
-        for path in found:
-            check_lines(path, json_lines=entry.content == "json")
+    check_contents(format, found)
     return entry.split(format, found)
+
+
+def check_contents(format: str, files: Sequence[str]) -> None:  # noqa: A002
+    """Looks at the first bytes of files.
+
+    Raises:
+      DataError: one is no plain file of the format's kind.
+    """
+    content = _find_format(format).content
+    for path in files:
+        if content == "other":
+            open_bytes(path).close()
+        else:
+            check_lines(path, json_lines=content == "json")
 
 
 def find_files(paths: Sequence[str]) -> list[str]:
@@ -205,7 +217,8 @@ def _first_row(part: Part) -> str:
     if content == "other":
         return ""
     lines = read_lines(part.paths[0], part.spans[0], part.first_line, json_lines=content == "json")
-    text = next((line.text for line in lines if line.text.strip()), "")
+    comment = "#" if part.format == "conllu" else "\0"
+    text = next((line.text for line in lines if line.text.strip() and not line.text.startswith(comment)), "")
     if not text:
         return ""
     try:

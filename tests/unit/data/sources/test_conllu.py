@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.data.sources import parts as cutting
+from xalign_ray.data.sources.conllu import WITHHELD_WORDS
 from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.errors import DataError
@@ -86,12 +87,13 @@ def test_sentence_of_withheld_words_is_set_aside(tmp_path: Path) -> None:
     withheld = ["# text = _ _", word("1", "_"), word("2", "_", "SpaceAfter=No"), ""]
     path = write(tmp_path / "part.conllu", *withheld, word("1", "_"), word("2", "a"))
     assert list(read("conllu", [path], ["ar"])) == [
-        BadRow(path, 1, "the words are withheld (all are _)"),
+        BadRow(path, 1, WITHHELD_WORDS),
         Document("ar", ("_ a",), path, 5),
     ]
     path = write(tmp_path / "all.conllu", *withheld, *withheld[1:])
     with pytest.raises(DataError) as caught:
         list(read("conllu", [path], ["ar"]))
     assert str(caught.value).startswith(
-        f"{path}: no row can be read as format conllu. All 2 were set aside (the words are withheld (all are _): 2)."
+        f"{path}: no row can be read as format conllu. All 2 were set aside (the words are withheld (all are _): merge "
+        "them with the treebank's script: 2). The first row has 10 columns between tabs: '1\\t_"
     )
