@@ -11,7 +11,7 @@ from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError
 from xalign_ray.local_paths import absolute_model, absolute_path, is_folder_name, quoted, shown_path
-from xalign_ray.mirror import local_folder, opened, publish_file, published, url_of
+from xalign_ray.mirror import local_folder, opened, publish_file, url_of, written
 from xalign_ray.pipeline import check_export
 from xalign_ray.ray_job import check_lasting
 from xalign_ray.run_folder import CARD, EVALUATION, RUNS, SCORES, RunFolder
@@ -38,7 +38,7 @@ def evaluate(
         raise ConfigError(f"--data is needed: the files of {task}.")
     say(f"Evaluating {name_of(encoder, run)} on {task}: loading the model.")
     scores = TASKS[task].evaluate(encoder, opened(data) if data else None, languages)
-    with published(target, "evaluate"):
+    with written(target, "evaluate"):
         write_scores(target / SCORES, scores)
     publish_scores(run)
     say_scores(target, run)
@@ -112,8 +112,9 @@ def publish_scores(run: Path | None) -> None:
     from xalign_ray.report.card import write_model_card
     from xalign_ray.track.follower import publish, resolve_uri
 
-    write_model_card(run)
-    publish_file(RunFolder(run).export / CARD)
+    with written(run, "model card", publish=False):
+        write_model_card(run)
+        publish_file(RunFolder(run).export / CARD)
     track = saved["track"]
     if track["mlflow"] != "off" and (
         said := publish(run, resolve_uri(track["mlflow"], local_folder(saved["output"])), track["experiment"])

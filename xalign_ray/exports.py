@@ -14,7 +14,7 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.saved import open_saved
 from xalign_ray.errors import DataError
 from xalign_ray.local_paths import shown_path
-from xalign_ray.mirror import fetch, fetch_checkpoint, local_folder, opened, published
+from xalign_ray.mirror import fetch, fetch_checkpoint, local_folder, opened, written
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.status_line import say
 
@@ -121,5 +121,5 @@ def export(run: str | Path, step: int | None = None, out: Path | None = None, tr
     fetch(prepared := local_folder(data))
     if step != 0:
         fetch_checkpoint(run, step)
-    with published(out or run, "export"):
+    with written(out or run, "export"):
         return export_run(recipe, Prepared.open(prepared), run, {"fingerprint": fingerprint}, step, out, trust)

@@ -28,6 +28,8 @@ LEASE_S = 60.0  # a lock that was not touched for so long is nobody's; longer th
 BEAT_S = 5.0
 LOOK_S = 0.2
 
+_held: set[Path] = set()  # folders that this process holds
+
 
 @dataclass(frozen=True)
 class Holder:
@@ -124,6 +126,7 @@ def hold(
     lock = Lock(path, content, taken, beat_s, reported)
     _remove_marks(path, content)
     _remove_leftovers(path, lease_s)
+    _held.add(folder.resolve())
     try:
         with written_in(folder):
             yield lock
@@ -132,8 +135,14 @@ def hold(
             raise LockError(lost_sentence(folder)) from None
         raise
     finally:
+        _held.discard(folder.resolve())
         _remove_leftovers(path, lease_s)
         lock.release()
+
+
+def is_held(folder: Path) -> bool:
+    """Whether this process holds the lock on a folder."""
+    return folder.resolve() in _held
 
 
 def check_writable(folder: Path) -> None:

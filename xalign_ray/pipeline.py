@@ -307,7 +307,7 @@ def _repair_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[st
 
     with suppress(DataError):
         return check_run(folder)
-    with published(folder, "pretrain"):
+    with hold(folder, "pretrain", waits=True), published(folder, "pretrain"):
         try:
             open_saved(folder)
         except DataError as damage:

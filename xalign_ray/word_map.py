@@ -14,7 +14,7 @@ from xalign_ray.artifacts import write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.evaluation import find_encoder
 from xalign_ray.local_paths import shown_path
-from xalign_ray.mirror import local_folder, opened, published
+from xalign_ray.mirror import local_folder, opened, written
 from xalign_ray.status_line import say
 from xalign_ray.tasks.nearest import Vectors, unit_rows
 from xalign_ray.tasks.word_pairs import WordPair, read_muse_pairs
@@ -67,7 +67,7 @@ def word_map(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
     }  # fmt: skip
     chart = Chart("words", "Words and their translations", [], TABLE, styles, panels, size=(5.2, 4.4))
     target = local_folder(out)
-    with published(target, "word-map"):
+    with written(target, "word-map"):
         write_atomic(target / FIGURE, draw_png(chart))
         write_atomic(target / TABLE, found.to_csv(index=False))
     return found

@@ -25,7 +25,7 @@ from xalign_ray.experiments.progress import Progress
 from xalign_ray.experiments.record import describe_plan, write_record
 from xalign_ray.local_paths import shown_path
 from xalign_ray.locks import hold
-from xalign_ray.mirror import local_folder, published, url_of
+from xalign_ray.mirror import local_folder, url_of, written
 from xalign_ray.ray_job import check_lasting
 from xalign_ray.run_folder import CHOICES, RUNS, STUDY, RunFolder
 from xalign_ray.status_line import say, say_next
@@ -222,7 +222,7 @@ def _give_scores_to_runs(schedule: Schedule, chosen: Sequence[Trial]) -> None:
         if encoder.pretraining and encoder.step is None and (own := [cell for cell in shown if cell.model == model]):
             run = RunFolder(Path(model).parent)
             target = run.evaluation(schedule.plan.study.name)
-            with published(target, "study"):
+            with written(target, "study"):
                 write_scores(target / SCORES, scores_of(schedule, own))
             evaluation.publish_scores(run.path)
 

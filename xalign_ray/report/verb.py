@@ -12,7 +12,8 @@ import yaml
 from rich.console import Console
 
 from xalign_ray.artifacts import hash_value, write_atomic
-from xalign_ray.mirror import local_folder, published
+from xalign_ray.errors import LockError
+from xalign_ray.mirror import local_folder, written
 from xalign_ray.report import charts, tables
 from xalign_ray.report.cell_times import time_tables
 from xalign_ray.report.charts import Chart
@@ -81,8 +82,11 @@ def report(
     check_names(names)
     say(f"Reading {', '.join(names)}.")
     runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
-    with published(target, "report"):
-        comparison, papers = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)
+    try:
+        with written(target, "report", waits=False):
+            comparison, papers = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)
+    except LockError as locked:
+        raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
     for table in (tables.terminal_table(comparison, comparison.by[0]), *terminal_tables(papers)):
         if table.row_count:
             Console(stderr=True).print(table)
