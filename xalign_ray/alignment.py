@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from xalign_ray.config.absolute import absolute_aligner
-from xalign_ray.config.mistakes import told
+from xalign_ray.config.mistakes import sentence_on
 from xalign_ray.errors import ConfigError
 from xalign_ray.ray_job import check_lasting
 from xalign_ray.status_line import say
@@ -45,7 +45,7 @@ def align(
         chosen = WordAlignment.model_validate(settings or {})
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigError(f"{told(str(first['loc'][0]), first)}.") from None
+        raise ConfigError(f"{sentence_on(str(first['loc'][0]), first)}.") from None
     if fault := chosen.fault([aligner]):
         raise ConfigError(f"{fault}.")
     kind = named_aligner(aligner, corpus.languages, chosen)

@@ -56,7 +56,7 @@ def stop_once(run: subprocess.Popen[bytes], out: Path, said: Path) -> int:
     assert run.wait(PATIENCE_S) == 143, said.read_text()
     assert [process for process in psutil.wait_procs(below, timeout=10)[1] if is_alive(process)] == []
     step = max(event["step"] for event in events(out) if event["event"] == "checkpoint")
-    lines = [line for line in said.read_text().splitlines() if not line.startswith(("prepare: ", "training ", "step "))]
+    lines = [line for line in said.read_text().splitlines() if line.startswith("xalign: ") or "Traceback" in line]
     assert lines == [
         f"xalign: Told to stop (SIGTERM): step {step} of {STEPS} is saved. Give the same command again to go on."
     ]

@@ -88,7 +88,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {  # names of other tools and habits, a
 }
 
 
-def told(key: str, item: Mapping[str, Any]) -> str:
+def sentence_on(key: str, item: Mapping[str, Any]) -> str:
     """One of pydantic's errors as a sentence on a key, without its stop."""
     if item["type"] == "value_error":
         return f"{key}: {str(item['msg']).removeprefix('Value error, ')}"

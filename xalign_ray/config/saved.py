@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from xalign_ray.artifacts import finished_run
 from xalign_ray.config.explain import check_folder
 from xalign_ray.config.load import Recipe
-from xalign_ray.config.mistakes import told
+from xalign_ray.config.mistakes import sentence_on
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.credentials import hide_credentials
@@ -93,5 +93,5 @@ def open_saved(folder: Path) -> tuple[Recipe, str]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{RunFolder(folder).config} is damaged: {told(where, first)}. {HINT}") from None
+        raise DataError(f"{RunFolder(folder).config} is damaged: {sentence_on(where, first)}. {HINT}") from None
     return Recipe(saved["recipe"], config, {}), saved["fingerprint"]

@@ -218,6 +218,8 @@ def run_on_ray(
     }
 
     def attempt(now: schema.ParallelConfig, stop: Any) -> None:
+        many = f"{now.workers} training {'process' if now.workers == 1 else 'processes'}"
+        say(f"{title}{': ' if title else ''}Starting {many}, which takes some 20 s.")
         given = job | {"config": config.model_copy(update={"parallel": now}).model_dump(mode="json"), "stop": stop}
         _wait_for(_trainer(now, given, storage), stop)
 

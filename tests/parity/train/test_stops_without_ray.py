@@ -104,7 +104,7 @@ def test_a_process_stopped_and_killed_goes_on_and_nobody_else_may_write_its_run(
     wait_for(first, out, 1, attempt=1)
     first.send_signal(signal.SIGSTOP)  # or it might be done before this process has asked
     code = run_here(world, out, monkeypatch)
-    (refused,) = capsys.readouterr().err.splitlines()
+    _, refused = capsys.readouterr().err.splitlines()
     assert refused.startswith(f"xalign: {out} is being written by pretrain on {os.uname().nodename} (process ")
     assert f"(process {first.pid}) since " in refused
     assert refused.endswith("Wait for its end, or stop it.")
