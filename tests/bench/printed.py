@@ -35,7 +35,7 @@ def places(text: str) -> dict[str, str]:
 
 
 def cited(paper: str, where: str) -> Iterator[str]:
-    """Sections and tables of one paper that a row names: `ALIGN G.3 and Table 10, DICT 2.2`."""
+    """Sections and tables of one paper that a row names: such as "G.3 and Table 10" of "ALIGN G.3 and Table 10"."""
     where = re.sub(r"\([^)]*\)|equations? \d(?: to \d)?", "", where)
     for part in re.split(r"\b(?=(?:DICT|ALIGN|WEAM|PPA|XLM|BERT)\b(?!-))", where):
         if part.startswith(paper):

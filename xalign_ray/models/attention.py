@@ -92,10 +92,10 @@ def flash_attention(
 
     The way there over nested tensors takes seven to fourteen times as long with dropout (H200).
     """
-    side = None if sliding_window is None else sliding_window - 1
+    window = None if sliding_window is None else sliding_window - 1
     return torch.ops.aten._flash_attention_forward(
         q, k, v, offsets, offsets, longest, longest, dropout, False, False,
-        scale=scaling, window_size_left=side, window_size_right=side,
+        scale=scaling, window_size_left=window, window_size_right=window,
     )[0]  # fmt: skip
 
 
