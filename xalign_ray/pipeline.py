@@ -124,6 +124,10 @@ def pretrain(
     if not local:
         check_named_cluster()
     recipe, out = with_absolute_paths(recipe), local_folder(out) if out else None
+    if (track := recipe.config.track).mlflow != "off":
+        from xalign_ray.track.follower import check_uri, resolve_uri
+
+        check_uri(resolve_uri(track.mlflow, local_folder(recipe.config.output)))
     if rehash:
         forget_inputs(local_folder(recipe.config.output))
     base = base_recipe(recipe)

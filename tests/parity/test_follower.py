@@ -15,10 +15,10 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from xalign_ray.errors import DataError, TrackingError
+from xalign_ray.errors import ConfigError, DataError, TrackingError
 from xalign_ray.track import follower
 from xalign_ray.track.events import EVENT_LOG, EventLog, run_identity
-from xalign_ray.track.follower import follow, open_command, publish, replay, resolve_uri, runs_page
+from xalign_ray.track.follower import check_uri, follow, open_command, publish, replay, resolve_uri, runs_page
 
 Points = list[tuple[int, float]]
 NOBODY = "http://127.0.0.1:9"  # the discard port: refused at once
@@ -328,6 +328,16 @@ def test_sqlite_addresses_never_depend_on_the_current_directory(
     assert resolve_uri("sqlite", Path("runs")) == f"sqlite:///{tmp_path}/runs/mlflow.db"
     assert resolve_uri("sqlite:///a.db", Path("runs")) == f"sqlite:///{tmp_path}/a.db"
     assert resolve_uri("http://host:5000", Path("runs")) == "http://host:5000"
+
+
+def test_database_that_mlflow_would_look_for_elsewhere_is_refused() -> None:
+    for letter in "?%":
+        with pytest.raises(ConfigError) as refused:
+            check_uri(resolve_uri("sqlite", Path(f"/a{letter}b")))
+        said = f"track.mlflow: MLflow cannot open a database whose path has {letter} in it: /a{letter}b/mlflow.db. Set "
+        assert str(refused.value).startswith(said)
+    check_uri(resolve_uri("sqlite", Path("/a b #1 [v2]")))
+    check_uri("http://host:5000/?a=%20")
 
 
 def test_the_command_that_opens_mlflow_names_the_database() -> None:

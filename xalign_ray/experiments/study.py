@@ -31,7 +31,7 @@ from xalign_ray.run_folder import CHOICES, RUNS, STUDY, RunFolder
 from xalign_ray.status_line import say, say_next
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
-from xalign_ray.track.follower import open_command, publish, resolve_uri, runs_page
+from xalign_ray.track.follower import check_uri, open_command, publish, resolve_uri, runs_page
 from xalign_ray.train.cluster_address import check_named_cluster
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
     for unread in check_task_files(plan):
         say(unread)
     uri = None if study.mlflow == "off" else resolve_uri(study.mlflow, output)
+    if uri:
+        check_uri(uri)
     with hold(folder, f"study {study.name}"), _logged(plan, folder, uri):
         schedule = open_schedule(plan, folder)
         chosen = run_cells(schedule, uri)

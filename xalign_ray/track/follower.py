@@ -12,7 +12,7 @@ from pathlib import Path
 
 from xalign_ray.config.explain import check_folder
 from xalign_ray.credentials import hide_credentials, with_credentials, without_credentials
-from xalign_ray.errors import TrackingError, XalignError
+from xalign_ray.errors import ConfigError, TrackingError, XalignError
 from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.track.events import check_tuned, check_whole, run_identity
 from xalign_ray.track.mlflow_page import PAGE, SHARE_KEY, SHARE_TAG
@@ -44,6 +44,16 @@ def resolve_uri(value: str, folder: Path) -> str:
     if value.startswith("sqlite:///"):
         return f"sqlite:///{Path(value.removeprefix('sqlite:///')).resolve()}"
     return value
+
+
+def check_uri(tracking_uri: str) -> None:
+    """Raises ConfigError if MLflow would open another file than a `sqlite:///` URI of `resolve_uri` names."""
+    path = tracking_uri.removeprefix("sqlite:///")
+    if path != tracking_uri and (wrong := [letter for letter in "?%" if letter in path]):
+        raise ConfigError(
+            f"track.mlflow: MLflow cannot open a database whose path has {' and '.join(wrong)} in it: {path}. Set "
+            "track.mlflow=sqlite:///ANOTHER/mlflow.db or a server, set it to off, or give another output."
+        )
 
 
 def open_command(tracking_uri: str, page: str = "") -> str:
