@@ -14,7 +14,7 @@ from xalign_ray.report.compare import compare, score_frame
 from xalign_ray.report.groups import known_groupings
 from xalign_ray.report.run import Run, label_runs, read_run
 from xalign_ray.report.sentences import caveats, how_to_read
-from xalign_ray.report.tables import data_tables, run_table, score_table
+from xalign_ray.report.tables import data_tables, run_table, score_table, values_table
 from xalign_ray.report.templates import ENVIRONMENT
 from xalign_ray.run_folder import CARD, RunFolder
 
@@ -39,10 +39,16 @@ def write_model_card(run: Path) -> None:
 def _write(run: Run, model: Mapping[str, Any]) -> str:
     known = known_groupings([run], {})
     scores = compare(score_frame([run]), [run.label], None, {by: known[by] for by in _GROUPINGS})
-    tables = [*(score_table(scores, by) for by in _GROUPINGS), *data_tables([run]), run_table([run])]
+    tables = [
+        *(score_table(scores, by) for by in _GROUPINGS),
+        values_table([run]),
+        *data_tables([run]),
+        run_table([run]),
+    ]
     base = run.config.get("model", {}).get("init_from") or ""
     return ENVIRONMENT.get_template("card.md").render(
-        base="" if Path(base).exists() else base,
+        base="" if Path(base).is_absolute() else base,
+        start=_start(base),
         run=run,
         model=model,
         languages=_languages(run),
@@ -55,6 +61,12 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         tables=[table for table in tables if table.rows],
         recipe=yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True),
     )
+
+
+def _start(init_from: str) -> str:
+    """The name of the encoder that a run continued: a hub id, a folder's, or that of the run whose export it is."""
+    path = Path(init_from)
+    return init_from if not path.is_absolute() else path.parent.name if path.name == "export" else path.name
 
 
 def _languages(run: Run) -> list[str]:

@@ -181,6 +181,18 @@ def difference_table(runs: Sequence[Run]) -> Table | None:
     return Table("What differs between the recipes", header, rows, note if rows else f"The recipes are equal. {note}")
 
 
+def values_table(runs: Sequence[Run]) -> Table:
+    """One row a label: the values that decide what a run learns, as its start event has them."""
+    firsts = {run.label: run.log.starts[-1]["values"] for run in reversed(runs) if _has_values(run)}
+    names = list(dict.fromkeys(name for values in firsts.values() for name in values))
+    rows = [(label, *(values.get(name, NONE) for name in names)) for label, values in reversed(firsts.items())]
+    return Table("What was trained", ("encoder", *names), rows, names=1 + len(names))
+
+
+def _has_values(run: Run) -> bool:
+    return bool(run.log.starts and run.log.starts[-1].get("values"))
+
+
 def run_table(runs: Sequence[Run]) -> Table:
     """One row a run: where it stands, on what it ran, and what that cost."""
     rows = [_run_row(run) for run in runs if run.log.started]

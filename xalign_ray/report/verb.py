@@ -194,7 +194,9 @@ def _sections(
     yield Section("data", "Data", _filled(*tables.data_tables(runs)))
     configs = {label: dict(own[0].config) for label, own in columns.items() if own[0].config}
     recipes = {label: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) for label, tree in configs.items()}
-    yield Section("recipes", "Recipes", _filled(tables.difference_table(runs)), recipes=recipes)
+    yield Section(
+        "recipes", "Recipes", _filled(tables.values_table(runs), tables.difference_table(runs)), recipes=recipes
+    )
     yield Section("running", "Running", _filled(*tables.study_tables(runs), *time_tables(runs), tables.run_table(runs)))
 
 

@@ -129,6 +129,7 @@ def report_on(folders: Sequence[Path], out: Path, **chosen: Any) -> Path:
 def start(step: int = 0, attempt: int = 1, time: float = 1000.0, data: Path | None = None) -> dict[str, Any]:
     """The event of an attempt's beginning."""
     facts = {"recipe": "tiny/mlm", "workers": 2, "zero_stage": 2, "steps": 4, "notes": [], "data": str(data)}
+    facts["values"] = {"start": "from scratch (bert)", "learning rate": "0.003", "dropout": "0"}
     return {"event": "start", "attempt": attempt, "time": time, "step": step, **facts}
 
 

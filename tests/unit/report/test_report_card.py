@@ -47,11 +47,20 @@ def test_the_card_has_scores_data_run_and_recipe(tmp_path: Path) -> None:
     _, text = write_card(tmp_path)
     assert "2 layers of width 96 for en, qgr, qdv, pretrained for 4 steps" in text
     assert "| Sentence retrieval (Tatoeba) (tatoeba_accuracy) | 0.2 (at chance) | 0.2 | 1,000 " in text
+    assert "| encoder | start | learning rate | dropout |\n" in text
+    assert "| tiny/align-mlm | from scratch (bert) | 0.003 | 0 |\n" in text
     assert "| qgr | 931 | 5,894 | 52,402 | 40 % |" in text
     assert "Vocabulary 3,698. Bad input lines: 3. Dictionary pairs: 966 trained, 289 held out." in text
     assert "never a source of claims" in text
     recipe = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
     assert (recipe["recipe"], recipe["seed"]) == ("tiny/align-mlm", 3)
+
+
+def test_a_continued_encoder_is_not_called_pretrained(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", settings=["model.init_from=/models/e5-small", "data.tokenizer={kind: start}"])
+    write_json(run / "export" / "config.json", {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 96})
+    write_model_card(run)
+    assert "continued from `e5-small` for 4 steps by" in (run / "export" / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_model_with_language_embeddings_is_loaded_with_the_language(tmp_path: Path) -> None:
