@@ -15,6 +15,9 @@ from collections.abc import Iterator
 # No XML holds these characters. BREAK ends a line but no heading, link or argument; text between RAISED or LOWERED and
 # LEVEL stands above or below the line.
 BREAK, RAISED, LOWERED, LEVEL = "\x05", "\x06", "\x07", "\x08"
+OPEN, CLOSE = "\x03", "\x04"  # between them stands what a template would show inside a sentence
+EMPTY = OPEN + CLOSE  # it would show something that cannot be said
+HOLE = "\x02"  # something is left out here; the quote marks around it stay apart
 FORMULAS = "formulas left out"
 UNCLOSED_TABLES = "tables that are never closed"
 UNCLOSED_TAGS = "tags that are never closed, left out to the end of their line"

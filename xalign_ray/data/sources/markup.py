@@ -13,7 +13,7 @@ from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag,
 from mwparserfromhell.nodes.extras import Parameter
 from mwparserfromhell.parser import ParserError
 
-from xalign_ray.data.sources.html import BREAK, drop_html, write_levels
+from xalign_ray.data.sources.html import BREAK, CLOSE, EMPTY, HOLE, OPEN, drop_html, write_levels
 from xalign_ray.data.sources.interwiki import LANGUAGES
 from xalign_ray.data.sources.measures import Given
 from xalign_ray.data.sources.quotes import drop_quotes
@@ -34,11 +34,10 @@ _CLOSING_HOLE = re.compile(r"[\s,;:\u3001\uff0c]+([)\uff09])")
 _SPACED = re.compile(r"\s+([,.)\u3001\u3002\uff0c])(?=\s|$)")
 _DOUBLED = re.compile(r"([,;\u3001\uff0c\u060c\uff1b])(\s*\1)+")
 _BLANKS = re.compile(r"[^\S\n]+")
-_TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\|-|[|!]|\}\})")
-# No XML holds these. A hole keeps the quote marks around what is dropped apart; between _OPEN and _CLOSE stands what a
-# template that no list knows would show inside a sentence.
-_HEADING, _HOLE, _OPEN, _CLOSE = "\x01", "\x02", "\x03", "\x04"
-_OFFERED = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+_TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\||!(?=[ \t]|.*(\|\||!!|\w=))|\}\})")  # but not "!Kung"
+_HEADING = "\x01"  # no XML holds it
+_OFFERED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
+_FILLED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]+){CLOSE}")
 _ENDS_SENTENCE = (".", "!", "?", "\u3002", "\u0964", "\u061f", "\u06d4")
 _SEPARATES = (":", ";", ",", "\u060c", "\u3001", "\uff0c", "\uff1b")
 SHOWN = "templates that no list knows, shown by their first argument"
@@ -60,7 +59,7 @@ _TEXT_NAMES = (
 _MAX_ARGUMENTS = 50
 MAX_OPEN = 1000  # marks that are open at once: the parser's time grows with their square
 _PAIRED = re.compile(r"\{\{|\}\}|[\[\]]|</?[A-Za-z][^<>]*>")
-_NEVER_CLOSED = re.compile(r"<(br|hr|wbr|li|dt|dd|p|tr|td|th)\b|.*/>", re.I | re.S)
+_NEVERCLOSED = re.compile(r"<(br|hr|wbr|li|dt|dd|p|tr|td|th)\b|.*/>", re.I | re.S)
 
 
 # Markup that is left in the text, by the name under which it is counted.
@@ -135,7 +134,7 @@ def _refuse_open_marks(markup: str) -> None:
         if mark[0] in "}]" or mark.startswith("</"):
             kind = {"}": "{", "]": "["}.get(mark[0], "<")
             opened[kind] = max(0, opened[kind] - 1)
-        elif not _NEVER_CLOSED.match(mark):
+        elif not _NEVERCLOSED.match(mark):
             opened[mark[0]] += 1
             if opened[mark[0]] > MAX_OPEN:
                 raise ParserError(f"more than {MAX_OPEN} marks are open at once")
@@ -147,21 +146,22 @@ def fill(raw: str, noted: Counter[str]) -> str:
     That is where it stands apart from the word before it (in scripts with blanks), is not behind the sentence's end,
     and does not begin a line whose sentence begins behind it. A template alone on a line shows whole sentences only.
     """
-    if _OPEN not in raw:
+    if OPEN not in raw:
         return raw
     parts = _OFFERED.split(raw)
     if not any(map(str.isalpha, "".join(parts[::2]))):
         parts[1::2] = [offered if is_sentence(offered) else "" for offered in parts[1::2]]
         noted[SHOWN] += sum(map(bool, parts[1::2]))
         return "".join(parts)
-    behind = _behind([text.replace(_HOLE, "") for text in parts[2::2]])
+    behind = _behind([text.replace(HOLE, "") for text in parts[2::2]])
     before = _Before()
     for place, (first, has_letters) in zip(range(1, len(parts), 2), behind, strict=True):
-        before.add(parts[place - 1].replace(_HOLE, ""))
+        before.add(parts[place - 1].replace(HOLE, ""))
         lacking = _lacks_a_word(before, first, has_letters)
         shown = parts[place] if lacking else ""
+        noted[LEFT_OUT] += shown.count(HOLE)
         noted[SHOWN if shown else LEFT_OUT if lacking else FOOTNOTES] += 1
-        parts[place] = shown or _HOLE
+        parts[place] = shown or HOLE
         before.add(shown)
     return "".join(parts)
 
@@ -224,13 +224,15 @@ def _show_entity(node: HTMLEntity, _: Page) -> Iterator[str]:
 def _show_template(node: Template, page: Page) -> Iterator[str]:
     name = plain_name(str(node.name))
     if is_mark(name):
-        yield _HOLE
+        yield HOLE
         return
     if ":" in name:  # formatnum:{{..}}
         name = _flat("".join(_render(node.name.nodes, page))).strip()
     given = _arguments(node, page)
     words = words_of_template(name, given, page.title)
-    yield words or f"{_OPEN}{running_text(name, given) if words is None else ''}{_CLOSE}"
+    if words is None:
+        words = f"{OPEN}{running_text(name, given)}{CLOSE}"
+    yield words or EMPTY
 
 
 def _arguments(node: Template, page: Page) -> Given:
@@ -257,7 +259,8 @@ def _arguments(node: Template, page: Page) -> Given:
 
 
 def _flat(text: str) -> str:
-    return _OFFERED.sub(r"\1", text).replace(_HOLE, "")
+    """What an argument shows: other templates' offers are taken, and their empty ones stay for the line to count."""
+    return _FILLED.sub(r"\1", text).replace(HOLE, "")
 
 
 def _show_heading(node: Heading, page: Page) -> Iterator[str]:
@@ -314,10 +317,10 @@ def _clean(raw: str, noted: Counter[str]) -> _Line:
     """One line without left-over marks, holes where a template stood, and odd blanks."""
     level = int(raw[1]) if raw.startswith(_HEADING) else 0
     text = raw[2:] if level else raw
-    if _TABLE_LINE.match(text.lstrip(_HOLE)):
+    if _TABLE_LINE.match(text.lstrip(HOLE)):
         noted[STRAY_ROWS] += any(map(str.isalpha, text))
         return _Line("", level)
-    text = _BLANKS.sub(" ", drop_quotes(write_levels(_BEHAVIOUR.sub("", text))).replace(_HOLE, ""))
+    text = _BLANKS.sub(" ", drop_quotes(write_levels(_BEHAVIOUR.sub("", text))).replace(HOLE, ""))
     text = _EMPTY_BRACKETS.sub("", _CLOSING_HOLE.sub(r"\1", _OPENING_HOLE.sub(r"\1", text)))
     text = _DOUBLED.sub(r"\1", _SPACED.sub(r"\1", text))
     text = _LEADING_HOLE.sub("", _BEFORE_STOP.sub(".", text)).strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from xalign_ray.data.sources.html import LEVEL, LOWERED, RAISED
+from xalign_ray.data.sources.html import EMPTY, LEVEL, LOWERED, RAISED
 
 
 class Given(list[str]):
@@ -23,6 +23,10 @@ class Given(list[str]):
         self.named = named
         self.language = language
         self.names = names
+
+    def behind(self) -> Given:
+        """Without the first argument."""
+        return Given(self[1:], self.named, self.language, self.names)
 
 
 _AMOUNT = re.compile(
@@ -75,6 +79,11 @@ def amount(value: str) -> str:
     if found["denominator"]:
         return f"{found['sign']}{number}/{found['denominator']}"
     return f"{found['sign']}{number}{power}" + (f" {found['rest']}/{found['below']}" if found["below"] else "")
+
+
+def as_written(value: str) -> str:
+    """The argument of `formatnum`, which changes the form of digits only; empty where a part of it is missing."""
+    return value if any(map(str.isdigit, value)) and EMPTY not in value else ""
 
 
 def is_number(value: str) -> bool:
@@ -214,9 +223,11 @@ def fraction(given: Given) -> str:
 
 def hour(given: Given) -> str:
     """French `heure|12|30|5` is 12 h 30 min 5 s."""
-    if len(given) > 3 or not all(amount(one) for one in given if one):
+    if len(given) > 3 or not all(amount(one) for one in given if one) or not given[0]:
         return ""
-    return f"{given[0]} h {given[1]} min {given[2]} s" if len(given) == 3 else " h ".join(given)
+    if len(given) == 3:
+        return f"{given[0]} h {given[1]} min {given[2]} s"
+    return f"{given[0]} h {''.join(given[1:])}".strip()
 
 
 def day(given: Given) -> str:

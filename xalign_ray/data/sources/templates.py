@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from xalign_ray.data.sources import measures
-from xalign_ray.data.sources.html import BREAK, LEVEL, LOWERED, RAISED
+from xalign_ray.data.sources.html import BREAK, EMPTY, HOLE, LEVEL, LOWERED, RAISED
 from xalign_ray.data.sources.measures import Given
 
 _Show = Callable[[Given], str]
@@ -60,8 +60,24 @@ def _around(pattern: str) -> _Show:
 
 
 def _century(given: Given) -> str:
-    """French `s|XIX` is XIXe siecle; elsewhere `s` is a style."""
-    return f"{given[0]}e si\u00e8cle" if _ROMAN.fullmatch(given[0]) else given[0]
+    """French `s|XIX` is XIXe siecle, `s|V|e|av. J.-C.` Ve siecle av. J.-C.; elsewhere `s` is a style."""
+    return " ".join([f"{given[0]}e si\u00e8cle", *given[2:3]]) if _ROMAN.fullmatch(given[0]) else given[0]
+
+
+def _era(given: Given) -> str:
+    """Spanish `siglo|V|a` is siglo V a. C."""
+    era = given[1] if len(given) > 1 else ""
+    return f"siglo {given[0]}{_ERAS[era]}" if given[0] and era in _ERAS else ""
+
+
+def _ship(navy: str) -> _Show:
+    """`HMS|Hood` is HMS Hood, `HMS|Hood|51` HMS Hood (51); a third argument chooses other forms."""
+
+    def show(given: Given) -> str:
+        name, number, form = [*given, "", "", ""][:3]
+        return "" if not name else f"{navy} {name} ({number})" if number and not form else f"{navy} {name}".strip()
+
+    return show
 
 
 def _nihongo(given: Given) -> str:
@@ -71,6 +87,7 @@ def _nihongo(given: Given) -> str:
     return f"{head} ({', '.join(inside)})" if inside else head
 
 
+_ERAS = {"": "", "d": " d. C.", "a": " a. C."}
 _NAVIES = ("HMS", "HMAS", "HMCS", "USS", "USCGC", "SS", "RMS", "MS", "MV", "SMS", "HNLMS", "HDMS", "HSwMS", "ORP")
 # fmt: off
 # Quotations: inside a sentence they are part of it, on a line of their own a paragraph.
@@ -125,7 +142,7 @@ _WORDS: dict[str, _Show] = {
     **dict.fromkeys(["circa", "c.", "ca."], measures.circa),
     "heure": measures.hour,
     **dict.fromkeys(["s", "s-"], _century),
-    "siglo": _around("siglo {}"),
+    "siglo": _era,
     "h\u00f6he": _around("{} m"),
     **dict.fromkeys(["euro", "\u20ac"], _around("{} \u20ac")),
     **dict.fromkeys(["us$", "usd", "usdollar"], _around("US${}")),
@@ -133,27 +150,12 @@ _WORDS: dict[str, _Show] = {
     **dict.fromkeys(["inr", "\u20b9"], _around("\u20b9{}")),
     **dict.fromkeys(["jpy", "\u00a5", "yen"], _around("\u00a5{}")),
     **{name: _around(f"{name.upper()} {{}}") for name in ("isbn", "issn")},
-    # Ships.
-    **{
-        navy.lower(): _around(f"{navy} {{}}")
-        for navy in (
-            "HMS",
-            "HMAS",
-            "HMCS",
-            "USS",
-            "USCGC",
-            "SS",
-            "RMS",
-            "MS",
-            "MV",
-            "SMS",
-            "HNLMS",
-            "HDMS",
-            "HSwMS",
-            "ORP",
-        )
-    },
-    "ship": lambda given: _all(Given(given[:2], given.named, given.language)),
+    # Lists and ships.
+    "hlist": lambda given: " \u00b7 ".join(filter(None, given)),
+    **dict.fromkeys(["ubl", "unbulleted list"], lambda given: BREAK.join(filter(None, given))),
+    **dict.fromkeys(["plainlist", "flatlist"], _block),
+    **{navy.lower(): _ship(navy) for navy in _NAVIES},
+    "ship": lambda given: _ship(given[0])(given.behind()),
 }
 # What stands in the text where no argument is given.
 _SIGNS: dict[str, str] = {
@@ -162,10 +164,12 @@ _SIGNS: dict[str, str] = {
     "!": "|",
     "=": "=",
     **dict.fromkeys(["nbsp", "esd", "thinsp", "spaces", "space"], " "),
-    **dict.fromkeys(["snd", "spnd", "spaced ndash"], " \u2013 "),
+    **dict.fromkeys(["snd", "spnd", "spaced ndash", "spaced en dash", "\u2013"], " \u2013 "),
+    **dict.fromkeys(["\\", "slash"], " / "),
+    **dict.fromkeys(["pipe", "|"], " | "),
     **dict.fromkeys(["\u00b7", "\u2022", "dot", "bull", "middot"], " \u00b7 "),
-    "ndash": "\u2013",
-    **dict.fromkeys(["mdash", "mdashb"], "\u2014"),
+    **dict.fromkeys(["ndash", "en dash"], "\u2013"),
+    **dict.fromkeys(["mdash", "mdashb", "em dash", "\u2014"], "\u2014"),
     "eqm": " = ",
 }
 _ROMAN = re.compile(r"[IVXLC]+")
@@ -173,7 +177,7 @@ _ROMAN = re.compile(r"[IVXLC]+")
 _SELF = re.compile(r"(?:\d+|[IVXLC]+)(?:er|re|e|d|nd|nde)(?: si\u00e8cle)?")
 _OF_LANGUAGE = re.compile(r"(lang|link)-[a-z]{2,3}(-[a-z0-9]+)*")  # lang-de|Wort, link-en|word
 _FUNCTIONS: dict[str, Callable[[str], str]] = {
-    "formatnum": measures.amount,
+    "formatnum": measures.as_written,
     "lc": str.lower,
     "uc": str.upper,
     "lcfirst": lambda text: text[:1].lower() + text[1:],
@@ -191,10 +195,10 @@ _MARKS = frozenset({
     "verify credibility", "verification needed", "failed verification", "unreliable source", "dead link",
     "webarchive", "full citation needed", "update inline", "update after", "flagicon", "flag icon", "flagdeco",
     "coord", "anchor", "main", "main article", "see", "see also", "further", "details", "about", "for",
-    "other uses", "redirect", "hatnote", "audio", "listen", "pron", "pronunciation", "respell", "doi",
-    "oclc", "pmid", "arxiv", "portal", "portal-inline", "commons", "commons category", "commonscat",
-    "commons-inline", "wiktionary", "wikiquote", "wikisource", "stub", "short description", "reflist", "clear", "-",
-    "toc", "nowrap begin", "nowrap end", "nowrapbegin", "nowrapend", "wrap", "in lang", "subscription required",
+    "other uses", "redirect", "hatnote", "audio", "listen", "pron", "pronunciation", "respell", "doi", "oclc",
+    "pmid", "arxiv", "portal", "portal-inline", "commons", "commons category", "commonscat", "commons-inline",
+    "wiktionary", "wikiquote", "wikisource", "stub", "short description", "reflist", "clear", "-", "0", "toc",
+    "nowrap begin", "nowrap end", "nowrapbegin", "nowrapend", "wrap", "in lang", "subscription required",
     "registration required",
 })
 _MARK_FAMILIES = re.compile(
@@ -250,7 +254,7 @@ def running_text(name: str, given: Given) -> str:
     """
     if not name or ":" in name or "#" in name:
         return ""
-    texts = [text for text in given if _is_text(text)]
+    texts = [text.replace(EMPTY, HOLE) for text in given if _is_text(text)]
     place = next((at for at, text in enumerate(texts) if not _CODE.fullmatch(text)), 0)
     if not texts:
         return ""
@@ -268,6 +272,7 @@ def is_sentence(text: str) -> bool:
 def _is_text(value: str) -> bool:
     return (
         any(map(str.isalnum, value))
+        and not (EMPTY in value and value[0].isdigit())
         and "\n" not in value
         and BREAK not in value
         and "=" not in value
