@@ -25,8 +25,16 @@ def write_record(schedule: Schedule) -> None:
     declared = study.model_dump(mode="json")
     what = {"name": study.name, "scale": study.scale, "notes": study.notes, "baseline": study.baseline}
     what |= {"labels": study.labels}
-    cells = [describe(schedule, job) for job in schedule.jobs]
+    cells = [_known(schedule, job) for job in schedule.jobs]
     write_json(schedule.folder / STUDY, what | {"study": declared, "cells": cells})
+
+
+def _known(schedule: Schedule, job: Job) -> dict[str, Any]:
+    """As `describe`, which reads the files of a cell, once for each state that it comes to."""
+    key = job, schedule.states[job]
+    if key not in schedule.described:
+        schedule.described[key] = describe(schedule, job)
+    return schedule.described[key]
 
 
 def describe(schedule: Schedule, job: Job) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from pathlib import Path
@@ -55,10 +55,13 @@ class Schedule:
         jobs: every cell, in the order of the plan.
         states: of each job; one at work is still waiting for its end.
         failures: of jobs that failed, why.
+        described: what the record says of a job in a state, so that the end of one cell reads the files of no other.
     """
 
     _ended: Callable[[Job], None]
     _gauges: CellGauges
+    _searching: Counter[tuple[str, ...]]  # fine-tunings of each search that have not ended
+    _held: defaultdict[tuple[str, ...], list[Trial]]  # repetitions that wait for the choice of their search
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
@@ -67,6 +70,7 @@ class Schedule:
         self.jobs: list[Job] = []
         self.states: dict[Job, str] = {}
         self.failures: dict[Job, str] = {}
+        self.described: dict[tuple[Job, str], dict[str, Any]] = {}
         self._running: dict[Job, Future[Any] | None] = {}  # Tune tells of the ends of fine-tunings
         self._released: set[Trial] = set()  # of a setting that was chosen, under other seeds
         self._saved: list[str] = []  # what pretrainings said that were told to stop
@@ -120,10 +124,11 @@ class Schedule:
                 elif not self.is_over:
                     time.sleep(LOOK_S)
 
-    def choices(self) -> list[Choice]:
-        """What is chosen among the fine-tunings that have finished so far."""
-        manifests = {cell.name: whole_manifest(cell.folder(self.folder), "development") for cell in self.trials}
-        return choose(self.trials, {name: one["development"] for name, one in manifests.items() if one is not None})
+    def choices(self, among: Sequence[Trial] | None = None) -> list[Choice]:
+        """What is chosen among the fine-tunings that have finished so far, all if none are given."""
+        trials = self.trials if among is None else among
+        manifests = {cell.name: whole_manifest(cell.folder(self.folder), "development") for cell in trials}
+        return choose(trials, {name: one["development"] for name, one in manifests.items() if one is not None})
 
     def _advance(self) -> None:
         """Takes notice of what has ended, and starts what can start now, but fine-tunings, which Tune takes."""
@@ -183,7 +188,12 @@ class Schedule:
         self.states[job] = state
         if state == FAILED:
             self.failures[job] = reason
-        self._refresh()
+        if isinstance(job, Pretraining):
+            self._refresh()
+        elif isinstance(job, Trial) and not job.after_choice:
+            self._searching[job.search] -= 1
+            if not self._searching[job.search]:
+                self._release(job.search)
         self._gauges.show(self.counts)
         self._ended(job)
 
@@ -196,7 +206,7 @@ class Schedule:
                 self.models[one] = str(folder.resolve())
 
     def _refresh(self) -> None:
-        """Gives cells the models that have been made, and lets the repetitions run of settings that were chosen."""
+        """Gives cells the models that have been made: when the study opens, and when a pretraining ends."""
         self.jobs = self.plan.jobs(self.models)
         for job in self.jobs:
             if job not in self.states:
@@ -204,17 +214,22 @@ class Schedule:
                 if isinstance(job, Cell) and job.model and (state := state_of(job.folder(self.folder))) != WAITING:
                     close_log(job.folder(self.folder), state)
                     self.states[job] = state
-        held = [job for job in self.trials if job.after_choice and self.states[job] == WAITING]
-        chosen = {one.search: one.kept for one in self.choices()} if held else {}
-        searches = {one.search for one in self.jobs if isinstance(one, Trial) and self._is_searched(one)}
-        for job in held:
-            if job.search not in searches:
-                kept = chosen[job.search]
-                self._released |= {job} if kept and kept.setting == job.setting else set()
-                self.states[job] = WAITING if job in self._released else NOT_CHOSEN
+        trials = [job for job in self.jobs if isinstance(job, Trial)]
+        self._searching = Counter(job.search for job in trials if not job.after_choice and self.states[job] == WAITING)
+        self._held = defaultdict(list)
+        for job in self.trials:
+            if job.after_choice and self.states[job] == WAITING:
+                self._held[job.search].append(job)
+        for search in [search for search in self._held if not self._searching[search]]:
+            self._release(search)
 
-    def _is_searched(self, job: Trial) -> bool:
-        return not job.after_choice and self.states[job] == WAITING
+    def _release(self, search: tuple[str, ...]) -> None:
+        """Lets the repetitions run of the setting that was chosen, once all of a search have ended."""
+        if held := self._held.pop(search, []):
+            (choice,) = self.choices([job for job in self.trials if job.search == search])
+            for job in held:
+                self._released |= {job} if choice.kept and choice.kept.setting == job.setting else set()
+                self.states[job] = WAITING if job in self._released else NOT_CHOSEN
 
     def _can_start(self, job: Job) -> bool:
         if self.states[job] != WAITING or job in self._running:

@@ -6,7 +6,7 @@ import itertools
 import random
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,13 +14,14 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
-from xalign_ray.config.aligners import Join
+from tests.unit.tasks.conftest import make_bert_in
+from xalign_ray.config.aligners import Join, WordAlignment
 from xalign_ray.data.word_alignment.blocks import BLOCK_CELLS, PADDING, make_blocks
 from xalign_ray.data.word_alignment.chain_aligner import Chains, train_chains
 from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder, link_pieces, similarities
 from xalign_ray.data.word_alignment.fast_aligner import FastAlign
 from xalign_ray.data.word_alignment.hmm import LONGEST_JUMP, NULL, first_jumps, posteriors
-from xalign_ray.data.word_alignment.kinds import ALIGNERS, AlignerKind, check_method, choose_aligner
+from xalign_ray.data.word_alignment.kinds import ALIGNERS, AlignerKind, check_method, choose_aligner, named_aligner
 from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, SYMMETRISERS, Link, WordPair
 from xalign_ray.errors import ConfigError, DataError
 
@@ -269,3 +270,15 @@ def test_the_aligner_of_a_library_that_is_missing_says_what_to_do(
     monkeypatch.setitem(sys.modules, "systran_align", None)
     with pytest.raises(ConfigError, match=r"'ibm' needs the package systran-align.*up to Python 3.11.*take.*'hmm'"):
         FastAlign().train(swapped_pairs(2)[0], tmp_path)
+
+
+def test_an_own_export_with_language_embeddings_aligns_in_the_languages_of_the_corpus(tmp_path: Path) -> None:
+    vectors = {"red": [9.0], "rot": [9.0], "house": [0.0, 9.0], "haus": [0.0, 9.0]}
+    folder = make_bert_in(tmp_path / "export", list(vectors), vectors, languages=["en", "de", "fr"])
+    kind = named_aligner(f"encoder:{folder}", ("en", "fr"), WordAlignment(extraction="argmax"))
+    assert kind.identity() != named_aligner(f"encoder:{folder}", ("en", "de"), WordAlignment()).identity()
+    aligner: Any = kind.open(tmp_path)
+    assert aligner.types == [0, 4], "two token types a language"
+    assert aligner.align([(["red", "house"], ["haus", "rot"])], "intersection")
+    with pytest.raises(ConfigError, match=r"has language embeddings for en, de, fr, not for tr; align with another"):
+        named_aligner(f"encoder:{folder}", ("en", "tr"), WordAlignment()).identity()
