@@ -55,6 +55,12 @@ def test_the_parameters_of_every_recipe_are_known_without_a_download() -> None:
         assert "iB a worker: weights " in lines["memory"], name
 
 
+def test_a_process_on_a_cpu_takes_more_than_its_tensors() -> None:
+    line = "process        858.3 MiB more a worker, of Python and its libraries: train/peak_memory_mb has both on a CPU"
+    assert line in describe(load_recipe("tiny/mlm")).splitlines()
+    assert "of Python and its libraries" not in describe(load_recipe("tiny/mlm", ["parallel.gpus_per_worker=1"]))
+
+
 def test_a_model_that_is_not_known_is_asked_for() -> None:
     lines = describe(load_recipe("papers/weam-de", ["model.init_from=someone/bert"]))
     assert "known with the config.json of someone/bert: download it, and set model.init_from to its folder" in lines

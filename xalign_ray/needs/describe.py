@@ -11,6 +11,7 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.needs.counted import at_most
 from xalign_ray.needs.disk import run_bytes, shard_bytes_per_token
+from xalign_ray.needs.figures import read_figures
 from xalign_ray.needs.memory import memory_of
 from xalign_ray.needs.subject import Subject, subject_of
 from xalign_ray.needs.work import operations_of_row
@@ -104,14 +105,20 @@ def _operations(config: RunConfig, subject: Subject) -> str:
 
 
 def _memory(recipe: Recipe, config: RunConfig) -> dict[str, str]:
-    """The memory of a worker by part."""
+    """The memory of a worker by part: its tensors, and on a CPU what its process takes beside them."""
     subject = subject_of(recipe)
     if isinstance(subject, str):
         return {}
     parts = memory_of(at_most(config), subject, config.parallel.gpus_per_worker > 0)
     unit, name_of_unit = (GIB, "GiB") if sum(parts.values()) >= GIB else (MIB, "MiB")
     inside = ", ".join(f"{name} {size / unit:.2f}" for name, size in parts.items())
-    return {"memory": f"{sum(parts.values()) / unit:.2f} {name_of_unit} a worker: {inside}"}
+    lines = {"memory": f"{sum(parts.values()) / unit:.2f} {name_of_unit} a worker: {inside}"}
+    if not config.parallel.gpus_per_worker:
+        process = in_bytes(read_figures().process_bytes_on_cpu)
+        lines["process"] = (
+            f"{process} more a worker, of Python and its libraries: train/peak_memory_mb has both on a CPU"
+        )
+    return lines
 
 
 def in_bytes(size: float) -> str:
