@@ -8,6 +8,11 @@ INSTALL = $(BIN)/uv pip install -q --native-tls --compile-bytecode --python $(BI
 SEED ?= $(shell date +%s)
 SHUFFLED = --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules
 
+# transformers 4 beside the packages, for tests that open what we write in it: PYTHONPATH decides between the two
+.venv/transformers-4: .venv/installed
+	$(BIN)/uv pip install -q --native-tls --python $(BIN)/python --no-deps --target $@ "transformers==4.57.*" "huggingface-hub>=0.34,<1" "tokenizers>=0.22,<0.23"
+	touch $@
+
 .PHONY: help quickstart test unit check docs bench faults soak gpu-bundle clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -29,7 +34,7 @@ unit: .venv/installed ## tests without Ray, about a minute, shuffled anew each t
 
 test: export OMP_NUM_THREADS ?= 1
 test: export PYTHONDONTWRITEBYTECODE :=# a hundred Python processes: each would compile our modules anew
-test: .venv/installed ## every test, with real local clusters: two test files at a time, each with clusters of its own; but for `make faults`
+test: .venv/transformers-4 ## every test, with real local clusters: two test files at a time, each with clusters of its own; but for `make faults`
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(SHUFFLED) -m "not long" --durations=15 tests
 
 faults: .venv/installed ## what breaks around a run: signals, drivers, nodes, a full disk, and over hosts of its own cables, hosts, the head; twenty minutes, as root on Linux

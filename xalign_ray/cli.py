@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 from xalign_ray import __version__, collector, stops
 from xalign_ray import submit as submitted
@@ -188,7 +189,7 @@ def tune(
     """Fine-tune a model on English, then score every language: a study of one cell. A list of values is searched."""
     from xalign_ray.experiments.tune import tune
 
-    _show_scores(tune(model, task, data, out, dict(_pairs(settings)), codes(languages), train_language))
+    _show_scores(tune(model, task, data, out, dict(map(_read_option, settings)), codes(languages), train_language))
 
 
 @app.command()
@@ -323,16 +324,21 @@ def track_replay(
     say_next(open_command(uri, runs_page(uri, experiment)))
 
 
-def _pairs(options: list[str]) -> list[tuple[str, Any]]:
-    return [(key, parse_yaml(value)) for key, _, value in (option.partition("=") for option in options)]
+def _read_option(option: str) -> tuple[str, Any]:
+    key, _, text = option.partition("=")
+    if not key or not text.strip():
+        raise ConfigError(f"--set {option}: write it as key=value, for example --set learning_rate=2e-5.")
+    try:
+        return key, parse_yaml(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {option}: the value is not YAML; quote it.") from None
 
 
 def _show_scores(scores: list[Any]) -> None:
-    for score in scores:
-        if score.language == "all":
-            chance = "" if score.chance is None else f"  (chance {score.chance:.3f})"
-            layer = "" if score.layer is None else f"  layer {score.layer}"
-            typer.echo(f"{score.metric} {score.value:.3f}{chance}{layer}  n {score.n}", err=True)
+    from xalign_ray.tasks.scores import show_scores
+
+    for line in show_scores(scores, shutil.get_terminal_size().columns):
+        typer.echo(line, err=True)
 
 
 def main(verb: str | None = None) -> None:

@@ -1,17 +1,23 @@
-"""Exported folders, opened by a process that never imports xalign_ray, compute what the trained encoder computed."""
+"""Exported folders, opened by transformers 4 and 5 without xalign_ray, compute what the trained encoder computed."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+)
 
+from tests.parity.stock import VERSIONS, run_stock
 from xalign_ray.config.choices import DictionaryAlignment, MaskedLm
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.tokenizers import BpeTokenizer
@@ -35,15 +41,17 @@ MODELS = {
     "xlm-r-language_embeddings": SHAPE | {"family": "xlm-r", "language_embeddings": True},
     "xlm-r-conditioned_head": SHAPE | {"family": "xlm-r", "language_embeddings": True, "conditioned_head": True},
     "modernbert": SHAPE | {"family": "modernbert"},
+    "continued-modernbert": {},
 }
 
 # What a user writes: a folder and transformers, nothing else; positions are as the stock model makes them.
 STRANGER = """
-import json, sys
+import json
 import numpy as np, torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 batch = {key: torch.from_numpy(value).long() for key, value in np.load("given.npz").items()}
-for folder in sys.argv[1:]:
+version, *folders = sys.argv[1:]
+for folder in folders:
     config = json.load(open(folder + "/export/config.json"))
     types = batch["segment_ids"].clamp(max=config["xalign_segments"] - 1)
     if config["xalign_languages"]:
@@ -59,8 +67,7 @@ for folder in sys.argv[1:]:
             saved["logits"] = model(**call).logits.numpy()
     tokenizer = AutoTokenizer.from_pretrained(folder + "/export")
     saved["ids"] = np.array(tokenizer("die cat sees, einen Hund")["input_ids"])
-    np.savez(folder + "/theirs.npz", **saved)
-assert "xalign_ray" not in sys.modules
+    np.savez(folder + "/theirs-" + version + ".npz", **saved)
 """
 
 
@@ -118,10 +125,17 @@ def train_and_export(name, prepared, root):
     """An encoder away from its first weights, its answers to `given.npz`, and its folder `<name>/export`."""
     torch.manual_seed(1)
     model = MODELS[name]
-    if name == "continued":
-        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 40}
-        BertForMaskedLM(BertConfig(vocab_size=prepared.vocab_size + 8, **sizes)).save_pretrained(root / "start")
-        model = {"init_from": str(root / "start")}
+    if name.startswith("continued"):
+        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 40}
+        sizes |= {"vocab_size": prepared.vocab_size + 8}
+        rope = {"full_attention": {"rope_theta": 5000.0}, "sliding_attention": {"rope_theta": 77.0}}  # not the defaults
+        start = (
+            ModernBertForMaskedLM(ModernBertConfig(**sizes, pad_token_id=0, local_attention=4, rope_parameters=rope))
+            if name.endswith("modernbert")
+            else BertForMaskedLM(BertConfig(**sizes))
+        )
+        start.save_pretrained(root / f"start-{name}")
+        model = {"init_from": str(root / f"start-{name}")}
     config = run_config(model)
     encoder = build_encoder(config.model, prepared.vocab_size, LANGUAGES, LENGTH, prepared.special.pad)
     with torch.no_grad():
@@ -140,26 +154,26 @@ def train_and_export(name, prepared, root):
 
 @pytest.fixture(scope="module")
 def everything(prepared, tmp_path_factory):
-    """Each model's answers beside what one other process computed from all exported folders."""
+    """Each model's answers beside what another process a version computed from all exported folders."""
     root = tmp_path_factory.mktemp("export")
     np.savez(root / "given.npz", **random_batch(prepared.vocab_size))
     ours = {name: train_and_export(name, prepared, root) for name in MODELS}
-    command = [sys.executable, "-c", STRANGER, *MODELS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=root)
-    assert done.returncode == 0, done.stderr
+    for version in VERSIONS:
+        run_stock(version, STRANGER, version, *MODELS, cwd=root)
     return {
-        name: SimpleNamespace(
+        (name, version): SimpleNamespace(
             name=name,
             folder=root / name / "export",
-            theirs=dict(np.load(root / name / "theirs.npz")),
+            theirs=dict(np.load(root / name / f"theirs-{version}.npz")),
             config=json.loads((root / name / "export" / "config.json").read_text()),
             **answers,
         )
         for name, answers in ours.items()
+        for version in VERSIONS
     }
 
 
-@pytest.fixture(params=list(MODELS))
+@pytest.fixture(params=[(name, version) for name in MODELS for version in VERSIONS], ids=" in ".join)
 def opened(request, everything):
     return everything[request.param]
 
@@ -188,9 +202,9 @@ def conditioned_logits(opened):
 def test_the_config_says_languages_segments_and_where_it_came_from(opened):
     with_languages = opened.name.endswith(("language_embeddings", "conditioned_head"))
     assert opened.config["xalign_languages"] == (LANGUAGES if with_languages else [])
-    segments = 1 if opened.name.startswith(("xlm-r", "modernbert")) else 2
+    segments = 1 if opened.name.startswith(("xlm-r", "modernbert", "continued-modernbert")) else 2
     assert opened.config["xalign_segments"] == segments
-    if opened.name != "modernbert":  # which has no token types
+    if "modernbert" not in opened.name:  # which has no token types
         assert opened.config["type_vocab_size"] == segments * (3 if with_languages else 1)
     expected = {"objective": "mlm", "recipe": "tiny/test", "fingerprint": "ab" * 32, "seed": 3, "step": 20}
     assert {key: opened.config[f"xalign_{key}"] for key in expected} == expected

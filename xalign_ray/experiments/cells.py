@@ -29,6 +29,7 @@ class Pretraining:
         recipe: resolved, with its seed and output.
         resources: of its workers and their feed.
         needs: the pretraining that it continues, if it is a cell of the study too.
+        apart: languages in which its encoder differs from others of the same label.
     """
 
     kind: ClassVar[str] = "pretraining"
@@ -36,6 +37,7 @@ class Pretraining:
     recipe: Recipe
     resources: Resources
     needs: Pretraining | None = None
+    apart: tuple[str, ...] = ()
 
     @property
     def seed(self) -> int:
@@ -53,7 +55,7 @@ class Pretraining:
         return {"label": self.encoder, "setting": {"recipe": self.recipe.name}}
 
     def __str__(self) -> str:
-        return f"{self.encoder} (seed {self.seed})"
+        return f"{_name(self.encoder, self.apart)} (seed {self.seed})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,7 @@ class Cell:
         data: the task's files or folders, none where a run has its own.
         languages: those to score; all that are found if None.
         code: hashes of the sources of a task of the user's own, none of ours.
+        apart: languages in which its encoder differs from others of the same label.
     """
 
     kind: ClassVar[str]
@@ -83,6 +86,7 @@ class Cell:
     data: tuple[str, ...] = ()
     languages: tuple[str, ...] | None = None
     code: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -115,7 +119,8 @@ class Cell:
 
     @property
     def _who(self) -> str:
-        return self.label if self.pretraining_seed is None else f"{self.label} (seed {self.pretraining_seed})"
+        name = _name(self.label, self.apart)
+        return name if self.pretraining_seed is None else f"{name} (seed {self.pretraining_seed})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +144,7 @@ class Trial(Cell):
         training: what is made of the training files.
         train_language: see `tune_task`.
         after_choice: it is run only if its setting was chosen, under other seeds than those of the search.
+        searched: names of the settings that other cells have other values of.
     """
 
     kind: ClassVar[str] = "finetuning"
@@ -146,6 +152,7 @@ class Trial(Cell):
     training: Training = field(default_factory=Training)
     train_language: str = "en"
     after_choice: bool = False
+    searched: tuple[str, ...] = ()
 
     @property
     def _content(self) -> dict[str, Any]:
@@ -197,10 +204,16 @@ class Trial(Cell):
     def __str__(self) -> str:
         settings, language = self.settings, "" if self.train_language == "en" else f" ({self.train_language})"
         language += f" in {self.target}" if self.target else ""
+        always = ("learning_rate", "num_train_epochs", "train_batch_size")
+        others = "".join(f"{name} {getattr(settings, name)}, " for name in self.searched if name not in always)
         return (
             f"{self._who}: {self.task}{language}, lr {settings.learning_rate:g}, {self.work}, "
-            f"batch {settings.train_batch_size}, seed {settings.seed}"
+            f"batch {settings.train_batch_size}, {others}seed {settings.seed}"
         )
+
+
+def _name(label: str, apart: tuple[str, ...]) -> str:
+    return f"{label} [{', '.join(apart)}]" if apart else label
 
 
 Job = Pretraining | Cell

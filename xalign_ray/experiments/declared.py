@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, ValidationError, create_model, model_validator
@@ -64,6 +64,8 @@ def _searched(field: FieldInfo) -> Any:
 _FIELDS: Any = {name: (_searched(field), None) for name, field in FineTuning.model_fields.items() if name != "seed"}
 Settings: type[Frozen] = create_model("Settings", __base__=Frozen, **_FIELDS)
 """Settings of fine-tuning, each a value or a list to search; what is not given is as `FineTuning` has it."""
+Options: type[Frozen] = create_model("Options", __base__=Settings, seed=(Int, 0))
+"""What `xalign tune --set` may be given."""
 
 
 class Resources(Frozen):
@@ -139,16 +141,7 @@ class FineTuningConfig(Frozen):
         _check_task(self.task, TUNED_TASKS)
         _check_once("training", [training.name for training in self.training])
         _check_once("seeds", self.seeds)
-        metrics = [metric.name for metric in TUNED_TASKS[self.task].metrics]
-        for metric in self.settings.metric_for_best_model or ():
-            if metric not in metrics:
-                raise ValueError(
-                    f"metric_for_best_model '{metric}' is none of {self.task}.{suggest(metric, metrics)} Known: "
-                    f"{', '.join(metrics)}"
-                )
-        for name in ("metric_for_best_model", "dev_language"):
-            if len(getattr(self.settings, name) or ()) > 1:
-                raise ValueError(f"{name} takes one value: development scores of two cannot be compared")
+        _check_choice(self.task, self.settings)
         return self
 
 
@@ -308,6 +301,37 @@ def parse_study(tree: dict[str, Any], origins: dict[str, str], source: str) -> S
         return StudyConfig.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(explain_validation(error, StudyConfig, origins, default_origin=source)) from None
+
+
+def check_options(task: str, options: Mapping[str, Any]) -> None:
+    """Refuses options of `xalign tune --set` under their own names, before a study is made of them.
+
+    Raises:
+        ConfigError: names the option and the nearest that is known.
+    """
+    try:
+        given = Options.model_validate(resolve_settings(options, task))
+        _check_choice(task, given)
+        if ranges := [name for name, values in given if isinstance(values, LogUniform)]:
+            raise ValueError(f"{ranges[0]} is a range, which only a study can search; write a value or a list of them")
+    except ValidationError as error:
+        raise ConfigError(explain_validation(error, Options, {}, default_origin="--set")) from None
+    except ValueError as error:
+        raise ConfigError(f"--set: {error}.") from None
+
+
+def _check_choice(task: str, settings: Any) -> None:
+    """Refuses settings by which no epoch of the task can be chosen."""
+    metrics = [metric.name for metric in TUNED_TASKS[task].metrics]
+    for metric in filter(None, settings.metric_for_best_model or ()):
+        if metric not in metrics:
+            raise ValueError(
+                f"metric_for_best_model '{metric}' is none of {task}.{suggest(metric, metrics)} Known: "
+                f"{', '.join(metrics)}"
+            )
+    for name in ("metric_for_best_model", "dev_language"):
+        if len(getattr(settings, name) or ()) > 1:
+            raise ValueError(f"{name} takes one value: development scores of two cannot be compared")
 
 
 def _check_task(task: str, known: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.artifacts import read_json
 from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.plugin_sources import source_hashes
@@ -24,9 +25,13 @@ from xalign_ray.experiments.declared import (
     Resources,
     StudyConfig,
 )
+from xalign_ray.finetune.before_training import check_contents as check_contents_of
+from xalign_ray.finetune.before_training import check_files
 from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.models.families import LANGUAGES_KEY
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 from xalign_ray.tasks.task import ENGLISH
+from xalign_ray.tasks.tokenized import check_languages
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,15 @@ class Encoder:
     model: str = ""
     step: int | None = None
     languages: tuple[str, ...] = ()
+
+    @property
+    def known_languages(self) -> Sequence[str]:
+        """Those that it has language embeddings for, as its recipe or config.json says; none where it knows all."""
+        if self.pretraining:
+            config = self.pretraining.recipe.config
+            return config.languages if config.model.language_embeddings else ()
+        path = Path(self.model) / "config.json"
+        return read_json(path, "It is the encoder's.").get(LANGUAGES_KEY) or () if path.is_file() else ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +96,7 @@ class Plan:
         return [job for job in self.jobs({}) if isinstance(job, Pretraining)]
 
     def _cells(self, encoder: Encoder, model: str) -> Iterator[Cell]:
-        without_english = tuple(language for language in encoder.languages if language != ENGLISH)
+        without_english = _without_english(encoder.languages)
         for one in self.study.evaluations:
             languages = _narrow(one.languages, without_english)  # what needs no training is about the others
             if languages is not None:
@@ -102,6 +116,7 @@ class Plan:
                     **self._common(encoder, model, one, label, languages),
                     data=_whole(encoder.root, one.data),
                     settings=FineTuning(**setting, seed=seed),
+                    searched=tuple(name for name in setting if any(setting[name] != other[name] for other in settings)),
                     training=training.model_copy(update={"dictionaries": _whole(encoder.root, training.dictionaries)}),
                     train_language=one.train_language,
                     after_choice=asha and (is_later or seed != one.seeds[0]),
@@ -123,8 +138,14 @@ class Plan:
             "task": one.task,
             "model": model,
             "languages": languages or None,
+            "apart": _without_english(encoder.languages),
             "code": tuple(source_hashes(one.task)) if "." in one.task else (),
         }
+
+
+def _without_english(languages: tuple[str, ...]) -> tuple[str, ...]:
+    """The languages that tell encoders of one label from each other: English is a language of all."""
+    return tuple(language for language in languages if language != ENGLISH)
 
 
 def _narrow(asked: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -176,8 +197,31 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
     return Plan(study.model_copy(update={"finetunings": finetunings}), plan.encoders)
 
 
+def check_contents(plan: Plan) -> list[str]:
+    """Reads the files of all fine-tunings; says how many examples are left out, a sentence for each that has such.
+
+    Raises:
+        DataError: a file is malformed or cannot be scored, which training would find out at its end.
+    """
+    cells = {
+        (job.task, job.data, job.languages, job.train_language, job.settings.max_train_samples, job.training): job
+        for job in plan.jobs({})
+        if isinstance(job, Trial)
+    }
+    said = [
+        check_contents_of(
+            TUNED_TASKS[job.task], [*map(Path, job.data)], job.languages, job.train_language, job.settings, job.training
+        )
+        for job in cells.values()
+    ]
+    return [*dict.fromkeys(filter(None, said))]
+
+
 def check_task_files(plan: Plan) -> list[str]:
-    """Looks at names only, so that a wrong path costs moments; says which files are not read, a sentence each.
+    """Looks at the names of files, so that a wrong path costs moments; says which are not read, a sentence each.
+
+    Languages that an encoder has no embedding for are refused, too. Of what is scored without training the small files
+    are read.
 
     Raises:
         DataError: files are missing; names them, and where the study says that its data come from.
@@ -193,17 +237,22 @@ def check_task_files(plan: Plan) -> list[str]:
 
 
 def _check_task_files(study: StudyConfig, encoder: Encoder) -> Iterator[str]:
-    from xalign_ray.finetune.tune import check_files  # torch
-
+    name, known = encoder.model or encoder.label, encoder.known_languages
+    without_english = _without_english(encoder.languages)
     for one in study.evaluations:
         if one.data and not (encoder.root / one.data).exists():
             raise DataError(f"evaluations: {encoder.root / one.data}, data of {one.task}, is missing.")
+        if one.data and (languages := _narrow(one.languages, without_english)) is not None:
+            check_languages(name, known, TASKS[one.task].check_data(encoder.root / one.data, languages or None))
     for one in study.finetunings:
         if (languages := _narrow(one.languages, encoder.languages)) is not None:
             folders = [encoder.root / path for path in one.data]
             (dev_language,) = one.settings.dev_language or ("source",)
             task = TUNED_TASKS[one.task]
-            if others := check_files(task, folders, languages or None, one.train_language, dev_language):
+            asked = (languages or None, one.train_language, dev_language)
+            spoken, others = check_files(task, folders, *asked, one.training)
+            check_languages(name, known, spoken)
+            if others:
                 yield f"{one.task}: {others}"
             wanted = {language for training in one.training if training.per_language for language in training.languages}
             if missing := sorted(wanted - set(_targets(one, folders)) if wanted else ()):
@@ -257,7 +306,7 @@ def _with_targets(one: FineTuningConfig, plan: Plan) -> FineTuningConfig:
 
 def _targets(one: FineTuningConfig, folders: Sequence[Path]) -> tuple[str, ...]:
     """The languages that have a training and a test file, but for that which is trained on."""
-    found, _, tested = TUNED_TASKS[one.task].find_all(folders, one.languages or None, one.train_language)
+    found, tested = TUNED_TASKS[one.task].find_all(folders, one.languages or None, one.train_language)
     return tuple(language for language in tested if language in found["train"] and language != one.train_language)
 
 
@@ -276,7 +325,8 @@ def _pretraining(encoder: EncoderConfig, recipe: Recipe, cells: dict[str, Pretra
             parallel = needed.config.parallel
             cpus = parallel.workers * parallel.cpus_per_worker + FEED_CPUS
             resources = Resources(cpus=cpus, gpus=parallel.workers * parallel.gpus_per_worker)
-            cells[key] = Pretraining(encoder.shown if own else needed.name, needed, resources, below)
+            apart = _without_english(encoder.languages) if own else ()
+            cells[key] = Pretraining(encoder.shown if own else needed.name, needed, resources, below, apart)
         below = cells[key]
     assert below is not None
     return below

@@ -20,7 +20,7 @@ from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.experiments.cells import FINISHED, TOKENIZED, WAITING, Cell, Evaluation, Trial
 from xalign_ray.experiments.choice import write_choices
 from xalign_ray.experiments.declared import StudyConfig, load_study
-from xalign_ray.experiments.plan import Plan, check_task_files, plan_study
+from xalign_ray.experiments.plan import Plan, check_contents, check_task_files, plan_study
 from xalign_ray.experiments.progress import Progress
 from xalign_ray.experiments.record import describe_plan, write_record
 from xalign_ray.local_paths import shown_path
@@ -135,6 +135,8 @@ def run_cells(schedule: Schedule, uri: str | None) -> list[Trial]:
             unprepared = [cell.recipe for cell in schedule.plan.pretrainings if not _is_prepared(cell.recipe)]
             for recipe in unprepared:
                 check_inputs(recipe.config)
+            for left_out in check_contents(schedule.plan):
+                pipeline.say(left_out)
             _check_hub_models(schedule)
             _connect(schedule)
             for recipe in unprepared:  # one after the other: each takes all CPUs

@@ -8,7 +8,7 @@ from typing import Any
 
 from xalign_ray import evaluation
 from xalign_ray.errors import ConfigError, TrainingError
-from xalign_ray.experiments.declared import parse_study
+from xalign_ray.experiments.declared import check_options, parse_study
 from xalign_ray.experiments.plan import check_task_files, plan_study
 from xalign_ray.experiments.study import open_schedule, run_cells, scores_of
 from xalign_ray.local_paths import shown_path
@@ -39,6 +39,7 @@ def tune(
     encoder, own_run = evaluation.find_encoder(model)
     target = evaluation.target_folder(out, own_run, encoder, evaluation.known_task(task, TUNED_TASKS)).absolute()
     settings = dict(options or {})
+    check_options(task, settings)
     one = {
         "task": task,
         "data": [str(opened(folder).absolute()) for folder in data],

@@ -47,7 +47,7 @@ class Training(Frozen):
     def _has_dictionaries_to_switch_words(self) -> Training:
         if bool(self.dictionaries) != (self.kind == "word_switch"):
             raise ValueError("dictionaries is for word_switch, which needs at least one, and for nothing else")
-        if self.per_language and self.kind in ("english", "word_switch"):
+        if self.per_language and not self.has_translations:
             raise ValueError(f"per_language is for training on translations; {self.kind} has none")
         return self
 
@@ -55,6 +55,11 @@ class Training(Frozen):
     def name(self) -> str:
         """What tables call it."""
         return f"{self.kind}{PER_LANGUAGE}" if self.per_language else self.kind
+
+    @property
+    def has_translations(self) -> bool:
+        """Whether training files of other languages are read."""
+        return self.kind not in ("english", "word_switch")
 
     @property
     def models(self) -> tuple[Training, ...]:
@@ -78,7 +83,7 @@ class TrainingSet:
     lexicon: Mapping[str, Sequence[Sequence[str]]] = field(init=False)  # of words to switch; empty if words stay
 
     def __post_init__(self) -> None:
-        read = [self.english] if KINDS[self.training.kind] is _english else [self.english, *self._translations()]
+        read = [self.english, *(self._translations() if self.training.has_translations else ())]
         object.__setattr__(self, "files", [self.found[language] for language in read])
         object.__setattr__(self, "lexicon", _read_dictionaries(self.training.dictionaries, self.english))
 

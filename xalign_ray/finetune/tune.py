@@ -5,22 +5,23 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
 from xalign_ray.errors import DataError
+from xalign_ray.finetune.before_training import dev_files_of, spoken_languages
 from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet
-from xalign_ray.models.families import FAMILIES
+from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
+from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
 from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.tasks.hf_encoder import Encoder, open_model, pick_device, quiet_transformers
 from xalign_ray.tasks.scores import ALL_LANGUAGES, SCORES, Score, average_languages, write_scores
-from xalign_ray.tasks.task import ENGLISH, Files, TunedTask
-from xalign_ray.tasks.task_files import name_others
+from xalign_ray.tasks.task import ENGLISH, TunedTask
 from xalign_ray.tasks.tokenized import Inputs
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ def tune_task(
     # Here, because it costs its importer two seconds, and Tune's driver trains nothing.
     from xalign_ray.finetune.trainer import repeatable
 
-    found, split, chosen = task.find_all(data_folders, languages, train_language)
+    found, tested = task.find_all(data_folders, languages, train_language)
     settings, training = settings or FineTuning(), training or Training()
-    dev_files = _dev_files(found, split, chosen, train_language, settings.dev_language)
+    dev_files = dev_files_of(found, tested, train_language, settings.dev_language)
     training_set = TrainingSet(
         task, found["train"], train_language, training, settings.max_train_samples, settings.seed
     )
@@ -83,23 +84,22 @@ def tune_task(
     shutil.rmtree(out_folder / PREDICTIONS, ignore_errors=True)
     with repeatable(settings.seed), tempfile.TemporaryDirectory() as alone:
         tuned = _open(training_set, encoder_folder, settings, device)
-        spoken = {name for language in chosen for name in task.speaks(language)}
-        tuned.inputs.check_languages({train_language, *training.languages, *spoken})
+        tuned.inputs.check_languages(spoken_languages(task, found, tested, train_language, training))
         trained = _train(training_set, tuned, dev_files, settings, on_epoch, cache or Path(alone))
     choices = dict(zip(dev_files, trained.choices, strict=True))
     first = next(iter(choices.values()))
     if keep_model:
         trained.load(tuned.model, first.epoch)
-        _save(tuned, out_folder / MODEL)
+        _save(tuned, task.longest, out_folder / MODEL)
     own = {"choices": {language: asdict(one) for language, one in choices.items()}} if len(choices) > 1 else {}
     write_json(out_folder / CHOICE, asdict(first) | {"split": "dev", "language": next(iter(choices))} | own)
     scores: list[Score] = []
     for epoch in sorted({one.epoch for one in choices.values()}):
         trained.load(tuned.model, epoch)
-        files = {one: found[split][one] for one in chosen if choices.get(one, first).epoch == epoch}
-        scored = task.score(tuned, split, files, out_folder / PREDICTIONS)
+        by_epoch = {one: split for one, split in tested.items() if choices.get(one, first).epoch == epoch}
+        scored = task.score(tuned, found, by_epoch, out_folder / PREDICTIONS)
         scores += [score for score in scored if score.language != ALL_LANGUAGES]
-    scores.sort(key=lambda score: chosen.index(score.language))
+    scores.sort(key=lambda score: list(tested).index(score.language))
     scores += average_languages(scores)
     write_scores(out_folder / SCORES, scores)
     used = [*training_set.files, *map(Path, training.dictionaries), *dev_files.values()]
@@ -110,7 +110,7 @@ def tune_task(
             "task": task.name,
             "encoder": str(encoder_folder),
             "train_language": train_language,
-            "languages": chosen,
+            "languages": list(tested),
             "settings": settings.model_dump(),
             "training": training.model_dump(),
             "development": fmean(one.development[one.epoch - 1] for one in choices.values()),
@@ -125,54 +125,30 @@ def tune_task(
     return scores
 
 
-def check_files(
-    task: TunedTask[Any],
-    folders: Sequence[Path],
-    languages: Sequence[str] | None,
-    train_language: str = ENGLISH,
-    dev_language: str = "source",
-) -> str:
-    """Refuses missing files before anything is started; says which are not read, as a sentence that may be empty."""
-    found, split, chosen = task.find_all(folders, languages, train_language)
-    _dev_files(found, split, chosen, train_language, dev_language)
-    return name_others(found, folders).lstrip()
-
-
 def _open(training_set: TrainingSet, folder: str, settings: FineTuning, device: str) -> Encoder:
     """The encoder with a new head, which is drawn now."""
     task = training_set.task
     names = dict(enumerate(task.classes_of(training_set.examples())))
     head = {"id2label": names, "label2id": {name: index for index, name in names.items()}, "num_labels": len(names)}
     rate = settings.hidden_dropout_prob
-    dropout = {} if rate is None else dict.fromkeys(DROPOUTS, rate)  # transformers leaves out what a config lacks
+    dropout: dict[str, Any] = (
+        {} if rate is None else dict.fromkeys(DROPOUTS, rate)
+    )  # transformers leaves out what a config lacks
     model, tokenizer = open_model(folder, task.model_class, **(head if names else {}), **dropout)
+    inputs = replace(Inputs.of_model(tokenizer, model, str(folder)), max_seq_length=settings.max_seq_length)
+    shorter = inputs.max_length
     model.config.update(
         {
             "xalign_task": task.name,
             "xalign_encoder": str(folder),
             "xalign_tune_seed": settings.seed,
             "xalign_tune_language": training_set.english,
-            "xalign_max_seq_length": settings.max_seq_length,
+            "xalign_max_seq_length": settings.max_seq_length or (shorter if shorter < task.longest else None),
         }
     )
     if settings.torch_compile:
         model.base_model.compile(dynamic=True)  # in place: weights keep their names
-    return Encoder(model.to(pick_device(device)), Inputs.of_model(tokenizer, model, str(folder)))
-
-
-def _dev_files(
-    found: Files, split: str, chosen: Sequence[str], train_language: str, dev_language: str
-) -> dict[str, Path]:
-    """The development files that choose epochs, by language; that of the language that is trained on is the first."""
-    if dev_language == "source":
-        return {train_language: found["dev"][train_language]}
-    if split == "dev":
-        raise DataError(
-            "dev_language target chooses by the dev files, and without test files they are the ones scored."
-        )
-    if missing := sorted(set(chosen) - set(found["dev"])):
-        raise DataError(f"dev_language target needs a dev file in {', '.join(missing)}; name languages that have one.")
-    return {language: found["dev"][language] for language in sorted(chosen, key=lambda one: one != train_language)}
+    return Encoder(model.to(pick_device(device)), inputs)
 
 
 def _train(
@@ -190,6 +166,8 @@ def _train(
     task, inputs, classes = training_set.task, tuned.inputs, tuned.classes
     metric = settings.metric_for_best_model or task.metric
     dev_sets = [(path, task.read(path, language)) for language, path in dev_files.items()]
+    for path, dev in dev_sets:
+        task.check(dev, classes, path)
     asked = [(path, dev, task.features(inputs, dev, classes)) for path, dev in dev_sets]
     rows = tokenize_once(training_set, inputs, classes, cache)
 
@@ -222,12 +200,20 @@ def _train(
     )
 
 
-def _save(tuned: Encoder, folder: Path) -> None:
-    """A Hugging Face folder with a manifest of its own, so that it can go without the trial's becoming untrue."""
+def _save(tuned: Encoder, longest: int, folder: Path) -> None:
+    """A Hugging Face folder with a manifest of its own, so that it can go without the trial's becoming untrue.
+
+    Its tokenizer cuts where the task does, whose own length is `longest`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
     with quiet_transformers():
-        tuned.model.save_pretrained(folder)
         tuned.inputs.tokenizer.save_pretrained(folder)
+        make_portable(folder, tuned.inputs.limit(longest), tuned.inputs.segments)
+        config = tuned.model.config
+        config.update({TOKENIZER_KEY: identify(folder)})
+        if family := BY_MODEL_TYPE.get(config.model_type):
+            config.update(family.older_keys(config))
+        tuned.model.save_pretrained(folder)
     share(folder, "*.safetensors")
     write_manifest(folder, {"kind": TRIAL_KIND, "files": hash_files(folder)})

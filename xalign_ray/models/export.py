@@ -23,7 +23,7 @@ from xalign_ray.models.backbone import backbone
 from xalign_ray.models.families import BY_MODEL_TYPE, LANGUAGES_KEY
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
-from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify
+from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
 
 ENCODER = "encoder."  # how `Objectives` names its encoder; what else is in the state belongs to losses
 STOCK = f"{ENCODER}hf."
@@ -85,7 +85,6 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         _save_model(state, config, prepared, temporary, facts)
-        _copy_tokenizer(prepared.tokenizer_folder, temporary)
         _write_pairs(config, prepared, temporary)
         share(temporary, "*.safetensors")
         write_manifest(temporary, {**facts, "files": hash_files(temporary)})
@@ -123,6 +122,8 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
     model = config.model
     family, values = backbone(model, prepared.vocab_size, config.data.max_seq_length, prepared.special.pad)
     segments = family.segments(values)
+    _copy_tokenizer(prepared.tokenizer_folder, folder)
+    make_portable(folder, family.room(values), segments)
     weights = {name.removeprefix(STOCK): tensor.float() for name, tensor in state.items() if name.startswith(STOCK)}
     if model.language_embeddings:
         languages = _take(state, LANGUAGES)
@@ -140,11 +141,12 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
         "xalign_fingerprint": facts["fingerprint"],
         "xalign_seed": config.seed,
         "xalign_step": facts["step"],
-        TOKENIZER_KEY: identify(prepared.tokenizer_folder),
+        TOKENIZER_KEY: identify(folder),
     }
     classes = family.classes(with_languages=model.language_embeddings)
     values.pop("model_type")  # the class has its own
     hf_config = classes.config.from_dict(values)
+    hf_config.update(family.older_keys(hf_config))
     if not model.conditioned_head:
         _fill(classes.masked_lm(hf_config), weights).save_pretrained(folder)
         return

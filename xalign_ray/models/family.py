@@ -91,6 +91,10 @@ class Family(ABC):
         """The most tokens of a row."""
         return values["max_position_embeddings"]
 
+    def older_keys(self, config: Any) -> dict[str, Any]:  # noqa: ARG002
+        """What transformers 4 reads of a config.json and 5 writes in another form."""
+        return {}
+
     def windows(self, values: Values) -> list[int | None]:
         """Of each layer, how far a token sees to either side; None is everywhere."""
         return [None] * values["num_hidden_layers"]

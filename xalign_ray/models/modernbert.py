@@ -52,6 +52,11 @@ class ModernBert(Family):
     transform: ClassVar[str] = "head."
     output_bias: ClassVar[str] = "decoder.bias"
 
+    def older_keys(self, config: Any) -> dict[str, Any]:
+        """The bases of the rotary positions, for which 4 takes ModernBERT's own where it does not find them."""
+        thetas = {kind: values["rope_theta"] for kind, values in config.rope_parameters.items()}
+        return {"global_rope_theta": thetas["full_attention"], "local_rope_theta": thetas["sliding_attention"]}
+
     def windows(self, values: Values) -> list[int | None]:
         """Half of `local_attention` in the local layers: those that are listed, else two of three."""
         every = values["global_attn_every_n_layers"]

@@ -1,4 +1,4 @@
-"""Whether the tokenizer in a model's folder is the model's own: its files are there, are those exported, and fit."""
+"""The tokenizer in a model's folder: written so that any transformers opens it, and checked to be the model's own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,64 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import hash_value
+from xalign_ray.artifacts import hash_value, write_atomic, write_json
 from xalign_ray.errors import DataError
 from xalign_ray.models.weight_files import check_is_file
 
 TOKENIZER_KEY = "xalign_tokenizer"  # in config.json: `identify` of the folder, as it was exported
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")  # one of them holds a vocabulary
 _OF_BATCHES = ("truncation", "padding")  # parts of tokenizer.json that say nothing of text
+_CONFIG = "tokenizer_config.json"
+_DIRECTIONS = ("padding_side", "truncation_side")
+
+
+def make_portable(folder: Path, max_length: int, segments: int) -> None:
+    """Rewrites the tokenizer of a saved folder so that transformers 4 and 5 give the model what it was trained on.
+
+    transformers 5 names a class that 4 does not have, leaves out `token_type_ids`, and calls every length possible.
+    `PreTrainedTokenizerFast` reads tokenizer.json as it is in both. A slow tokenizer, without that file, stays.
+
+    Args:
+        max_length: of an input in pieces, special ones included: where `truncation=True` cuts.
+        segments: token types of a text that the model tells apart; the second text of a pair has the second of them.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        return
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    _set_types(tokenizer.get("post_processor"), min(1, segments - 1))
+    write_atomic(path, json.dumps(tokenizer | dict.fromkeys(_OF_BATCHES), ensure_ascii=False))
+    saved = _read_settings(folder)
+    settings = {key: value for key, value in saved.items() if key.endswith("_token") or key in _DIRECTIONS}
+    # In transformers 5 a list under a name that 4 takes for a mapping; both read the older name.
+    if isinstance(extra := saved.get("extra_special_tokens"), list) and extra:
+        settings["additional_special_tokens"] = extra
+    types = ["token_type_ids"] if segments > 1 else []
+    settings |= {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        "model_input_names": ["input_ids", *types, "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+    }
+    write_json(folder / _CONFIG, settings)
+
+
+def _set_types(processor: Any, second: int) -> None:
+    """Gives the second text of a pair, and what the template puts behind it, this token type; all before it have 0."""
+    if not isinstance(processor, dict):
+        return
+    for inner in processor.get("processors", ()):
+        _set_types(inner, second)
+    current = 0
+    for part in processor.get("pair", ()) if processor.get("type") == "TemplateProcessing" else ():
+        (place,) = part.values()
+        current = second if place["id"] == "B" and "Sequence" in part else current
+        place["type_id"] = current
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    path = folder / _CONFIG
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def identify(folder: Path) -> str | None:
@@ -25,12 +76,11 @@ def identify(folder: Path) -> str | None:
     Raises:
         ValueError: a file is not JSON.
     """
-    path, settings = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    path = folder / "tokenizer.json"
     if not path.is_file():
         return None
     tokenizer = json.loads(path.read_text(encoding="utf-8"))
-    named = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
-    special = {key: _content(value) for key, value in named.items() if key.endswith("_token")}
+    special = {key: _content(value) for key, value in _read_settings(folder).items() if key.endswith("_token")}
     return hash_value([{key: value for key, value in tokenizer.items() if key not in _OF_BATCHES}, special])
 
 

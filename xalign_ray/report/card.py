@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from xalign_ray.artifacts import read_json, write_atomic
+from xalign_ray.config.schema import RUN_OF
 from xalign_ray.errors import DataError
 from xalign_ray.report.compare import compare, score_frame
 from xalign_ray.report.groups import known_groupings
@@ -46,15 +47,17 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         run_table([run]),
     ]
     base = run.config.get("model", {}).get("init_from") or ""
+    losses = [loss.get("kind") for loss in run.config.get("objectives") or []]
     return ENVIRONMENT.get_template("card.md").render(
-        base="" if Path(base).is_absolute() else base,
+        base="" if Path(base).is_absolute() or base.startswith(RUN_OF) else base,
         start=_start(base),
         run=run,
         model=model,
         languages=_languages(run),
         steps=f"{model.get('xalign_step', run.log.last_step):,}",
         fingerprint=str(run.config.get("fingerprint", ""))[:12],
-        has_head=any(name.endswith("ForMaskedLM") for name in model.get("architectures") or []),
+        # A head that no loss reads is as it was drawn, or as its encoder's file had it.
+        has_head="masked_lm" in losses and any("ForMaskedLM" in name for name in model.get("architectures") or []),
         stock=model.get("model_type") in STOCK,
         told=model.get("xalign_languages") or [],
         reading=[*caveats([run]), *how_to_read([run])],
@@ -66,7 +69,9 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
 def _start(init_from: str) -> str:
     """The name of the encoder that a run continued: a hub id, a folder's, or that of the run whose export it is."""
     path = Path(init_from)
-    return init_from if not path.is_absolute() else path.parent.name if path.name == "export" else path.name
+    if not path.is_absolute():
+        return init_from.removeprefix(RUN_OF)
+    return path.parent.name if path.name == "export" else path.name
 
 
 def _languages(run: Run) -> list[str]:

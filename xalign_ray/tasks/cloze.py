@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import ENGLISH, Measure, Metric, Task
-from xalign_ray.tasks.tatoeba import find_pairs, read_pair
+from xalign_ray.tasks.tatoeba import TATOEBA, find_pairs, read_pair
 from xalign_ray.tasks.tokenized import Features, Inputs, first_position
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ class ClozeTask(Task):
         ),
         Metric("cloze_accuracy_alone", "Masked words without it", "the same words predicted without it"),
     )
+
+    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
+        """Reads all pairs of files."""
+        return TATOEBA.check_data(data, languages)
 
     def evaluate(
         self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"

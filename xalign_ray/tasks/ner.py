@@ -14,6 +14,7 @@ from xalign_ray.tasks.token_classification import (
     OUTSIDE,
     Sentence,
     TaggingTask,
+    count_spans,
     measure_spans,
     seqeval1_spans,
     strict_spans,
@@ -89,6 +90,12 @@ class NerTask(TaggingTask):
         """O, then B- and I- of every kind of name that occurs, even if only one of the two does."""
         kinds = sorted({tag[2:] for sentence in examples for tag in sentence.tags if tag != OUTSIDE})
         return (OUTSIDE, *(f"{mark}-{kind}" for kind in kinds for mark in "BI"))
+
+    def check(self, examples: Sequence[Sentence], classes: Sequence[str], path: Path) -> None:
+        """Refuses a file without a name, too."""
+        super().check(examples, classes, path)
+        if not count_spans([sentence.tags for sentence in examples], strict_spans):
+            raise DataError(f"{path} has no name at all: there is nothing to score. Leave that language out.")
 
     def measure(self, examples: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> dict[str, Measure]:
         return {

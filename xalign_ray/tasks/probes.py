@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,6 +88,12 @@ class AlignmentTask(Task):
             higher_is_better=None,
         ),
     )
+
+    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
+        """Reads the dictionaries."""
+        pairs = read_muse_pairs(data, [])
+        chosen = choose_languages({pair.target_language for pair in pairs}, languages, data)
+        return {code for pair in pairs if pair.target_language in chosen for code in pair.languages}
 
     def evaluate(
         self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"

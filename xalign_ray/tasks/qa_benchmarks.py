@@ -60,7 +60,7 @@ class QaBenchmark(QuestionAnsweringTask):
 
     def choose_tested(
         self, found: Files, asked: Sequence[str] | None, tuned_on: str, folders: Sequence[Path]
-    ) -> tuple[str, list[str]]:
+    ) -> dict[str, str]:
         """As other tasks, of the benchmark's own files; DataError if there is none."""
         own = {
             split: {code: path for code, path in files.items() if any(name.fullmatch(path.name) for name in self.own)}

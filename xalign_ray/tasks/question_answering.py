@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ STRIDE = 128
 LONGEST_QUESTION = 64
 BEST = 20
 LONGEST_ANSWER = 30  # pieces
+_JOINERS = "\u200c\u200d"
 _ELSEWHERE = 0  # a window without the answer points at its first token
 
 Logits = NDArray[np.float32]  # [2, C]: for the first and the last piece, of each piece of a window's context
@@ -74,6 +76,7 @@ class QuestionAnsweringTask(TunedTask[Question]):
     """A task whose answers are cut out of contexts; how its files are found, read and scored is the rest."""
 
     head = "AutoModelForQuestionAnswering"
+    longest = LONGEST_WINDOW
 
     def features(
         self,
@@ -88,7 +91,7 @@ class QuestionAnsweringTask(TunedTask[Question]):
         """
         contexts = piece_contexts(inputs, [question.context for question in examples])
         pieces = inputs.piece_texts([question.question for question in examples])
-        free = inputs.room(LONGEST_WINDOW) - len(inputs.middle)
+        free = inputs.room(self.longest) - len(inputs.middle)
         return [
             _slide(inputs, question, ids[: min(LONGEST_QUESTION, free // 2)], contexts[question.context], free)
             for question, ids in zip(examples, pieces, strict=True)
@@ -185,10 +188,22 @@ def _cut_out(windows: Sequence[Window], logits: Sequence[Logits]) -> str:
 
 
 def _trim(text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Context:
-    """Pieces without the white space that some tokenizers count to the word behind it."""
+    """Pieces without the white space that some tokenizers count to the word behind it, and with their last marks.
+
+    The offsets of a tokenizer that strips or composes combining marks end before them: vowel signs, accents in NFD.
+    """
     starts, ends = [], []
-    for start, end in offsets:
+    followings = [*(start for start, _ in offsets[1:]), len(text)]
+    for (start, end), following in zip(offsets, followings, strict=False):
         part = text[start:end]
         starts.append(start + len(part) - len(part.lstrip()))
-        ends.append(max(starts[-1], start + len(part.rstrip())))
+        end = max(starts[-1], start + len(part.rstrip()))
+        while starts[-1] < end < following and _is_mark(text[end]):
+            end += 1
+        ends.append(end)
     return Context(text, tuple(ids), tuple(starts), tuple(ends))
+
+
+def _is_mark(sign: str) -> bool:
+    """Of a letter before it: a combining mark, or a joiner between such letters."""
+    return sign in _JOINERS or unicodedata.category(sign).startswith("M")

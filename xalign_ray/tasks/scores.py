@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -49,6 +50,11 @@ class Score:
     seed: int | None
     step: int | None
 
+    @property
+    def averaged_with(self) -> tuple[object, ...]:
+        """What scores have in common of which languages are averaged."""
+        return self.metric, self.split, self.layer, self.pooling
+
     def __post_init__(self) -> None:
         from xalign_ray.tasks.registry import METRICS, load_task  # here, because tasks are built on scores
 
@@ -71,8 +77,24 @@ def average_languages(scores: Iterable[Score]) -> list[Score]:
     """
     groups: dict[tuple[object, ...], list[Score]] = {}
     for score in scores:
-        groups.setdefault((score.metric, score.split, score.layer, score.pooling), []).append(score)
+        groups.setdefault(score.averaged_with, []).append(score)
     return [_mean(group) for group in groups.values()]
+
+
+def show_scores(scores: Sequence[Score], width: int) -> Iterator[str]:
+    """A line for each mean over languages, and below it each language's score; of single layers the mean alone."""
+    for mean in (score for score in scores if score.language == ALL_LANGUAGES):
+        chance = "" if mean.chance is None else f"  (chance {mean.chance:.3f})"
+        layer = "" if mean.layer is None else f"  layer {mean.layer}"
+        yield f"{mean.metric} {mean.value:.3f}{chance}{layer}  {mean.split}  n {mean.n}"
+        of_languages = [
+            f"{score.language}\u00a0{score.value:.3f}"
+            for score in scores
+            if score.language != ALL_LANGUAGES and score.averaged_with == mean.averaged_with
+        ]
+        if of_languages and not isinstance(mean.layer, int):
+            for line in textwrap.wrap("  ".join(of_languages), width - 2):
+                yield f"  {line}".replace("\u00a0", " ")
 
 
 def _mean(group: Sequence[Score]) -> Score:

@@ -15,7 +15,7 @@ from xalign_ray.artifacts import write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, name_others
-from xalign_ray.tasks.tokenized import Features, Inputs
+from xalign_ray.tasks.tokenized import LONGEST_INPUT, Features, Inputs
 from xalign_ray.text.language_codes import check_language
 
 if TYPE_CHECKING:  # of what imports torch, which names, files and metrics do without
@@ -71,6 +71,17 @@ class Task(ABC):
             DataError: files are missing or malformed, or the encoder is not one for this task or for a language.
         """
 
+    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:  # noqa: ARG002
+        """Refuses data that cannot be scored, before anything is trained.
+
+        Returns:
+            The languages that occur in it; none where they are not looked for.
+
+        Raises:
+            DataError: files are missing or malformed.
+        """
+        return ()
+
     def score_of(
         self, encoder: Encoder, split: str, language: str, metric: str, measure: Measure, **where: Any
     ) -> Score:
@@ -102,6 +113,7 @@ class TunedTask(Task, Generic[E]):
     """A task that a head is fine-tuned for. The first of its metrics decides between epochs and settings."""
 
     head: ClassVar[str]  # name of an Auto class of transformers
+    longest: ClassVar[int] = LONGEST_INPUT  # pieces of an input, as `features` makes it
     classes: ClassVar[tuple[str, ...]] = ()  # of the head; none if the training file names them, or there are none
     file_names: ClassVar[tuple[str, ...]]  # examples for messages, with `{split}` and `{language}` in the first
     patterns: ClassVar[tuple[re.Pattern[str], ...]]  # of names, as `find_split_files` takes them
@@ -134,6 +146,17 @@ class TunedTask(Task, Generic[E]):
     @abstractmethod
     def measure(self, examples: Sequence[E], predicted: Sequence[Any]) -> dict[str, Measure]:
         """All metrics of these predictions."""
+
+    def check(self, examples: Sequence[E], classes: Sequence[str], path: Path) -> None:
+        """Refuses examples that cannot be scored, before anything is trained. A task that takes all has no check.
+
+        Args:
+            classes: of the head.
+            path: their file, for messages.
+
+        Raises:
+            DataError: in a sentence.
+        """
 
     @abstractmethod
     def replace_words(self, example: E, replace_word: ReplaceWord) -> E:
@@ -170,8 +193,8 @@ class TunedTask(Task, Generic[E]):
 
     def find_all(
         self, folders: Sequence[Path], languages: Sequence[str] | None, train_language: str
-    ) -> tuple[Files, str, list[str]]:
-        """What a fine-tuning reads: the files, and the split and languages that it is scored on; all must be there."""
+    ) -> tuple[Files, dict[str, str]]:
+        """What a fine-tuning reads: the files, and the split that each language is scored on; all must be there."""
         found = self.find(folders)
         for split in ("train", "dev"):
             if train_language not in found[split]:
@@ -180,24 +203,25 @@ class TunedTask(Task, Generic[E]):
                     f"{', '.join(map(str, folders))}: no {split} file in {train_language}, such as {name}; {self.name} "
                     f"needs it.{name_others(found, folders)}"
                 )
-        return found, *self.choose_tested(found, languages, train_language, folders)
+        return found, self.choose_tested(found, languages, train_language, folders)
 
     def choose_tested(
         self, found: Files, asked: Sequence[str] | None, tuned_on: str, folders: Sequence[Path]
-    ) -> tuple[str, list[str]]:
-        """The split and the languages that are scored: all from English, else only the language tuned on itself.
+    ) -> dict[str, str]:
+        """The split that each language is scored on: all languages from English, else only the one tuned on itself.
 
-        Dev files are scored only where the data has no test file at all, as `split` in the score says.
+        A language without a test file is scored on its dev file, as `split` in the score says.
         """
-        split, where = "test" if found["test"] else "dev", ", ".join(map(str, folders))
+        splits = {language: split for split in ("dev", "test") for language in found[split]}
+        where = ", ".join(map(str, folders))
         if tuned_on == ENGLISH:
-            return split, choose_languages(found[split], asked, where, self.canonical)
+            return {language: splits[language] for language in choose_languages(splits, asked, where, self.canonical)}
         if others := sorted(set(asked or ()) - {tuned_on}):
             raise DataError(
                 f"A model fine-tuned on {tuned_on} is scored on {tuned_on} only, not on {', '.join(others)}; zero-shot "
                 "scores are those of a model fine-tuned on English."
             )
-        return split, choose_languages(found[split], [tuned_on], where, self.canonical)
+        return {language: splits[language] for language in choose_languages(splits, [tuned_on], where, self.canonical)}
 
     def evaluate(
         self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
@@ -211,21 +235,25 @@ class TunedTask(Task, Generic[E]):
         if not is_ours and (not self.classes or set(tuned.classes) != set(self.classes)):
             raise DataError(f"{encoder} has no head for {self.name}; fine-tune it first (xalign tune).")
         found = self.find([data])
-        split, chosen = self.choose_tested(found, languages, tuned.tuned_on, [data])
-        tuned.inputs.check_languages({name for language in chosen for name in self.speaks(language)})
-        return self.score(tuned, split, {language: found[split][language] for language in chosen})
+        tested = self.choose_tested(found, languages, tuned.tuned_on, [data])
+        tuned.inputs.check_languages({name for language in tested for name in self.speaks(language)})
+        return self.score(tuned, found, tested)
 
     def score(
-        self, tuned: Encoder, split: str, files: Mapping[str, Path], predictions: Path | None = None
+        self, tuned: Encoder, found: Files, tested: Mapping[str, str], predictions: Path | None = None
     ) -> list[Score]:
-        """The metrics of a fine-tuned model on a file a language, and their mean over languages.
+        """The metrics of a fine-tuned model in each language, and for each split their mean over its languages.
 
         Into the folder `predictions` goes `<language>.jsonl`: a line an example, its key, the prediction and the gold.
+
+        Args:
+            tested: the split of each language that is scored.
         """
         suffix = "" if tuned.tuned_on == ENGLISH else "_supervised"
         scores = []
-        for language, path in files.items():
-            examples = self.read(path, language)
+        for language, split in tested.items():
+            examples = self.read(found[split][language], language)
+            self.check(examples, tuned.classes, found[split][language])
             predicted = self.predict(tuned, self.features(tuned.inputs, examples, tuned.classes))
             for metric, measure in self.measure(examples, predicted).items():
                 scores.append(self.score_of(tuned, split, language, metric + suffix, measure))

@@ -6,7 +6,7 @@ Formulas, and how the papers were read: docs/explanation/methods.md, Evaluation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,13 @@ class TatoebaTask(Task):
         ),
     )  # fmt: skip
 
+    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
+        """Reads all pairs of files."""
+        pairs = find_pairs(data, languages)
+        for paths in pairs.values():
+            read_pair(paths)
+        return [ENGLISH, *pairs]
+
     def evaluate(
         self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
     ) -> list[Score]:
@@ -118,7 +125,11 @@ def find_pairs(data: Path, languages: Sequence[str] | None = None) -> dict[str, 
     names = [_NAME.fullmatch(path.name) for path in sorted(data.glob("tatoeba.*"))]
     stems = sorted({(name["other"], name["english"]) for name in names if name})
     if not stems:
-        raise DataError(f"{data} holds no Tatoeba files; they are called tatoeba.deu-eng.deu and tatoeba.deu-eng.eng.")
+        of_xtreme = any(data.glob("*-en.en"))
+        hint = " XTREME's copies, de-en.de and de-en.en, have their English lines sorted: take LASER's." * of_xtreme
+        raise DataError(
+            f"{data} holds no Tatoeba files; they are called tatoeba.deu-eng.deu and tatoeba.deu-eng.eng.{hint}"
+        )
     pairs, codes = {}, {other for other, _ in stems}
     for other, english in stems:
         stem = data / f"tatoeba.{other}-{english}"

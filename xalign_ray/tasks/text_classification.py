@@ -59,6 +59,7 @@ class ClassificationTask(TunedTask[LabelledText]):
     """A task with one label for a text or a pair. Its files are tables, or `rows` says how they are read."""
 
     head = "AutoModelForSequenceClassification"
+    longest = LONGEST_TEXT
     layouts: ClassVar[Sequence[Columns]]  # of its tables: the first whose header is there, else the one without one
     spellings: ClassVar[Mapping[str, str]] = {}  # other spellings of classes
     translations_keep_labels: ClassVar[bool] = True  # if not, a translation may have another label than its original
@@ -109,7 +110,7 @@ class ClassificationTask(TunedTask[LabelledText]):
     ) -> list[list[Features]]:
         """An input of at most 128 pieces for each example; of a pair the longer text is cut first."""
         pieces = iter(inputs.piece_texts([text for example in examples for text in example.texts]))
-        room = inputs.room(LONGEST_TEXT)
+        room = inputs.room(self.longest)
         found = []
         for example in examples:
             first, *others = (next(pieces) for _ in example.texts)

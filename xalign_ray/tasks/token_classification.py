@@ -46,6 +46,7 @@ class TaggingTask(TunedTask[Sentence]):
     """A task whose examples are sentences with a tag for each word; how a row is read and what is scored differs."""
 
     head = "AutoModelForTokenClassification"
+    longest = LONGEST_SENTENCE
 
     @abstractmethod
     def read_row(self, line: str, kind: str, where: str, place: int) -> tuple[str, str] | None:
@@ -70,22 +71,24 @@ class TaggingTask(TunedTask[Sentence]):
             raise DataError(explain_withheld(path, withheld, len(columns)))
         return [Sentence(str(place), words, tags, language) for place, (words, tags) in enumerate(columns)]
 
+    def check(self, examples: Sequence[Sentence], classes: Sequence[str], path: Path) -> None:
+        """Refuses tags that the head does not know, such as kinds of names that the training file lacks."""
+        if strange := sorted({tag for sentence in examples for tag in sentence.tags} - set(classes)):
+            raise DataError(
+                f"{path} has the tag {', '.join(strange)}, which the head does not know; its classes are "
+                f"{', '.join(classes)}. Leave that language out, or give a copy of the file with O for that tag."
+            )
+
     def features(self, inputs: Inputs, examples: Sequence[Sentence], classes: Sequence[str]) -> list[list[Features]]:
         """Inputs of at most 128 pieces that hold every word once, its label on its first piece: nothing is cut off.
 
         A word that the tokenizer makes nothing of becomes the unknown piece, so that it is scored; a single word longer
         than an input keeps its first pieces.
         """
-        label_ids, room = {tag: index for index, tag in enumerate(classes)}, inputs.room(LONGEST_SENTENCE)
+        label_ids, room = {tag: index for index, tag in enumerate(classes)}, inputs.room(self.longest)
         pieces = iter(inputs.piece_words([word for sentence in examples for word in sentence.words]))
         found = []
         for sentence in examples:
-            if strange := sorted(set(sentence.tags) - label_ids.keys()):
-                raise DataError(
-                    f"{self.name}: {sentence.language} has the tag {', '.join(strange)}, which the head does not know; "
-                    f"its classes are {', '.join(classes)}. Leave that language out, or give a copy of its file with O "
-                    "for that tag."
-                )
             words = [(next(pieces) or [inputs.tokenizer.unk_token_id])[:room] for _ in sentence.words]
             labels = [label_ids[tag] for tag in sentence.tags]
             found.append([_encode(inputs, words[at], labels[at], sentence.language) for at in _parts(words, room)])

@@ -39,13 +39,15 @@ class Inputs:
         """What `config.json` and the tokenizer of an opened folder say about inputs."""
         config = model.config
         prefix, suffix = _ends(tokenizer)
+        # The tokenizer of a folder that we fine-tuned cuts where its task does; the encoder takes longer inputs.
+        stated = LONGEST_INPUT if hasattr(config, "xalign_task") else int(tokenizer.model_max_length)
         positions = int(getattr(config, "max_position_embeddings", None) or LONGEST_INPUT) - first_position(model)
         return cls(
             tokenizer=tokenizer,
             prefix=prefix,
             middle=_middle(tokenizer),
             suffix=suffix,
-            max_length=min(LONGEST_INPUT, int(tokenizer.model_max_length), positions),
+            max_length=min(LONGEST_INPUT, stated, positions),
             languages=tuple(getattr(config, "xalign_languages", None) or ()),
             segments=int(getattr(config, "xalign_segments", None) or getattr(config, "type_vocab_size", 1)),
             encoder=encoder,
@@ -61,11 +63,7 @@ class Inputs:
         Raises:
             DataError: names the unknown languages, the known ones, and the fix.
         """
-        if unknown := sorted(set(languages) - set(self.languages)) if self.languages else []:
-            raise DataError(
-                f"{self.encoder} has language embeddings for {', '.join(self.languages)}, none for "
-                f"{', '.join(unknown)}; name the languages to score among the known ones."
-            )
+        check_languages(self.encoder, self.languages, languages)
 
     def token_type(self, language: str, segment: int = 0) -> int:
         """The token type of a text in this language, in the last segment that the model has if it lacks this one."""
@@ -83,9 +81,13 @@ class Inputs:
         """Piece ids of each word as it is written inside a sentence, without prefix and suffix."""
         return tokenize_words(self.tokenizer.backend_tokenizer, words)
 
+    def limit(self, longest: int) -> int:
+        """Pieces of an input, prefix and suffix included, of a task whose own length is `longest`."""
+        return min(self.max_seq_length or longest, self.max_length)
+
     def room(self, longest: int) -> int:
         """Pieces of text in an input, beside prefix and suffix, of a task whose own length is `longest`."""
-        return min(self.max_seq_length or longest, self.max_length) - len(self.prefix) - len(self.suffix)
+        return self.limit(longest) - len(self.prefix) - len(self.suffix)
 
     def single(self, pieces: Sequence[int], language: str) -> Features:
         """One text, given as pieces without the tokenizer's own."""
@@ -121,6 +123,15 @@ class Inputs:
 
     def _encode(self, ids: list[int], types: list[int]) -> Features:
         return {"input_ids": ids} | ({"token_type_ids": types} if self.languages or self.segments > 1 else {})
+
+
+def check_languages(encoder: str, known: Sequence[str], languages: Iterable[str]) -> None:
+    """As `Inputs.check_languages`, of an encoder that is not open: `known` are its language embeddings' languages."""
+    if unknown := sorted(set(languages) - set(known)) if known else []:
+        raise DataError(
+            f"{encoder} has language embeddings for {', '.join(known)}, none for {', '.join(unknown)}; name the "
+            "languages to score among the known ones."
+        )
 
 
 def _ends(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.text.blanks import BLANKS, WORD
@@ -68,6 +68,7 @@ def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tok
         initial_alphabet=sorted(kept),
     )
     tokenizer.train_from_iterator((normalize(line).translate(drop) for line in lines()), trainer)
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always", split=False)
     ids = {name: tokenizer.token_to_id(name) for name in SPECIALS}
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",

@@ -22,11 +22,14 @@ POS = {"task": "pos", "data": "pos"}
 RANGE = "write a value, a list of values, or {log_uniform: [lowest, highest]}."
 
 
+SENTENCE = "1\tcats\t_\tNOUN" + "\t_" * 6 + "\n"
+
+
 def write(folder: Path, **changes: Any) -> Path:
     """A study of two encoders on tagging, with changes at the top level, and the files that it needs."""
     (folder / "pos").mkdir(exist_ok=True)
     for split in ("train", "dev"):
-        (folder / "pos" / f"en.{split}.conllu").touch()
+        (folder / "pos" / f"en.{split}.conllu").write_text(SENTENCE)
     tree = {
         "root": str(folder),
         "encoders": [{"model": path, "label": label} for label, path in ENCODERS.items()],
@@ -338,7 +341,7 @@ def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
     (tmp_path / "encoder" / "config.json").write_text("{}")
     file = write(tmp_path, encoders=[{"model": str(tmp_path / "encoder")}])
     for name in ("de.test.conllu", "german.conllu"):
-        (tmp_path / "pos" / name).touch()
+        (tmp_path / "pos" / name).write_text(SENTENCE)
     with pytest.raises(TrainingError, match="no cluster is wanted here"):
         run_study(str(file), tmp_path / "runs", ["mlflow=off"])
     assert capsys.readouterr().err == (

@@ -110,7 +110,7 @@ def test_a_development_file_of_each_language_is_needed_that_is_not_the_one_score
     assert set(tune(languages=["de"], dev_language="target")[0]) == {"de", "all"}
     for code in LANGUAGES:
         (data / f"test-{code}.tsv").unlink()
-    with pytest.raises(DataError, match="without test files they are the ones scored"):
+    with pytest.raises(DataError, match="de, en would be scored on the same file for want of a test file"):
         tune(dev_language="target")
 
 

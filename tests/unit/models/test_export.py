@@ -61,7 +61,9 @@ def test_a_second_export_replaces_the_first_and_leaves_nothing_beside_it(config,
     export(state, config, prepared, out, FACTS)
     (out / "stale").write_text("of an older step")
     export(state, config, prepared, out, FACTS)
-    assert files(out) == ["config.json", "manifest.json", "model.safetensors", "tokenizer.json"]
+    assert files(out) == [
+        "config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"
+    ]  # fmt: skip
     assert files(out.parent) == ["export"]
 
 

@@ -14,9 +14,10 @@ from xalign_ray.errors import DataError
 from xalign_ray.report.card import write_model_card
 
 
-def write_card(folder: Path, **model: Any) -> tuple[dict[str, Any], str]:
+def write_card(folder: Path, *settings: str, **model: Any) -> tuple[dict[str, Any], str]:
     """Front matter and text of the card of a run whose export says this of itself."""
-    run = write_run(folder / "run", "tiny/align-mlm", seed=3, scores={"tatoeba": [score(value=0.0021)]})
+    scores = {"tatoeba": [score(value=0.0021)]}
+    run = write_run(folder / "run", "tiny/align-mlm", settings=settings, seed=3, scores=scores)
     known = {
         "model_type": "bert",
         "architectures": ["BertForMaskedLM"],
@@ -69,6 +70,32 @@ def test_a_model_with_language_embeddings_is_loaded_with_the_language(tmp_path: 
     assert "model = AutoModel.from_pretrained(folder)" in text
     assert 'kind = 2 * languages.index("en")' in text
     assert 'inputs["token_type_ids"] = torch.full_like(inputs["input_ids"], kind)' in text
+
+
+@pytest.mark.parametrize(
+    ("start", "base", "said"),
+    [
+        ("google-bert/bert-base-multilingual-cased", "google-bert/bert-base-multilingual-cased", None),
+        ("run:tiny/mlm", None, "tiny/mlm"),
+        ("{folder}/my encoder", None, "my encoder"),
+        ("/gone/my-encoder", None, "my-encoder"),
+    ],
+)
+def test_a_continued_encoder_says_what_it_was_continued_from(
+    tmp_path: Path, start: str, base: str | None, said: str | None
+) -> None:
+    """A folder of this machine is named, not where it lies."""
+    (tmp_path / "my encoder").mkdir()
+    front, text = write_card(tmp_path, f"model.init_from={start.format(folder=tmp_path)}")
+    assert front.get("base_model") == base
+    assert f"for en, qgr, qdv, continued from `{said or base}` for 4 steps" in text
+    assert "pretrained" not in text.split("## ")[0]
+
+
+def test_a_head_that_no_loss_trained_fills_no_masks(tmp_path: Path) -> None:
+    front, text = write_card(tmp_path, "objectives=[{kind: dictionary_alignment}]")
+    assert front["pipeline_tag"] == "feature-extraction"
+    assert "model = AutoModel.from_pretrained(folder)" in text
 
 
 def test_a_model_without_them_is_loaded_without(tmp_path: Path) -> None:

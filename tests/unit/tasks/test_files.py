@@ -116,7 +116,8 @@ def test_a_tuning_says_which_files_it_does_not_read_before_it_imports_ray(
     with pytest.raises(ImportError):
         tune("no-model", "pos", [tmp_path], out=tmp_path / "out")
     assert capsys.readouterr().err == (
+        f"Fine-tuning no-model on pos: planning; output is {tmp_path / 'out'}.\n"
         f"pos: Not read, since no name of the task fits: 1 file, {tmp_path / 'german.conllu'}.\n"
     )
-    with pytest.raises(DataError, match="has no fr; it has de"):
+    with pytest.raises(DataError, match="has no fr; it has de, en"):
         tune("no-model", "pos", [tmp_path], out=tmp_path / "out", languages=["de", "fr"])

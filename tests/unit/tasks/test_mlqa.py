@@ -143,8 +143,13 @@ def test_each_benchmark_scores_its_own_files_by_its_own_rules_and_name(tmp_path:
         if score.language != "all"
     }
     assert scored == {
-        (task, split, f"{task}_{metric}", "de")
-        for task, split in (("mlqa", "test"), ("xquad", "test"), ("tydiqa", "dev"))
+        (task, split, f"{task}_{metric}", language)
+        for task, split, language in (
+            ("mlqa", "test", "de"),
+            ("mlqa", "dev", "en"),
+            ("xquad", "test", "de"),
+            ("tydiqa", "dev", "de"),
+        )
         for metric in ("f1", "em")
     }
     with pytest.raises(DataError, match=r"qa: no file of SQuAD to score\. MLQA, XQuAD, TyDiQA and SQuAD are tasks of"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,21 @@ def test_dev_files_are_scored_where_there_are_no_test_files_and_say_so(
     (data / "de.dev.conllu").write_text(conllu(GERMAN, 3), encoding="utf-8")
     scores = tune_task(POS, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS)
     assert {(score.language, score.split) for score in scores} == {("de", "dev"), ("en", "dev"), ("all", "dev")}
+
+
+def test_a_language_without_a_test_file_is_scored_on_its_dev_file_beside_others(
+    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
+):
+    """As of nl and pl beside ru: each score has its split, and a mean is over one split."""
+    add_tests(data)
+    (data / "nl.dev.conllu").write_text(conllu(GERMAN, 3), encoding="utf-8")
+    tune = partial(tune_task, POS, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS, keep_model=True)
+    scores = tune()
+    assert {(score.language, score.split) for score in scores} == {
+        ("de", "test"), ("en", "test"), ("nl", "dev"), ("all", "test"), ("all", "dev")
+    }  # fmt: skip
+    assert POS.evaluate(str(tmp_path / "out" / "model"), data) == scores
+    assert {score.language for score in tune(languages=["nl"])} == {"nl", "all"}
 
 
 def test_tuning_on_another_language_is_scored_on_itself_under_another_name(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from xalign_ray.errors import DataError
 from xalign_ray.opened_run import Run
 from xalign_ray.report.run import read_run
-from xalign_ray.tasks.scores import Score, are_whole, average_languages, read_scores, write_scores
+from xalign_ray.tasks.scores import Score, are_whole, average_languages, read_scores, show_scores, write_scores
 from xalign_ray.track.headline import read_headlines
 
 ORIGIN = {"run": "tiny-mlm-abcdef01", "encoder": "export", "objective": "mlm", "seed": 3, "step": 20}
@@ -97,3 +98,18 @@ def test_a_file_of_an_earlier_version_has_no_hash(tmp_path: Path):
 def test_a_metric_outside_the_contract_is_our_mistake():
     with pytest.raises(AssertionError, match="f1 is not a known metric"):
         Score(**{**dict.fromkeys(KEYS), "task": "pos", "metric": "f1"})  # type: ignore[arg-type]
+
+
+def test_scores_in_the_terminal_are_each_mean_and_its_languages():
+    of_files = [replace(score("de", 0.5, 0.1, 100, layer=None), split="dev")]
+    tested = [score(code, value, 0.1, 100, layer="last4") for code, value in (("de-en", 0.25), ("en", 0.75))]
+    layer = [score(code, value, None, 100, layer=0) for code, value in (("de-en", 0.0), ("en", 1.0))]
+    scores = [one for part in (of_files, tested, layer) for one in (*part, *average_languages(part))]
+    assert list(show_scores(scores, 20)) == [
+        "tatoeba_accuracy 0.500  (chance 0.100)  dev  n 100",
+        "  de 0.500",
+        "tatoeba_accuracy 0.500  (chance 0.100)  layer last4  test  n 200",
+        "  de-en 0.250",
+        "  en 0.750",
+        "tatoeba_accuracy 0.500  layer 0  test  n 200",
+    ]

@@ -53,8 +53,10 @@ def test_files_are_found_by_all_published_names(tmp_path: Path):
         assert {split: {code: path.name for code, path in one.items()} for split, one in found.items()} == files
     chosen = {task.name: task.choose_tested(task.find([tmp_path]), None, "en", [tmp_path]) for task in expected}
     assert chosen == {
-        "mlqa": ("test", ["hi", "zh-vi"]), "xquad": ("test", ["el", "hi"]), "tydiqa": ("test", ["hi"]),
-        "squad": ("dev", ["en"]),
+        "mlqa": {"de": "dev", "en-de": "dev", "hi": "test", "zh-vi": "test"},
+        "xquad": {"el": "test", "hi": "test"},
+        "tydiqa": {"hi": "test", "sw": "dev"},
+        "squad": {"en": "dev"},
     }  # fmt: skip
 
 

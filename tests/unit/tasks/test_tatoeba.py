@@ -40,6 +40,31 @@ def test_both_naming_schemes_are_found_under_canonical_codes(tmp_path: Path):
     assert pairs["qgr"][1].name == "tatoeba.qgr-en.en"
 
 
+# The 112 pairs of LASER's folder, data/tatoeba/v1.
+LASER = """
+afr amh ang ara arq arz ast awa aze bel ben ber bos bre bul cat cbk ceb ces cha cmn cor csb cym dan deu dsb dtp
+ell epo est eus fao fin fra fry gla gle glg gsw heb hin hrv hsb hun hye ido ile ina ind isl ita jav jpn kab kat
+kaz khm kor kur kzj lat lfn lit lvs mal mar max mhr mkd mon nds nld nno nob nov oci orv pam pes pms pol por ron
+rus slk slv spa sqi srp swe swg swh tam tat tel tgl tha tuk tur tzl uig ukr urd uzb vie war wuu xho yid yue zsm
+""".split()  # noqa: SIM905
+
+
+def test_the_published_folder_is_read_as_it_is(tmp_path: Path):
+    for code in LASER:
+        write(tmp_path, f"tatoeba.{code}-eng", (code, "eng"), ("x\n", "one\n"))
+    assert len(TATOEBA.check_data(tmp_path)) == len(LASER) + 1 == 113
+    assert TATOEBA.check_data(tmp_path, ["deu", "dtp"]) == ["en", "de", "dtp"]
+    write(tmp_path, "tatoeba.deu-eng", ("deu", "eng"), ("x\ny\n", "one\n"))
+    with pytest.raises(DataError, match=r"has 2 lines and .* has 1"):
+        TATOEBA.check_data(tmp_path)
+
+
+def test_copies_of_xtreme_are_refused_because_their_english_is_sorted(tmp_path: Path):
+    write(tmp_path, "de-en", ("de", "en"), ("eins\n", "one\n"))
+    with pytest.raises(DataError, match=r"XTREME's copies, de-en.de and de-en.en, have their English lines sorted"):
+        find_pairs(tmp_path)
+
+
 def test_a_folder_without_tatoeba_files_says_what_they_are_called(tmp_path: Path):
     with pytest.raises(DataError, match=r"holds no Tatoeba files; they are called tatoeba.deu-eng.deu and"):
         find_pairs(tmp_path)

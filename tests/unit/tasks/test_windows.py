@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from xalign_ray.tasks.hf_encoder import Encoder
@@ -102,6 +102,38 @@ def test_places_are_those_of_the_text_as_it_is(make_bert: Callable[..., Path]):
     context = piece_contexts(inputs, [text, text])[text]
     spans = zip(context.starts, context.ends, strict=True)
     assert [text[start:end] for start, end in spans] == ["\u00c4B", "c", "?", "\u00e4b"]
+
+
+@pytest.mark.parametrize("strips_accents", [True, False])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "\u092a\u0924\u094d\u0924\u093f\u092f\u093e\u0902",  # Hindi, ends in an anusvara, which is a mark
+        "e\u0301te\u0301",  # "ete" with accents, decomposed
+        "\u0643\u062a\u0627\u0628\u064b",  # Arabic with a vowel mark
+        "\u05e9\u05c1",  # Hebrew with a point
+        "\u0995\u09cd\u200d",  # Bengali with a joiner
+    ],
+)
+def test_a_piece_keeps_the_marks_that_its_tokenizer_strips_or_composes(answer: str, strips_accents: bool):
+    """Offsets of uncased tokenizers end before a mark, as do those of a tokenizer that composes letters and marks."""
+    backend = Tokenizer(models.WordLevel({"[UNK]": 0}, "[UNK]"))
+    backend.normalizer = (
+        normalizers.BertNormalizer(lowercase=True, strip_accents=True) if strips_accents else normalizers.NFC()
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inputs = Inputs(PreTrainedTokenizerFast(tokenizer_object=backend), (), (), (), 32, (), 1, "uncased")
+    text = f"{answer} b {answer}. {answer}"
+    context = piece_contexts(inputs, [text])[text]
+    pieces = [text[start:end] for start, end in zip(context.starts, context.ends, strict=True)]
+    assert [piece for piece in pieces if piece not in "b."] == [answer] * 3
+
+
+def test_a_mark_that_is_a_piece_of_its_own_belongs_to_no_other_piece():
+    backend = Tokenizer(models.BPE({"[UNK]": 0, "e": 1, "\u0301": 2}, [], unk_token="[UNK]"))
+    inputs = Inputs(PreTrainedTokenizerFast(tokenizer_object=backend), (), (), (), 32, (), 1, "cased")
+    context = piece_contexts(inputs, ["e\u0301e"])["e\u0301e"]
+    assert (context.starts, context.ends) == ((0, 1, 2), (1, 2, 3))
 
 
 def test_white_space_that_a_tokenizer_counts_to_a_word_is_no_part_of_an_answer():
