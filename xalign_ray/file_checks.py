@@ -25,7 +25,7 @@ _REFETCH = "Fetch the file again, and check its address and your access to it."
 # What is no data in any format, and what to do; looked for at the beginning of a file.
 _NOT_DATA = (
     (
-        rb"version https://(git-lfs\.github\.com|hawser\.github\.com)/spec/",
+        rb"version https?://(git-lfs\.github\.com|hawser\.github\.com|git-media\.io)/",
         "a Git LFS pointer, not the file itself. Run `git lfs pull` in the clone it lies in.",
     ),
     (rb"# xet version \d", "a Git Xet pointer, not the file itself. Run `git xet checkout`, or fetch it again."),
@@ -39,7 +39,7 @@ _NOT_DATA = (
     ),
     (rb"(<\?xml[^>]*>\s*)?<(\w+:)?Error(Response)?[\s>]", f"an error message of a store, not the file. {_REFETCH}"),
 )
-_ERROR_KEYS = {"error", "errors", "message", "detail", "error_message", "errormessage"}
+_ERROR_KEYS = {"message", "msg", "detail", "details", "reason"}  # and all that hold "error"
 _ERROR_TEXT = re.compile(
     rb"(?i)((http )?(error )?[45]\d\d[\s:,-]*)?"
     rb"(((entry|repository|revision|page|file|object|resource) )?(not found|does not exist|moved permanently)"
@@ -208,4 +208,7 @@ def _is_json_error(text: bytes) -> bool:
         return False
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
     keys = {key.lower() for key in value} if isinstance(value, dict) else set()
-    return bool(keys & _ERROR_KEYS) and "text" not in keys
+    is_error = (
+        keys & _ERROR_KEYS or any("error" in key for key in keys) or {"status"} < keys <= {"status", "code", "title"}
+    )
+    return bool(is_error) and "text" not in keys

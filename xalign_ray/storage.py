@@ -52,7 +52,8 @@ def find_system(url: str) -> tuple[Any, str]:
     """
     import fsspec
 
-    scheme = url.partition("://")[0].lower()
+    scheme, _, rest = url.partition("://")
+    scheme = scheme.lower()
     if scheme not in SCHEMES:
         raise DataError(
             f"{url}: {scheme}:// is not supported. Give a path on a disk, or a URL of s3://, gs://, az://, abfs://, "
@@ -61,7 +62,7 @@ def find_system(url: str) -> tuple[Any, str]:
     with said_of(url, "cannot be opened"):
         try:
             # A listing kept by this process would hide what another one writes.
-            return fsspec.core.url_to_fs(url, use_listings_cache=False)
+            return fsspec.core.url_to_fs(f"{scheme}://{rest}", use_listings_cache=False)
         except ImportError as error:
             package = _PACKAGES.get(scheme, f"that fsspec needs for it ({error})")
             raise DataError(f"{url}: {scheme}:// is read through the package {package}; install it here.") from None

@@ -42,6 +42,9 @@ NO_DATA = {
     "HF": (b'{"error":"Repository not found"}', "an error message of a server"),
     "GitHub": (b'{\n "message": "Not Found",\n "status": "404"\n}\n', "an error message of a server"),
     "GCS": (b'{"error": {"code": 403, "message": "no", "errors": []}}', "an error message of a server"),
+    "RFC 9457": (b'{"title": "Gone", "status": 410}', "an error message of a server"),
+    "MediaWiki": (b'{"errors": [{"code": "missingtitle"}], "docref": "x"}', "an error message of a server"),
+    "FastAPI": (b'{"detail":"Not Found"}\n', "an error message of a server"),
     "list": (b'[{"errors": ["gone"]}]', "an error message of a server"),
     "raw": (b"404: Not Found", "an error message of a server"),
     "gated": (b"Access denied.\n", "an error message of a server"),
@@ -81,6 +84,17 @@ def test_file_that_is_no_data_is_refused_by_every_format(tmp_path: Path, name: s
         with pytest.raises(DataError) as caught:
             list(read(format_, paths, ["en"] if entry.languages == (1,) else ["en", "de"]))
         assert str(caught.value).startswith(f"{paths[0]} is {said}"), format_
+
+
+@pytest.mark.parametrize("name", NO_DATA)
+def test_packed_file_that_is_no_data_is_refused(tmp_path: Path, name: str) -> None:
+    content, said = NO_DATA[name]
+    path = tmp_path / "a"
+    path.write_bytes(gzip.compress(content))
+    for format_ in ("text", "jsonl", "wikipedia"):
+        with pytest.raises(DataError) as caught:
+            list(read(format_, [str(path)], ["en"]))
+        assert str(caught.value).startswith(f"{path} is {said}"), format_
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress])

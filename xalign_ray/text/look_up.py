@@ -7,8 +7,11 @@ import unicodedata
 # Languages whose Latin I is the capital of a dotless i: Unicode's SpecialCasing, and two that are written the same.
 DOTLESS_I = frozenset({"tr", "az", "crh", "gag"})
 _CAPITAL_I = str.maketrans({"I": "\u0131", "\u0130": "i"})
-# Ligatures, presentation forms of Hebrew and Arabic letters, full-width and half-width forms: ways to print a letter.
-_PRINTED = (range(0xFB00, 0xFE00), range(0xFE70, 0xFEFD), range(0xFF01, 0xFFEF))
+# Ligatures and digraphs, presentation forms of Hebrew and Arabic letters, full-width and half-width forms.
+_PRINTED = (
+    range(0x0132, 0x0134), range(0x01C4, 0x01CD), range(0x01F1, 0x01F4),
+    range(0xFB00, 0xFE00), range(0xFE70, 0xFEFD), range(0xFF01, 0xFFEF),
+)  # fmt: skip
 # Hebrew points, Arabic vowel marks and the letter stretcher: most texts leave them out.
 _POINTS = (
     *range(0x0591, 0x05BE), 0x05BF, 0x05C1, 0x05C2, 0x05C4, 0x05C5, 0x05C7, 0x0640, *range(0x064B, 0x0653), 0x0670,
@@ -20,6 +23,7 @@ _INVISIBLE = (
 _FOLDED = {
     **{point: unicodedata.normalize("NFKC", chr(point)) for points in _PRINTED for point in points},
     **dict.fromkeys((*_POINTS, *_INVISIBLE), ""),
+    **dict.fromkeys((0x02BC, 0x2019), "'"),  # ways to write an apostrophe
 }
 # Punctuation at the end of a dictionary's word that is no part of it; not hyphens and apostrophes (-ing, 's), not signs
 # (#, %, &, @, *, /), and a point only where the word has no other (U.S.).
@@ -32,7 +36,7 @@ _ENDS = frozenset(
 def look_up_form(word: str, language: str = "") -> str:
     """The form under which a word stands in the dictionary: NFC, lower case, no surrounding blanks.
 
-    Presentation forms and full-width characters become plain letters; vowel marks of Hebrew and Arabic and invisible
+    Presentation forms, digraphs and full-width characters become plain letters, apostrophes are alike; vowel marks of Hebrew and Arabic and invisible
     characters are left out. The text itself keeps them: only words of a dictionary are written so.
 
     Args:

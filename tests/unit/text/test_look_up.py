@@ -30,6 +30,10 @@ from xalign_ray.text.look_up import look_up_form, trim_punctuation
         ("ja", "\uff8a\uff9e", "\u30d0"),
         ("en", "\ufb01n", "fin"),
         ("de", "co\u00adop", "coop"),
+        ("nl", "\u0132s", "ijs"),
+        ("hr", "\u01c8ubav", "ljubav"),
+        ("uk", "\u043f\u2019\u044f\u0442\u044c", "\u043f'\u044f\u0442\u044c"),
+        ("uk", "\u043f\u02bc\u044f\u0442\u044c", "\u043f'\u044f\u0442\u044c"),
         ("fa", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"),
         ("th", "\u0e19\u0e49\u0e33", "\u0e19\u0e49\u0e33"),  # its vowel is not taken apart: no text writes it so
         ("hi", "\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),

@@ -57,6 +57,7 @@ def test_a_windows_drive_and_a_name_with_a_colon_are_no_urls() -> None:
 def test_patterns_name_urls_in_sorted_order(bucket: fsspec.AbstractFileSystem) -> None:
     assert expand("memory://corpus/*.txt") == ["memory:///corpus/a.txt", "memory:///corpus/b.txt"]
     assert expand("memory://corpus/a.txt") == ["memory://corpus/a.txt"]
+    assert expand("MEMORY://corpus/a.txt") == ["MEMORY://corpus/a.txt"]
     assert size_of("memory://corpus/b.txt") == 10
     assert is_folder("memory://corpus")
     assert bucket.exists("/corpus/a.txt")
