@@ -40,6 +40,7 @@ _NOT_DATA = (
     (rb"(<\?xml[^>]*>\s*)?<(\w+:)?Error(Response)?[\s>]", f"an error message of a store, not the file. {_REFETCH}"),
 )
 _ERROR_KEYS = {"message", "msg", "detail", "details", "reason"}  # and all that hold "error"
+_STATUS_KEYS = {"status", "code", "title", "type", "instance"}
 _ERROR_TEXT = re.compile(
     rb"(?i)((http )?(error )?[45]\d\d[\s:,-]*)?"
     rb"(((entry|repository|revision|page|file|object|resource) )?(not found|does not exist|moved permanently)"
@@ -208,7 +209,5 @@ def _is_json_error(text: bytes) -> bool:
         return False
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
     keys = {key.lower() for key in value} if isinstance(value, dict) else set()
-    is_error = (
-        keys & _ERROR_KEYS or any("error" in key for key in keys) or {"status"} < keys <= {"status", "code", "title"}
-    )
-    return bool(is_error) and "text" not in keys
+    is_status = "status" in keys and len(keys) > 1 and keys <= _STATUS_KEYS
+    return (is_status or bool(keys & _ERROR_KEYS) or any("error" in key for key in keys)) and "text" not in keys

@@ -36,8 +36,9 @@ _ENDS = frozenset(
 def look_up_form(word: str, language: str = "") -> str:
     """The form under which a word stands in the dictionary: NFC, lower case, no surrounding blanks.
 
-    Presentation forms, digraphs and full-width characters become plain letters, apostrophes are alike; vowel marks of Hebrew and Arabic and invisible
-    characters are left out. The text itself keeps them: only words of a dictionary are written so.
+    Presentation forms, digraphs and full-width characters become plain letters, and apostrophes are alike. Vowel marks
+    of Hebrew and Arabic and invisible characters are left out. The text itself keeps them: only words of a dictionary
+    are written so.
 
     Args:
         language: of the word; in tr, az, crh and gag the lower case of I is dotless.
