@@ -39,8 +39,35 @@ _NOT_DATA = (
     ),
     (rb"(<\?xml[^>]*>\s*)?<(\w+:)?Error(Response)?[\s>]", f"an error message of a store, not the file. {_REFETCH}"),
 )
+# Keys of an error body: one that names the error, beside those that may stand with it.
 _ERROR_KEYS = {"message", "msg", "detail", "details", "reason"}  # and all that hold "error"
-_STATUS_KEYS = {"status", "code", "title", "type", "instance"}
+_OTHER_KEYS = {
+    *(
+        "status",
+        "statuscode",
+        "status_code",
+        "code",
+        "title",
+        "type",
+        "__type",
+        "instance",
+        "documentation_url",
+        "docref",
+    ),
+    *(
+        "request_id",
+        "requestid",
+        "hostid",
+        "path",
+        "resource",
+        "timestamp",
+        "success",
+        "servedby",
+        "url",
+        "info",
+        "data",
+    ),
+}
 _ERROR_TEXT = re.compile(
     rb"(?i)((http )?(error )?[45]\d\d[\s:,-]*)?"
     rb"(((entry|repository|revision|page|file|object|resource) )?(not found|does not exist|moved permanently)"
@@ -202,12 +229,13 @@ def _without_mark(head: bytes) -> bytes:
 
 
 def _is_json_error(text: bytes) -> bool:
-    """Whether a text is one JSON object that names an error and has no text of its own."""
+    """Whether a text is one JSON object that names an error and holds nothing else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return False
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
     keys = {key.lower() for key in value} if isinstance(value, dict) else set()
-    is_status = "status" in keys and len(keys) > 1 and keys <= _STATUS_KEYS
-    return (is_status or bool(keys & _ERROR_KEYS) or any("error" in key for key in keys)) and "text" not in keys
+    names = {key for key in keys if key in _ERROR_KEYS or "error" in key}
+    is_status = "status" in keys and not keys.isdisjoint(("code", "title"))
+    return (bool(names) or is_status) and keys - names <= _OTHER_KEYS
