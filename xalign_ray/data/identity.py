@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from xalign_ray.data.sources.markup import WIKITEXT_VERSION
 from xalign_ray.data.tokenizer_folder import NEEDED, open_tokenizer
 from xalign_ray.data.word_alignment.corpus import FILES_VERSION
 from xalign_ray.data.word_alignment.kinds import alignment_identity, named_aligner
-from xalign_ray.mirror import local_folder
+from xalign_ray.mirror import local_folder, url_of
 
 SHARDS_VERSION = 11  # raise it when the same input would give other shards
 FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
@@ -31,12 +32,18 @@ PARSERS = {"wikipedia": ("mwparserfromhell", WIKITEXT_VERSION)}
 
 
 def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHashes) -> str:
-    """Hash of all that the shards depend on; files are known by content, whatever they are called."""
+    """Hash of all that the shards depend on; files are known by content, whatever they are called.
+
+    A given tokenizer counts by its content alone, one that `prepare` makes by its settings (`fingerprint_by_content`).
+    """
+    settings = data_settings(config)
+    if isinstance(config.data.tokenizer, FolderTokenizer) and not config.data.tokenizer.new_pieces:
+        del settings["tokenizer"]
     files = hashes.of([file for source in sources for file in source.files])
     left = iter(files)
     return hash_value(
         {
-            "settings": data_settings(config),
+            "settings": settings,
             "inputs": [[next(left) for _ in source.files] for source in sources],
             "tokenizer": tokenizer_identity(config.data),
             "aligners": _aligners(config.data),
@@ -49,6 +56,29 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
             },
         }
     )
+
+
+def fingerprint_by_content(
+    config: RunConfig, sources: Sequence[Source], hashes: InputHashes, tokenizer_folder: Path
+) -> str:
+    """The fingerprint of finished data, in which the tokenizer that was made counts by its content.
+
+    A recipe that continues a run is given the tokenizer of that run, so it has the same fingerprint.
+    """
+    given = config.data.model_copy(update={"tokenizer": FolderTokenizer(path=str(tokenizer_folder))})
+    return fingerprint_of(config.model_copy(update={"data": given}), sources, hashes)
+
+
+def link_by_content(config: RunConfig, folder: Path, fingerprint: str) -> None:
+    """Lets recipes that are given the tokenizer of finished data find the data too: a link with their fingerprint.
+
+    Not below a URL, since stores have no links.
+    """
+    link = data_folder(config, fingerprint)
+    if link != folder and not link.exists() and url_of(folder) is None:
+        link.unlink(missing_ok=True)  # it led to data that was removed
+        with suppress(FileExistsError):  # another process has just made it
+            link.symlink_to(folder.name)
 
 
 def data_folder(config: RunConfig, fingerprint: str) -> Path:

@@ -44,7 +44,7 @@ from xalign_ray.data.file_hashes import (
     write_arrays,
 )
 from xalign_ray.data.good_rows import check_first_rows, check_sources
-from xalign_ray.data.identity import data_folder, fingerprint_of, given_folder
+from xalign_ray.data.identity import data_folder, fingerprint_by_content, fingerprint_of, given_folder, link_by_content
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input, Source, data_root, find_sources, split_source
 from xalign_ray.data.part import Task, hash_part, is_finished, prepare_part, read_record, sign_part
@@ -86,8 +86,10 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
     sources = find_sources(config.data, data_root(config))
     output = local_folder(config.output)
     hashes = InputHashes.of_output(output)
-    fingerprint = fingerprint_of(config, [*chain(*sources)], hashes)
-    folder = data_folder(config, fingerprint)
+    every = [*chain(*sources)]
+    folder = data_folder(config, fingerprint_of(config, every, hashes))
+    if folder.is_symlink() and not folder.exists():
+        folder.unlink()  # it led to data that was removed
     (refresh if verify else fetch_listed)(folder)
     if not verify and whole_folder(folder) is not None:
         return Prepared.open(folder)
@@ -99,11 +101,14 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
             if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
                 check_first_rows([*texts, *dictionaries], keep_rest_out=config.data.on_broken_file == "keep_rest_out")
             connect()
-            _make(config, texts, dictionaries, folder, fingerprint)
+            identify = partial(fingerprint_by_content, config, every, hashes, folder / TOKENIZER)
+            _make(config, texts, dictionaries, folder, identify)
             publish(folder)
         elif verify:
             say_lines(manifest)
-    return Prepared.open(folder)
+    prepared = Prepared.open(folder)
+    link_by_content(config, folder, prepared.fingerprint)
+    return prepared
 
 
 def _make(
@@ -111,7 +116,7 @@ def _make(
     texts: Sequence[Input],
     dictionaries: Sequence[Input],
     folder: Path,
-    fingerprint: str,
+    identify: Callable[[], str],
 ) -> None:
     broken: list[BrokenFile] = []
     translations, dictionary_sources = read_translations(config, dictionaries, folder, broken)
@@ -129,7 +134,7 @@ def _make(
     for task in todo:
         task.record_file.unlink(missing_ok=True)  # what stands there from now on was written in this prepare
     _prepare_parts(todo, tasks, config)
-    _finish(config, texts, tasks, folder, fingerprint, dictionary_counts, dictionary_sources, broken)
+    _finish(config, texts, tasks, folder, identify(), dictionary_counts, dictionary_sources, broken)
 
 
 def _prepare_parts(todo: Sequence[Task], tasks: Sequence[Task], config: RunConfig) -> None:

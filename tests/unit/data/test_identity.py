@@ -248,3 +248,29 @@ def test_rehash_forgets_what_is_remembered_of_inputs(own: Path, monkeypatch: pyt
     assert prepare_here(config).fingerprint == before
     pipeline.forget_inputs(config.output)
     assert prepare_here(config).fingerprint != before
+
+
+def test_a_recipe_given_the_tokenizer_of_prepared_data_finds_that_data(own: Path) -> None:
+    """As one that continues a run: nothing is prepared twice, and both name the same data."""
+    before = prepare_here(make_config(own))
+    continued = given(own, before.tokenizer_folder)
+    found = prepare.find_prepared(continued)
+    assert found is not None
+    assert found.fingerprint == before.fingerprint
+    assert found.folder.resolve() == before.folder.resolve()
+    assert prepare_here(continued, verify=True).folder.resolve() == before.folder.resolve()
+    exported = shutil.copytree(before.tokenizer_folder, own / "export")
+    assert prepare.find_prepared(given(own, exported)) == found
+    other = make_config(own, f"data.tokenizer={{kind: folder, path: {exported}}}", "data.max_seq_length=32")
+    assert prepare.find_prepared(other) is None
+
+
+def test_data_whose_link_leads_nowhere_is_prepared(own: Path) -> None:
+    before = prepare_here(make_config(own))
+    exported = shutil.copytree(before.tokenizer_folder, own / "export")
+    shutil.rmtree(before.folder)
+    assert prepare.find_prepared(given(own, exported)) is None
+    again = prepare_here(given(own, exported))
+    assert not again.folder.is_symlink()
+    assert again.fingerprint == before.fingerprint
+    assert prepare_here(make_config(own)).fingerprint == before.fingerprint
