@@ -170,7 +170,7 @@ def evaluate(
     """Score a model on a task in every language found. Never trains."""
     from xalign_ray import evaluation
 
-    _show_scores(evaluation.evaluate(model, task, data, out, codes(languages)))
+    evaluation.evaluate(model, task, data, out, codes(languages), _show_scores)
 
 
 @app.command()
@@ -189,7 +189,8 @@ def tune(
     """Fine-tune a model on English, then score every language: a study of one cell. A list of values is searched."""
     from xalign_ray.experiments.tune import tune
 
-    _show_scores(tune(model, task, data, out, dict(map(_read_option, settings)), codes(languages), train_language))
+    options = dict(map(_read_option, settings))
+    tune(model, task, data, out, options, codes(languages), train_language, _show_scores)
 
 
 @app.command()

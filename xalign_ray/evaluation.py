@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +22,17 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: str, task: str, data: Path | None, out: Path | None = None, languages: Sequence[str] | None = None
+    model: str,
+    task: str,
+    data: Path | None,
+    out: Path | None = None,
+    languages: Sequence[str] | None = None,
+    show: Callable[[list[Score]], None] = lambda _: None,
 ) -> list[Score]:
     """Scores an exported folder, a run folder or a hub model on a task. Never trains.
 
     Writes `scores.json` into `out`, by default into the folder of `target_folder`. Scores all languages of the data if
-    none are named.
+    none are named. `show` gets them before the last lines.
     """
     from xalign_ray.tasks.registry import TASKS
     from xalign_ray.tasks.scores import write_scores
@@ -41,6 +46,7 @@ def evaluate(
     with written(target, "evaluate"):
         write_scores(target / SCORES, scores)
     publish_scores(run)
+    show(scores)
     say_scores(target, run)
     return scores
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,13 @@ def tune(
     options: Mapping[str, Any] | None = None,
     languages: Sequence[str] | None = None,
     train_language: str = "en",
+    show: Callable[[list[Score]], None] = lambda _: None,
 ) -> list[Score]:
     """Fine-tunes an encoder on English and scores it in every language.
 
     Another `train_language` is fine-tuned on and scored itself: the supervised score beside the zero-shot one. The
-    fine-tuned model that development scores choose stays in the cell's folder.
+    fine-tuned model that development scores choose stays in the cell's folder. `show` gets the scores
+    before the last lines.
     """
     if not data:
         raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
@@ -69,5 +71,6 @@ def tune(
             raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {next(iter(schedule.failures.values()))}")
         write_scores(target / SCORES, scores)
     evaluation.publish_scores(own_run)
+    show(scores)
     evaluation.say_scores(target, own_run)
     return scores
