@@ -197,12 +197,19 @@ _MARKS = frozenset({
     "coord", "anchor", "main", "main article", "see", "see also", "further", "details", "about", "for",
     "other uses", "redirect", "hatnote", "audio", "listen", "pron", "pronunciation", "respell", "doi", "oclc",
     "pmid", "arxiv", "portal", "portal-inline", "commons", "commons category", "commonscat", "commons-inline",
-    "wiktionary", "wikiquote", "wikisource", "stub", "short description", "reflist", "clear", "-", "0", "toc",
+    "wiktionary", "wikiquote", "wikisource", "stub", "cite", "short description", "reflist", "clear", "-", "0", "toc",
     "nowrap begin", "nowrap end", "nowrapbegin", "nowrapend", "wrap", "in lang", "subscription required",
     "registration required",
 })
+_CITED = (
+    "arxiv|av media|biorxiv|book|conference|court|dictionary|document|encyclopaedia|encyclopedia|episode|interview|"
+    "journal|magazine|mailing list|map|news|newsgroup|paper|podcast|press release|report|serial|sign|speech|ssrn|"
+    "techreport|thesis|tweet|video|video game|web|wikisource"
+)
 _MARK_FAMILIES = re.compile(
-    r"sfn[a-z]*|harv[a-z]*|efn(-[a-z]+)?|cite [a-z ]+|ipac?(-[a-z]+)*|ipa link|use [a-z ]+|(.* |.*-)stub|infobox .*|"
+    rf"cite ({_CITED})|sfn(p|m|mp|ref)?|"
+    r"harv(nb|txt|p|s|col|colnb|coltxt)?|harvard citation( no brackets| text)?|efn(-(ua|lr|la|ur|lg|ug))?|"
+    r"ipac?(-[a-z]{2,3}(-[a-z]+)?|-all)?|ipa link|use [a-z]+ (dates|english|spelling)|"
     r"[a-z]{2,3}[ -]icon|icon[ -][a-z]{2,3}|ref-[a-z]{2,3}|"  # of the language of a link
     r"(defaultsort|displaytitle|#tag):.*", re.S
 )
