@@ -135,8 +135,7 @@ def pretrain(
     if base:
         start = str(RunFolder(pretrain(base, local=local, trust=trust)).export.absolute())
     recipe = settle(recipe, start)
-    if base is None:
-        open_start(recipe.config)
+    open_start(recipe.config)
     return _pretrain_here(recipe, out, trust) if local else _pretrain_on_ray(recipe, out, trust, title)
 
 

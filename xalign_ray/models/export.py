@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypedDict
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from tokenizers import Tokenizer
 from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
@@ -20,10 +21,12 @@ from xalign_ray.config.method import method_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
 from xalign_ray.models.backbone import backbone
+from xalign_ray.models.encoder import open_start
 from xalign_ray.models.families import BY_MODEL_TYPE, LANGUAGES_KEY
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
+from xalign_ray.text.frame import put_frame
 
 ENCODER = "encoder."  # how `Objectives` names its encoder; what else is in the state belongs to losses
 STOCK = f"{ENCODER}hf."
@@ -45,6 +48,10 @@ class SpecialIds(Protocol):
 
     @property
     def pad(self) -> int: ...
+    @property
+    def cls(self) -> int: ...
+    @property
+    def sep(self) -> int: ...
 
 
 class Prepared(Protocol):
@@ -66,7 +73,8 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
 
     Language embeddings are folded into the token-type table: `token_type_id` = segment + xalign_segments * language
     (DICT-MLM); a family without one then needs our class of it. A conditioned head, which no stock class holds, goes
-    into a side file; the folder is then an encoder without a head, otherwise a masked language model.
+    into a side file; the folder is then an encoder without a head, as where no loss trained one, otherwise a masked
+    language model. The tokenizer joins the texts of a pair as the recipe's rows do.
     Only the encoder is written: of what losses keep, such as the key encoder of momentum_contrast, nothing.
 
     Args:
@@ -122,7 +130,9 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
     model = config.model
     family, values = backbone(model, prepared.vocab_size, config.data.max_seq_length, prepared.special.pad)
     segments = family.segments(values)
+    headless = model.conditioned_head or _head_is_untrained(config, family, values)
     _copy_tokenizer(prepared.tokenizer_folder, folder)
+    _frame_pairs(config, prepared.special, folder)
     make_portable(folder, family.room(values), segments)
     weights = {name.removeprefix(STOCK): tensor.float() for name, tensor in state.items() if name.startswith(STOCK)}
     if model.language_embeddings:
@@ -147,13 +157,14 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
     values.pop("model_type")  # the class has its own
     hf_config = classes.config.from_dict(values)
     hf_config.update(family.older_keys(hf_config))
-    if not model.conditioned_head:
+    if not headless:
         _fill(classes.masked_lm(hf_config), weights).save_pretrained(folder)
         return
     prefix = f"{classes.masked_lm.base_model_prefix}."
     bare = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
     _fill(classes.bare(hf_config), bare).save_pretrained(folder)
-    _save_head(family, hf_config, weights, _take(state, LANGUAGES), folder)
+    if model.conditioned_head:
+        _save_head(family, hf_config, weights, _take(state, LANGUAGES), folder)
 
 
 def _save_head(family: Family, hf_config: Any, weights: Mapping[str, Tensor], languages: Tensor, folder: Path) -> None:
@@ -194,6 +205,26 @@ def _take(weights: Mapping[str, Tensor], name: str) -> Tensor:
     if name not in weights:
         raise CheckpointError(f"The weights are not those of this recipe's encoder: missing {name}; not known none.")
     return weights[name]
+
+
+def _head_is_untrained(config: RunConfig, family: Family, values: Mapping[str, Any]) -> bool:
+    """Whether the masked-LM head is as it was drawn: no loss asks it, and the encoder that was continued had none."""
+    if any(loss.predicts_pieces for loss in config.objectives):
+        return False
+    start = config.model.init_from
+    return start is None or bool(open_start(start, family, values)[1])
+
+
+def _frame_pairs(config: RunConfig, special: SpecialIds, folder: Path) -> None:
+    """Lets the tokenizer join the texts of a pair as the recipe's first stream of pairs does; without one it stays."""
+    for stream in config.streams:
+        if stream.segments_per_example == 2 and getattr(stream, "text", "joined") == "joined":
+            path = str(folder / "tokenizer.json")
+            tokenizer = Tokenizer.from_file(path)
+            first, separator = (str(tokenizer.id_to_token(number)) for number in (special.cls, special.sep))
+            if put_frame(tokenizer, first, separator, between=2 if getattr(stream, "double_separator", False) else 1):
+                tokenizer.save(path)
+            return
 
 
 def _copy_tokenizer(source: Path, folder: Path) -> None:

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertModel, PreTrainedTokenizerFast
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
@@ -37,8 +38,10 @@ def config():
 def prepared(tmp_path):
     folder = tmp_path / "tokenizer"
     folder.mkdir()
-    (folder / "tokenizer.json").write_text("{}")
-    return SimpleNamespace(languages=["en"], vocab_size=20, special=SimpleNamespace(pad=0), tokenizer_folder=folder)
+    words = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2, "a": 3}
+    Tokenizer(models.WordLevel(words, unk_token="[PAD]")).save(str(folder / "tokenizer.json"))
+    special = SimpleNamespace(pad=0, cls=1, sep=2)
+    return SimpleNamespace(languages=["en"], vocab_size=20, special=special, tokenizer_folder=folder)
 
 
 @pytest.fixture
@@ -255,3 +258,72 @@ def test_an_export_of_a_folder_with_new_pieces_has_their_rows(config, prepared, 
     opened = BertForMaskedLM.from_pretrained(tmp_path / "export")
     assert torch.equal(opened.get_input_embeddings().weight, encoder.hf.get_input_embeddings().weight)
     assert opened.config.vocab_size == 20
+
+
+def contrasted(init_from: str | None, *objectives: str) -> RunConfig:
+    """Pairs contrasted as they are, with further losses."""
+    return RunConfig.model_validate(
+        {
+            "data": {
+                "corpora": [{"format": "text", "language": "en", "paths": ["x"]}],
+                "parallel": [{"format": "tsv", "languages": ["en", "de"], "paths": ["y"]}],
+                "max_seq_length": 8,
+            },
+            "streams": [{"kind": "contrasted_pairs", "text": "none"}],
+            "objectives": [{"kind": "sentence_contrast"}, *({"kind": kind} for kind in objectives)],
+            "model": {"init_from": init_from, "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2},
+            "train": {"max_steps": 1, "global_batch_size": 1},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "objectives", "kept"),
+    [(BertModel, (), False), (BertModel, ("masked_lm",), True), (BertForMaskedLM, (), True), (None, (), False)],
+    ids=["none was given", "trained", "was given", "from scratch"],
+)
+def test_a_head_that_nothing_trained_is_not_exported(prepared, tmp_path, start, objectives, kept):
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    if start is not None:
+        start(BertConfig(vocab_size=20, **sizes)).save_pretrained(tmp_path / "start")
+    config = contrasted(str(tmp_path / "start") if start else None, *objectives)
+    encoder = build_encoder(config.model, 20, ["en", "de"], 8, pad_id=0)
+    state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    export(state, config, prepared, tmp_path / "export", FACTS)
+    said = json.loads((tmp_path / "export" / "config.json").read_text())["architectures"]
+    assert said == ["BertForMaskedLM" if kept else "BertModel"]
+    opened = BertModel.from_pretrained(tmp_path / "export", add_pooling_layer=False)
+    assert torch.equal(opened.embeddings.word_embeddings.weight, encoder.hf.get_input_embeddings().weight)
+
+
+@pytest.mark.parametrize(
+    ("streams", "expected"),
+    [
+        ([{"kind": "masked_text"}], [0, 5, 2, 2, 6, 2]),  # XLM-R's own, which no row contradicts
+        ([{"kind": "masked_pairs"}], [0, 5, 2, 6, 2]),
+        ([{"kind": "masked_pairs", "double_separator": True}], [0, 5, 2, 2, 6, 2]),
+        ([{"kind": "contrasted_pairs", "text": "apart"}], [0, 5, 2, 2, 6, 2]),
+    ],
+)
+def test_the_exported_tokenizer_joins_pairs_as_rows_do(tmp_path, streams, expected):
+    folder = tmp_path / "tokenizer"
+    words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "ka", "lo"]
+    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    special = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+    names = {f"{name}_token": token for name, token in special.items()}
+    PreTrainedTokenizerFast(tokenizer_object=backend, **names).save_pretrained(folder)
+    tree = contrasted(None, "masked_lm").model_dump(mode="json")
+    tree |= {"streams": streams, "objectives": [{"kind": "masked_lm"}]}
+    tree["data"] |= {"reserve_fraction": 0.2, "max_seq_length": 16}
+    config = RunConfig.model_validate(tree)
+    encoder = build_encoder(config.model, 20, ["en", "de"], 16, pad_id=1)
+    state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    special_ids = SimpleNamespace(pad=1, cls=0, sep=2)
+    prepared = SimpleNamespace(languages=["en"], vocab_size=20, special=special_ids, tokenizer_folder=folder)
+    export(state, config, prepared, tmp_path / "export", FACTS)
+    assert AutoTokenizer.from_pretrained(tmp_path / "export")("ka", "lo")["input_ids"] == expected
+    assert json.loads((tmp_path / "export" / "config.json").read_text())[TOKENIZER_KEY] == identify(tmp_path / "export")
