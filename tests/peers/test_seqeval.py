@@ -13,8 +13,10 @@ from xalign_ray.tasks.pos import POS, UPOS
 from xalign_ray.tasks.token_classification import Sentence, seqeval0_spans, seqeval1_spans, span_f1, strict_spans
 
 NAMES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+ALL_LETTERS = ("O", ".", *(f"{letter}-{kind}" for letter in "BIES" for kind in ("PER", "LOC")))
 DASHED = ("O", "B-PER-x", "I-PER-x", "B-LOC-x", "I-LOC-x")  # seqeval 0.0.12 takes what follows the last dash
-MOCK = {  # rows of google-research/xtreme 838c13b69daa, mock_test_data: Copyright 2020 Google and DeepMind, Apache-2.0
+# The first two: google-research/xtreme 838c13b69daa, mock_test_data, Copyright 2020 Google and DeepMind, Apache-2.0
+MOCK = {
     "panx, Burmese": (
         "B-LOC B-LOC O O O O O O O O O/O O O O O B-PER B-PER O",
         "B-LOC B-LOC O O O O B-ORG O O O O/O O O O B-ORG B-ORG B-ORG O",
@@ -23,6 +25,7 @@ MOCK = {  # rows of google-research/xtreme 838c13b69daa, mock_test_data: Copyrig
         "PRON AUX PUNCT SCONJ VERB AUX VERB PUNCT ADP ADJ NOUN ADP NOUN PRON PUNCT/AUX INTJ VERB AUX AUX VERB PUNCT",
         "PRON VERB PUNCT SCONJ VERB PART VERB PUNCT ADP ADV NOUN ADP NOUN PRON PUNCT/ADV ADV AUX PART PRON VERB PUNCT",
     ),
+    "udpos, where the versions differ": ("SCONJ NOUN CCONJ X/X NOUN VERB", "CCONJ NOUN SCONJ X/X NOUN X"),
 }
 
 
@@ -40,6 +43,8 @@ def draw(tags: Sequence[str], rng: random.Random) -> tuple[list[list[str]], list
         pytest.param(UPOS, seqeval1_spans, f1_of_version_1, id="pos_f1_seqeval1"),
         pytest.param(NAMES, seqeval1_spans, f1_of_version_0, id="ner_f1, seqeval 0.0.12"),
         pytest.param(NAMES, seqeval1_spans, f1_of_version_1, id="ner_f1, seqeval 1.2.2"),
+        pytest.param(ALL_LETTERS, seqeval0_spans, f1_of_version_0, id="all letters, seqeval 0.0.12"),
+        pytest.param(ALL_LETTERS, seqeval1_spans, f1_of_version_1, id="all letters, seqeval 1.2.2"),
         pytest.param(DASHED, seqeval1_spans, f1_of_version_1, id="ner_f1, kinds with a dash"),
         pytest.param(
             NAMES, strict_spans, lambda *sides: f1_of_version_1(*sides, strict=True), id="ner_f1_strict, strict mode"
@@ -66,4 +71,5 @@ def test_f1_of_xtreme_s_mock_rows(name: str) -> None:
         expected = {"pos_f1_seqeval0": f1_of_version_0(gold, said), "pos_f1_seqeval1": f1_of_version_1(gold, said)}
         measured = POS.measure(sentences, said)
         del measured["pos_accuracy"]
+        assert ("differ" in name) == (expected["pos_f1_seqeval0"] != expected["pos_f1_seqeval1"])
     assert {metric: one.value for metric, one in measured.items()} == pytest.approx(expected)

@@ -18,7 +18,7 @@ from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.config.aligners import Join, WordAlignment
 from xalign_ray.data.word_alignment.blocks import BLOCK_CELLS, PADDING, make_blocks
 from xalign_ray.data.word_alignment.chain_aligner import Chains, train_chains
-from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder, link_pieces, similarities
+from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder, link_pieces, similarities, softmax_links
 from xalign_ray.data.word_alignment.fast_aligner import FastAlign
 from xalign_ray.data.word_alignment.hmm import LONGEST_JUMP, NULL, first_jumps, posteriors
 from xalign_ray.data.word_alignment.kinds import ALIGNERS, AlignerKind, check_method, choose_aligner, named_aligner
@@ -175,6 +175,8 @@ def test_softmax_links_what_both_directions_find_likely_and_argmax_what_both_fin
     similarity = np.array([[9.0, 0, 0], [0, 5, 4], [0, 4, 5]], np.float32)
     assert link_pieces(similarity, "argmax", "intersection") == [(0, 0), (1, 1), (2, 2)]
     assert link_pieces(similarity, "softmax", "intersection") == [(0, 0), (1, 1), (1, 2), (2, 1), (2, 2)]
+    likely = np.log(np.array([[0.9980, 0.0012, 0.0008]], np.float32)).T  # awesome-align links above 0.001
+    assert softmax_links(likely).ravel().tolist() == [True, True, False]
     one_sided = np.array([[9.0, 8.0], [0.0, 0.0]], np.float32)  # both columns like row 0, row 1 likes both alike
     assert link_pieces(one_sided, "argmax", "intersection") == [(0, 0)]
     assert link_pieces(one_sided, "argmax", "union") == [(0, 0), (0, 1), (1, 0)]

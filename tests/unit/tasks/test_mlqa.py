@@ -152,6 +152,9 @@ def test_each_benchmark_scores_its_own_files_by_its_own_rules_and_name(tmp_path:
         )
         for metric in ("f1", "em")
     }
+    config = Path(model, "config.json")
+    config.write_text(config.read_text().replace('"xalign_task": "mlqa"', '"xalign_task": "squad"'))
+    assert [score.value for score in MLQA.evaluate(model, data, ["de"])] == [1.0] * 4, "tuned for another of them"
     with pytest.raises(DataError, match=r"qa: no file of SQuAD to score\. MLQA, XQuAD, TyDiQA and SQuAD are tasks of"):
         SQUAD.evaluate(model, data)
 

@@ -165,6 +165,8 @@ def test_a_pair_cosine_is_the_mean_over_sentences_layer_by_layer():
     other = np.array([[[3, 0], [1, 0]], [[1, 0], [1, 0]]], dtype=np.float32)
     assert layer_cosines(other, english, shift=0) == pytest.approx([0.5, (0.5**0.5 + 1) / 2])
     assert layer_cosines(other, english, shift=1) == pytest.approx([0.5, (1 + 0.5**0.5) / 2])
+    three, turned = np.eye(3, dtype=np.float32)[None], np.eye(3, dtype=np.float32)[None, [2, 0, 1]]
+    assert layer_cosines(three, turned, shift=1) == [1.0], "each sentence with the translation of the next one"
 
 
 def test_the_headline_is_the_mean_of_the_last_four_layers_without_the_embedding_layer():
