@@ -20,7 +20,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from xalign_ray.report.compare import KEY, Comparison, Record, measure
+from xalign_ray.averages import KEY, measure
+from xalign_ray.report.compare import Comparison, Record
 from xalign_ray.report.log import HELD_OUT, MASKED_LM, POINT, TOTAL, is_loss, thin
 from xalign_ray.report.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
@@ -149,7 +150,10 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     if any(cell["difference"] is not None for cell in cells):
         name = comparison.baseline if len(comparison.baseline) <= _MAX_NAME else "the baseline"
         panels[f"points above {name}"] = partial(_draw_differences, cells, styles)
-        notes.append("Differences: 95 % interval of the paired bootstrap, none below three languages and three seeds.")
+        notes.append(
+            "Differences: 95 % confidence interval over languages and seeds, which allows for all encoders of a row; "
+            "none below three languages and three seeds."
+        )
     groups = len({cell["group"] for cell in cells})
     size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
     return Chart("headline", METRICS[key[0]].title, notes, "comparison.csv", styles, panels, size=size)

@@ -18,10 +18,11 @@ from xalign_ray.report.verdicts import Verdict
 CELLS, CLAIMS = "papers.csv", "claims.csv"
 _MAX_CELLS = 40  # rows of a paper in a terminal
 _JUDGED = (
-    "A claim holds where the 95 % interval of each of its differences is above zero (below, for a negative "
-    "correlation), and does not where one is on the other side; languages and seeds are drawn anew, the same ones for "
-    "all arms. One seed is undecided. Percent and points; what is printed is compared with what it is about here, at "
-    "our scale and on our languages: a verdict is on the claim at that scale, not on the paper."
+    "A claim holds where the 95 % interval of each of its differences is above zero, and does not where one is below; "
+    "the intervals of a claim are all right in 95 % of the cases. One seed is undecided. A correlation of fewer than "
+    "ten arms is described, not judged. All arms of a claim are scored on the same test set. Percent and points; what "
+    "is printed is compared with what it is about here, at our scale and on our languages: a verdict is on the claim "
+    "at that scale, not on the paper."
 )
 
 Cells = Mapping[str, tuple[PrintedCell, Ours | None]]

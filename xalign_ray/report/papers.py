@@ -9,11 +9,12 @@ from itertools import chain, pairwise
 
 import pandas as pd
 
+from xalign_ray.averages import mean_and_deviation
 from xalign_ray.published.claims import Claim, Correlation, Coverage, printed_points, printed_values
 from xalign_ray.published.quantity import Quantity
 from xalign_ray.published.spearman import spearman
 from xalign_ray.published.tables import PAPERS, PrintedCell, PrintedRow, PrintedTable, cells, read_paper
-from xalign_ray.report.quantities import Measured, mean_and_deviation
+from xalign_ray.report.quantities import Measured
 from xalign_ray.report.run import Run, columns_of
 from xalign_ray.report.verdicts import Verdict, judge_all
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xalign_ray.artifacts import hash_value
-from xalign_ray.report.compare import KEY, Comparison, Record
+from xalign_ray.averages import KEY
+from xalign_ray.report.compare import Comparison, Record
+from xalign_ray.report.intervals import NEAR_ZERO
 from xalign_ray.report.log import read_steps
 from xalign_ray.report.run import Run, columns_of
 from xalign_ray.report.tables import percent, points
@@ -129,10 +131,32 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
         return f"Undecided: {score}, {apart}, but {over.removeprefix('over ')} are too few for an interval."
     ends = sorted(sign * compared[end] for end in ("low_95", "high_95"))
     shown = f"the 95 % interval of the difference, [{', '.join(points(end).lstrip('+') for end in ends)}],"
-    if ends[0] <= 0:
-        return f"Undecided: {score}, {apart} {over}, but {shown} includes zero."
-    single = " and says nothing about other seeds" if compared["difference_seeds"] == 1 else ""
-    return f"{name} is best on {title}: {reached}, {apart} {over}; {shown} excludes zero{single}."
+    limits = _limits(compared)
+    if compared["undecided"] == NEAR_ZERO:
+        near = f"No difference of more than 1 point: {score}, {apart} {over}"
+        return f"{near}; {shown} lies within 1 point of zero{limits}."
+    if compared["undecided"]:
+        return f"Undecided: {score}, {apart} {over}, but {shown} includes zero: {compared['undecided']}."
+    if ends[1] < 0:
+        return f"Undecided: {score}, but it is below {other} {over}, which both have; {shown} excludes zero{limits}."
+    rest = [cell for cell in cells if cell["label"] not in (name, other)]
+    decided = f"{name} is best on {title}: {reached}, {apart} {over}; {shown} excludes zero{limits}."
+    return decided + _next_best(name, rest)
+
+
+def _limits(cell: Record) -> str:
+    """What the interval of a difference cannot be about."""
+    lacking = ["seeds"] * (cell["fewest_seeds"] == 1) + ["languages"] * (cell["difference_languages"] == 1)
+    return f" and says nothing about other {' or '.join(lacking)}" if lacking else ""
+
+
+def _next_best(best: str, cells: Sequence[Record]) -> str:
+    """The next best encoder, with which the best one was not compared."""
+    if not cells:
+        return ""
+    second = max(cells, key=lambda cell: cell["mean"])
+    score = f"{second['label']} ({percent(second['metric'], second['mean'])} %)"
+    return f" The interval allows for {len(cells) + 1} comparisons. {best} and {score} were not compared."
 
 
 def _over(languages: int, seeds: int, names: str) -> str:

@@ -12,7 +12,8 @@ import rich.box
 import rich.table
 from rich.text import Text
 
-from xalign_ray.report.compare import KEY, Comparison, Record, is_share
+from xalign_ray.averages import KEY
+from xalign_ray.report.compare import Comparison, Record, is_share
 from xalign_ray.report.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES

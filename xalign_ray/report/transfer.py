@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 import pandas as pd
 from matplotlib.axes import Axes
 
+from xalign_ray.averages import mean_and_deviation
 from xalign_ray.published.claims import Correlation, printed_points, read_claims
 from xalign_ray.published.quantity import Quantity
 from xalign_ray.published.spearman import spearman
 from xalign_ray.report.charts import PAPER, Chart, Styles, dot_styles
-from xalign_ray.report.compare import FEWEST
 from xalign_ray.report.groups import Place
-from xalign_ray.report.quantities import Measured, Values, mean_and_deviation
+from xalign_ray.report.intervals import FEWEST
+from xalign_ray.report.quantities import Measured, Values
 from xalign_ray.report.tables import PLUS_MINUS, Entry, Row, Table
 from xalign_ray.tasks.registry import METRICS
 
@@ -35,10 +37,10 @@ def transfer_table(known: Measured, by: str, place_of: Callable[[str], Place]) -
     """SUP, ZS and delta of each metric that was fine-tuned for on both, a row an arm, by groups of languages."""
     rows = list[Row]()
     for metric in _tuned():
-        lost = {label: values for label in known.labels if len(values := known.values(_lost(metric, label)))}
-        for group in sorted({place_of(language) for values in lost.values() for language in values.index}):
+        scores, comparable = _scores_of(known, metric)
+        for group in sorted({place_of(language) for lost, *_ in scores.values() for language in lost.index}):
             rows += _rows_of_group(
-                known, metric, lost, group[1] if by != "task" else "", lambda one, g=group: place_of(one) == g
+                metric, scores, comparable, group[1] if by != "task" else "", lambda one, g=group: place_of(one) == g
             )
     if not rows:
         return None
@@ -78,20 +80,31 @@ def _lost(metric: str, label: str = "") -> Quantity:
     return Quantity(label=label, metric=f"{metric}{_SUPERVISED}", less={"metric": metric})
 
 
+def _scores_of(known: Measured, metric: str) -> tuple[dict[str, list[Values]], bool]:
+    """What transfer loses, SUP and ZS of each label, and whether all labels were scored on one test set."""
+    quantities = {
+        label: [lost, Quantity(label=label, metric=f"{metric}{_SUPERVISED}"), Quantity(label=label, metric=metric)]
+        for label in known.labels
+        if len(known.values(lost := _lost(metric, label)))
+    }
+    every = list(chain.from_iterable(quantities.values()))
+    if every and not known.why_apart(every):
+        found = known.values_of(every)
+        return {label: found[3 * place : 3 * place + 3] for place, label in enumerate(quantities)}, True
+    return {label: known.values_of(own) for label, own in quantities.items()}, False
+
+
 def _rows_of_group(
-    known: Measured, metric: str, lost: Mapping[str, Values], group: str, is_in: Callable[[str], bool]
+    metric: str, scores: Mapping[str, Sequence[Values]], comparable: bool, group: str, is_in: Callable[[str], bool]
 ) -> Iterator[Row]:
-    own = {label: values.loc[[one for one in values.index if is_in(one)]] for label, values in lost.items()}
+    own = {label: lost.loc[[one for one in lost.index if is_in(one)]] for label, (lost, *_) in scores.items()}
     own = {label: values for label, values in own.items() if len(values)}
     shown = {label: round(100 * float(values.to_numpy().mean()), 1) for label, values in own.items()}
-    same = len(own) > 1 and len({tuple(values.index) for values in own.values()}) == 1
+    same = comparable and len(own) > 1 and len({tuple(values.index) for values in own.values()}) == 1
     title = METRICS[metric].title
     yield (Entry(f"{title}: {group}" if group else title, metric),)
     for label, values in own.items():
-        both = [
-            known.values(Quantity(label=label, metric=name)).loc[values.index, values.columns]
-            for name in (f"{metric}{_SUPERVISED}", metric)
-        ]
+        both = [one.loc[values.index, values.columns] for one in scores[label][1:]]
         lowest = same and shown[label] == min(shown.values())
         delta = Entry(_show(values), mark="best" if lowest else "")
         yield (label, *map(_show, both), delta, str(len(values)), str(values.shape[1]))
@@ -141,13 +154,11 @@ def _printed(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_several(known: Measured, quantity: Quantity) -> dict[str, Values]:
-    """The values of each arm that has some; none where it is one arm alone."""
-    found = {
-        label: values
-        for label in known.labels
-        if len(values := known.values(quantity.model_copy(update={"label": label})))
-    }
-    return found if len(found) > 1 else {}
+    """The values of each arm that has some, on one test set; none where there is none, or one arm alone."""
+    named = {label: quantity.model_copy(update={"label": label}) for label in known.labels}
+    named = {label: own for label, own in named.items() if len(known.values(own))}
+    found = zip(named, known.values_of(list(named.values())), strict=True) if len(named) > 1 else ()
+    return {label: values for label, values in found if len(values)}
 
 
 def _draw_points(points: pd.DataFrame, styles: Styles, axes: Axes) -> None:

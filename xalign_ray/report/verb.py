@@ -12,12 +12,13 @@ import yaml
 from rich.console import Console
 
 from xalign_ray.artifacts import hash_value, write_atomic
+from xalign_ray.averages import KEY
 from xalign_ray.errors import LockError
 from xalign_ray.mirror import local_folder, written
 from xalign_ray.report import charts, tables
 from xalign_ray.report.cell_times import time_tables
 from xalign_ray.report.charts import Chart
-from xalign_ray.report.compare import COLUMNS, KEY, SCORE_COLUMNS, Comparison, compare, score_frame
+from xalign_ray.report.compare import COLUMNS, SCORE_COLUMNS, Comparison, compare, score_frame
 from xalign_ray.report.groups import Groupings, check_groupings, known_groupings, read_sizes
 from xalign_ray.report.paper_tables import CELLS, CLAIMS, cell_tables, sources, terminal_tables, verdict_table
 from xalign_ray.report.papers import AgainstPapers, against_papers, cell_frame, claim_frame

@@ -1,4 +1,4 @@
-"""Judges the papers' claims by a study's scores: holds, does not hold, undecided, by a paired bootstrap."""
+"""Judges the papers' claims by a study's scores: holds, does not hold or undecided, by 95 % confidence intervals."""
 
 from __future__ import annotations
 
@@ -9,23 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from xalign_ray.averages import mean_and_deviation
 from xalign_ray.published.claims import Claim, Correlation, Coverage, Order, read_claims
 from xalign_ray.published.spearman import spearman
-from xalign_ray.report.compare import (
-    FEWEST,
-    LANGUAGES,
-    OTHER_LANGUAGES,
-    SEEDS,
-    difference_interval,
-    draw,
-    resample,
-)
-from xalign_ray.report.quantities import Measured, Values, mean_and_deviation
+from xalign_ray.report.intervals import TOO_FEW_SEEDS, correlation_interval, difference_interval, reason, uncertainty
+from xalign_ray.report.quantities import Measured, Values
 
 HOLDS, DOES_NOT, UNDECIDED = "holds", "does not hold", "undecided"
-_CHUNK = 500  # resampled experiments whose ranks are compared at once
-_LEVELS = (0.025, 0.975)
-_MAX_FLAT = 0.05  # of the resampled experiments, those in which all points are one
+FEWEST_ARMS = 10  # of a correlation that is judged: arms are the sample, languages and seeds are repetitions
 
 Interval = tuple[float, float]
 
@@ -37,12 +28,12 @@ class Verdict:
     Attributes:
         name, claim: as `read_claims` has them.
         verdict: HOLDS, DOES_NOT or UNDECIDED.
-        why: what is missing where nothing could be judged; empty otherwise.
+        why: of UNDECIDED, what is missing, or that there is no difference of more than 1 point; empty otherwise.
         ours: mean and deviation over seeds of each arm, of each gain of a coverage claim; none of a correlation.
         estimates: of what must lie on the claim's side of zero: each arm less the next, the difference of two gains,
             or the correlation.
         intervals: 95 % of each estimate.
-        languages, seeds: that were drawn from.
+        languages, seeds: that all arms have.
     """
 
     name: str
@@ -65,9 +56,9 @@ def judge_all(papers: Sequence[str], scores: Measured) -> list[Verdict]:
 def judge(name: str, claim: Claim, scores: Measured) -> Verdict:
     """Judges a claim.
 
-    In each of 10,000 resampled experiments languages and seeds are drawn with replacement, the same ones for all arms.
-    A claim holds where 95 % of the experiments, in the middle, lie on its side of zero for every step of it, and does
-    not where for one step they lie on the other side. One seed is undecided: nothing is known of another.
+    A claim holds where the 95 % interval of each of its steps lies on its side of zero, and does not where one lies on
+    the other side. The intervals of several steps are all right in 95 % of the cases. One seed is undecided: nothing
+    is known of another.
     """
     if missing := [arm for arm in claim.arms if arm not in scores.labels]:
         return Verdict(name, claim, UNDECIDED, f"no {', '.join(missing)}")
@@ -77,13 +68,14 @@ def judge(name: str, claim: Claim, scores: Measured) -> Verdict:
 
 
 def _judge_order(name: str, claim: Order, scores: Measured) -> Verdict:
-    arms = [scores.values(quantity) for quantity in claim.quantities]
+    arms = scores.values_of(claim.quantities)
     languages = arms[0].index
     for arm in arms[1:]:
         languages = languages.intersection(arm.index)
     arms = [arm.loc[languages] for arm in arms]
     if not len(languages):
-        return Verdict(name, claim, UNDECIDED, f"no {claim.measure.metric} of all arms in one language")
+        why = scores.why_apart(claim.quantities) or f"no {claim.measure.metric} of all arms in one language"
+        return Verdict(name, claim, UNDECIDED, why)
     pairs = [_pair(*both) for both in pairwise(arms)]
     seeds = min(one.shape[1] for pair in pairs for one in pair[:2])
     known = {
@@ -92,39 +84,56 @@ def _judge_order(name: str, claim: Order, scores: Measured) -> Verdict:
         "languages": len(languages),
         "seeds": seeds,
     }
-    intervals = [difference_interval(*pair) for pair in pairs]
-    return _decide(name, claim, [one for one in intervals if one], known)
+    found = [difference_interval(*pair, comparisons=len(pairs)) for pair in pairs]
+    reasons = [
+        reason(ends, len(languages), seeds, bool(uncertainty(*pair).by_seeds))
+        for ends, pair in zip(found, pairs, strict=True)
+    ]
+    return _decide(name, claim, found, reasons, known)
 
 
 def _judge_coverage(name: str, claim: Coverage, scores: Measured) -> Verdict:
-    having, lacking = (scores.values(quantity) for quantity in claim.quantities)
+    having, lacking = scores.values_of(claim.quantities)
     if not len(having) or not len(lacking):
         without = "with" if not len(having) else "without"
-        return Verdict(name, claim, UNDECIDED, f"no language {without} a dictionary has {claim.measure.metric}")
+        missing = f"no language {without} a dictionary has {claim.measure.metric}"
+        return Verdict(name, claim, UNDECIDED, scores.why_apart(claim.quantities) or missing)
     gains = [one.to_numpy(float) for one in (having, lacking)]
     known = {
-        "ours": [mean_and_deviation(one) for one in (having, lacking)],
+        "ours": [mean_and_deviation(one) for one in gains],
         "estimates": [float(gains[0].mean() - gains[1].mean())],
         "languages": len(having) + len(lacking),
         "seeds": having.shape[1],
     }
-    intervals: list[Interval] = []
-    if min(len(having), len(lacking)) >= FEWEST or having.shape[1] >= FEWEST:
-        means = resample(gains[0]) - resample(gains[1], languages=OTHER_LANGUAGES)
-        intervals = [_interval(means)]
-    return _decide(name, claim, intervals, known)
+    # Both groups have the same seeds, and languages of their own: the roles of the two are exchanged.
+    having_first = [one.T for one in gains]
+    ends = difference_interval(*having_first, paired=False)
+    by_seeds = not bool(uncertainty(*having_first, paired=False).by_seeds)
+    fewest = min(len(having), len(lacking))
+    return _decide(name, claim, [ends], [reason(ends, fewest, having.shape[1], by_seeds)], known)
 
 
 def _judge_correlation(name: str, claim: Correlation, scores: Measured) -> Verdict:
     points = correlated(claim, scores)
     arms, languages, seeds = points.x.shape
-    if arms * languages < FEWEST or not seeds:
-        return Verdict(name, claim, UNDECIDED, f"no {claim.x.metric} with {claim.y.metric} of all arms")
-    known = {"estimates": [points.correlation], "languages": languages, "seeds": seeds}
-    found = _resampled_correlations(points)
-    is_flat = np.isnan(found)
-    intervals = [_interval(found[~is_flat])] if seeds > 1 and is_flat.mean() <= _MAX_FLAT else []
-    return _decide(name, claim, intervals, known, 1 if claim.sign == "positive" else -1)
+    if not languages or not seeds:
+        wanted = [[measure.model_copy(update={"label": arm}) for arm in claim.arms] for measure in (claim.x, claim.y)]
+        why = next(
+            filter(None, map(scores.why_apart, wanted)), f"no {claim.x.metric} with {claim.y.metric} of all arms"
+        )
+        return Verdict(name, claim, UNDECIDED, why)
+    known = {"languages": languages, "seeds": seeds}
+    if arms < FEWEST_ARMS or np.isnan(points.over_arms):
+        why = (
+            f"described, not judged: {arms} arms, fewer than {FEWEST_ARMS}"
+            if arms < FEWEST_ARMS
+            else "all arms are equal"
+        )
+        return Verdict(name, claim, UNDECIDED, why, estimates=[points.correlation], **known)
+    known |= {"estimates": [points.over_arms]}
+    low, high = correlation_interval(np.array(points.over_arms), arms)
+    ends = float(low), float(high)
+    return _decide(name, claim, [ends], ["too few arms"], known, 1 if claim.sign == "positive" else -1)
 
 
 @dataclass(frozen=True)
@@ -138,14 +147,19 @@ class Points:
 
     @property
     def correlation(self) -> float:
-        """Spearman's, over the means of seeds."""
+        """Spearman's over arms and languages, of the means of seeds."""
         return float(spearman(*(one.mean(axis=-1).ravel() for one in (self.x, self.y))))
+
+    @property
+    def over_arms(self) -> float:
+        """Spearman's over arms alone, of the means of languages and seeds."""
+        return float(spearman(*(one.mean(axis=(1, 2)) for one in (self.x, self.y))))
 
 
 def correlated(claim: Correlation, scores: Measured) -> Points:
     """The values of both measures that all arms have in common languages and seeds."""
     tables = [
-        [scores.values(measure.model_copy(update={"label": arm})) for arm in claim.arms]
+        scores.values_of([measure.model_copy(update={"label": arm}) for arm in claim.arms])
         for measure in (claim.x, claim.y)
     ]
     languages, seeds = tables[0][0].index, tables[0][0].columns
@@ -155,21 +169,6 @@ def correlated(claim: Correlation, scores: Measured) -> Points:
     return Points(claim.arms, list(languages), x, y)
 
 
-def _resampled_correlations(points: Points) -> np.ndarray:
-    """[draws] Spearman's correlation of the languages and seeds that were drawn; NaN where all points are one."""
-    count = len(points.languages)
-    counts, weights = draw(count, LANGUAGES), draw(points.x.shape[-1], SEEDS)
-    places = np.repeat(np.tile(np.arange(count), len(counts)), np.rint(counts * count).astype(int).ravel())
-    places = places.reshape(len(counts), 1, count)
-
-    def drawn(values: np.ndarray, part: slice) -> np.ndarray:
-        means = np.einsum("als,ds->dal", values, weights[part])
-        return np.take_along_axis(means, places[part], axis=2).reshape(len(means), -1)
-
-    parts = [slice(start, start + _CHUNK) for start in range(0, len(counts), _CHUNK)]
-    return np.concatenate([spearman(drawn(points.x, part), drawn(points.y, part)) for part in parts])
-
-
 def _pair(first: Values, second: Values) -> tuple[np.ndarray, np.ndarray, bool]:
     """Two arms over the seeds that both have; over all seeds of each where none is in common."""
     common = first.columns.intersection(second.columns)
@@ -177,19 +176,22 @@ def _pair(first: Values, second: Values) -> tuple[np.ndarray, np.ndarray, bool]:
     return arms[0].to_numpy(float), arms[1].to_numpy(float), bool(len(common))
 
 
-def _interval(estimates: np.ndarray) -> Interval:
-    low, high = np.quantile(estimates, _LEVELS)
-    return float(low), float(high)
-
-
-def _decide(name: str, claim: Claim, intervals: Sequence[Interval], known: Mapping[str, Any], sign: int = 1) -> Verdict:
+def _decide(
+    name: str,
+    claim: Claim,
+    found: Sequence[Interval | None],
+    reasons: Sequence[str],
+    known: Mapping[str, Any],
+    sign: int = 1,
+) -> Verdict:
+    """The verdict of intervals, all of which are to be above zero after `sign`; reasons say why one includes it."""
+    intervals = [ends for ends in found if ends]
     if known["seeds"] < 2:
-        return Verdict(name, claim, UNDECIDED, "one seed", intervals=intervals, **known)
-    if len(intervals) < len(known["estimates"]):
-        return Verdict(name, claim, UNDECIDED, "too few languages and seeds", intervals=intervals, **known)
-    signed = [sorted((sign * low, sign * high)) for low, high in intervals]
+        return Verdict(name, claim, UNDECIDED, f"{TOO_FEW_SEEDS} (one)", intervals=intervals, **known)
+    signed = [sorted((sign * ends[0], sign * ends[1])) if ends else (-np.inf, np.inf) for ends in found]
     if all(low > 0 for low, _ in signed):
         return Verdict(name, claim, HOLDS, intervals=intervals, **known)
-    verdict = DOES_NOT if any(high < 0 for _, high in signed) else UNDECIDED
-    why = "" if verdict == DOES_NOT else "the interval includes zero"
-    return Verdict(name, claim, verdict, why, intervals=intervals, **known)
+    if any(high < 0 for _, high in signed):
+        return Verdict(name, claim, DOES_NOT, intervals=intervals, **known)
+    why = next(why for (low, _), why in zip(signed, reasons, strict=True) if low <= 0)
+    return Verdict(name, claim, UNDECIDED, why, intervals=intervals, **known)

@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xalign_ray.artifacts import hash_file, hash_value
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import ENGLISH, Measure, Metric, Task
@@ -56,13 +57,16 @@ class ClozeTask(Task):
             questions = list(ask(predictor.encoder.inputs, *read_pair(paths), language))
             if not questions:
                 raise DataError(f"{paths[0]} has no sentence of which a word can be masked.")
+            test_set = hash_value([*map(hash_file, paths)])
             answers = [question.answer for question in questions]
             commonest = Counter(answers).most_common(1)[0][1]
             for metric, with_translation in zip(self.metrics, (True, False), strict=True):
                 found = predictor.answers(questions, with_translation)
                 right = sum(one == other for one, other in zip(found, answers, strict=True))
                 measure = Measure(right / len(questions), commonest / len(questions), len(questions))
-                scores.append(self.score_of(predictor.encoder, "test", language, metric.name, measure))
+                scores.append(
+                    self.score_of(predictor.encoder, "test", language, metric.name, measure, test_set=test_set)
+                )
         return scores + average_languages(scores)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xalign_ray.artifacts import hash_value
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.nearest import Vectors, nearest_cosine, nearest_csls, unit_rows
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
@@ -126,11 +127,13 @@ class AlignmentTask(Task):
             for part in _PARTS:
                 if asked := golds[source, target].get(part):
                     of = lexicons[source], lexicons[target]
+                    questions = hash_value({word: sorted(golds) for word, golds in asked.items()})
                     values, chance = translation_precision(asked, *of, str(encoder.model.device))
                     for suffix, value in values.items():
                         name, measure = f"alignment_{part}{suffix}", Measure(value, chance, len(asked))
                         pair = f"{source}-{target}"
-                        yield self.score_of(encoder, split, pair, name, measure, layer=LAYER, pooling="mean")
+                        where = {"layer": LAYER, "pooling": "mean", "test_set": questions}
+                        yield self.score_of(encoder, split, pair, name, measure, **where)
 
 
 def translation_precision(

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from xalign_ray.artifacts import hash_value
 from xalign_ray.errors import DataError
 from xalign_ray.run_folder import SCORES as SCORES  # the name of the file, for those who read or write it
 from xalign_ray.score_files import read_records, write_records
@@ -33,6 +36,7 @@ class Score:
         n: number of things scored: pairs, words, tokens.
         seed: of fine-tuning where there was one, else of pretraining.
         step: the pretraining step that was exported.
+        test_set: hash of what was scored, by which test sets of one name are told apart; None where it is not known.
     """
 
     run: str | None
@@ -49,6 +53,7 @@ class Score:
     n: int
     seed: int | None
     step: int | None
+    test_set: str | None = None
 
     @property
     def averaged_with(self) -> tuple[object, ...]:
@@ -98,19 +103,27 @@ def show_scores(scores: Sequence[Score], width: int) -> Iterator[str]:
 
 
 def _mean(group: Sequence[Score]) -> Score:
+    from xalign_ray.averages import over_languages  # here: pandas costs every importer half a second
+
     chances = [score.chance for score in group if score.chance is not None]
+    hashes = [score.test_set for score in group]
     return replace(
         group[0],
         language=ALL_LANGUAGES,
-        value=sum(score.value for score in group) / len(group),
-        chance=sum(chances) / len(chances) if chances else None,
+        value=float(over_languages(np.array([score.value for score in group]))),
+        chance=float(over_languages(np.array(chances))) if chances else None,
         n=sum(score.n for score in group),
+        test_set=None if None in hashes else hash_value(hashes),
     )
 
 
 def write_scores(path: Path, scores: Iterable[Score]) -> None:
-    """Writes scores.json atomically, every record with all keys, and their hash."""
-    write_records(path, [asdict(score) for score in scores])
+    """Writes scores.json atomically, every record with all keys (`test_set` where it is known), and their hash."""
+    records = [asdict(score) for score in scores]
+    for record in records:
+        if record["test_set"] is None:
+            del record["test_set"]
+    write_records(path, records)
 
 
 def are_whole(path: Path) -> bool:

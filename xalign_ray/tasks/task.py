@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from xalign_ray.artifacts import write_atomic
+from xalign_ray.artifacts import hash_file, write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, name_others
@@ -85,7 +85,7 @@ class Task(ABC):
     def score_of(
         self, encoder: Encoder, split: str, language: str, metric: str, measure: Measure, **where: Any
     ) -> Score:
-        """The score of an encoder in one language, with its origin; `where` are layer and pooling."""
+        """The score of an encoder in one language, with its origin; `where` are layer, pooling and test_set."""
         what = {"split": split, "language": language, "metric": metric, **asdict(measure), **where}
         return Score(**encoder.origin, task=self.name, **what)
 
@@ -256,7 +256,7 @@ class TunedTask(Task, Generic[E]):
             self.check(examples, tuned.classes, found[split][language])
             predicted = self.predict(tuned, self.features(tuned.inputs, examples, tuned.classes))
             for metric, measure in self.measure(examples, predicted).items():
-                scores.append(self.score_of(tuned, split, language, metric + suffix, measure))
+                scores.append(self.score_of(tuned, split, language, metric + suffix, measure, test_set=hash_file(path)))
             if predictions:
                 pairs = zip(examples, predicted, strict=True)
                 rows = ({"key": one.key, "prediction": said, "gold": one.gold} for one, said in pairs)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xalign_ray.artifacts import hash_file, hash_value
 from xalign_ray.errors import DataError
 from xalign_ray.status_line import say
 from xalign_ray.tasks.nearest import Vectors, nearest_cosine, nearest_csls
@@ -101,6 +102,7 @@ class TatoebaTask(Task):
     ) -> Iterator[Score]:
         other, english = read_pair(paths)
         left, right = (encoder.pool(*texts, ("mean", "cls")) for texts in ((other, language), (english, ENGLISH)))
+        test_set = hash_value([*map(hash_file, paths)])
         device = str(encoder.model.device)
         curves = layer_scores(left["mean"], right["mean"], device)
         headlines = curves if own in (None, "mean") else layer_scores(left[own][-1:], right[own][-1:], device)
@@ -113,7 +115,8 @@ class TatoebaTask(Task):
         for metric, layers, pooling in found:
             for layer, value in layers.items():
                 measure = Measure(value, None if "cosine" in metric else 1 / len(other), len(other))
-                yield self.score_of(encoder, split, language, metric, measure, layer=layer, pooling=pooling)
+                where = {"layer": layer, "pooling": pooling, "test_set": test_set}
+                yield self.score_of(encoder, split, language, metric, measure, **where)
 
 
 def find_pairs(data: Path, languages: Sequence[str] | None = None) -> dict[str, PairPaths]:

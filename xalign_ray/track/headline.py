@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
+
+from xalign_ray.averages import ALL_LANGUAGES, KEY, blocks, mean_and_deviation, measure, preferred, without_layers
 from xalign_ray.errors import DataError
 from xalign_ray.score_files import Record, read_records
 from xalign_ray.track.names import evaluation_key
 
 _NEEDED = frozenset({"metric", "language", "layer", "value"})
+_COLUMNS = [*KEY, "language", "value", "chance", "n", "test_set", "seed", "step"]
 
 
 def read_headlines(path: Path) -> list[Record]:
@@ -27,28 +30,33 @@ def read_headlines(path: Path) -> list[Record]:
 
 
 def headline(records: list[Record], max_keys: int) -> dict[str, tuple[float, int]]:
-    """The scores that stand for a run: one value for each metric and language.
+    """The scores that stand for a run, averaged as its report does: one value for each metric and language.
 
-    A record of a numbered layer belongs to a layer curve and is no headline. Of several records with the same metric
-    and language the first counts, as the mean over its seeds.
+    A record of a numbered layer belongs to a layer curve and is no headline. Of a metric with several splits, layers or
+    poolings the first counts: test before development sets, then as they were written. A metric has a mean over
+    languages where a record has one.
 
     Args:
         records: score records in the order of writing.
-        max_keys: largest number of keys; means over languages come first, then languages in their order.
+        max_keys: largest number of keys; means over languages come first.
 
     Returns:
         MLflow key -> (value, training step of the encoder, 0 where it is not known).
     """
-    chosen: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda record: record["language"] not in (None, "all")):
-        if isinstance(record["layer"], int) or record["value"] is None:
-            continue
-        group = chosen.setdefault(evaluation_key(record["metric"], record["language"]), [])
-        if not group or _variant(group[0]) == _variant(record):
-            group.append(record)
+    frame = pd.DataFrame(records, dtype=object).reindex(columns=_COLUMNS)
+    frame = frame.loc[frame.value.notna()].assign(label="", run="", replicate="", of_tuned_head=False)
+    frame["language"] = frame.language.where(frame.language.notna(), ALL_LANGUAGES)
+    averaged = set(frame.metric[frame.language == ALL_LANGUAGES])
+    shown = preferred(measure(without_layers(frame)))
+    means = blocks(shown.loc[shown.metric.isin(averaged)], ["label", "metric"])
+    single = blocks(shown.loc[shown.language != ALL_LANGUAGES], ["label", "metric", "language"])
+    steps = shown.groupby("metric").step.max()
     return {
-        key: (sum(record["value"] for record in group) / len(group), group[0].get("step") or 0)
-        for key, group in list(chosen.items())[:max_keys]
+        evaluation_key(*key): (mean_and_deviation(block.values)[0], int(steps[key[0]]))
+        for key, block in [
+            *(((metric, ALL_LANGUAGES), block) for (_, metric), block in means.items()),
+            *(((metric, language), block) for (_, metric, language), block in single.items()),
+        ][:max_keys]
     }
 
 
@@ -56,11 +64,8 @@ def table(records: list[Record]) -> str:
     """All records as CSV, which MLflow shows as a table."""
     text = io.StringIO()
     if records:
-        writer = csv.DictWriter(text, fieldnames=list(records[0]), extrasaction="ignore", lineterminator="\n")
+        names = dict.fromkeys(name for record in records for name in record)
+        writer = csv.DictWriter(text, fieldnames=list(names), lineterminator="\n")
         writer.writeheader()
         writer.writerows(records)
     return text.getvalue()
-
-
-def _variant(record: Record) -> tuple[Any, ...]:
-    return record.get("split"), record["layer"], record.get("pooling"), record.get("step")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -15,6 +16,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.report.compare import Comparison, Record, score_frame
 from xalign_ray.report.compare import compare as compare_scores
 from xalign_ray.report.groups import known_groupings
+from xalign_ray.report.intervals import critical, paired_uncertainty
 from xalign_ray.report.log import Log
 from xalign_ray.report.run import Run
 from xalign_ray.report.tables import Entry, score_table, terminal_table
@@ -75,8 +77,9 @@ def test_a_group_is_the_mean_of_its_languages_and_the_difference_that_of_the_sam
     assert (new["languages"], new["n"], new["chance"]) == ("de fr nl", 300, pytest.approx(0.1))
     assert new["difference"] == pytest.approx((0.3 + 0.1 + 0.1) / 3)  # not 1.7 / 3 - 0.375: hi is left out
     assert (new["difference_languages"], new["difference_seeds"]) == (3, 1)
-    assert new["low_95"] == pytest.approx(0.1)
-    assert new["high_95"] == pytest.approx(0.3)
+    # Student's interval of 0.3, 0.1 and 0.1: standard error 1/15, 2 degrees of freedom.
+    assert [new["low_95"], new["high_95"]] == pytest.approx([1 / 6 - 4.3027 / 15, 1 / 6 + 4.3027 / 15], abs=1e-5)
+    assert new["undecided"] == "too few seeds"
     germanic = cells(found, "family", "new")["Germanic"]
     assert germanic["difference"] == pytest.approx(0.2)
     assert (germanic["low_95"], germanic["high_95"]) == (None, None)
@@ -115,6 +118,84 @@ def test_pretraining_seeds_are_paired_though_nobody_tells_them() -> None:
     assert (difference["difference"], difference["difference_seeds"]) == (pytest.approx(0.3), 1)
 
 
+def test_a_pretraining_seed_is_no_fine_tuning_seed_of_the_same_number() -> None:
+    tuned = [row for seed in (0, 1, 2) for row in scores({"de": 0.2 + seed / 10}, "hub", seed, metric="pos_accuracy")]
+    own = [row for seed in (0, 1, 2) for row in scores({"de": 0.3 + seed / 10}, f"r{seed}", 0, metric="pos_accuracy")]
+    found = compare({"base": tuned, "new": own}, None, ["task"], {f"r{seed}": seed for seed in (0, 1, 2)})
+    cell = cells(found, "task", "new")["all languages"]
+    assert (cell["difference"], cell["difference_seeds"], cell["gaps"]) == (pytest.approx(0.1), 0, [])
+    assert cell["low_95"] < 0 < cell["high_95"]  # paired by number it would be [10.0, 10.0]
+    several = [row for seed in (0, 1, 2) for row in scores({"de": 0.5}, "r0", seed, metric="pos_accuracy")]
+    found = compare({"base": own, "new": several}, None, ["task"], {f"r{seed}": seed for seed in (0, 1, 2)})
+    assert cells(found, "task", "new")["all languages"]["difference_seeds"] == 0
+    found = compare({"base": tuned, "new": several}, None, ["task"], {"r0": 0})
+    assert cells(found, "task", "new")["all languages"]["difference_seeds"] == 3  # both are fine-tuning seeds
+
+
+def test_seeds_are_in_the_order_of_their_numbers() -> None:
+    given = {"base": [row for seed in (10, 9, 2) for row in scores({"de": seed / 100}, f"r{seed}")]}
+    known = {f"r{seed}": seed for seed in (10, 9, 2)}
+    assert cells(compare(given, None, ["task"], known), "task", "base")["all languages"]["values"] == [0.02, 0.09, 0.1]
+
+
+@pytest.mark.parametrize("other", [{"n": 90}, {"test_set": "b" * 64}])
+def test_test_sets_of_one_name_but_another_size_or_content_are_not_compared(other: Mapping[str, Any]) -> None:
+    given = {
+        "base": scores({"de": 0.2, "fr": 0.4}, test_set="a" * 64),
+        "new": [*scores({"de": 0.5}, **{"test_set": "a" * 64} | other), *scores({"fr": 0.5}, test_set="a" * 64)],
+    }
+    found = compare(given, None, ["task", "language"])
+    new = {record["split"]: record for record in found.records("task") if record["label"] == "new"}
+    assert new["test"]["languages"] == "fr"
+    assert new["test"]["difference"] == pytest.approx(0.1)
+    (apart,) = new.keys() - {"test"}
+    assert (new[apart]["languages"], new[apart]["difference"]) == ("de", None)
+    assert apart == ("test, n 90" if "n" in other else "test, content bbbbbb")
+
+
+def test_scores_of_an_unknown_test_set_are_compared_by_size() -> None:
+    given = {"base": scores({"de": 0.2}), "new": scores({"de": 0.5}, test_set="a" * 64)}
+    assert cells(compare(given, None, ["task"]), "task", "new")["all languages"]["difference"] == pytest.approx(0.3)
+
+
+def test_chance_is_the_mean_over_seeds_and_languages() -> None:
+    given = {
+        "base": [
+            *scores({"de": 0.9, "fr": 0.9}, "m0", 0, chance=0.1),
+            *scores({"de": 0.9}, "m1", 1, chance=0.3),
+            *scores({"fr": 0.9}, "m1", 1, chance=0.5),
+        ]
+    }
+    found = compare(given, None, ["task", "language"])
+    assert [record["chance"] for record in found.records("language")] == pytest.approx([0.2, 0.3])
+    assert cells(found, "task", "base")["all languages"]["chance"] == pytest.approx(0.25)
+
+
+def test_intervals_of_a_row_allow_for_all_its_arms() -> None:
+    values = np.random.default_rng(0).random((4, 3, 3))  # arms, languages, seeds
+    given = {
+        f"arm{arm}": [
+            row
+            for seed in range(3)
+            for row in scores(dict(zip(("de", "fr", "hi"), values[arm, :, seed], strict=True)), f"r{arm}{seed}")
+        ]
+        for arm in range(4)
+    }
+    known = {f"r{arm}{seed}": seed for arm in range(4) for seed in range(3)}
+    found = paired_uncertainty(values)
+    reach = float(found.standard_error * critical(found.degrees, 3))
+    for arm in (1, 2, 3):
+        cell = cells(compare(given, None, ["task"], known), "task", f"arm{arm}")["all languages"]
+        gap = values[arm].mean() - values[0].mean()
+        assert [cell["low_95"], cell["high_95"]] == pytest.approx([gap - reach, gap + reach])
+        assert cell["comparisons"] == 3
+
+
+def test_test_sets_come_before_development_sets_and_stand_as_they_were_written() -> None:
+    given = {"base": [*scores({"de": 0.1}, split="dev"), *scores({"de": 0.2}, split="pud"), *scores({"de": 0.3})]}
+    assert [record["split"] for record in compare(given, None, ["task"]).records("task")] == ["test", "dev", "pud"]
+
+
 def test_a_language_that_a_seed_lacks_is_left_out_of_the_mean() -> None:
     given = {"base": [*scores({"de": 0.1, "fr": 0.9}, "m0", 0), *scores({"de": 0.3}, "m1", 1)]}
     found = cells(compare(given, None, ["task", "language"]), "task", "base")["all languages"]
@@ -151,7 +232,7 @@ def test_the_files_hold_every_grouping(tmp_path: Path) -> None:
         "### Scores, mean over languages",
     ]
     assert "| Germanic (de, nl) | 30.0 | 50.0 (+20.0) | 10 | 200 | 1 |" in text
-    assert "| 40.0 | 56.7 (+16.7 [10.0, 30.0]) | 10 | 300 (3 languages) | 1 |" in text
+    assert "| 40.0 | 56.7 (+16.7 [-12.0, 45.4]) | 10 | 300 (3 languages) | 1 |" in text
     last = records[-1]
     assert [(row["by"], row["group"], row["label"]) for row in records][:2] == [
         ("family", "Germanic", "base"),
@@ -163,7 +244,8 @@ def test_the_files_hold_every_grouping(tmp_path: Path) -> None:
         "base",
         "3",
     )
-    assert float(last["low_95"]) == pytest.approx(0.1)
+    assert float(last["low_95"]) == pytest.approx(-0.1202, abs=1e-4)
+    assert (last["comparisons"], last["undecided"]) == ("1", "too few seeds")
 
 
 def test_the_terminal_shows_the_first_grouping_and_fits_eighty_columns() -> None:
@@ -174,7 +256,7 @@ def test_the_terminal_shows_the_first_grouping_and_fits_eighty_columns() -> None
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(terminal_table(compare(given, None, ["task", "language"]), "task"))
     lines = [line.split() for line in console.export_text().splitlines()]
-    assert ["tiny/dict-mlm-unconditioned", "47.5", "+15.0", "[10.0,", "25.0]", "1"] in lines
+    assert ["tiny/dict-mlm-unconditioned", "47.5", "+15.0", "[-0.9,", "30.9]", "1"] in lines
     assert not any("nl" in line for line in lines)
 
 

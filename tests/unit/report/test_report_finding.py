@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.unit.report.run_folders import score
@@ -64,12 +65,51 @@ def test_one_seed_says_nothing_about_other_seeds() -> None:
                              "excludes zero and says nothing about other seeds.")  # fmt: skip
 
 
-def test_an_interval_that_includes_zero_decides_nothing() -> None:
-    sentence = find(compared({"mlm": [FOUR], "new": [shifted(FOUR, 0.1, -0.09)]})).sentence
+@pytest.mark.parametrize(
+    ("seeds", "why"),
+    [
+        ([(0.1, -0.09, 0.1, -0.09)], "too few seeds"),
+        ([(0.2, -0.1, 0.2, -0.1), (0.2, -0.1, 0.2, -0.1), (0.2, -0.1, 0.2, -0.12)], "too few languages"),
+        ([(0.2, 0.2, 0.2, 0.2), (-0.1, -0.1, -0.1, -0.1), (0.1, 0.1, 0.1, 0.12)], "too few seeds"),
+    ],
+)
+def test_an_interval_that_includes_zero_is_undecided_and_says_why(seeds: Sequence[Sequence[float]], why: str) -> None:
+    sentence = find(compared({"mlm": [FOUR] * len(seeds), "new": [shifted(FOUR, *gains) for gains in seeds]})).sentence
+    assert sentence.startswith("Undecided: new scores highest on Sentence retrieval (Tatoeba), ")
+    assert sentence.endswith(f"includes zero: {why}.")
+
+
+def test_a_difference_near_zero_is_a_finding() -> None:
+    seeds = [shifted(FOUR, 0.001), shifted(FOUR, 0.002), shifted(FOUR, 0.0)]
+    sentence = find(compared({"mlm": [FOUR] * 3, "new": seeds})).sentence
     assert sentence.startswith(
-        "Undecided: new scores highest on Sentence retrieval (Tatoeba), 25.5 %, 0.5 points above"
+        "No difference of more than 1 point: new scores highest on Sentence retrieval (Tatoeba), 25.1 %, 0.1 points "
+        "above mlm over 4 languages and 3 seeds; the 95 % interval of the difference, [-0.1, 0.3], lies within 1 point"
     )
-    assert sentence.endswith("includes zero.")
+
+
+def test_one_language_says_nothing_about_other_languages() -> None:
+    runs = {"mlm": [{"de": 0.2}] * 3, "new": [{"de": 0.5}, {"de": 0.51}, {"de": 0.52}]}
+    sentence = find(compared(runs)).sentence
+    assert sentence.startswith("new is best on ")
+    assert sentence.endswith("excludes zero and says nothing about other languages.")
+
+
+def test_the_next_best_is_named_that_the_best_was_not_compared_with() -> None:
+    runs = {"mlm": [FOUR] * 3, "new": [shifted(FOUR, 0.1)] * 3, "other": [shifted(FOUR, 0.09)] * 3}
+    assert find(compared(runs)).sentence.endswith(
+        "excludes zero. The interval allows for 2 comparisons. new and other (34.0 %) were not compared."
+    )
+
+
+def test_the_highest_of_several_equal_encoders_is_rarely_called_best() -> None:
+    random, languages = np.random.default_rng(0), ["de", "fr", "hi", "nl", "pl", "ru", "sv", "uk", "zh"]
+    called = 0
+    for _ in range(30):
+        values = 0.5 + 0.05 * random.standard_normal((8, 3, 9))
+        arms = {f"a{n}": [dict(zip(languages, seed, strict=True)) for seed in own] for n, own in enumerate(values)}
+        called += " is best on " in find(compared(arms)).sentence
+    assert called <= 3
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_claims_are_judged_next_to_what_is_printed(page: Path) -> None:
     assert "no weam-tlm" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("seeds", "said"), [(2, "holds"), (1, "undecided: one seed")])
+@pytest.mark.parametrize(("seeds", "said"), [(2, "holds"), (1, "undecided: too few seeds (one)")])
 def test_the_terminal_has_cells_and_verdicts_and_one_seed_decides_nothing(
     seeds: int, said: str, tmp_path: Path
 ) -> None:

@@ -1,21 +1,26 @@
-"""Verdicts on claims: by hand where that is plain, against a slow bootstrap of all cells where it is not."""
+"""Verdicts on claims: by hand where that is plain, simulated where it is not."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import t as student
 
 from tests.unit.published.test_tables import slow_rank
+from tests.unit.report.run_folders import score
 from xalign_ray.published.claims import Correlation, Coverage, Order, printed_values, read_claims
 from xalign_ray.published.quantity import Quantity
 from xalign_ray.published.tables import PAPERS
-from xalign_ray.report.quantities import Measured
+from xalign_ray.report.compare import score_frame
+from xalign_ray.report.log import Log
+from xalign_ray.report.quantities import COLUMNS, Measured, measured
+from xalign_ray.report.run import Run
 from xalign_ray.report.verdicts import judge, judge_all
 from xalign_ray.tasks.registry import METRICS
 
@@ -26,12 +31,11 @@ Arrays = Mapping[tuple[str, str], Any]  # [languages, seeds] by label and metric
 
 def scored(arrays: Arrays, languages: Sequence[str] = "uvwxyz", without: str = "") -> Measured:
     rows = [
-        (label, metric, languages[place], str(seed), float(value))
+        (label, metric, "test", languages[place], f"pretraining {seed}", float(value), 100, None, 0)
         for (label, metric), values in arrays.items()
         for (place, seed), value in np.ndenumerate(np.asarray(values, float))
     ]
-    frame = pd.DataFrame(rows, columns=["label", "metric", "language", "seed", "value"])
-    return Measured(frame, lambda language: language not in without)
+    return Measured(pd.DataFrame(rows, columns=COLUMNS), lambda language: language not in without)
 
 
 def order(*arms: str, **measure: Any) -> Order:
@@ -46,7 +50,9 @@ BASE = np.array([[0.5, 0.6], [0.1, 0.4], [0.3, 0.2]])
     [
         (0.1, "holds", ""),
         (-0.1, "does not hold", ""),
-        ([[0.2, 0.2], [-0.2, -0.2], [0.2, 0.2]], "undecided", "the interval includes zero"),
+        ([[0.2, 0.2], [-0.2, -0.2], [0.2, 0.2]], "undecided", "too few languages"),
+        ([[0.2, -0.2], [0.2, -0.2], [0.2, -0.2]], "undecided", "too few seeds"),
+        ([[1e-3, 2e-3], [-1e-3, 0], [1e-3, 0]], "undecided", "no difference of more than 1 point"),
     ],
 )
 def test_a_sign_is_judged_by_whether_its_interval_includes_zero(gain: Any, verdict: str, why: str) -> None:
@@ -61,7 +67,7 @@ def test_a_sign_is_judged_by_whether_its_interval_includes_zero(gain: Any, verdi
 
 def test_one_seed_is_undecided_however_many_languages_agree() -> None:
     found = judge("one", order("a", "b"), scored({("a", POS): np.ones((6, 1)), ("b", POS): np.zeros((6, 1))}))
-    assert (found.verdict, found.why, found.seeds) == ("undecided", "one seed", 1)
+    assert (found.verdict, found.why, found.seeds) == ("undecided", "too few seeds (one)", 1)
     assert found.intervals == [pytest.approx((1.0, 1.0))]
 
 
@@ -79,7 +85,15 @@ def test_an_order_holds_if_every_step_does_and_not_if_one_is_reversed() -> None:
     assert (found.verdict, found.estimates) == ("does not hold", pytest.approx([0.2, -0.1]))
 
 
-def test_only_languages_and_seeds_that_all_arms_have_are_drawn() -> None:
+def test_intervals_of_an_order_allow_for_its_steps() -> None:
+    random = np.random.default_rng(0)
+    values = {(arm, POS): random.normal(size=(1, 3)) for arm in "abcd"}
+    one, three = (judge("one", order(*arms), scored(values)).intervals for arms in ("ab", "abcd"))
+    widths = [high - low for low, high in (one[0], three[0])]
+    assert widths[1] / widths[0] == pytest.approx(student.ppf(1 - 0.025 / 3, 2) / student.ppf(0.975, 2))
+
+
+def test_only_languages_and_seeds_that_all_arms_have_count() -> None:
     wide = np.full((4, 3), 0.9)
     found = judge("one", order("a", "b"), scored({("a", POS): wide, ("b", POS): BASE}))
     assert (found.languages, found.seeds) == (3, 2)
@@ -115,62 +129,94 @@ def test_a_gain_is_compared_between_languages_with_and_without_a_dictionary() ->
     assert found.why == "no language without a dictionary has pos_accuracy"
 
 
-def slow_ends(draws: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Between which numbers the ends of an interval of 10,000 draws must lie."""
-    low, high = (np.quantile(draws, [level - 0.009, level + 0.009]) for level in (0.025, 0.975))
-    return low, high
-
-
-def test_the_interval_of_two_gains_is_that_of_a_slow_bootstrap() -> None:
-    rng, other = np.random.default_rng(5), random.Random(1)
+def test_coverage_interval_has_own_languages_and_common_seeds() -> None:
+    rng = np.random.default_rng(5)
     a, b = rng.normal(0.3, 0.2, (7, 3)), rng.normal(0.1, 0.2, (7, 3))
     claim = Coverage(**ABOVE, measure=Quantity(metric=POS))
     found = judge("one", claim, scored({("a", POS): a, ("b", POS): b}, "stuvwxy", without="wxy"))
-    draws = []
-    for _ in range(10_000):
-        seeds = [other.randrange(3) for _ in range(3)]
-        groups = [[other.choice(group) for _ in group] for group in (range(4), range(4, 7))]
-        means = [np.mean([a[row, seed] - b[row, seed] for row in rows for seed in seeds]) for rows in groups]
-        draws.append(means[0] - means[1])
-    for end, (low, high) in zip(found.intervals[0], slow_ends(draws), strict=True):
-        assert low <= end <= high
+    first, second = (a - b)[:4], (a - b)[4:]
+    seeds = (first.mean(axis=0) - second.mean(axis=0)).var(ddof=1) / 3
+    languages = sum(group.mean(axis=1).var(ddof=1) / len(group) for group in (first, second))
+    low, high = found.intervals[0]
+    assert (low + high) / 2 == pytest.approx(first.mean() - second.mean())
+    # Between the normal quantile of the larger part alone and Student's of two degrees of freedom of both.
+    assert 1.96 * max(seeds, languages) ** 0.5 < (high - low) / 2 < 4.31 * (seeds + languages) ** 0.5
 
 
-def correlation(sign: str) -> Correlation:
-    arms = {"arms": ("a", "b", "c")}
-    return Correlation(**ABOVE | arms, sign=sign, x=Quantity(metric=ALIGNED), y=Quantity(metric=POS))  # type: ignore[arg-type]
+def correlation(sign: str, arms: Sequence[str] = "abc") -> Correlation:
+    x, y = Quantity(metric=ALIGNED), Quantity(metric=POS)
+    return Correlation(**ABOVE | {"arms": tuple(arms)}, sign=sign, x=x, y=y)  # type: ignore[arg-type]
 
 
-def test_a_correlation_is_that_of_arms_and_languages_and_its_interval_that_of_a_slow_bootstrap() -> None:
-    rng, other = np.random.default_rng(2), random.Random(2)
+def test_a_correlation_of_few_arms_is_described_over_arms_and_languages() -> None:
+    rng = np.random.default_rng(2)
     x = {arm: rng.random((4, 3)) for arm in "abc"}
     y = {arm: 0.4 * x[arm] + 0.1 * rng.random((4, 3)) for arm in "abc"}
     scores = scored({(arm, ALIGNED): x[arm] for arm in "abc"} | {(arm, POS): y[arm] for arm in "abc"})
     found = judge("one", correlation("positive"), scores)
-
-    def slow(languages: Sequence[int], seeds: Sequence[int]) -> float:
-        points = [
-            [np.mean([values[arm][row, seed] for seed in seeds]) for arm in "abc" for row in languages]
-            for values in (x, y)
-        ]
-        ranks = [slow_rank([round(float(one), 12) for one in series]) for series in points]
-        return float(np.corrcoef(*ranks)[0, 1])
-
-    assert found.estimates == pytest.approx([slow(range(4), range(3))])
-    draws = [slow([other.randrange(4) for _ in range(4)], [other.randrange(3) for _ in range(3)]) for _ in range(2000)]
-    for end, (low, high) in zip(found.intervals[0], slow_ends(draws), strict=True):
-        assert low <= end <= high
-    assert (found.verdict, found.languages, found.seeds) == ("holds", 4, 3)
-    assert judge("one", correlation("negative"), scores).verdict == "does not hold"
+    points = [np.concatenate([values[arm].mean(axis=1) for arm in "abc"]) for values in (x, y)]
+    ranks = [slow_rank(list(series)) for series in points]
+    assert found.estimates == pytest.approx([np.corrcoef(*ranks)[0, 1]])
+    assert (found.verdict, found.why) == ("undecided", "described, not judged: 3 arms, fewer than 10")
+    assert (list(found.intervals), found.languages, found.seeds) == ([], 4, 3)
 
 
-def test_a_correlation_of_one_seed_or_of_one_point_is_undecided() -> None:
-    values = np.arange(12.0).reshape(3, 4, 1)
-    one_seed = {(arm, metric): values[n] for n, arm in enumerate("abc") for metric in (ALIGNED, POS)}
-    found = judge("one", correlation("positive"), scored(one_seed))
-    assert (found.verdict, found.why, found.estimates) == ("undecided", "one seed", [1.0])
-    flat = {(arm, metric): np.ones((4, 2)) for arm in "abc" for metric in (ALIGNED, POS)}
-    assert judge("one", correlation("positive"), scored(flat)).why == "too few languages and seeds"
+@pytest.mark.parametrize("arms", [4, 9])
+def test_independent_measures_of_few_arms_are_never_judged(arms: int) -> None:
+    random, names = np.random.default_rng(3), "abcdefghij"[:arms]
+    for _ in range(3):
+        scores = scored({(arm, metric): random.random((3, 2)) for arm in names for metric in (ALIGNED, POS)})
+        assert judge("one", correlation("positive", names), scores).verdict == "undecided"
+
+
+def test_a_correlation_of_ten_arms_is_judged_over_arms() -> None:
+    names = "abcdefghij"
+    strong = {(arm, metric): np.full((3, 2), 1.0 * at) for at, arm in enumerate(names) for metric in (ALIGNED, POS)}
+    assert judge("one", correlation("positive", names), scored(strong)).verdict == "holds"
+    assert judge("one", correlation("negative", names), scored(strong)).verdict == "does not hold"
+    flat = {(arm, metric): np.ones((3, 2)) for arm in names for metric in (ALIGNED, POS)}
+    assert judge("one", correlation("positive", names), scored(flat)).why == "all arms are equal"
+
+
+def of_splits(**splits: Mapping[str, int]) -> Measured:
+    """Three seeds of each arm, scored 40 points apart; of each arm the splits and their sizes."""
+    runs = [
+        Run(Path(f"{arm}{seed}"), {"seed": seed}, Log(), tuple(scores), label=arm)
+        for place, (arm, own) in enumerate(splits.items())
+        for seed in range(3)
+        for scores in [[
+            score(POS, 0.9 - 0.4 * place + seed / 100, layer=None, pooling=None, split=split, n=n, language=code)
+            for split, n in own.items()
+            for code in ("de", "fr", "hi")
+        ]]
+    ]  # fmt: skip
+    return measured(runs, score_frame(runs))
+
+
+def test_claims_across_test_sets_are_refused() -> None:
+    found = judge("one", order("a", "b"), of_splits(a={"one": 100}, b={"two": 100}))
+    assert (found.verdict, found.why) == ("undecided", "not scored alike: a on one; b on two")
+    found = judge("one", order("a", "b"), of_splits(a={"test": 100}, b={"test": 90}))
+    assert found.why == "not scored alike: a on test, n 100; b on test, n 90"
+    assert list(found.intervals) == []
+    three = judge("one", correlation("positive", "ab"), of_splits(a={"one": 100}, b={"two": 100}))
+    assert three.why == found.why.replace("a on test, n 100; b on test, n 90", "a on one; b on two")
+
+
+def test_claims_are_judged_on_the_test_set_that_all_arms_have() -> None:
+    scores = of_splits(a={"test": 100, "dev": 100}, b={"dev": 100})
+    found = judge("one", order("a", "b"), scores)
+    assert (found.verdict, found.estimates) == ("holds", [pytest.approx(0.4)])
+    both = of_splits(a={"dev": 100, "test": 50}, b={"dev": 100, "test": 50})
+    assert set(both.frame.loc[both.frame.place == both.frame.place.min()].test_set) == {"test"}
+
+
+def test_what_transfer_loses_is_of_one_test_set() -> None:
+    supervised = [score(f"{POS}_supervised", 0.9, task="pos", layer=None, pooling=None, split="dev", language="de")]
+    zero_shot = [score(POS, 0.4, task="pos", layer=None, pooling=None, split="test", language="de")]
+    runs = [Run(Path("a"), {"seed": 0}, Log(), (*supervised, *zero_shot), label="a")]
+    lost = Quantity(label="a", metric=f"{POS}_supervised", less={"metric": POS})
+    assert len(measured(runs, score_frame(runs)).values(lost)) == 0
 
 
 def test_every_claim_of_the_package_can_be_judged_and_follows_from_what_is_printed() -> None:

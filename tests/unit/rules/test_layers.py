@@ -20,7 +20,7 @@ LAYERS = [
     {"publisher"},
     {"mirror"},
     {"ray_job"},
-    {"config"},
+    {"config", "averages"},
     {"text", "demo", "track", "published", "layout"},
     {"models"},
     {"objectives", "data"},

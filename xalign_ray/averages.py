@@ -1,0 +1,154 @@
+"""Averages of scores over fine-tuning runs, seeds and languages: one rule for report, card, MLflow and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+ALL_LANGUAGES = "all"  # the language of a mean over languages
+KEY = ["metric", "split", "layer", "pooling"]  # what was measured, the language apart
+SCORED = ["label", *KEY, "language"]
+FINE_TUNING, PRETRAINING, RUN = "fine-tuning", "pretraining", "run"  # kinds of seeds; a run whose seed is not known
+_SPLITS = ("test", "tatoeba", "dev")  # that papers print come first
+
+_FACTS = {"value": "mean", "chance": "first", "n": "first", "step": "max", "place": "min"}  # of one seed's scores
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Values of one label and measurement in the languages that all its seeds have.
+
+    Attributes:
+        languages, seeds: names, sorted.
+        values: [languages, seeds].
+        n: things scored in all languages; seeds share one test set.
+        chance: mean over languages, None where there is none.
+    """
+
+    languages: list[str]
+    seeds: list[str]
+    values: Array
+    n: int
+    chance: float | None
+
+
+def over_languages(values: Array) -> Array:
+    """[seeds] means of [languages, seeds] values: every language weighs the same (XTREME)."""
+    return values.mean(axis=0)
+
+
+def mean_and_deviation(values: ArrayLike) -> tuple[float, float | None]:
+    """Of the seeds' means over languages: their mean, and sample standard deviation (None of one seed)."""
+    seeds = over_languages(np.asarray(values, float))
+    return float(seeds.mean()), float(seeds.std(ddof=1)) if len(seeds) > 1 else None
+
+
+def without_layers(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores of no single layer; the given mean over languages only where single languages are not scored."""
+    whole = scores.loc[~scores.layer.map(lambda layer: isinstance(layer, int)).astype(bool)]
+    is_single = whole.language != ALL_LANGUAGES
+    has_single = is_single.groupby([whole[name] for name in ("label", *KEY)], dropna=False).transform("any")
+    return whole.loc[is_single | ~has_single]
+
+
+def measure(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores averaged to one value a label, measurement, language and seed.
+
+    Where a run has a score more than once, the newest pretraining step counts, and scores that differ in their
+    fine-tuning seed only are averaged before runs are. A seed is that of pretraining, or of fine-tuning where one
+    encoder was fine-tuned with several. Test sets of one name that differ in size or content become splits of their
+    own: `test, n 100` is never compared with `test, n 90`.
+
+    Args:
+        scores: a row a score: label, KEY, language, value, chance, n, test_set (a hash, None where it is not known),
+            seed, step, run, replicate (the pretraining seed, or the run where it is not known) and of_tuned_head
+            (whether the seed is one of fine-tuning).
+
+    Returns:
+        A row a value: label, KEY, language, seed (kind and number: "pretraining 0"), value, chance (NaN where there is
+        none), n, step, and place: the order of measurements, test before development sets, then as they were written.
+        A layer or pooling that has no meaning is "".
+    """
+    frame = scores.assign(
+        tuned=scores.seed.where(scores.seed.notna(), scores.run),
+        step=scores.step.map(lambda step: 0 if pd.isna(step) else step),
+        known=scores.replicate != scores.run,
+        place=np.arange(len(scores)),
+        **{name: scores[name].where(scores[name].notna(), "") for name in ("split", "layer", "pooling")},
+        **{name: scores[name].astype(float) for name in ("value", "chance", "n")},
+    )
+    # Runs of one label and seed that are of a pair of languages each have steps of their own.
+    newest = frame.groupby([*SCORED, "replicate", "run"]).step.transform("max")
+    frame = _split_by_test_set(frame.loc[frame.step == newest])
+    frame["single"] = frame.groupby([*SCORED, "replicate"]).tuned.transform("nunique") == 1
+    by_cell = frame.groupby(SCORED)
+    encoders, single = by_cell.replicate.transform("nunique"), by_cell.single.transform("all")
+    distinct = ~by_cell.known.transform("any") & single & (by_cell.tuned.transform("nunique") == encoders)
+    by_tuned = distinct | (~single & (encoders == 1))
+    numbered = frame.known.where(~by_tuned, frame.seed.notna())
+    kind = np.select([~numbered, by_tuned & frame.of_tuned_head.astype(bool)], [RUN, FINE_TUNING], PRETRAINING)
+    frame["seed"] = pd.Series(kind, frame.index) + " " + frame.tuned.where(by_tuned, frame.replicate).map(str)
+    frame["chance"] = by_cell.chance.transform("mean")
+    values = frame.groupby([*SCORED, "seed"]).agg(**{name: (name, how) for name, how in _FACTS.items()})
+    values = values.reset_index()
+    return values.assign(place=values.groupby(KEY).place.transform("min"))
+
+
+def preferred(measured: pd.DataFrame) -> pd.DataFrame:
+    """The values of one measurement of each label and metric: the first in order of `place`."""
+    first = measured.sort_values("place", kind="stable").drop_duplicates(["label", "metric"])
+    return measured.merge(first[["label", *KEY]])
+
+
+def blocks(measured: pd.DataFrame, cell: Sequence[str]) -> Mapping[tuple[Hashable, ...], Block]:
+    """The values of each cell, such as those of one label and metric, in the order in which cells sort.
+
+    A cell has the languages that all its seeds have; where no language has them all, those of the most seeds.
+    """
+    columns = [measured[name].to_numpy() for name in ("language", "seed", "value", "n", "chance")]
+    cells = measured.groupby(list(cell), observed=True)
+    return {key: _block(*(column[cells.indices[key]] for column in columns)) for key in cells.size().index}
+
+
+def _block(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -> Block:
+    rows, columns = sorted(set(languages)), sorted(set(seeds), key=lambda seed: (len(seed), seed))
+    at = ([rows.index(one) for one in languages], [columns.index(one) for one in seeds])
+    table, facts = np.full((len(rows), len(columns)), np.nan), np.full((len(rows), 2), np.nan)
+    table[at] = values
+    facts[at[0]] = np.stack([n, chance], axis=1)
+    patterns, pattern_of, counts = np.unique(~np.isnan(table), axis=0, return_inverse=True, return_counts=True)
+    best = max(range(len(patterns)), key=lambda number: (patterns[number].sum(), counts[number], number))
+    kept, there = pattern_of.ravel() == best, patterns[best]
+    n, chance = facts[kept].T
+    return Block(
+        [name for name, keep in zip(rows, kept, strict=True) if keep],
+        [name for name, keep in zip(columns, there, strict=True) if keep],
+        table[kept][:, there],
+        int(np.nansum(n)),
+        None if np.isnan(chance).all() else float(np.nanmean(chance)),
+    )
+
+
+def _split_by_test_set(frame: pd.DataFrame) -> pd.DataFrame:
+    """Names splits by size, then by content, where scores of one measurement and language are of several test sets.
+
+    A score whose content is not known counts as of the only one that is.
+    """
+    frame = frame.assign(place=frame.place + len(frame) * frame.split.map(_rank))
+    for fact, name in (("n", "n {:,.0f}".format), ("test_set", "content {:.6}".format)):
+        several = frame.groupby([*KEY, "language"])[fact].transform("nunique").gt(1)
+        if several.any():
+            facts = frame[fact].map(lambda value, name=name: "not known" if pd.isna(value) else name(value))
+            frame = frame.assign(split=frame.split.where(~several, frame.split + ", " + facts))
+    return frame
+
+
+def _rank(split: str) -> int:
+    return _SPLITS.index(split) if split in _SPLITS else len(_SPLITS)
