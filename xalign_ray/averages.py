@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +107,7 @@ def preferred(measured: pd.DataFrame) -> pd.DataFrame:
     return measured.merge(first[["label", *KEY]])
 
 
-def blocks(measured: pd.DataFrame, cell: Sequence[str]) -> Mapping[tuple[Hashable, ...], Block]:
+def blocks(measured: pd.DataFrame, cell: Sequence[str]) -> Mapping[Any, Block]:
     """The values of each cell, such as those of one label and metric, in the order in which cells sort.
 
     A cell has the languages that all its seeds have; where no language has them all, those of the most seeds.
@@ -143,10 +143,10 @@ def _split_by_test_set(frame: pd.DataFrame) -> pd.DataFrame:
     """
     frame = frame.assign(place=frame.place + len(frame) * frame.split.map(_rank))
     for fact, name in (("n", "n {:,.0f}".format), ("test_set", "content {:.6}".format)):
-        several = frame.groupby([*KEY, "language"])[fact].transform("nunique").gt(1)
+        several = np.asarray(frame.groupby([*KEY, "language"])[fact].transform("nunique")) > 1
         if several.any():
             facts = frame[fact].map(lambda value, name=name: "not known" if pd.isna(value) else name(value))
-            frame = frame.assign(split=frame.split.where(~several, frame.split + ", " + facts))
+            frame = frame.assign(split=np.where(several, frame.split + ", " + facts, frame.split))
     return frame
 
 
