@@ -252,11 +252,13 @@ class TunedTask(Task, Generic[E]):
         suffix = "" if tuned.tuned_on == ENGLISH else "_supervised"
         scores = []
         for language, split in tested.items():
-            examples = self.read(found[split][language], language)
-            self.check(examples, tuned.classes, found[split][language])
+            path = found[split][language]
+            examples = self.read(path, language)
+            self.check(examples, tuned.classes, path)
             predicted = self.predict(tuned, self.features(tuned.inputs, examples, tuned.classes))
+            test_set = hash_file(path)
             for metric, measure in self.measure(examples, predicted).items():
-                scores.append(self.score_of(tuned, split, language, metric + suffix, measure, test_set=hash_file(path)))
+                scores.append(self.score_of(tuned, split, language, metric + suffix, measure, test_set=test_set))
             if predictions:
                 pairs = zip(examples, predicted, strict=True)
                 rows = ({"key": one.key, "prediction": said, "gold": one.gold} for one, said in pairs)
