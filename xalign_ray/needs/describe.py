@@ -115,9 +115,7 @@ def _memory(recipe: Recipe, config: RunConfig) -> dict[str, str]:
     lines = {"memory": f"{sum(parts.values()) / unit:.2f} {name_of_unit} a worker: {inside}"}
     if not config.parallel.gpus_per_worker:
         process = in_bytes(read_figures().process_bytes_on_cpu)
-        lines["process"] = (
-            f"{process} more a worker, of Python and its libraries: train/peak_memory_mb has both on a CPU"
-        )
+        lines["process"] = f"at least {process} more a worker: Python, its libraries, and freed memory that is kept"
     return lines
 
 
