@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -16,6 +17,7 @@ from xalign_ray.data import input_hashes
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import check_inputs, find_sources, split_source
+from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.errors import DataError
 
 OLD = 1_600_000_000  # seconds: a file that was written long ago is remembered
@@ -79,6 +81,21 @@ def test_a_file_that_was_written_just_now_is_not_remembered(tmp_path: Path) -> N
     path.write_bytes(b"two\n")  # perhaps within one tick of the disk's clock
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert InputHashes(memory).of([str(path)]) == [hashlib.sha256(b"two\n").hexdigest()]
+
+
+def test_a_file_that_is_written_while_it_is_read_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, memory = settled(tmp_path / "a.txt", b"one\n"), tmp_path / "memory.json"
+
+    def open_and_write(name: str) -> Any:
+        file = open_bytes(name)
+        settled(path, b"two\n")  # another process writes, and sets the old time
+        return file
+
+    monkeypatch.setattr(input_hashes, "open_bytes", open_and_write)
+    InputHashes(memory).of([str(path)])
+    assert not memory.exists()
 
 
 def test_what_is_remembered_of_others_stays_and_a_damaged_memory_is_none(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.artifacts import hash_file
-from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.schema import RunConfig, SamplingConfig
 from xalign_ray.data import prepared
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.shard_table import SHARD_TABLE, shard_hashes, write_shard_table
@@ -78,6 +78,15 @@ def test_a_language_is_drawn_by_the_unit_of_its_size(prepared_here: Prepared, co
         found[unit] = order.shares(0).tolist()
         assert found[unit] == pytest.approx([pool[unit] / total for pool in pools.values()])
     assert found["rows"] != pytest.approx(found["tokens"], rel=1e-3), "the two can be told apart"
+
+
+def test_a_scheduled_alpha_is_that_of_the_step(prepared_here: Prepared, config: RunConfig) -> None:
+    update = {"alpha": [[0, 1.0], [64, 0.0]], "unit": "rows"}
+    sampling = SamplingConfig.model_validate(config.sampling.model_dump() | update)
+    order = prepared_here.order(config.model_copy(update={"sampling": sampling, "streams": config.streams[:1]}))
+    rows = [prepared_here.manifest["pools"][name]["rows"] for name in ("text/de", "text/en")]
+    assert order.shares(0).tolist() == pytest.approx([one / sum(rows) for one in rows])
+    assert order.shares(64).tolist() == pytest.approx([0.5, 0.5])
 
 
 def test_words_of_a_held_out_dictionary_are_not_in_the_lexicon_of_streams(

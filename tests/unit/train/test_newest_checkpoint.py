@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from xalign_ray.artifacts import write_manifest
+from xalign_ray.errors import CheckpointError
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.train.checkpoint import KEYS, newest
 
@@ -24,3 +27,9 @@ def test_checkpoints_of_a_million_steps_are_newer_than_those_before(tmp_path: Pa
     second, _ = newest(tmp_path, "f", step=999_999)
     assert second is not None
     assert second.step == 999_999
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 20)
+    with pytest.raises(CheckpointError, match=r"step_000020 was written by another recipe: its fingerprint is f, this"):
+        newest(tmp_path, "g")
