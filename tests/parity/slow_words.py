@@ -39,7 +39,16 @@ def tokenize_slowly(backend: Tokenizer, lines: Sequence[str], longest: int = LON
             if end - begin > longest:
                 words += [Word((ids[i],), "", _blank_word(line, *offsets[i])) for i in range(begin, end)]
             else:
-                span = offsets[begin][0], offsets[end - 1][1]
+                following = offsets[end][0] if end < count else len(line)
+                stop = offsets[end - 1][1]
+                is_han = unicodedata.name(line[stop - 1 : stop] or "a", "").startswith("CJK")
+                while (
+                    not is_han
+                    and stop < following
+                    and (line[stop] in "\u200c\u200d" or unicodedata.category(line[stop])[0] == "M")
+                ):
+                    stop += 1  # marks that the normalizer strips
+                span = offsets[begin][0], stop
                 form = look_up_form(line[slice(*span)])
                 words.append(Word(tuple(ids[begin:end]), form, _blank_word(line, *span)))
             begin = end

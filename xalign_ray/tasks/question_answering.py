@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import TunedTask
 from xalign_ray.tasks.tokenized import Features, Inputs
+from xalign_ray.text.tokenizer import end_of_marks
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
@@ -22,7 +22,6 @@ STRIDE = 128
 LONGEST_QUESTION = 64
 BEST = 20
 LONGEST_ANSWER = 30  # pieces
-_JOINERS = "\u200c\u200d"
 _ELSEWHERE = 0  # a window without the answer points at its first token
 
 Logits = NDArray[np.float32]  # [2, C]: for the first and the last piece, of each piece of a window's context
@@ -198,12 +197,5 @@ def _trim(text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> 
         part = text[start:end]
         starts.append(start + len(part) - len(part.lstrip()))
         end = max(starts[-1], start + len(part.rstrip()))
-        while starts[-1] < end < following and _is_mark(text[end]):
-            end += 1
-        ends.append(end)
+        ends.append(end_of_marks(text, end, following) if end > starts[-1] else end)
     return Context(text, tuple(ids), tuple(starts), tuple(ends))
-
-
-def _is_mark(sign: str) -> bool:
-    """Of a letter before it: a combining mark, or a joiner between such letters."""
-    return sign in _JOINERS or unicodedata.category(sign).startswith("M")

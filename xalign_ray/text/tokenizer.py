@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
@@ -21,6 +22,13 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_SHARE = 0.5  # at most so much of a trained vocabulary is single characters; rarer ones become [UNK]
 LONGEST_WORD = 8  # pieces; a longer "word" (a script without blanks) is masked piece by piece
 _WORD_BEFORE = "a"
+# What BertNormalizer takes for Chinese and puts blanks around: each is then a pretoken.
+HAN = (
+    "([\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f\U0002b920-\U0002ceaf"
+    "\U0002f800-\U0002fa1f])"
+)
+_IS_HAN = re.compile(HAN)
+_JOINERS = "\u200c\u200d"  # between a letter's marks
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,13 @@ def tokenize_lines(
     late = (word_line[1:] == word_line[:-1]) & (line_begin[1:] < line_end[:-1]) & (line_end[:-1] < line_end[1:])
     line_begin[1:][late] = line_end[:-1][late]
     surfaces = list(zip(word_line.tolist(), line_begin.tolist(), line_end.tolist(), strict=True))
+    if backend.normalizer is not None:  # which alone strips marks
+        following = [*((line, begin) for line, begin, _ in surfaces[1:]), (-1, 0)]
+        surfaces = [
+            (line, begin, end_of_marks(lines[line], end, behind if other == line else len(lines[line])))
+            for (line, begin, end), (other, behind) in zip(surfaces, following, strict=False)
+        ]
+        line_end = np.asarray([end for _, _, end in surfaces], np.int64)
     line_words = np.bincount(word_line, minlength=len(lines)).astype(np.int32)
     if place:
         blank_word, blank_words = _find_blank_words(lines, surfaces)
@@ -129,6 +144,22 @@ def tokenize_lines(
         line_words=line_words,
         blank_words=blank_words,
     )
+
+
+def end_of_marks(text: str, end: int, following: int) -> int:
+    """The end of a word or piece with the marks behind it: offsets end before those that a normalizer strips.
+
+    A mark behind a Chinese character belongs to no word, as normalizers put a blank between the two.
+
+    Args:
+        end: by the tokenizer's offsets.
+        following: where what comes next begins.
+    """
+    if end and end < following and _IS_HAN.match(text[end - 1]):
+        return end
+    while end < following and (text[end] in _JOINERS or unicodedata.category(text[end]).startswith("M")):
+        end += 1
+    return end
 
 
 def tokenize_words(backend: Tokenizer, words: Sequence[str]) -> list[list[int]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from tests.parity.slow_words import Word
 from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.text.look_up import look_up_form
 from xalign_ray.text.tokenizer import ALPHABET_SHARE, LONGEST_WORD, SPECIALS, tokenize_lines, train_bpe
 
 LINES = [
@@ -85,6 +86,19 @@ def test_a_word_has_the_same_pieces_everywhere(backend) -> None:
 def test_forms_are_composed_and_lower_case(backend) -> None:
     (words,) = tokenize(backend, ["CAFE\u0301"])
     assert words[0].form == "caf\u00e9"
+
+
+@pytest.mark.parametrize(
+    "word", ["\u092a\u0924\u094d\u0924\u093f\u092f\u093e\u0902", "\u05e9\u05dd\u0323", "e\u0302\u0323"]
+)
+def test_the_form_of_a_word_keeps_the_marks_that_its_tokenizer_strips(word: str) -> None:
+    """Offsets end before them: Hindi words in -am were never found in a dictionary by an uncased tokenizer."""
+    uncased = Tokenizer(models.WordLevel({"[UNK]": 0}, "[UNK]"))
+    uncased.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=True)
+    uncased.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    found = tokenize_lines(uncased, [f"{word} b {word}. {word}", word])
+    form = look_up_form(word)
+    assert found.forms == [form, "b", form, ".", form, form]
 
 
 @pytest.mark.parametrize("text", ["the [MASK] cat", "[PAD][CLS] [SEP]", "a[UNK]b"])
