@@ -328,7 +328,7 @@ def test_what_is_left_out_or_left_over_is_counted(markup: str, noted: dict[str, 
 @pytest.mark.parametrize(
     "markup",
     [
-        "<ref></b>\n" * 20_000,
+        "<ref></b>\n" * 60_000,
         "{|\n" * 20_000,
         "-{" * 20_000,
         "a<sup>2</sup>" + "'" * 60_000,
