@@ -57,6 +57,13 @@ def test_an_unseen_pair_is_judged_by_its_relation_before_its_tag() -> None:
     assert both.score("noun", HEAD, ("NUM", "amod")) == pytest.approx(-math.log(2.0)), "what was seen comes first"
 
 
+@pytest.mark.parametrize(("temper", "orders"), [(0.0, 2), (1.0, 1)])
+def test_temper_scales_what_the_treebank_shows(temper: float, orders: int) -> None:
+    counts = fit_word_order(OTHER * 50).counts
+    phrase = tree("black/ADJ/2/amod cat/NOUN/0/root")
+    assert len({order(WordOrder(counts, seed, temper), phrase) for seed in range(20)}) == orders
+
+
 def test_draws_are_as_frequent_as_enumeration_says() -> None:
     source = random.Random(7)
     scores = [[0.0] * 4 for _ in range(4)]
