@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from xalign_ray.artifacts import read_json, write_atomic
+from xalign_ray.config.choices import OBJECTIVES
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.errors import DataError
 from xalign_ray.report.compare import compare, score_frame
@@ -47,7 +48,8 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         run_table([run]),
     ]
     base = run.config.get("model", {}).get("init_from") or ""
-    losses = [loss.get("kind") for loss in run.config.get("objectives") or []]
+    losses = [OBJECTIVES.get(loss.get("kind")) for loss in run.config.get("objectives") or []]
+    reads_head = any(loss is not None and loss.predicts_pieces for loss in losses)
     return ENVIRONMENT.get_template("card.md").render(
         base="" if Path(base).is_absolute() or base.startswith(RUN_OF) else base,
         start=_start(base),
@@ -57,7 +59,7 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         steps=f"{model.get('xalign_step', run.log.last_step):,}",
         fingerprint=str(run.config.get("fingerprint", ""))[:12],
         # A head that no loss reads is as it was drawn, or as its encoder's file had it.
-        has_head="masked_lm" in losses and any("ForMaskedLM" in name for name in model.get("architectures") or []),
+        has_head=reads_head and any("ForMaskedLM" in name for name in model.get("architectures") or []),
         stock=model.get("model_type") in STOCK,
         told=model.get("xalign_languages") or [],
         reading=[*caveats([run]), *how_to_read([run])],
