@@ -274,10 +274,13 @@ def _explain(comparison: Comparison, by: str) -> Iterator[str]:
     if frame.standard_deviation.notna().any():
         yield f"{PLUS_MINUS} is the sample standard deviation over seeds."
     if frame.difference.notna().any():
-        ends = ", with its 95 % interval" if frame.low_95.notna().any() else ""
+        several = ", which allows for all differences of its row" if frame.comparisons.max() > 1 else ""
+        ends = f", with its 95 % interval{several}" if frame.low_95.notna().any() else ""
         yield f"Below: the difference from {comparison.baseline} in points{ends}."
     if (frame.groupby([*KEY, "group"]).languages.nunique() > 1).any():
         yield "Not every score of a row is a mean over the same languages; differences are over common ones."
+    if frame.split.str.contains(", n |, content ").any():
+        yield "Rows that name n or content are of test sets that differ; they are not compared with each other."
 
 
 def _span(cells: Sequence[Record], name: str, show: Callable[..., str]) -> str:

@@ -151,6 +151,7 @@ def test_test_sets_of_one_name_but_another_size_or_content_are_not_compared(othe
     (apart,) = new.keys() - {"test"}
     assert (new[apart]["languages"], new[apart]["difference"]) == ("de", None)
     assert apart == ("test, n 90" if "n" in other else "test, content bbbbbb")
+    assert "test sets that differ; they are not compared" in score_table(found, "task").note
 
 
 def test_scores_of_an_unknown_test_set_are_compared_by_size() -> None:
