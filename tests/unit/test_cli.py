@@ -164,6 +164,13 @@ def test_a_setting_that_is_none_is_refused(run: Run) -> None:
     assert "xalign: --set train.max_steps: write it as key=value" in said.err
 
 
+@pytest.mark.parametrize("setting", ["learning_rate=", "learning_rate", "=3", "seed= "])
+def test_an_empty_setting_of_tune_is_refused(run: Run, tmp_path: Path, setting: str) -> None:
+    said = run("tune", "no-model", "--task", "pos", "--data", str(tmp_path), "--set", setting)
+    assert said.code == 2
+    assert f"xalign: --set {setting}: write it as key=value, for example --set learning_rate=2e-5." in said.err
+
+
 def test_tracking_can_be_switched_off_though_yaml_reads_off_as_false(run: Run) -> None:
     said = run("config", "show", "tiny/mlm", "--set", "track.mlflow=off")
     assert said.code == 0
