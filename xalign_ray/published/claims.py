@@ -26,9 +26,10 @@ class _Claim(Frozen):
 
 
 class Order(_Claim):
-    """Each arm is above the next on the measure."""
+    """Each arm is above the next on the measure, by more than some points."""
 
     kind: Literal["order"] = "order"
+    by: Annotated[float, Field(ge=0, description="points, hundredths of a share")] = 0.0
     measure: Quantity
 
     @property
@@ -49,6 +50,13 @@ class Coverage(Order):
         return [self.measure.model_copy(update={**gain, "dictionary": has}) for has in (True, False)]
 
 
+class Near(Order):
+    """The measure of each arm, mostly a difference, lies within some points of zero."""
+
+    kind: Literal["near"] = "near"  # type: ignore[assignment]
+    within: Annotated[float, Field(gt=0, description="points, hundredths of a share")]
+
+
 class Correlation(_Claim):
     """Over arms and languages, two measures rise together (positive) or against each other (negative)."""
 
@@ -58,10 +66,8 @@ class Correlation(_Claim):
     y: Quantity
 
 
-Claim = Order | Coverage | Correlation
-_CLAIMS: TypeAdapter[Mapping[str, Claim]] = TypeAdapter(
-    Mapping[str, Annotated[Order | Coverage | Correlation, Field(discriminator="kind")]]
-)
+Claim = Order | Coverage | Near | Correlation
+_CLAIMS: TypeAdapter[Mapping[str, Claim]] = TypeAdapter(Mapping[str, Annotated[Claim, Field(discriminator="kind")]])
 
 
 @cache
@@ -73,7 +79,13 @@ def read_claims() -> Mapping[str, Claim]:
 def printed_values(claim: Order) -> list[float]:
     """What the claim's table prints of its arms, in their order; what follows from it where that does not add up."""
     found = _printed(claim.paper, [claim.table])
-    return [found[quantity.model_dump_json()] for quantity in claim.quantities]
+
+    def value(quantity: Quantity) -> float:
+        """A difference that the table has no column for follows from its two numbers."""
+        key, other = quantity.model_dump_json(), quantity.taken_away
+        return found[key] if key in found or not other else value(quantity.added) - value(other)
+
+    return [value(quantity) for quantity in claim.quantities]
 
 
 def printed_points(claim: Correlation) -> list[tuple[str, str, float, float]]:

@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 import pandas as pd
 
 from xalign_ray.averages import mean_and_deviation
-from xalign_ray.published.claims import Claim, Correlation, Coverage, printed_points, printed_values
+from xalign_ray.published.claims import Claim, Correlation, Coverage, Near, printed_points, printed_values
 from xalign_ray.published.quantity import Quantity
 from xalign_ray.published.spearman import spearman
 from xalign_ray.published.tables import PAPERS, PrintedCell, PrintedRow, PrintedTable, cells, read_paper
@@ -117,6 +117,8 @@ def steps_of(verdict: Verdict) -> list[Step]:
     elif isinstance(claim, Coverage):
         values = printed_values(claim)
         names, printed = [f"{' less '.join(claim.arms)}, with less without a dictionary"], [values[0] - values[1]]
+    elif isinstance(claim, Near):
+        names, printed = list(claim.arms), printed_values(claim)
     else:
         names = [" less ".join(pair) for pair in pairwise(claim.arms)]
         printed = [one - other for one, other in pairwise(printed_values(claim))]

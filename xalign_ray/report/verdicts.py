@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
 from xalign_ray.averages import mean_and_deviation
-from xalign_ray.published.claims import Claim, Correlation, Coverage, Order, read_claims
+from xalign_ray.published.claims import Claim, Correlation, Coverage, Near, Order, read_claims
 from xalign_ray.published.spearman import spearman
-from xalign_ray.report.intervals import TOO_FEW_SEEDS, correlation_interval, difference_interval, reason, uncertainty
+from xalign_ray.report.intervals import (
+    TOO_FEW,
+    TOO_FEW_LANGUAGES,
+    TOO_FEW_SEEDS,
+    correlation_interval,
+    difference_interval,
+    reason,
+    uncertainty,
+)
 from xalign_ray.report.quantities import Measured, Values
 
 HOLDS, DOES_NOT, UNDECIDED = "holds", "does not hold", "undecided"
@@ -56,14 +64,16 @@ def judge_all(papers: Sequence[str], scores: Measured) -> list[Verdict]:
 def judge(name: str, claim: Claim, scores: Measured) -> Verdict:
     """Judges a claim.
 
-    A claim holds where the 95 % interval of each of its steps lies on its side of zero, and does not where one lies on
-    the other side. The intervals of several steps are all right in 95 % of the cases. One seed is undecided: nothing
-    is known of another.
+    A claim holds where the 95 % interval of each of its steps lies on its side of zero, or of `by` or `within` points,
+    and does not where one lies on the other side. The intervals of several steps are all right in 95 % of the cases.
+    One seed is undecided: nothing is known of another.
     """
     if missing := [arm for arm in claim.arms if arm not in scores.labels]:
         return Verdict(name, claim, UNDECIDED, f"no {', '.join(missing)}")
     if isinstance(claim, Correlation):
         return _judge_correlation(name, claim, scores)
+    if isinstance(claim, Near):
+        return _judge_near(name, claim, scores)
     return _judge_coverage(name, claim, scores) if isinstance(claim, Coverage) else _judge_order(name, claim, scores)
 
 
@@ -84,12 +94,41 @@ def _judge_order(name: str, claim: Order, scores: Measured) -> Verdict:
         "languages": len(languages),
         "seeds": seeds,
     }
-    found = [difference_interval(*pair, comparisons=len(pairs)) for pair in pairs]
+    found = [_less(claim.by, difference_interval(*pair, comparisons=len(pairs))) for pair in pairs]
     reasons = [
         reason(ends, len(languages), seeds, bool(uncertainty(*pair).by_seeds))
         for ends, pair in zip(found, pairs, strict=True)
     ]
-    return _decide(name, claim, found, reasons, known)
+    found = _decide(name, claim, found, reasons, known)
+    return replace(found, intervals=[_less(-claim.by, ends) or ends for ends in found.intervals])
+
+
+def _less(points: float, ends: Interval | None) -> Interval | None:
+    return (ends[0] - points / 100, ends[1] - points / 100) if ends else None
+
+
+def _judge_near(name: str, claim: Near, scores: Measured) -> Verdict:
+    arms = [arm.to_numpy(float) for arm in scores.values_of(claim.quantities)]
+    if not all(map(len, arms)):
+        why = scores.why_apart(claim.quantities) or f"no {claim.measure.metric} of all arms"
+        return Verdict(name, claim, UNDECIDED, why)
+    pairs = [(arm, np.zeros_like(arm), True) for arm in arms]
+    found = [difference_interval(*pair, comparisons=len(pairs)) for pair in pairs]
+    limit, seeds = claim.within / 100, min(arm.shape[1] for arm in arms)
+    known = {
+        "estimates": [float(arm.mean()) for arm in arms],
+        "intervals": [ends for ends in found if ends],
+        "languages": min(map(len, arms)),
+        "seeds": seeds,
+    }
+    if seeds < 2 or not all(found):
+        return Verdict(name, claim, UNDECIDED, f"{TOO_FEW_SEEDS} (one)" if seeds < 2 else TOO_FEW, **known)
+    if all(-limit < low and high < limit for low, high in known["intervals"]):
+        return Verdict(name, claim, HOLDS, **known)
+    if any(low > limit or high < -limit for low, high in known["intervals"]):
+        return Verdict(name, claim, DOES_NOT, **known)
+    by_seeds = any(bool(uncertainty(*pair).by_seeds) for pair in pairs) or known["languages"] == 1
+    return Verdict(name, claim, UNDECIDED, TOO_FEW_SEEDS if by_seeds else TOO_FEW_LANGUAGES, **known)
 
 
 def _judge_coverage(name: str, claim: Coverage, scores: Measured) -> Verdict:

@@ -14,7 +14,7 @@ from scipy.stats import t as student
 
 from tests.unit.published.test_tables import slow_rank
 from tests.unit.report.run_folders import score
-from xalign_ray.published.claims import Correlation, Coverage, Order, printed_values, read_claims
+from xalign_ray.published.claims import Correlation, Coverage, Near, Order, printed_values, read_claims
 from xalign_ray.published.quantity import Quantity
 from xalign_ray.published.tables import PAPERS
 from xalign_ray.report.compare import score_frame
@@ -229,9 +229,44 @@ def test_every_claim_of_the_package_can_be_judged_and_follows_from_what_is_print
         assert {one.metric for measure in measures for one in (measure, measure.taken_away) if one} <= METRICS.keys()
         if not isinstance(claim, Correlation):
             values = printed_values(claim)
-            wrong += [name] if any(one <= next_one for one, next_one in pairwise(values)) else []
+            if isinstance(claim, Near):
+                wrong += [name] if any(abs(value) >= claim.within for value in values) else []
+            else:
+                wrong += [name] if any(one <= next_one + claim.by for one, next_one in pairwise(values)) else []
     assert wrong == []
     assert printed_values(claims["weam-over-translations"]) == pytest.approx([65.2667, 64.7333], abs=1e-3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("by", "gain", "verdict"), [(6, 0.1, "holds"), (6, 0.02, "does not hold"), (0, 0.02, "holds")])
+def test_an_order_by_points_shifts_what_must_be_passed(by: float, gain: float, verdict: str) -> None:
+    noise = np.array([[1e-3, -1e-3], [-1e-3, 1e-3], [1e-3, 0]])
+    found = judge(
+        "one",
+        order("a", "b").model_copy(update={"by": by}),
+        scored({("a", POS): BASE + gain + noise, ("b", POS): BASE}),
+    )
+    assert found.verdict == verdict
+    assert found.estimates[0] == pytest.approx(gain, abs=1e-3)
+    assert found.intervals[0][0] < found.estimates[0] < found.intervals[0][1]
+
+
+@pytest.mark.parametrize(
+    ("gain", "spread", "verdict", "why"),
+    [
+        (0.0, 1e-3, "holds", ""),
+        (0.01, 1e-3, "holds", ""),
+        (0.1, 1e-3, "does not hold", ""),
+        (-0.1, 1e-3, "does not hold", ""),
+        (0.0, 0.1, "undecided", "too few languages"),
+    ],
+)
+def test_a_near_claim_holds_where_the_whole_interval_is_within(
+    gain: float, spread: float, verdict: str, why: str
+) -> None:
+    noise = spread * np.array([[1, 1], [-1, -1], [0.5, 0.4]])
+    claim = Near(**ABOVE | {"arms": ["a"]}, within=3, measure=Quantity(metric=POS, less={"label": "b"}))
+    found = judge("one", claim, scored({("a", POS): BASE + gain + noise, ("b", POS): BASE}))
+    assert (found.verdict, found.why) == (verdict, why)
 
 
 def test_claims_that_nothing_is_known_of_come_last() -> None:
