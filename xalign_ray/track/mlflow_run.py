@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Iterator
@@ -133,6 +134,8 @@ class MlflowRun:
         tags = {**_identity_tags(self.folder), "xalign.run": self.folder.resolve().name}
         shown = ("recipe", "workers", "zero_stage")
         tags |= {f"xalign.{name}": str(self._start[name]) for name in shown if name in self._start}
+        if values := self._start.get("values"):
+            tags["xalign.values"] = json.dumps(values)
         if recipe := self._start.get("recipe"):
             tags |= {"mlflow.source.name": recipe, "mlflow.source.type": "LOCAL"}  # beside it MLflow shows the commit
         name, started = self._start.get("title") or self.folder.resolve().name, milliseconds(self._start)

@@ -103,7 +103,8 @@ def _is_scores(path: str) -> bool:
 def _events(client: MlflowClient, run: Run, folder: Path) -> Iterator[Event]:
     tags = {name: run.data.tags.get(f"xalign.{name}", "-") for name in ("recipe", "workers", "zero_stage")}
     data = {"data": str((folder / _DATA).parent)} if (folder / _DATA).is_file() else {}
-    yield _event("start", 0, run.info.start_time, **tags, **data)
+    values = json.loads(run.data.tags.get("xalign.values", "{}"))
+    yield _event("start", 0, run.info.start_time, **tags, **data, **({"values": values} if values else {}))
     points: dict[tuple[int, str], list[Metric]] = {}
     for key in sorted(key for key in run.data.metrics if "/" in key):
         for point in client.get_metric_history(run.info.run_id, key):
