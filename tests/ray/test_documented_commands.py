@@ -196,7 +196,6 @@ RUN: dict[str, Prepare | None] = {
     TRAINED_ALIGN: None,
     f"xalign evaluate {MLM} --task tatoeba --data runs/demo/tatoeba": link_runs,
     f"xalign evaluate {MLM} --task cloze --data runs/demo/tatoeba": None,
-    f"xalign tune {MLM} --task pos --data runs/demo/pos": None,
     f"xalign report {MLM} {ALIGN} --out comparison": None,
     f"xalign report {MLM} {ALIGN} --out comparison --by task,family": None,
     f"xalign export {MLM} --step 0 --out untrained/export": None,
@@ -208,13 +207,14 @@ RUN: dict[str, Prepare | None] = {
     "--dictionary-share 0.25 --dictionary-share 0.5": write_english,
     "xalign data align --languages en,de DATA/opus/Europarl.de-en.en DATA/opus/Europarl.de-en.de --out alignment":
         write_europarl,
-    "xalign tune RUN --task xquad --data DATA/squad --data DATA/xquad": write_questions,
     "xalign study mine.yaml --plan": write_study,
     "xalign study demo-pos --plan": None,
     "xalign study small --plan --set data.root=DATA": None,
     "xalign study ppa --scale paper --plan": None,
 }  # fmt: skip
 LONG: dict[str, Prepare | None] = {
+    f"xalign tune {MLM} --task pos --data runs/demo/pos": None,
+    "xalign tune RUN --task xquad --data DATA/squad --data DATA/xquad": write_questions,
     "xalign pretrain tiny/mlm --out runs/mine": None,
     "xalign pretrain tiny/mlm --out runs/mine --set parallel.workers=2": None,
     "xalign pretrain tiny/mlm --set train.max_steps=200": None,
