@@ -71,7 +71,8 @@ class Cell:
         model: folder or hub id; empty as long as the encoder is not there.
         data: the task's files or folders, none where a run has its own.
         languages: those to score; all that are found if None.
-        code: hashes of the sources of a task of the user's own, none of ours.
+        content: hashes of what the scores follow from beside the package: the task's files, a model that was given, and
+            the sources of a task of the user's own.
         apart: languages in which its encoder differs from others of the same label.
     """
 
@@ -85,7 +86,7 @@ class Cell:
     model: str
     data: tuple[str, ...] = ()
     languages: tuple[str, ...] | None = None
-    code: tuple[str, ...] = ()
+    content: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
 
     @property
@@ -95,7 +96,7 @@ class Cell:
 
     @property
     def _content(self) -> dict[str, Any]:
-        own = {"code": self.code} if self.code else {}
+        own = {"content": self.content} if self.content else {}
         return own | {"task": self.task, "model": self.model, "data": self.data, "languages": self.languages}
 
     @property

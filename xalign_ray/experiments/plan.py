@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import read_json
+from xalign_ray.artifacts import hash_file, hash_files, hash_value, read_json
 from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.plugin_sources import source_hashes
@@ -100,8 +101,8 @@ class Plan:
         for one in self.study.evaluations:
             languages = _narrow(one.languages, without_english)  # what needs no training is about the others
             if languages is not None:
-                common = self._common(encoder, model, one, encoder.label, languages)
-                yield Evaluation(**common, data=_whole(encoder.root, (one.data,) if one.data else ()))
+                data = _whole(encoder.root, (one.data,) if one.data else ())
+                yield Evaluation(**self._common(encoder, model, one, encoder.label, languages, data))
         asha = isinstance(self.study.search, AshaSearch)
         is_later = encoder is not next(one for one in self.encoders if one.label == encoder.label)
         for one in self.study.finetunings:
@@ -113,8 +114,7 @@ class Plan:
                     continue
                 label = self.study.label_of(encoder.label, training.name)
                 yield Trial(
-                    **self._common(encoder, model, one, label, languages),
-                    data=_whole(encoder.root, one.data),
+                    **self._common(encoder, model, one, label, languages, _whole(encoder.root, one.data)),
                     settings=FineTuning(**setting, seed=seed),
                     searched=tuple(name for name in setting if any(setting[name] != other[name] for other in settings)),
                     training=training.model_copy(update={"dictionaries": _whole(encoder.root, training.dictionaries)}),
@@ -129,7 +129,10 @@ class Plan:
         one: EvaluationConfig | FineTuningConfig,
         label: str,
         languages: tuple[str, ...],
+        data: tuple[str, ...],
     ) -> dict[str, Any]:
+        given = (*data, *(() if encoder.pretraining else (model,)))
+        code = source_hashes(one.task) if "." in one.task else {}
         return {
             "encoder": encoder.label,
             "pretraining_seed": encoder.seed,
@@ -139,8 +142,23 @@ class Plan:
             "model": model,
             "languages": languages or None,
             "apart": _without_english(encoder.languages),
-            "code": tuple(source_hashes(one.task)) if "." in one.task else (),
+            "data": data,
+            "content": (*filter(None, map(self._hash, given)), *code),
         }
+
+    def _hash(self, path: str) -> str:
+        """Of a file or of a folder's files but its model card, read once a plan; empty for a hub id and in a store."""
+        place = Path(path)
+        if path not in self._hashes and place.is_file():
+            self._hashes[path] = hash_file(place)
+        elif path not in self._hashes and place.is_dir():
+            files = hash_files(place).items()
+            self._hashes[path] = hash_value({name: value for name, value in files if not name.endswith(".md")})
+        return self._hashes.get(path, "")
+
+    @cached_property
+    def _hashes(self) -> dict[str, str]:
+        return {}
 
 
 def _without_english(languages: tuple[str, ...]) -> tuple[str, ...]:

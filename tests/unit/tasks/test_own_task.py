@@ -129,6 +129,30 @@ def test_a_change_of_its_code_makes_another_cell_of_a_study(here: Path) -> None:
     assert cells()[1] == before[1]
 
 
+def test_a_change_of_a_file_or_of_a_given_model_makes_another_cell_of_a_study(here: Path) -> None:
+    (here / "study.yaml").write_text(
+        "name: own\nmlflow: off\nroot: .\nencoders: [{model: m}]\n"
+        "evaluations: [{task: tatoeba, data: pairs}, {task: alignment}]\n"
+    )
+    (here / "pairs").mkdir()
+    (here / "pairs" / "de.txt").write_text("eins\n")
+    (here / "m").mkdir()
+    (here / "m" / "model.safetensors").write_text("weights")
+
+    def cells() -> list[str]:
+        plan = plan_study(load_study(str(here / "study.yaml")), here / "runs", lambda name: str(here / name))
+        return [job.name for job in plan.jobs({}) if isinstance(job, Cell)]
+
+    tatoeba, alignment = cells()
+    (here / "m" / "README.md").write_text("a card that is written again with each score")
+    assert cells() == [tatoeba, alignment]
+    (here / "pairs" / "de.txt").write_text("zwei\n")
+    assert cells()[0] != tatoeba
+    assert cells()[1] == alignment
+    (here / "m" / "model.safetensors").write_text("others")
+    assert cells()[1] != alignment
+
+
 def test_its_scores_are_read_in_another_process_where_the_module_is(here: Path) -> None:
     known_task("own_tasks.length", registry.TASKS)
     empty = {"run": "r", "encoder": "e", "objective": None, "split": "test", "chance": None, "seed": 0, "step": 1}
