@@ -41,6 +41,7 @@ from xalign_ray.run_folder import RunFolder
 from xalign_ray.train.ray_gauges import CellGauges
 
 LOOK_S = 0.1
+NOT_SHARED = "Workers must see this folder, and run the same version of xalign_ray as the driver."
 RUNNING = "running"  # as a gauge shows it; on disk such a cell is still waiting for its end
 
 
@@ -185,6 +186,8 @@ class Schedule:
 
     def _end(self, job: Job, state: str, reason: str = "") -> None:
         self._running.pop(job)
+        if state == WAITING:  # it would be run again without end
+            state, reason = FAILED, f"it ended and left no scores in {self.folder}. {NOT_SHARED}"
         self.states[job] = state
         if state == FAILED:
             self.failures[job] = reason

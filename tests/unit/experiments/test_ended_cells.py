@@ -96,3 +96,15 @@ def test_repetitions_run_of_the_setting_that_their_search_chose(tmp_path: Path) 
     assert not any(schedule._can_start(cell) for cell in others)
     again = Schedule(schedule.plan, schedule.folder)
     assert again._released == schedule._released, "a study that is opened again goes on so"
+
+
+def test_a_cell_that_ends_without_scores_fails_and_is_not_run_again(tmp_path: Path) -> None:
+    schedule = open_study(tmp_path, "")
+    cell = schedule.trials[0]
+    schedule._running[cell] = None
+    schedule._end(cell, WAITING)
+    assert not schedule._can_start(cell)
+    assert schedule.failures[cell] == (
+        f"it ended and left no scores in {schedule.folder}. Workers must see this folder, and run the same version of "
+        "xalign_ray as the driver."
+    )
