@@ -49,7 +49,7 @@ class Host:
             assert self._holder.poll() is None
             assert time.monotonic() < until
             time.sleep(0.02)
-        (self.pid,) = found
+        self.pid = found[0]  # what the script runs before is below it
         self.address = address
 
     def power_off(self) -> None:

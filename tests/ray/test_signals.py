@@ -59,7 +59,7 @@ class Driver:
         # An agent of Ray's that was still starting looks for its cluster for a minute before it gives up.
         left = psutil.wait_procs(list(self._below), timeout=PATIENCE_S)[1]
         assert [process for process in left if is_alive(process)] == []
-        progress = ("Pretraining ", "Preparing ", "Starting ", "training ", "step ")
+        progress = ("Pretraining ", "Preparing ", "Starting ", "training ", "start: ", "step ")
         return self._process.returncode, [line for line in said if not line.startswith(progress)]
 
 
