@@ -129,8 +129,8 @@ def main() -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     file = asked.out / "gpu.json"
     found: list[dict[str, Any]] = json.loads(file.read_text())["measured"] if file.exists() else []
-    libraries = {"ours": Library(), "plain": Library(), "trainer": Library()}
-    libraries["plain"] = libraries["ours"]
+    ours = Library()
+    libraries = {"ours": ours, "plain": ours, "trainer": Library()}
     for one in measurements(asked.tiny):
         name = json.dumps(one, sort_keys=True)
         if any(done["arm"] == name and "step_s" in done for done in found):

@@ -16,7 +16,7 @@ HALF = (torch.bfloat16, torch.float16)
 def implementation(kind: str) -> str:
     """What transformers calls a recipe's `train.attention`, dense or varlen.
 
-    Not its `flash_attention_2`: that takes half precision alone, and PPA's average tower is fp32 in every run.
+    Not its `flash_attention_2`: that takes half precision alone, and runs in fp32 ask for `varlen` too.
     """
     from transformers import AttentionInterface
 
