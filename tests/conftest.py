@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,6 +35,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
         return is_unit, LONGEST.index(name) if name in LONGEST else len(LONGEST), 0 if is_unit else given[item]
 
     items.sort(key=place)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips tests of released models where their folder is not there."""
+    folder = os.environ.get("XALIGN_MODELS", "")
+    if item.get_closest_marker("models") and not Path(folder or "-").is_dir():
+        pytest.skip(f"XALIGN_MODELS names no folder of released models: '{folder}'")
+
+
+@pytest.fixture(scope="session")
+def released_models() -> Path:
+    """The folder of released models that XALIGN_MODELS names, one folder each; tests that use it carry `models`."""
+    return Path(os.environ["XALIGN_MODELS"])
 
 
 @pytest.fixture(scope="module", autouse=True)
