@@ -94,7 +94,8 @@ def measure(scores: pd.DataFrame) -> pd.DataFrame:
     by_tuned = distinct | (~single & (encoders == 1))
     numbered = frame.known.where(~by_tuned, frame.seed.notna())
     kind = np.select([~numbered, by_tuned & frame.of_tuned_head.astype(bool)], [RUN, FINE_TUNING], PRETRAINING)
-    frame["seed"] = pd.Series(kind, frame.index) + " " + frame.tuned.where(by_tuned, frame.replicate).map(str)
+    numbers = frame.tuned.where(by_tuned, frame.replicate)
+    frame["seed"] = [f"{of} {number}" for of, number in zip(kind, numbers, strict=True)]
     frame["chance"] = by_cell.chance.transform("mean")
     values = frame.groupby([*SCORED, "seed"]).agg(**{name: (name, how) for name, how in _FACTS.items()})
     values = values.reset_index()
