@@ -15,8 +15,8 @@ from xalign_ray.errors import DataError
 from xalign_ray.evaluation import find_encoder
 from xalign_ray.local_paths import shown_path
 from xalign_ray.mirror import local_folder, opened, written
+from xalign_ray.models.nearest import Vectors, unit_rows
 from xalign_ray.status_line import say
-from xalign_ray.tasks.nearest import Vectors, unit_rows
 from xalign_ray.tasks.word_pairs import WordPair, read_muse_pairs
 
 if TYPE_CHECKING:

@@ -120,6 +120,21 @@ class Encoder:
             self._check_finite(vectors)
         return found
 
+    def sentence_vectors(self, sentences: Sequence[str], languages: Sequence[str], pooling: str) -> Vectors:
+        """One vector of the last layer for each sentence, `[N, D]`; arguments as of `pool`, a language a sentence.
+
+        Raises:
+            DataError: the model yields values that are not finite.
+        """
+        room = self.inputs.max_length - len(self.inputs.prefix) - len(self.inputs.suffix)
+        pieces = self.inputs.piece_texts(sentences)
+        features = [self.inputs.single(ids[:room], code) for ids, code in zip(pieces, languages, strict=True)]
+        vectors = np.empty((len(features), self.model.config.hidden_size), dtype=np.float32)
+        for places, output, mask in self.run(features):
+            vectors[places] = POOLINGS[pooling](output.last_hidden_state[None], mask)[0].float().cpu().numpy()
+        self._check_finite(vectors)
+        return vectors
+
     def word_vectors(self, words: Sequence[str]) -> Vectors:
         """Mean of the rows of each word's pieces in the embedding table, which ALIGN-MLM aligns, `[N, D]`.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from xalign_ray.artifacts import hash_value
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.nearest import Vectors, nearest_cosine, nearest_csls, unit_rows
+from xalign_ray.models.nearest import Vectors, nearest_cosine, nearest_csls, unit_rows
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
 from xalign_ray.tasks.task import COSINE, Measure, Metric, Task
 from xalign_ray.tasks.task_files import choose_languages

@@ -10,22 +10,19 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from xalign_ray.artifacts import hash_file, hash_value
 from xalign_ray.errors import DataError
+from xalign_ray.models.nearest import Vectors
 from xalign_ray.status_line import say
-from xalign_ray.tasks.nearest import Vectors, nearest_cosine, nearest_csls
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import COSINE, ENGLISH, Measure, Metric, Task
 from xalign_ray.tasks.task_files import choose_languages, name_language, read_lines
+from xalign_ray.tasks.translations import LAST_LAYERS, MEAN_OF_LAST, headline, layer_accuracies, layer_cosines
 from xalign_ray.text.language_codes import check_language
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
 
-LAST_LAYERS = 4
-_RULE = f"mean of the last {LAST_LAYERS} layers, mean pooling; the encoder has no Sentence Transformers files"
 _NAME = re.compile(r"tatoeba\.(?P<other>.+)-(?P<english>eng|en)\.(?P<end>.+)")
 _TITLE = "Sentence retrieval (Tatoeba)"
 PairPaths = tuple[Path, Path]  # line i of the first translates line i of the second, which is English
@@ -79,15 +76,15 @@ class TatoebaTask(Task):
     def evaluate(
         self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
     ) -> list[Score]:
+        from xalign_ray.models.own_pooling import own_pooling
         from xalign_ray.tasks.hf_encoder import Encoder
-        from xalign_ray.tasks.own_pooling import own_pooling
 
         assert data is not None
         pairs = find_pairs(data, languages)
         opened = Encoder.open(encoder, device)
         opened.inputs.check_languages([ENGLISH, *pairs])
         own = own_pooling(encoder)
-        rule = f"last layer, {own} pooling, as the encoder's own files say" if own else _RULE
+        rule = f"last layer, {own} pooling, as the encoder's own files say" if own else MEAN_OF_LAST
         say(f"Headline of retrieval: {rule}.")
         split = data.resolve().name  # several such folders can be scored beside each other
         scores = [
@@ -109,7 +106,7 @@ class TatoebaTask(Task):
         last = "last" if own else f"last{LAST_LAYERS}"
         first_token = dict(enumerate(layer_accuracies(left["cls"], right["cls"], device=device)))
         del first_token[0]
-        found = [(metric, {last: headline(values, own)}, own or "mean") for metric, values in headlines.items()]
+        found = [(metric, {last: headline(values, bool(own))}, own or "mean") for metric, values in headlines.items()]
         found += [(metric, dict(enumerate(curves[metric])), "mean") for metric in curves if "cosine" not in metric]
         found += [("tatoeba_accuracy_cls", first_token, "cls")]
         for metric, layers, pooling in found:
@@ -174,38 +171,6 @@ def layer_scores(other: Vectors, english: Vectors, device: str) -> dict[str, lis
         "pair_cosine": layer_cosines(other, english, shift=0),
         "pair_cosine_random": layer_cosines(other, english, shift=1),
     }
-
-
-def layer_accuracies(queries: Vectors, candidates: Vectors, *, csls: bool = False, device: str = "cpu") -> list[float]:
-    """Share of queries whose nearest candidate by cosine, or by CSLS, has the query's own index, for each layer.
-
-    Both are `[layers + 1, N, D]`.
-    """
-    gold, layers = np.arange(queries.shape[1]), zip(queries, candidates, strict=True)
-    nearest = (
-        nearest_csls(left, right, left, device=device) if csls else nearest_cosine(left, right, device)
-        for left, right in layers
-    )
-    return [float((found == gold).mean()) for found in nearest]
-
-
-def headline(values: Sequence[float], own: str | None = None) -> float:
-    """The value that stands for an encoder, of those of its layers.
-
-    The last layer's of an encoder with a pooling of its `own`. Else the mean of the last min(4, n) of n layers;
-    `values[0]` is the embedding layer's and never counts.
-    """
-    last = values[-1:] if own else values[1:][-LAST_LAYERS:]
-    return sum(last) / len(last)
-
-
-def layer_cosines(queries: Vectors, candidates: Vectors, shift: int) -> list[float]:
-    """Mean cosine of each query and the candidate `shift` places behind its own, for each layer; 0 are translations.
-
-    Both are `[layers + 1, N, D]`.
-    """
-    left, right = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True) for vectors in (queries, candidates))
-    return (left * np.roll(right, -shift, axis=1)).sum(axis=-1).mean(axis=1).tolist()
 
 
 TATOEBA = TatoebaTask()

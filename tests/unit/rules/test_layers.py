@@ -31,6 +31,7 @@ LAYERS = [
     {"exports", "checks"},
     {"alignment", "pipeline"},
     {"evaluation"},
+    {"continuing"},
     {"experiments", "opened_run", "word_map"},
     {"api"},
     {"upload"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xalign_ray.tasks.nearest import nearest_cosine, nearest_csls, unit_rows
+from xalign_ray.models.nearest import nearest_cosine, nearest_csls, unit_rows
 
 
 def slow_csls(queries: np.ndarray, candidates: np.ndarray, sources: np.ndarray, k: int) -> list[int]:

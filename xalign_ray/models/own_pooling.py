@@ -1,4 +1,4 @@
-"""Pooling that an encoder is made for, as its Sentence Transformers files say."""
+"""Pooling and prompt that an encoder is made for, as its Sentence Transformers files say."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from xalign_ray.errors import DataError
 from xalign_ray.status_line import say
 
 _MODULES = "modules.json"
+_PROMPTS = "config_sentence_transformers.json"
+_QUERY = "query"  # name of the prompt that is taken where none is the default
 
 
 def own_pooling(encoder: str) -> str | None:
@@ -43,6 +45,30 @@ def own_pooling(encoder: str) -> str | None:
         return found[0]
     say(f"{encoder}: its own pooling ({' + '.join(found) or 'neither mean nor cls'}) is unknown and not used.")
     return None
+
+
+def own_prompt(encoder: str) -> str:
+    """What the encoder's files put before a sentence: the default prompt, else the one named "query", else nothing.
+
+    Both sentences of a pair get it: retrieval of translations is a symmetric task.
+
+    Args:
+        encoder: folder or hub id.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    config = _read(encoder, _PROMPTS)
+    if config is None:
+        return ""
+    try:
+        prompts = config.get("prompts") or {}
+        prompt = prompts.get(config.get("default_prompt_name") or _QUERY) or ""
+    except AttributeError:
+        prompt = None
+    if not isinstance(prompt, str):
+        raise DataError(f"{encoder}: {_PROMPTS} is damaged: its prompts are not texts by name. Fetch it again.")
+    return prompt
 
 
 def _read(encoder: str, name: str) -> Any:

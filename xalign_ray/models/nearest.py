@@ -24,14 +24,18 @@ def unit_rows(vectors: Vectors) -> Vectors:
     return (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
 
-def nearest_cosine(queries: Vectors, candidates: Vectors, device: str = "cpu") -> Indices:
+def nearest_cosine(queries: Vectors | Tensor, candidates: Vectors | Tensor, device: str = "cpu") -> Indices:
     """Index `[N]` of the first candidate (`[C, D]`, C >= 1) with the highest cosine, for each query (`[N, D]`)."""
     left, right = (_on_device(rows, device) for rows in (queries, candidates))
     return _by_block(left, lambda block: (block @ right.T).argmax(dim=1)).cpu().numpy()
 
 
 def nearest_csls(
-    queries: Vectors, candidates: Vectors, sources: Vectors, neighbours: int = NEIGHBOURS, device: str = "cpu"
+    queries: Vectors | Tensor,
+    candidates: Vectors | Tensor,
+    sources: Vectors | Tensor,
+    neighbours: int = NEIGHBOURS,
+    device: str = "cpu",
 ) -> Indices:
     """Index `[N]` of the candidate with the highest CSLS, which takes from the cosine what hubs have with everything.
 
@@ -51,9 +55,12 @@ def nearest_csls(
     return _by_block(left, lambda block: (2 * (block @ right.T) - density).argmax(dim=1)).cpu().numpy()
 
 
-def _on_device(rows: Vectors, device: str) -> Tensor:
+def _on_device(rows: Vectors | Tensor, device: str) -> Tensor:
+    """Unit rows on the device; a tensor keeps its precision."""
     import torch  # here, because it costs whoever only lists tasks a second
 
+    if isinstance(rows, torch.Tensor):
+        return torch.nn.functional.normalize(rows, dim=-1).to(device)
     return torch.from_numpy(unit_rows(rows)).to(device)
 
 

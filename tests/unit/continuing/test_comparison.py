@@ -1,0 +1,185 @@
+"""Base against yours on the same sentences: rows against a slow reference, the cache, and what is said without rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity, cross_entropy
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertModel
+
+from tests.unit.tasks.conftest import make_bert_in
+from xalign_ray.continuing import comparison
+from xalign_ray.continuing.comparison import KeptText, compare, judge, read_comparison, write_comparison
+from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
+from xalign_ray.tasks.translations import TranslatedSentences
+
+ENGLISH = ["one", "two", "three", "four", "five"]
+GERMAN = ["eins", "zwei", "drei", "vier", "fünf"]
+
+
+def sentences(words: list[str], count: int, seed: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(words, rng.integers(2, 9))) for _ in range(count)]
+
+
+def pairs_of(count: int = 30, split: str = "own", languages: tuple[str, str] = ("de", "en")) -> TranslatedSentences:
+    return TranslatedSentences(languages, sentences(GERMAN, count, 1), sentences(ENGLISH, count, 2), split)
+
+
+@pytest.fixture
+def encoders(tmp_path: Path) -> tuple[Path, Path]:
+    """A tiny BERT, and another with the same vocabulary."""
+    base = make_bert_in(tmp_path / "base", ENGLISH + GERMAN)
+    trained = make_bert_in(tmp_path / "trained", ENGLISH + GERMAN)
+    model = AutoModelForMaskedLM.from_pretrained(trained)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.03 * torch.randn_like(parameter)
+    model.save_pretrained(trained)
+    return base, trained
+
+
+@torch.no_grad()
+def slow_vectors(folder: Path, texts: list[str]) -> torch.Tensor:
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(folder).eval().bert, AutoTokenizer.from_pretrained(folder)
+    return torch.stack(
+        [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0) for text in texts]
+    )
+
+
+def slow_accuracy(folder: Path, pairs: TranslatedSentences) -> float:
+    right = []
+    for queries, candidates in (pairs.texts, pairs.texts[::-1]):
+        known = {*zip(queries, candidates, strict=True)}
+        vectors, others = slow_vectors(folder, [*queries]), slow_vectors(folder, [*candidates])
+        for text, vector in zip(queries, vectors, strict=True):
+            right.append((text, candidates[int(cosine_similarity(vector[None], others).argmax())]) in known)
+    return float(np.mean(right))
+
+
+@torch.no_grad()
+def slow_loss(folder: Path, texts: list[str]) -> float:
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    losses = []
+    for text in texts:
+        batch = tokenizer(text, return_tensors="pt")
+        gold = batch["input_ids"].clone()
+        at = [1 + place for place in masked_places(gold[0, 1:-1].tolist())]
+        batch["input_ids"][0, at] = tokenizer.mask_token_id
+        losses += [float(cross_entropy(model(**batch).logits[0, place], gold[0, place])) for place in at]
+    return float(np.mean(losses))
+
+
+def rows_by_measure(found: comparison.Comparison, trained: bool) -> dict[str, Any]:
+    return {row.measure: row for row in found.rows if row.trained == trained}
+
+
+def test_rows_equal_a_slow_reference(encoders: tuple[Path, Path]) -> None:
+    base, trained = encoders
+    tests, kept = pairs_of(40), pairs_of(25, "kept")
+    found = compare(str(base), str(trained), [tests], [kept], device="cpu")
+    of_tests, of_kept = (rows_by_measure(found, trained) for trained in (True, False))
+    assert [*of_tests] == ["retrieval", "retrieval_csls"]
+    assert [*of_kept] == ["retrieval", "retrieval_csls", "drift", "mlm_loss"]
+    assert found.notes == []
+    for row, pairs in ((of_tests["retrieval"], tests), (of_kept["retrieval"], kept)):
+        assert (row.base, row.yours) == pytest.approx([slow_accuracy(folder, pairs) for folder in encoders])
+        assert (row.language, row.count, row.split) == ("de", len(pairs), pairs.split)
+    old, new = (slow_vectors(folder, [*kept.first]) for folder in encoders)
+    assert of_kept["drift"].yours == pytest.approx(1 - float(cosine_similarity(old, new).mean()), abs=1e-5)
+    assert of_kept["drift"].verdict is None
+    loss = of_kept["mlm_loss"]
+    assert (loss.base, loss.yours) == pytest.approx([slow_loss(folder, [*kept.first]) for folder in encoders], abs=1e-4)
+    assert loss.low < loss.difference < loss.high
+
+
+def test_kept_text_has_drift_and_a_loss(encoders: tuple[Path, Path]) -> None:
+    text = KeptText("de", sentences(GERMAN, 12, 5), "mine.txt")
+    found = compare(*map(str, encoders), [], texts=[text], device="cpu")
+    assert [(row.measure, row.language, row.split, row.count) for row in found.rows] == [
+        ("drift", "de", "mine.txt", 12),
+        ("mlm_loss", "de", "mine.txt", 12),
+    ]
+
+
+def test_an_encoder_without_a_head_has_no_loss_and_says_so(encoders: tuple[Path, Path]) -> None:
+    base, _ = encoders
+    BertModel.from_pretrained(base, add_pooling_layer=False).save_pretrained(base)
+    found = compare(*map(str, encoders), [], [pairs_of()], device="cpu")
+    assert [row.measure for row in found.rows] == ["retrieval", "retrieval_csls", "drift"]
+    assert found.notes == [f"There is no masked-LM loss of what was kept: {base} has no masked-LM head."]
+
+
+def test_other_vocabularies_have_no_loss_in_common(encoders: tuple[Path, Path], tmp_path: Path) -> None:
+    other = make_bert_in(tmp_path / "other", [*ENGLISH, *GERMAN, "sechs"])
+    found = compare(str(encoders[0]), str(other), [], [pairs_of()], device="cpu")
+    assert "mlm_loss" not in {row.measure for row in found.rows}
+    assert "the vocabularies differ" in found.notes[0]
+
+
+def test_nothing_kept_is_said_in_one_line(encoders: tuple[Path, Path]) -> None:
+    found = compare(*map(str, encoders), [pairs_of()], device="cpu")
+    assert found.notes == [comparison.NOTHING_KEPT]
+
+
+def test_languages_of_the_run_decide_what_counts_as_trained(encoders: tuple[Path, Path]) -> None:
+    tests = [pairs_of(languages=("de", "en")), pairs_of(languages=("fr", "de"))]
+    found = compare(*map(str, encoders), tests, trained_languages=["en", "de"], device="cpu")
+    assert {(row.language, row.trained) for row in found.rows} == {("de", True), ("fr-de", False)}
+
+
+def test_numbers_of_the_base_are_computed_once(encoders: tuple[Path, Path], tmp_path: Path) -> None:
+    texts = [(text, "de") for text in sentences(GERMAN, 10, 4)]
+    first = SentenceScores(str(encoders[0]), cache=tmp_path / "cache", device="cpu")
+    expected, losses = first.vectors(texts), first.losses(texts)
+    again = SentenceScores(str(encoders[0]), cache=tmp_path / "cache", device="cpu")
+    np.testing.assert_array_equal(again.vectors(texts[::-1]), expected[::-1])
+    np.testing.assert_array_equal(again.losses(texts), losses)
+    assert again._opened is None
+    prompted = SentenceScores(str(encoders[0]), prompt="one ", cache=tmp_path / "cache", device="cpu")
+    assert not np.allclose(prompted.vectors(texts), expected)
+    other = SentenceScores(str(encoders[1]), cache=tmp_path / "cache", device="cpu")
+    assert not np.allclose(other.vectors(texts), expected)
+
+
+def test_a_damaged_cache_is_computed_again(encoders: tuple[Path, Path], tmp_path: Path) -> None:
+    texts = [("eins zwei", "de")]
+    expected = SentenceScores(str(encoders[0]), cache=tmp_path / "cache", device="cpu").vectors(texts)
+    (file,) = (tmp_path / "cache").rglob("*.npz")
+    file.write_bytes(file.read_bytes()[:50])
+    again = SentenceScores(str(encoders[0]), cache=tmp_path / "cache", device="cpu").vectors(texts)
+    np.testing.assert_array_equal(again, expected)
+
+
+@pytest.mark.parametrize(
+    ("ends", "higher_is_better", "verdict"),
+    [
+        ((0.01, 0.03), True, "gained"),
+        ((-0.03, -0.01), True, "lost"),
+        ((-0.01, 0.02), True, "kept"),
+        ((0.01, 0.03), False, "lost"),
+        ((-0.03, -0.01), False, "gained"),
+        (None, True, "kept"),
+    ],
+)
+def test_a_verdict_is_read_off_the_interval(ends: Any, higher_is_better: bool, verdict: str) -> None:
+    assert judge(ends, higher_is_better) == verdict
+
+
+def test_a_comparison_is_written_with_the_facts_of_its_run(encoders: tuple[Path, Path], tmp_path: Path) -> None:
+    found = compare(*map(str, encoders), [pairs_of()], device="cpu")
+    facts = {"base": "x", "run": "r", "steps": 3, "seconds": 1.5, "device_hours": 0.1, "methods": ["contrast"]}
+    write_comparison(tmp_path / comparison.COMPARISON, found, facts)
+    read = read_comparison(tmp_path / comparison.COMPARISON)
+    assert {key: read[key] for key in facts} == facts
+    row = read["rows"][0]
+    assert [*row] == sorted(row)
+    assert set(row) == {
+        *("measure", "language", "trained", "base", "yours", "difference", "low", "high"),
+        *("verdict", "detectable", "count", "split"),
+    }

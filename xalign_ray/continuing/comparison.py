@@ -1,0 +1,294 @@
+"""Compares an encoder with the one that it was continued from, on the same sentences: comparison.json.
+
+A row is a measure in a language. `retrieval` is the share of pairs whose sentences find each other by cosine, the mean
+of both directions; `retrieval_csls` is the same by CSLS; `mlm_loss` is in nats a masked token; `drift` is 1 - the mean
+cosine of a sentence's vector with the base's vector of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from xalign_ray.artifacts import read_json, write_json
+from xalign_ray.continuing.paired_intervals import Interval, accuracy_interval, mean_interval, ratio_interval
+from xalign_ray.continuing.sentence_scores import Numbers, SentenceScores, Text
+from xalign_ray.models.nearest import unit_rows
+from xalign_ray.tasks.task import ENGLISH
+from xalign_ray.tasks.translations import TranslatedSentences, find_translations
+
+COMPARISON = "comparison.json"  # in the folder of a run
+MAX_SENTENCES = 10_000  # of a language: more are thinned evenly
+NOTHING_KEPT = (
+    "Nothing says what was forgotten: no pairs or text of languages that were not trained were kept out. "
+    "Name some with --keep."
+)
+MEASURES = {
+    "retrieval": "translations found by cosine, mean of both directions",
+    "retrieval_csls": "translations found by CSLS, mean of both directions",
+    "mlm_loss": "masked-LM loss, nats a masked token; lower is better",
+    "drift": "1 - mean cosine of the sentence vectors with the base's; has no verdict",
+}
+Verdict = Literal["gained", "kept", "lost"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One measure in one language.
+
+    Attributes:
+        measure: one of `MEASURES`.
+        language: a code; of pairs that have no English sentence, both codes, such as "de-fr".
+        trained: whether the run was trained on it.
+        base, yours: the value of each encoder.
+        difference: yours - base.
+        low, high: its 95 % interval over sentences; null of fewer than two.
+        verdict: "kept" if the interval holds 0, else "gained" or "lost"; null of drift.
+        detectable: the smallest difference that these sentences could have shown: half of the interval's width.
+        count: pairs or sentences.
+        split: the file or folder that they are from.
+    """
+
+    measure: str
+    language: str
+    trained: bool
+    base: float
+    yours: float
+    difference: float
+    low: float | None
+    high: float | None
+    verdict: Verdict | None
+    detectable: float | None
+    count: int
+    split: str
+
+
+@dataclass(frozen=True)
+class KeptText:
+    """Sentences in one language that was not trained."""
+
+    language: str
+    sentences: Sequence[str]
+    split: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows, and sentences on what is not in them."""
+
+    rows: Sequence[Row]
+    notes: Sequence[str]
+
+
+def compare(
+    base: str,
+    trained: str,
+    tests: Sequence[TranslatedSentences],
+    kept: Sequence[TranslatedSentences] = (),
+    texts: Sequence[KeptText] = (),
+    trained_languages: Collection[str] | None = None,
+    prompt: str | None = None,
+    cache: Path | None = None,
+    device: str = "auto",
+) -> Comparison:
+    """Scores both encoders, each opened once at most, on the same sentences.
+
+    Args:
+        base: folder or hub id of the encoder that was continued.
+        trained: folder or hub id of what became of it.
+        tests: pairs that were held out of training.
+        kept: pairs of languages that were not trained.
+        texts: sentences of languages that were not trained.
+        trained_languages: those of the run. Pairs count as trained if both of their languages are among them; if None,
+            those of `tests` do.
+        prompt: what to put before each sentence; what the base's files name if None.
+        cache: folder where the base's numbers are kept, for the next comparison with it.
+        device: a torch device; "auto" is the GPU where there is one.
+
+    Raises:
+        DataError: an encoder cannot be opened, or yields values that are not finite.
+    """
+    from xalign_ray.tasks.hf_encoder import pick_device
+
+    old = SentenceScores(base, prompt, None, cache, device)
+    new = SentenceScores(trained, old.prompt, old.pooling, None, device)
+    tests, kept = [*map(_thinned, tests)], [*map(_thinned, kept)]
+    forgotten = [*map(_Sentences.of_pairs, kept), *map(_Sentences.of_text, texts)]
+    vectors = _Vectors.of(old, new, [*tests, *kept], forgotten)
+    rows: list[Row] = []
+    for pairs, is_test in [*((pairs, True) for pairs in tests), *((pairs, False) for pairs in kept)]:
+        is_trained = is_test if trained_languages is None else set(pairs.languages) <= {*trained_languages}
+        rows += _retrieval_rows(pairs, vectors, is_trained, str(pick_device(device)))
+    rows += [_drift_row(sentences, vectors) for sentences in forgotten]
+    if not forgotten:
+        return Comparison(rows, [NOTHING_KEPT])
+    if why := _why_no_losses(old, new):
+        return Comparison(rows, [f"There is no masked-LM loss of what was kept: {why}."])
+    return Comparison([*rows, *(_loss_row(sentences, old, new) for sentences in forgotten)], [])
+
+
+def write_comparison(path: Path, found: Comparison, facts: Mapping[str, Any]) -> None:
+    """Writes comparison.json.
+
+    Args:
+        facts: `base, run, steps, seconds, device_hours, methods` of the run.
+    """
+    write_json(path, {**facts, "rows": [asdict(row) for row in found.rows], "notes": [*found.notes]})
+
+
+def read_comparison(path: Path) -> dict[str, Any]:
+    """What `write_comparison` wrote; DataError if it is missing or damaged."""
+    return read_json(path, "Delete it and rerun `xalign continue`.", "rows", "notes")
+
+
+def name_of_pair(languages: tuple[str, str]) -> str:
+    """The language that is not English, or both if none is."""
+    others = [code for code in languages if code != ENGLISH]
+    return others[0] if len(others) == 1 else "-".join(languages)
+
+
+def thin(count: int, most: int) -> list[int]:
+    """At most `most` of `count` indices, evenly spaced."""
+    return [*range(count)] if count <= most else np.linspace(0, count - 1, most).astype(int).tolist()
+
+
+def _thinned(pairs: TranslatedSentences) -> TranslatedSentences:
+    chosen = thin(len(pairs), MAX_SENTENCES)
+    first, second = ([texts[index] for index in chosen] for texts in pairs.texts)
+    return TranslatedSentences(pairs.languages, first, second, pairs.split)
+
+
+@dataclass(frozen=True)
+class _Sentences:
+    """What drift and the masked-LM loss of a language are measured on."""
+
+    language: str
+    texts: Sequence[Text]
+    split: str
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @classmethod
+    def of_pairs(cls, pairs: TranslatedSentences) -> _Sentences:
+        """Those that are not English; all if none is."""
+        name = name_of_pair(pairs.languages)
+        asked = [code for code in pairs.languages if code != ENGLISH] or pairs.languages
+        chosen = [
+            (text, code)
+            for code, texts in zip(pairs.languages, pairs.texts, strict=True)
+            if code in asked
+            for text in texts
+        ]
+        return cls(name, chosen, pairs.split)
+
+    @classmethod
+    def of_text(cls, text: KeptText) -> _Sentences:
+        """At most MAX_SENTENCES, evenly spaced."""
+        chosen = thin(len(text.sentences), MAX_SENTENCES)
+        return cls(text.language, [(text.sentences[index], text.language) for index in chosen], text.split)
+
+
+@dataclass(frozen=True)
+class _Vectors:
+    """The vectors of both encoders, a row for each distinct text."""
+
+    index: Mapping[Text, int]
+    base: Numbers
+    yours: Numbers
+
+    @classmethod
+    def of(
+        cls,
+        old: SentenceScores,
+        new: SentenceScores,
+        pairs: Sequence[TranslatedSentences],
+        sentences: Sequence[_Sentences],
+    ) -> _Vectors:
+        """Encodes each distinct text once with each encoder: English sentences stand in the pairs of many languages."""
+        distinct = [*dict.fromkeys(_all_texts(pairs, sentences))]
+        index = {text: number for number, text in enumerate(distinct)}
+        return cls(index, old.vectors(distinct), new.vectors(distinct))
+
+    def take(self, texts: Sequence[Text]) -> tuple[Numbers, Numbers]:
+        """Those of some texts, of the base and of yours: `[N, D]` each."""
+        rows = [self.index[text] for text in texts]
+        return self.base[rows], self.yours[rows]
+
+
+def _all_texts(pairs: Sequence[TranslatedSentences], sentences: Sequence[_Sentences]) -> Iterator[Text]:
+    for one in pairs:
+        for code, texts in zip(one.languages, one.texts, strict=True):
+            yield from ((text, code) for text in texts)
+    for one in sentences:
+        yield from one.texts
+
+
+def _retrieval_rows(pairs: TranslatedSentences, vectors: _Vectors, is_trained: bool, device: str) -> Iterator[Row]:
+    first, second = (
+        vectors.take([(text, code) for text in texts]) for code, texts in zip(pairs.languages, pairs.texts, strict=True)
+    )
+    for measure, csls in (("retrieval", False), ("retrieval_csls", True)):
+        base, yours = (
+            find_translations(*both, pairs.numbers, csls=csls, device=device)
+            for both in zip(first, second, strict=True)
+        )
+        ends = accuracy_interval(base, yours)
+        yield _row(measure, name_of_pair(pairs.languages), is_trained, base.mean(), yours.mean(), ends, pairs)
+
+
+def _drift_row(sentences: _Sentences, vectors: _Vectors) -> Row:
+    base, yours = map(unit_rows, vectors.take(sentences.texts))
+    drift = 1 - (base.astype(np.float64) * yours).sum(axis=1)
+    return _row("drift", sentences.language, False, 0.0, drift.mean(), mean_interval(drift), sentences)
+
+
+def _loss_row(sentences: _Sentences, old: SentenceScores, new: SentenceScores) -> Row:
+    (base, labels), (yours, _) = old.losses(sentences.texts), new.losses(sentences.texts)
+    ends = ratio_interval(yours - base, labels)
+    means = base.sum() / labels.sum(), yours.sum() / labels.sum()
+    return _row("mlm_loss", sentences.language, False, *means, ends, sentences)
+
+
+def _why_no_losses(old: SentenceScores, new: SentenceScores) -> str:
+    if why := old.why_no_losses or new.why_no_losses:
+        return why
+    changed = "the vocabularies differ, so that the two would predict other pieces"
+    return changed if old.tokenizer_hash != new.tokenizer_hash else ""
+
+
+def _row(
+    measure: str,
+    language: str,
+    is_trained: bool,
+    base: float,
+    yours: float,
+    ends: Interval | None,
+    scored: TranslatedSentences | _Sentences,
+) -> Row:
+    low, high = ends or (None, None)
+    return Row(
+        measure=measure,
+        language=language,
+        trained=is_trained,
+        base=float(base),
+        yours=float(yours),
+        difference=float(yours - base),
+        low=low,
+        high=high,
+        verdict=None if measure == "drift" else judge(ends, higher_is_better=measure != "mlm_loss"),
+        detectable=ends and (ends[1] - ends[0]) / 2,
+        count=len(scored),
+        split=scored.split,
+    )
+
+
+def judge(ends: Interval | None, higher_is_better: bool) -> Verdict:
+    """What an interval of a difference says: kept while it holds 0."""
+    if ends is None or ends[0] <= 0 <= ends[1]:
+        return "kept"
+    return "gained" if (ends[0] > 0) == higher_is_better else "lost"
