@@ -20,10 +20,11 @@ _LARGEST = 2**62  # bounds beyond it are those of 64-bit integers, and tell a re
 
 def recipe_keys() -> Iterator[str]:
     """A section for each block of a recipe, with a table of its keys; one for each kind of a list's entries."""
-    yield from _block("", RunConfig, "Top level")
+    yield from _block("", RunConfig, "Top level", set())
 
 
-def _block(path: str, block: type[BaseModel], title: str) -> Iterator[str]:
+def _block(path: str, block: type[BaseModel], title: str, shown: set[type[BaseModel]]) -> Iterator[str]:
+    """A block and those in it; one that several keys hold is shown at the first of them."""
     fields = block.model_fields
     yield from ("", f"## {title}", "", inspect.getdoc(block) or "", "")
     rows = [[f"`{key}`", _meaning(f), _type(f.annotation, f.metadata), _default(f)] for key, f in fields.items()]
@@ -32,7 +33,9 @@ def _block(path: str, block: type[BaseModel], title: str) -> Iterator[str]:
         for inner in _blocks(field.annotation):
             kind = inner.model_fields.get("kind")
             named = f"`{path}{key}`" if kind is None else f"`{path}{key}`, `kind: {kind.default}`"
-            yield from _block(f"{path}{key}.", inner, named)
+            if inner not in shown:
+                shown.add(inner)
+                yield from _block(f"{path}{key}.", inner, named, shown)
 
 
 def _meaning(field: Any) -> str:

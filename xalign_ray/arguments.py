@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from xalign_ray.config.explain import flatten
 from xalign_ray.config.load import list_recipes, list_studies, load_recipe
-from xalign_ray.config.schema import PairFormat, TextFormat
+from xalign_ray.config.sources import PairFormat, TextFormat
 from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.papers import FROM
 from xalign_ray.finetune.settings import FineTuning

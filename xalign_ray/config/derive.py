@@ -105,7 +105,7 @@ def _start_identity(init_from: str) -> str:
 def data_settings(config: RunConfig) -> dict[str, Any]:
     """The part of the recipe that changes shards, but for paths, the content of inputs, and what aligners depend on."""
     tree = config.data.model_dump(mode="json", exclude={"root", "max_bad_fraction", "word_alignment"})
-    for source in [*tree["corpora"], *tree["parallel"], *tree["dictionaries"]]:
+    for source in [*tree["corpora"], *tree["parallel"], *tree["tests"], *tree["dictionaries"]]:
         source.pop("paths")
     tree["tokenizer"].pop("path", None)
     return tree | {"languages": config.languages}

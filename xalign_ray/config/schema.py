@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from xalign_ray.config.aligners import WordAlignment
-from xalign_ray.config.choices import PAIRS, MaskedLm, MaskedText, Objective, Stream
+from xalign_ray.config.choices import PAIRS, TEXT, MaskedLm, MaskedText, Objective, Stream
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, OnBrokenFile, Positive
 from xalign_ray.config.filters import FiltersConfig
 from xalign_ray.config.plugins import load_plugin
 from xalign_ray.config.running import CheckpointConfig, ParallelConfig, TrackConfig
 from xalign_ray.config.scheduled import Scheduled, Within
+from xalign_ray.config.sources import Corpus, Dictionary, ParallelCorpus
 from xalign_ray.config.tokenizers import BpeTokenizer, Tokenizer
 from xalign_ray.config.training import TrainConfig
 
@@ -23,56 +24,6 @@ MIN_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special 
 
 # What would make a method silently another one, and is meant where `allow` names it.
 Allowed = Literal["new_head", "low_coverage", "unaligned_pairs", "single_pair_rows"]
-TextFormat = Literal["wikipedia", "text", "jsonl", "parquet", "conllu"]
-PairFormat = Literal["moses", "tsv", "jsonl_pairs", "tmx", "opus"]
-
-
-class Corpus(Frozen):
-    """Monolingual text in one language."""
-
-    format: Annotated[TextFormat, Field(description="how its files are read")]
-    language: Annotated[str, Field(description="BCP-47 code")]
-    paths: Annotated[
-        tuple[LocalPath, ...], Field(min_length=1, description="files, glob patterns or URLs; relative to data.root")
-    ]
-
-
-class ParallelCorpus(Frozen):
-    """Sentence pairs; for `moses`, paths are the first side, the second side and, if there is one, the alignment."""
-
-    format: Annotated[PairFormat, Field(description="how its files are read")]
-    languages: Annotated[tuple[str, str], Field(description="codes of the first and the second side")]
-    paths: Annotated[tuple[LocalPath, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
-    align: Annotated[
-        str,
-        Field(
-            pattern=r"^(hmm|ibm|encoder:.+)?$",
-            description="aligner of its words, run by prepare on the tokenizer's own: hmm, ibm or encoder:FOLDER; none "
-            "if empty",
-        ),
-    ] = ""
-
-    @model_validator(mode="after")
-    def _is_aligned_once(self) -> ParallelCorpus:
-        if self.align and self.brings_alignment:
-            raise ValueError("align, and a third path that holds an alignment: keep one")
-        return self
-
-    @property
-    def brings_alignment(self) -> bool:
-        """Whether its files hold one."""
-        return self.format == "moses" and len(self.paths) == 3
-
-
-class Dictionary(Frozen):
-    """A bilingual dictionary in MUSE's form. `held_out` pairs are never trained on; the alignment probe scores them."""
-
-    format: Annotated[Literal["muse"], Field(description="how its files are read")] = "muse"
-    languages: Annotated[tuple[str, str], Field(description="codes of the first and the second word of a line")]
-    paths: Annotated[tuple[LocalPath, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
-    split: Annotated[Literal["train", "held_out"], Field(description="whether its pairs are trained on or scored")] = (
-        "train"
-    )
 
 
 class DataConfig(Frozen):
@@ -81,8 +32,20 @@ class DataConfig(Frozen):
     root: Annotated[
         LocalPath, Field(description="folder that relative paths start from; `demo` is the embedded world")
     ] = DEMO
-    corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)]
+    corpora: tuple[Corpus, ...] = ()
     parallel: tuple[ParallelCorpus, ...] = ()
+    tests: Annotated[
+        tuple[ParallelCorpus, ...],
+        Field(
+            description="pairs that retrieval is scored on, with keys as in parallel; their lines are never trained on"
+        ),
+    ] = ()
+    test_fraction: Annotated[
+        Fraction, Field(description="where tests is empty: pairs of parallel that are kept out as tests; 0 is none")
+    ] = 0.0
+    max_test_pairs: Annotated[
+        Positive, Field(description="pairs of two languages that test_fraction keeps at most")
+    ] = 1000
     word_alignment: WordAlignment = WordAlignment()
     dictionaries: tuple[Dictionary, ...] = ()
     filters: FiltersConfig = FiltersConfig()
@@ -114,6 +77,12 @@ class DataConfig(Frozen):
         Fraction, Field(description="bad rows among those of one source above which prepare stops")
     ] = 0.01
     on_broken_file: OnBrokenFile = "stop"
+
+    @model_validator(mode="after")
+    def _has_tests_once(self) -> DataConfig:
+        if self.tests and self.test_fraction:
+            raise ValueError("test_fraction keeps tests out of parallel where tests is empty; keep one of the two")
+        return self
 
     @model_validator(mode="after")
     def _alignments_are_there(self) -> DataConfig:
@@ -278,6 +247,11 @@ class RunConfig(Frozen):
                 (not self.data.parallel, f"stream {stream.kind} needs data.parallel")
                 for stream in self.streams
                 if stream.pools == PAIRS
+            ),
+            *(
+                (not self.data.corpora, f"stream {stream.kind} needs data.corpora")
+                for stream in self.streams
+                if stream.pools == TEXT
             ),
             *(
                 (not self.data.dictionaries, f"{what} {one.kind} needs data.dictionaries")

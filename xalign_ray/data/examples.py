@@ -6,7 +6,7 @@ import hashlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from typing import Literal
 
@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from xalign_ray.data.dropped import SAMPLE, DroppedRow, dropped_row
 from xalign_ray.data.filters import Filters, Sifted, keep_documents, keep_lines, keep_pairs
-from xalign_ray.data.held_out_lines import HELD_OUT_LINE, HELD_OUT_PAIR, comparable, held_out_lines
+from xalign_ray.data.held_out_lines import (
+    HELD_OUT_LINE,
+    HELD_OUT_PAIR,
+    TEST_LINE,
+    TEST_PAIR,
+    comparable,
+    find_test_lines,
+    held_out_lines,
+)
 from xalign_ray.data.language_id import how_judged
 from xalign_ray.data.link_transfer import find_links, linked_share, no_links, number_words
 from xalign_ray.data.sources.formats import NOTED
@@ -42,6 +50,7 @@ class ExampleEncoder:
     held_out_fraction: float
     filters: Filters
     aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
+    test_lines: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # sorted hashes
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ def encode_documents(
 ) -> Examples:
     """Sentences, or as many lines of a document as fit together; longer lines than a row are split at a word.
 
-    Lines are held out by their hash, and make examples of their own.
+    Lines are held out by their hash, and make examples of their own. Lines of retrieval tests are dropped.
 
     Args:
         documents: of one language.
@@ -95,6 +104,9 @@ def encode_documents(
     dropped += _count_sifted(
         counts, passing, np.ones(len(lines), np.int64), lambda n: (documents[line_document[n]], [lines[n]])
     )
+    tests = passing.keep & find_test_lines(lines, encoder.test_lines)
+    _count_dropped(counts, TEST_LINE, tests)
+    passing = replace(passing, keep=passing.keep & ~tests)
     line_held_out = passing.keep & held_out_lines(lines, encoder.held_out_fraction)
     copies = _find_copies(lines, line_held_out)
     _count_dropped(counts, HELD_OUT_LINE, copies)
@@ -134,7 +146,7 @@ def encode_pairs(
 ) -> Examples:
     """Both segments of translations; a pair too long for a row loses words at the end of its longer segment (counted).
 
-    A pair with a side that is held out as a line of text is dropped.
+    A pair with a side that is held out as a line of text, or is a line of a retrieval test, is dropped.
 
     Args:
         pairs: of one pair of languages, in the same order.
@@ -162,8 +174,10 @@ def encode_pairs(
     sifted = keep_pairs(encoder.filters, languages, texts, lengths, duplicate, near_duplicate, linked, ~empty)
     dropped = [*_count_sifted(counts, sifted, np.ones(len(pairs), np.int64), lambda n: (pairs[n], pairs[n].texts))]
     held_out = np.logical_or(*(held_out_lines(lines, encoder.held_out_fraction) for lines in texts))
-    _count_dropped(counts, HELD_OUT_PAIR, sifted.keep & held_out)
-    keep = sifted.keep & ~held_out
+    tests = sifted.keep & np.logical_or(*(find_test_lines(lines, encoder.test_lines) for lines in texts))
+    _count_dropped(counts, TEST_PAIR, tests)
+    _count_dropped(counts, HELD_OUT_PAIR, sifted.keep & held_out & ~tests)
+    keep = sifted.keep & ~held_out & ~tests
     if max_pairs is not None:
         over = keep & (np.cumsum(keep) > max_pairs)
         keep = keep & ~over

@@ -17,6 +17,7 @@ from xalign_ray.status_line import PartsDone
 HINT = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
 TOKENIZER = "tokenizer"
 TOKENIZER_FILES = "tokenizer_files.json"  # what the tokenizer was written with, hashed: prepare's record of that step
+TESTS = "tests"  # folder of the pairs that retrieval is scored on
 RECORDS = "records.json"  # hashes of the files that only prepare reads, as many as there are parts
 REGULAR = "regular_pieces.npy"
 NEW_ROWS = "new_rows.json"
@@ -70,7 +71,7 @@ def list_files(folder: Path) -> dict[str, str]:
     """The manifest's `files`: all that readers of a folder open, besides shards. Writes RECORDS for the others."""
     others = [name for place in BY_PREPARE for name in _below(folder, place)]
     write_json(folder / RECORDS, hash_files(folder, [*NOT_OPENED, *others]))
-    return hash_files(folder, [*OPENED, RECORDS, *_below(folder, TOKENIZER)])
+    return hash_files(folder, [*OPENED, RECORDS, *_below(folder, TOKENIZER), *_below(folder, TESTS)])
 
 
 def check_files(folder: Path, files: Mapping[str, str]) -> None:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 HELD_OUT_LINE = "repeats a held-out line"
 HELD_OUT_PAIR = "a side is a held-out line"
+TEST_LINE = "is a line of data.tests"
+TEST_PAIR = "a side is a line of data.tests"
 
 _HASH = hashlib.blake2b(digest_size=8, person=b"held out")  # copied for each line: half the price of a new one
 _NO_WORD = re.compile(r"\W+")
@@ -24,7 +26,17 @@ def held_out_lines(lines: Sequence[str], share: float) -> NDArray[np.bool_]:
     """
     if not share:
         return np.zeros(len(lines), bool)
-    return np.asarray([_uniform(comparable(line)) < share for line in lines], bool)
+    return hash_lines(lines) / 2.0**64 < share
+
+
+def find_test_lines(lines: Sequence[str], tests: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """[N] whether each line is one of the retrieval tests, which are given by their sorted hashes."""
+    return np.isin(hash_lines(lines), tests) if len(tests) else np.zeros(len(lines), bool)
+
+
+def hash_lines(lines: Sequence[str]) -> NDArray[np.uint64]:
+    """[N] the hash of each line, the same for lines that differ in case, blanks and punctuation only."""
+    return np.asarray([_hash(comparable(line)) for line in lines], np.uint64)
 
 
 def comparable(line: str) -> str:
@@ -32,7 +44,7 @@ def comparable(line: str) -> str:
     return _NO_WORD.sub("", unicodedata.normalize("NFKC", line)).casefold() or line.strip()
 
 
-def _uniform(text: str) -> float:
+def _hash(text: str) -> int:
     digest = _HASH.copy()
     digest.update(text.encode())
-    return int.from_bytes(digest.digest(), "big") / 2**64
+    return int.from_bytes(digest.digest(), "big")

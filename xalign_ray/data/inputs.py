@@ -30,6 +30,7 @@ class Source:
     languages: tuple[str, ...]
     files: tuple[str, ...]
     undivided: bool = False
+    columns: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def check_codes(config: RunConfig) -> None:
     Raises:
         ConfigError: naming source, code and the nearest right one.
     """
-    for key in ("corpora", "parallel", "dictionaries"):
+    for key in ("corpora", "parallel", "tests", "dictionaries"):
         for number, source in enumerate(getattr(config.data, key)):
             _codes(f"data.{key}.{number}", source)
 
@@ -83,14 +84,14 @@ def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
     check_codes(config)
     is_unwritten = config.data.root == DEMO and not writes_demo
     root = Path() if is_unwritten else data_root(config)
-    for source in (*config.data.corpora, *config.data.parallel, *config.data.dictionaries):
+    for source in (*config.data.corpora, *config.data.parallel, *config.data.tests, *config.data.dictionaries):
         if not is_unwritten or all(Path(path).is_absolute() for path in source.paths):
             files = find_files(_paths(source, config.data, root))
             check_contents(source.format, [file for file in files if not is_url(file)][:LOOKED_AT])
 
 
-def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source]]:
-    """The text and pair sources, then the dictionaries, in the recipe's order; no file is opened.
+def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source], list[Source]]:
+    """The text and pair sources, the dictionaries, and the retrieval tests, in the recipe's order; no file is opened.
 
     Raises:
         DataError, ConfigError: a path, format or language that is not there, in a sentence.
@@ -101,16 +102,18 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
         for number, source in enumerate(getattr(data, key)):
             codes = _codes(f"data.{key}.{number}", source)
             pool = f"{kind}/{'-'.join(sorted(codes))}" if kind else ""
-            sources.append(Source(pool, source.format, codes, tuple(find_files(_paths(source, data, root)))))
+            files = tuple(find_files(_paths(source, data, root)))
+            columns = source.columns if isinstance(source, ParallelCorpus) else None
+            sources.append(Source(pool, source.format, codes, files, columns=columns))
         return sources
 
     pairs = [replace(pair, undivided=bool(data.max_pairs)) for pair in found("parallel", "pairs")]
-    return found("corpora", "text") + pairs, found("dictionaries", "")
+    return found("corpora", "text") + pairs, found("dictionaries", ""), found("tests", "pairs")
 
 
 def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input:
     """A source in parts; large files of lines are read to their end if `cuts` does not know them by `hashes`."""
-    split = tuple(cuts.of(source.format, source.files, hashes))
+    split = tuple(replace(part, columns=source.columns) for part in cuts.of(source.format, source.files, hashes))
     return Input(source.pool, source.languages, _undivided(split) if source.undivided else split, tuple(hashes))
 
 

@@ -22,6 +22,7 @@ from xalign_ray.data.duplicates import Duplicates, hash_records, write_hashes
 from xalign_ray.data.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.near_duplicates import band_hashes
+from xalign_ray.data.retrieval_tests import hashes_of_tests
 from xalign_ray.data.shards import ShardWriter
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED, read_part
@@ -277,6 +278,7 @@ def _open_encoder(task: Task) -> ExampleEncoder:
         held_out_fraction=task.held_out_fraction,
         filters=task.filters,
         aligned_words="tokenizer" if task.alignment else "blanks",
+        test_lines=hashes_of_tests(task.folder),
     )
 
 

@@ -43,15 +43,16 @@ from xalign_ray.data.file_hashes import (
     tokenizer_is_whole,
     write_arrays,
 )
-from xalign_ray.data.good_rows import check_first_rows, check_sources
+from xalign_ray.data.good_rows import check_first_rows, check_sources, check_trained
 from xalign_ray.data.identity import data_folder, fingerprint_by_content, fingerprint_of, given_folder, link_by_content
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input, Source, data_root, find_sources, split_source
 from xalign_ray.data.part import Task, hash_part, is_finished, prepare_part, read_record, sign_part
 from xalign_ray.data.prepared import Prepared, whole_folder
+from xalign_ray.data.retrieval_tests import RetrievalTexts, keep_out, read_tests, write_tests
 from xalign_ray.data.shard_table import shard_hashes, write_shard_table
 from xalign_ray.data.sources.broken import BrokenFile
-from xalign_ray.data.sources.formats import explain_empty, read_part
+from xalign_ray.data.sources.formats import read_part
 from xalign_ray.data.sources.parts import count_bytes
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.summary import SourceSummary, as_fields, missing_held_out, say_lines, summarize
@@ -97,12 +98,13 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
         manifest = whole_folder(folder)
         if manifest is None or (not lock.waited and remove_damaged(folder, manifest, shard_hashes(folder, manifest))):
             cuts = KeptCuts.of_output(output)
-            texts, dictionaries = (_split(some, hashes, cuts) for some in sources)
+            texts, dictionaries, tests = (_split(some, hashes, cuts) for some in sources)
             if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
                 check_first_rows([*texts, *dictionaries], keep_rest_out=config.data.on_broken_file == "keep_rest_out")
+            kept_out = keep_out(config, texts) if config.data.test_fraction else read_tests(config, tests, texts)
             connect()
             identify = partial(fingerprint_by_content, config, every, hashes, folder / TOKENIZER)
-            _make(config, texts, dictionaries, folder, identify)
+            _make(config, texts, dictionaries, kept_out, folder, identify)
             publish(folder)
         elif verify:
             say_lines(manifest)
@@ -115,6 +117,7 @@ def _make(
     config: RunConfig,
     texts: Sequence[Input],
     dictionaries: Sequence[Input],
+    tests: Sequence[RetrievalTexts],
     folder: Path,
     identify: Callable[[], str],
 ) -> None:
@@ -123,6 +126,7 @@ def _make(
     _write_tokenizer(config.data, texts, trained_translations(translations), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
     dictionary_counts = write_lexicon(config, translations, tokenizer, folder)
+    write_tests(tests, folder)
     tasks = _tasks(config, texts, folder, _align(config, texts, folder))
     filters = config.data.filters
     for kind, asked in (("duplicates", filters.drop_duplicates), ("near_duplicates", filters.near_duplicates)):
@@ -134,7 +138,8 @@ def _make(
     for task in todo:
         task.record_file.unlink(missing_ok=True)  # what stands there from now on was written in this prepare
     _prepare_parts(todo, tasks, config)
-    _finish(config, texts, tasks, folder, identify(), dictionary_counts, dictionary_sources, broken)
+    others = [*dictionary_sources, *(source for one in tests for source in one.sources)]
+    _finish(config, texts, tasks, folder, identify(), dictionary_counts, others, broken)
 
 
 def _prepare_parts(todo: Sequence[Task], tasks: Sequence[Task], config: RunConfig) -> None:
@@ -314,7 +319,7 @@ def _finish(
     folder: Path,
     fingerprint: str,
     dictionary_counts: dict[str, int],
-    dictionary_sources: Sequence[SourceSummary],
+    other_sources: Sequence[SourceSummary],
     dictionary_broken: Sequence[BrokenFile],
 ) -> None:
     records = [(task, record) for task in tasks if (record := read_record(task)) is not None]
@@ -328,9 +333,7 @@ def _finish(
     counts = merge_counts([record["counts"] for _, record in records])
     of_source = [[record for task, record in records if task.source == place] for place in range(len(texts))]
     check_sources(texts, of_source, config.data.max_bad_fraction, folder / BAD_ROWS)
-    for one in texts:
-        if not any(record["trained"] for task, record in records if task.pool == one.pool):
-            raise DataError(explain_empty(one.parts))
+    check_trained(texts, of_source)
     backend = open_tokenizer(str(folder / "tokenizer"))
     special = asdict(vocabulary(backend))
     special.pop("regular")
@@ -338,7 +341,7 @@ def _finish(
     shards: list[dict[str, Any]] = []
     pools, held_out = (_pools(records, split, shards) for split in ("trained", "held_out"))
     write_shard_table(folder, shards)
-    sources = [*(summarize(*both) for both in zip(texts, of_source, strict=True)), *dictionary_sources]
+    sources = [*(summarize(*both) for both in zip(texts, of_source, strict=True)), *other_sources]
     broken = [one for _, record in records for one in record["broken_files"]] + [asdict(o) for o in dictionary_broken]
     manifest = seal(
         {

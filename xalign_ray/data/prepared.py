@@ -16,8 +16,9 @@ from xalign_ray.config.choices import Stream
 from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import RunConfig, SamplingConfig
-from xalign_ray.data.file_hashes import HINT, NEW_ROWS, REGULAR, check_files, check_once, is_sealed
+from xalign_ray.data.file_hashes import HINT, NEW_ROWS, REGULAR, TESTS, check_files, check_once, is_sealed
 from xalign_ray.data.held_out import held_out_batches
+from xalign_ray.data.retrieval_tests import RetrievalPairs, tokenize_tests
 from xalign_ray.data.shard_table import Shards, open_shard_table
 from xalign_ray.data.shards import SHARD_GROUPS, Shard, fetch_groups, read_group
 from xalign_ray.errors import ConfigError, DataError
@@ -130,6 +131,13 @@ class Prepared:
         """The dictionary pairs of a split as words: [left language, left word, right language, right word]."""
         path = self._find("pair_words.json")
         return read_json(path, HINT, split)[split] if path else []
+
+    @cached_property
+    def tests(self) -> list[RetrievalPairs]:
+        """The retrieval tests as token ids, an entry for two languages; none if the recipe has no tests."""
+        names = [name for name in self.manifest["files"] if name.startswith(f"{TESTS}/") and name.endswith(".jsonl")]
+        files = [check_once(self.folder / name, self.manifest["files"][name]) for name in names]
+        return tokenize_tests(files, self.tokenizer_folder, self.manifest["max_seq_length"])
 
     def _find(self, name: str) -> Path | None:
         """A file that this data has, checked, or None."""

@@ -43,7 +43,13 @@ CASES = {
         "'data.corpora.0.format' is 'txt'; it must be one of wikipedia, text, jsonl, parquet, conllu. "
         "Did you mean 'text'?"
     ),
-    "data: {corpora: []}": "'data.corpora' is []; it must have at least 1 entry.",
+    "data: {corpora: []}": "stream masked_text needs data.corpora; the recipe names none.",
+    "data: {parallel: [{format: tmx, languages: [en, de], paths: [x.tmx], columns: [a, b]}]}": (
+        "'data.parallel.0': format tmx has no columns; leave out columns."
+    ),
+    "data: {parallel: [{format: tsv, languages: [en, de], paths: [x.tsv], columns: [en, en]}]}": (
+        "'data.parallel.0': columns name 'en' twice; name two different ones."
+    ),
     "model: {hidden_size: 97}": "'model': hidden_size 97 is not a multiple of num_attention_heads 4.",
     "model: {width: 96}": "unknown key 'model.width': it is now 'model.hidden_size'.",
     "data: {filters: {least_words: 2}}": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from xalign_ray.config.explain import suggest
@@ -71,8 +71,12 @@ def read(
     paths: Sequence[str],
     languages: Sequence[str],
     skipped: Counter[str] | None = None,
+    columns: tuple[str, str] | None = None,
 ) -> Iterator[Record]:
     """All records of a source, streaming; `skipped` receives counts of what was left out on purpose, by reason.
+
+    Args:
+      columns: where the two sides of pairs stand, as in ParallelCorpus.
 
     Raises:
       ConfigError: unknown format or language, wrong number of languages or paths; at the call.
@@ -80,7 +84,7 @@ def read(
       BrokenFileError: the rest of a file cannot be read; after the records before it.
     """
     codes = check_languages(format, languages)
-    return _read_all(parts(format, paths), codes, skipped)
+    return _read_all([replace(part, columns=columns) for part in parts(format, paths)], codes, skipped)
 
 
 def _read_all(todo: Sequence[Part], languages: Sequence[str], skipped: Counter[str] | None) -> Iterator[Record]:

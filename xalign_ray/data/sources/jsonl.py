@@ -27,14 +27,20 @@ def read_jsonl(part: Part, languages: Sequence[str]) -> Iterator[Record | Skippe
 
 
 def read_jsonl_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Pairs of a JSON-lines file; keys are the languages, by their codes (`zh`) or English names (`chinese`)."""
+    """Pairs of a JSON-lines file; keys are the source's columns, or the languages: their codes (`zh`) or English names
+    (`chinese`), in the object itself or in its `translation`."""
     (path,), (first, second) = part.paths, languages
 
     def pair(texts: Sequence[str], number: int) -> Pair | str:
         one, other = (" ".join(text.split()) for text in texts)
         return check_texts([one, other]) or Pair((first, second), (one, other), path, number)
 
-    return _read(part, [(code, _NAMES[code]) if code in _NAMES else (code,) for code in languages], pair)
+    return _read(part, [(column,) for column in part.columns] if part.columns else list(map(_keys, languages)), pair)
+
+
+def _keys(code: str) -> tuple[str, ...]:
+    names = (code, _NAMES[code]) if code in _NAMES else (code,)
+    return (*names, *(f"translation.{name}" for name in names))
 
 
 def _read(
@@ -61,7 +67,7 @@ def _texts(line: Line, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]:
         return [], "line is not JSON"
     texts = [_first(value, names) for names in keys]
     for text, names in zip(texts, keys, strict=True):
-        named = " or ".join(f"'{name}'" for name in names)
+        named = " or ".join(f"'{name}'" for name in names if "." not in name or len(names) == 1)
         if not isinstance(text, str):
             return [], f"line is no JSON object with a string {named}"
         if not _is_unicode(text):
@@ -70,7 +76,16 @@ def _texts(line: Line, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]:
 
 
 def _first(value: Any, names: Sequence[str]) -> Any:
-    return next((value[name] for name in names if name in value), None) if isinstance(value, dict) else None
+    found = (find_key(value, name) for name in names)
+    return next((text for text in found if text is not None), None)
+
+
+def find_key(value: Any, name: str) -> Any:
+    """The value under a key, or under a dotted path of keys of objects within objects; None if it is not there."""
+    if isinstance(value, dict) and name not in value and "." in name:
+        above, _, rest = name.partition(".")
+        return find_key(value.get(above), rest)
+    return value.get(name) if isinstance(value, dict) else None
 
 
 def _is_unicode(text: str) -> bool:

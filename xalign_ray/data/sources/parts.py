@@ -18,7 +18,7 @@ class Part:
     """Ranges of bytes of one file, or of files that are read side by side; `first_line` is where they begin.
 
     Of Parquet a span counts row groups. `borders` says of text whether blank lines end its documents, if that was
-    found out when it was split.
+    found out when it was split. `columns` are those of the two sides of pairs, where the source names them.
     """
 
     format: str
@@ -26,6 +26,7 @@ class Part:
     spans: tuple[Span, ...]
     first_line: int = 1
     borders: bool | None = None
+    columns: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

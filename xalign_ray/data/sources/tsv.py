@@ -13,14 +13,19 @@ from xalign_ray.text.language_codes import check_language, is_language
 
 
 def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Pairs of a file. With a header, columns are taken by language in the order of `languages`; without, as they are.
+    """Pairs of a file, in the columns that the source names: by the header, or by numbers from 1 where it has none.
 
-    A first line is a header if every column of it is a language code. Fields are not quoted.
+    Where it names none, columns are taken by language if every column of the first line is a language code, and as
+    they are if not. Fields are not quoted.
 
     Raises:
-      DataError: the header lacks a language, or there is neither header nor `languages`.
+      DataError: the header lacks a column or language, or there is neither header nor `languages`.
     """
     (path,) = part.paths
+    if part.columns:
+        first, second = languages
+        yield from _read_columns(part, part.columns, (first, second))
+        return
     header = _header(path)
     chosen = _choose(path, header, languages)
     columns = [header.index(code) for code in chosen] if header else [0, 1]
@@ -30,6 +35,33 @@ def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
             yield Skipped("blank line")
         elif line.number > 1 or not header:
             yield _pair(line, columns, width, chosen, path)
+
+
+def _read_columns(part: Part, columns: tuple[str, str], languages: tuple[str, str]) -> Iterator[Record | Skipped]:
+    (path,) = part.paths
+    first = next(read_lines(path), None)
+    names = [name.strip() for name in first.text.split("\t")] if first else []
+    places, has_header = find_columns(path, names, columns)
+    for line in read_lines(path, part.spans[0], part.first_line):
+        if not line.fault and not line.text.strip():
+            yield Skipped("blank line")
+        elif line.number > 1 or not has_header:
+            yield _pair(line, places, len(names), languages, path)
+
+
+def find_columns(path: str, names: Sequence[str], columns: tuple[str, str]) -> tuple[list[int], bool]:
+    """The places of two columns among those of a first row, and whether that row is a header.
+
+    Raises:
+      DataError: the row has no such column.
+    """
+    if all(column in names for column in columns):
+        return [names.index(column) for column in columns], True
+    numbers = [int(column) - 1 if column.isdecimal() else -1 for column in columns]
+    if all(0 <= number < len(names) for number in numbers):
+        return numbers, False
+    missing = next(column for column in columns if column not in names)
+    raise DataError(f"{path} has no column '{missing}'; its first row has {', '.join(map(repr, names)) or 'none'}.")
 
 
 def _pair(line: Line, columns: Sequence[int], width: int, languages: tuple[str, str], path: str) -> Record:

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from xalign_ray.config.schema import PairFormat, TextFormat
+from xalign_ray.config.sources import PairFormat, TextFormat
 from xalign_ray.data.sources.formats import FORMATS, find_files, parts, read, record_as_json
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Pair
 from xalign_ray.errors import ConfigError, DataError
