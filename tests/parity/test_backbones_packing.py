@@ -6,11 +6,12 @@ import copy
 
 import pytest
 import torch
-from transformers import ModernBertConfig, ModernBertForMaskedLM
+from transformers import EuroBertConfig, EuroBertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models import attention
 from xalign_ray.models.encoder import build_encoder
+from xalign_ray.models.families import FAMILIES
 
 FIRST, SECOND, LENGTH = 5, 7, 16
 LANGUAGES = ["en", "de", "hi"]
@@ -47,13 +48,26 @@ def narrow_modernbert(path):
     return ModelConfig(init_from=str(path), language_embeddings=True)
 
 
-@pytest.fixture(scope="module", params=["bert", "xlm-r", "modernbert", "narrow modernbert"])
+def grouped_eurobert(path):
+    """A folder whose query heads share keys and values two by two."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
+    config = EuroBertConfig(
+        vocab_size=50, max_position_embeddings=LENGTH, pad_token_id=0, num_key_value_heads=2, **sizes
+    )
+    EuroBertForMaskedLM(config).save_pretrained(path)
+    return ModelConfig(init_from=str(path))
+
+
+MADE = {"narrow modernbert": narrow_modernbert, "grouped eurobert": grouped_eurobert}
+
+
+@pytest.fixture(scope="module", params=[*FAMILIES, *MADE])
 def dense(request, tmp_path_factory):
     torch.manual_seed(0)
-    if request.param == "narrow modernbert":
-        model = narrow_modernbert(tmp_path_factory.mktemp("modernbert"))
+    if request.param in MADE:
+        model = MADE[request.param](tmp_path_factory.mktemp("folder"))
     else:
-        model = ModelConfig(family=request.param, language_embeddings=True, **SHAPE)
+        model = ModelConfig(family=request.param, language_embeddings=request.param != "eurobert", **SHAPE)
     made = build_encoder(model, 50, LANGUAGES, LENGTH, pad_id=0).eval()
     with torch.no_grad():
         for parameter in made.parameters():

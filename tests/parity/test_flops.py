@@ -38,7 +38,9 @@ def batch(*prefixes: str) -> dict[str, torch.Tensor]:
     [
         ("bert", [MaskedLm()], ()),
         ("xlm-r", [MaskedLm()], ()),
+        ("roberta", [MaskedLm()], ()),
         ("modernbert", [MaskedLm()], ()),
+        ("eurobert", [MaskedLm()], ()),
         ("bert", [MaskedLm(), MomentumContrast(queue_size=8, projection=4)], ("query_", "key_")),
         ("bert", [SentenceContrast()], ("query_", "key_")),
     ],

@@ -38,6 +38,7 @@ def test_bytes_of_a_parameter_on_four_workers(stage: int, bf16: bool, expected: 
         ("google-bert/bert-base-multilingual-cased", 177_974_523),
         ("FacebookAI/xlm-roberta-base", 278_295_186),
         ("xlm-roberta-large", 560_142_482),
+        ("roberta-base", 124_697_433),
         ("answerdotai/ModernBERT-base", 149_655_232),
     ],
 )

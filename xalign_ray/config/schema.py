@@ -170,9 +170,9 @@ class ModelConfig(Frozen):
             "there; family and sizes below are then the folder's own"
         ),
     ] = None
-    family: Annotated[Literal["bert", "xlm-r", "modernbert"], Field(description="whose layers and head it has")] = (
-        "bert"
-    )
+    family: Annotated[
+        Literal["bert", "xlm-r", "roberta", "modernbert", "eurobert"], Field(description="whose layers and head it has")
+    ] = "bert"
     num_hidden_layers: Annotated[Positive, Field(description="layers")] = 12
     hidden_size: Annotated[Positive, Field(description="width of a hidden state")] = 768
     num_attention_heads: Annotated[Positive, Field(description="attention heads of a layer")] = 12

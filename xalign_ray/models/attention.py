@@ -60,7 +60,7 @@ def varlen_attention(
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention within each of n examples: [1, H, T, D] each -> [1, T, H, D].
+    """Attention within each of n examples: [1, H, T, D] each, perhaps fewer heads of keys and values -> [1, T, H, D].
 
     On a GPU in half precision by torch's flash attention. On a CPU, and on a GPU in fp32, example by example.
 
@@ -108,11 +108,13 @@ def attention_by_example(
     scaling: float | None,
     sliding_window: int | None,
 ) -> Tensor:
-    """One call an example, which on a CPU costs less than what any mask wastes: [T, H, D] each -> [T, H, D]."""
+    """One call an example, which on a CPU costs less than what any mask wastes: as `flash_attention`."""
     lengths = offsets.diff().tolist()
     examples = zip(*(one.transpose(0, 1)[None].split(lengths, dim=2) for one in (q, k, v)), strict=True)
     seen = [
-        F.scaled_dot_product_attention(q, k, v, _near(q, sliding_window), dropout, scale=scaling)
+        F.scaled_dot_product_attention(
+            q, k, v, _near(q, sliding_window), dropout, scale=scaling, enable_gqa=k.shape[1] < q.shape[1]
+        )
         for q, k, v in examples
     ]
     return torch.cat(seen, dim=2)[0].transpose(0, 1)

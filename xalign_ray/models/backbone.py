@@ -9,7 +9,7 @@ from typing import Any
 from xalign_ray.artifacts import read_json
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.families import FAMILIES, family_of
+from xalign_ray.models.families import FAMILIES, check_settings, family_of
 from xalign_ray.models.family import Family
 from xalign_ray.models.known import read_folder
 
@@ -25,7 +25,7 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
         pad_id: the run's padding id.
 
     Raises:
-        ConfigError: when `model.init_from` cannot be found, or is none of the families.
+        ConfigError: when `model.init_from` cannot be found, is none of the families, or one that cannot do the rest.
     """
     if model.init_from is None:
         family = FAMILIES[model.family]
@@ -34,6 +34,7 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
         found = _read_config(model.init_from)
         family = family_of(model.init_from, found)
         values = dict(family.defaults) | found
+    check_settings(family, model)
     return family, family.with_dropout(values, model.hidden_dropout_prob)
 
 
@@ -70,7 +71,10 @@ def check_fits(
     table, room, pad = values["vocab_size"], family.room(values), values["pad_token_id"]
     refusals = [
         (values["is_decoder"], "is a decoder; only encoders can be continued"),
-        (not values["tie_word_embeddings"], "has an output table of its own; it must be tied to the input table"),
+        (
+            not values["tie_word_embeddings"] and not family.may_be_untied,
+            "has an output table of its own; it must be tied to the input table",
+        ),
         (
             vocab_size > table,
             f"has {table} word embeddings, the run's tokenizer {vocab_size} ids; "
@@ -81,7 +85,7 @@ def check_fits(
             f"has {room} positions, data.max_seq_length is {max_positions}; lower data.max_seq_length",
         ),
         (
-            pad is not None and pad != pad_id,
+            family.counts_from_padding and pad is not None and pad != pad_id,
             f"pads with id {pad}, the run's tokenizer with {pad_id}; "
             "set data.tokenizer to {kind: folder, path: (the same folder)}",
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.models.family import Classes, Counts, Family, Values
@@ -48,7 +47,8 @@ class Bert(Family):
         return Counts(
             other_embeddings=(values["max_position_embeddings"] + values["type_vocab_size"]) * d + norm,
             layers=values["num_hidden_layers"] * (attention + feed_forward),
-            head=(read_by_head * d + d) + norm + vocabulary,
+            transform=(read_by_head * d + d) + norm,
+            output_bias=vocabulary,
         )
 
     def kept(self, values: Values) -> int:
@@ -57,9 +57,7 @@ class Bert(Family):
 
     def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types as it is
         """Stock classes."""
-        from transformers import BertConfig, BertForMaskedLM, BertModel
-
-        return Classes(BertConfig, BertForMaskedLM, partial(BertModel, add_pooling_layer=False))
+        return Classes.stock("Bert", add_pooling_layer=False)
 
     def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
         """Positions as they are; segments that the model has no type for are the last that it has."""

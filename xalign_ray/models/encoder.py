@@ -103,7 +103,7 @@ class AlignedEncoder(nn.Module):
         return self.family.copy_transform(self.hf)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Rows of the word embedding table, [..., d], of the ids [...]; the table is tied to the decoder."""
+        """Rows of the word embedding table, [..., d], of the ids [...]; the decoder mostly shares the table."""
         return self.hf.get_input_embeddings()(ids)
 
 
@@ -161,7 +161,7 @@ def open_start(init_from: str, family: Family, values: Mapping[str, Any]) -> tup
         )
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from error
-    if hf.get_output_embeddings().weight is not hf.get_input_embeddings().weight:
+    if values["tie_word_embeddings"] and hf.get_output_embeddings().weight is not hf.get_input_embeddings().weight:
         raise ConfigError(
             f"model.init_from: {init_from} has an output table that differs from its word embeddings, though its "
             "config.json says that they are tied; only an encoder with one table can be continued."

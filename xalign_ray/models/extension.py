@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 
 def add_rows(hf: Any, new_rows: Mapping[int, Sequence[int]]) -> None:
-    """Grows the word embeddings, and the decoder's bias with them, in place; nothing is drawn at random.
+    """Grows the word embeddings, and the decoder's table and bias with them, in place; nothing is drawn at random.
 
-    The tie of decoder and words stays, as does every other row. A row that the table already has beyond the old
+    A tie of decoder and words stays, as does every other row. A row that the table already has beyond the old
     vocabulary (tables are padded to round sizes) is written over.
 
     Args:
@@ -27,7 +27,8 @@ def add_rows(hf: Any, new_rows: Mapping[int, Sequence[int]]) -> None:
     size = max(len(words.weight), max(new_rows) + 1)
     assert all(number in new_rows for number in range(len(words.weight), size)), "a new id without a row to start as"
     assert not new_rows.keys() & {old for olds in new_rows.values() for old in olds}, "a new row starts from old ones"
-    grown = {old: _grow(old, size, new_rows) for old in (words.weight, decoder.bias) if old is not None}
+    tables = (words.weight, decoder.weight, decoder.bias)
+    grown = {old: _grow(old, size, new_rows) for old in dict.fromkeys(tables) if old is not None}
     for module in hf.modules():  # whatever is tied to one of them
         for name, parameter in list(module._parameters.items()):
             if parameter in grown:

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.bert import Bert
+from xalign_ray.models.eurobert import EuroBert
 from xalign_ray.models.family import Family
 from xalign_ray.models.modernbert import ModernBert
+from xalign_ray.models.roberta import Camembert, Roberta
 from xalign_ray.models.xlm_r import XlmR
 
-FAMILIES: Mapping[str, Family] = {"bert": Bert(), "xlm-r": XlmR(), "modernbert": ModernBert()}
-BY_MODEL_TYPE: Mapping[str, Family] = {family.model_type: family for family in FAMILIES.values()}
+# By the name that `model.family` gives to one from scratch.
+FAMILIES: Mapping[str, Family] = {
+    "bert": Bert(),
+    "xlm-r": XlmR(),
+    "roberta": Roberta(),
+    "modernbert": ModernBert(),
+    "eurobert": EuroBert(),
+}
+BY_MODEL_TYPE: Mapping[str, Family] = {family.model_type: family for family in (*FAMILIES.values(), Camembert())}
 LANGUAGES_KEY = "xalign_languages"  # in an exported folder's config.json: the languages folded into its token types
 
 
@@ -33,3 +43,9 @@ def family_of(init_from: str, values: Mapping[str, Any]) -> Family:
             f"{', '.join(BY_MODEL_TYPE)} can be continued."
         )
     return BY_MODEL_TYPE[values["model_type"]]
+
+
+def check_settings(family: Family, model: ModelConfig) -> None:
+    """Refuses a recipe's `model` block that the family cannot do; ConfigError in a sentence."""
+    if refusal := family.refusal(model):
+        raise ConfigError(f"model: the family {family.model_type} {refusal}.")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.config.schema import ModelConfig
@@ -17,11 +17,16 @@ Values = Mapping[str, Any]  # of a config.json
 
 @dataclass(frozen=True)
 class Counts:
-    """Parameters by part, without the word embeddings."""
+    """Parameters by part, without the word embeddings and an output table of its own.
+
+    Attributes:
+        transform: of the head's layers before its decoder.
+    """
 
     other_embeddings: int
     layers: int
-    head: int
+    transform: int
+    output_bias: int
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,28 @@ class Classes:
     """The classes of transformers that hold a family.
 
     Attributes:
-        config: of both models. masked_lm: with a prediction head. bare: makes the encoder alone from a config.
+        config: of both models. masked_lm: with a prediction head. encoder: without.
+        options: of the encoder's class besides the config, so that it has no layer that nothing here reads.
     """
 
     config: Any
     masked_lm: Any
-    bare: Callable[[Any], Any]
+    encoder: Any
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def stock(cls, name: str, **options: Any) -> Classes:
+        """Those of transformers whose names begin so, such as "Bert"."""
+        import transformers
+
+        config, masked_lm, encoder = (
+            getattr(transformers, f"{name}{end}") for end in ("Config", "ForMaskedLM", "Model")
+        )
+        return cls(config, masked_lm, encoder, options)
+
+    def bare(self, config: Any) -> Any:
+        """A new encoder without a head."""
+        return self.encoder(config, **self.options)
 
 
 class Family(ABC):
@@ -48,6 +69,8 @@ class Family(ABC):
         token_types: in a state dict, the table that token types choose from.
         transform: in a state dict, what the names of the head's layers before its decoder begin with.
         output_bias: in a state dict, the bias of the decoder.
+        counts_from_padding: whether positions begin behind the padding id, so that another one moves them.
+        may_be_untied: whether the head may have a table of its own, as released models of the family do.
     """
 
     model_type: ClassVar[str]
@@ -57,6 +80,8 @@ class Family(ABC):
     token_types: ClassVar[str]
     transform: ClassVar[str]
     output_bias: ClassVar[str]
+    counts_from_padding: ClassVar[bool] = False
+    may_be_untied: ClassVar[bool] = False
 
     def values(self, model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> dict[str, Any]:
         """The config.json of an encoder from scratch, for rows of at most `max_positions` tokens."""
@@ -90,6 +115,10 @@ class Family(ABC):
     def room(self, values: Values) -> int:
         """The most tokens of a row."""
         return values["max_position_embeddings"]
+
+    def refusal(self, model: ModelConfig) -> str:  # noqa: ARG002
+        """Why it cannot be trained with these settings, after the name of the family; empty if it can."""
+        return ""
 
     def older_keys(self, config: Any) -> dict[str, Any]:  # noqa: ARG002
         """What transformers 4 reads of a config.json and 5 writes in another form."""

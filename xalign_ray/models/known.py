@@ -23,6 +23,19 @@ _XLM_R = {
     "type_vocab_size": 1,
     "pad_token_id": 1,
 }
+_SMALL = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 1536}
+_GEMMA = {"vocab_size": 256_000, "pad_token_id": 0}
+
+
+def _modern(width: int, layers: int, heads: int, inside: int) -> Values:
+    sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads}
+    return {"model_type": "modernbert", **sizes, "intermediate_size": inside}
+
+
+def _euro(width: int, layers: int, heads: int, shared: int, inside: int) -> Values:
+    return {**_modern(width, layers, heads, inside), "model_type": "eurobert", "num_key_value_heads": shared}
+
+
 # Their config.json, where it differs from what the family means by keys that are left out.
 ENCODERS: Mapping[str, Values] = {
     "bert-base-multilingual-cased": {"model_type": "bert", "vocab_size": 119_547},
@@ -33,15 +46,26 @@ ENCODERS: Mapping[str, Values] = {
     "bert-large-uncased": {"model_type": "bert", "vocab_size": 30_522, **_LARGE},
     "xlm-roberta-base": _XLM_R,
     "xlm-roberta-large": {**_XLM_R, **_LARGE},
-    "answerdotai/ModernBERT-base": {"model_type": "modernbert"},
-    "answerdotai/ModernBERT-large": {
-        "model_type": "modernbert",
-        "hidden_size": 1024,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 16,
-        "intermediate_size": 2624,
-    },
-    "jhu-clsp/mmBERT-base": {"model_type": "modernbert", "vocab_size": 256_000, "pad_token_id": 0},
+    "roberta-base": {**_XLM_R, "model_type": "roberta", "vocab_size": 50_265},
+    "roberta-large": {**_XLM_R, "model_type": "roberta", "vocab_size": 50_265, **_LARGE},
+    "intfloat/multilingual-e5-small": {"model_type": "bert", "vocab_size": 250_037, **_SMALL},
+    "intfloat/multilingual-e5-base": _XLM_R,
+    "intfloat/multilingual-e5-large": {**_XLM_R, **_LARGE},
+    "answerdotai/ModernBERT-base": _modern(768, 22, 12, 1152),
+    "answerdotai/ModernBERT-large": _modern(1024, 28, 16, 2624),
+    # Ettin is ModernBERT in other sizes, mmBERT over Gemma 2's vocabulary.
+    "jhu-clsp/ettin-encoder-17m": _modern(256, 7, 4, 384),
+    "jhu-clsp/ettin-encoder-32m": _modern(384, 10, 6, 576),
+    "jhu-clsp/ettin-encoder-68m": _modern(512, 19, 8, 768),
+    "jhu-clsp/ettin-encoder-150m": _modern(768, 22, 12, 1152),
+    "jhu-clsp/ettin-encoder-400m": _modern(1024, 28, 16, 2624),
+    "jhu-clsp/ettin-encoder-1b": _modern(1792, 28, 28, 3840),
+    "jhu-clsp/mmBERT-small": {**_modern(384, 22, 6, 1152), **_GEMMA},
+    "jhu-clsp/mmBERT-base": {**_modern(768, 22, 12, 1152), **_GEMMA},
+    # As the converter of EuroBERT's training library, Optimus, writes them after the last phase.
+    "EuroBERT/EuroBERT-210m": _euro(768, 12, 12, 12, 3072),
+    "EuroBERT/EuroBERT-610m": _euro(1152, 26, 18, 6, 4096),
+    "EuroBERT/EuroBERT-2.1B": _euro(2304, 32, 18, 6, 6144),
 }
 # Ids of the tokenizers that `xalign data derive` makes, in the folders that recipes name: two of each English piece.
 DERIVED: Mapping[str, int] = {

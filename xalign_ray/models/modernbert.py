@@ -83,7 +83,8 @@ class ModernBert(Family):
         return Counts(
             other_embeddings=norm,
             layers=depth * (attention + feed_forward + 2 * norm),  # the last LayerNorm stands in for layer 0's
-            head=linear(read_by_head, d, "classifier_bias") + norm + decoder_bias,
+            transform=linear(read_by_head, d, "classifier_bias") + norm,
+            output_bias=decoder_bias,
         )
 
     def kept(self, values: Values) -> int:
@@ -98,9 +99,7 @@ class ModernBert(Family):
             return Classes(
                 ours.LanguageModernBertConfig, ours.LanguageModernBertForMaskedLM, ours.LanguageModernBertModel
             )
-        from transformers import ModernBertConfig, ModernBertForMaskedLM, ModernBertModel
-
-        return Classes(ModernBertConfig, ModernBertForMaskedLM, ModernBertModel)
+        return Classes.stock("ModernBert")
 
     def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:  # noqa: ARG002
         """Positions as they are."""

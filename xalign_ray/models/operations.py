@@ -24,7 +24,7 @@ class Operations:
         d = values["hidden_size"]
         counts = family.count(values, read_by_head=2 * d if conditioned_head else d)
         self._a_token = 2 * counts.layers
-        self._a_label = 2 * (counts.head + d * values["vocab_size"])
+        self._a_label = 2 * (counts.transform + counts.output_bias + d * values["vocab_size"])
         self._a_pair = 4 * d  # of tokens that see each other, in a layer: a product for its score and one for its sum
         self._windows = Counter(family.windows(values))
 

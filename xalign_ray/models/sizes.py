@@ -11,7 +11,7 @@ from xalign_ray.models.family import Family, Values
 
 @dataclass(frozen=True)
 class Sizes:
-    """Parameters by part, each counted once (the decoder is tied to the word embeddings)."""
+    """Parameters by part, each counted once (a decoder that is tied to the word embeddings among these)."""
 
     word_embeddings: int
     other_embeddings: int
@@ -47,5 +47,5 @@ def count_in(family: Family, values: Values, model: ModelConfig, languages: int)
         word_embeddings=V * d,
         other_embeddings=counts.other_embeddings + (languages * d if model.language_embeddings else 0),
         layers=counts.layers,
-        head=counts.head,
+        head=counts.transform + counts.output_bias + (0 if values["tie_word_embeddings"] else V * d),
     )

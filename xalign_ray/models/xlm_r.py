@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.config.schema import ModelConfig
@@ -29,6 +28,7 @@ class XlmR(Bert):
     token_types: ClassVar[str] = "roberta.embeddings.token_type_embeddings.weight"
     transform: ClassVar[str] = "lm_head."
     output_bias: ClassVar[str] = "lm_head.bias"
+    counts_from_padding: ClassVar[bool] = True
 
     def values(self, model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> dict[str, Any]:
         """The table of positions has rows for ids up to the padding id, which no token has."""
@@ -40,9 +40,7 @@ class XlmR(Bert):
 
     def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types as it is
         """Stock classes."""
-        from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM, XLMRobertaModel
-
-        return Classes(XLMRobertaConfig, XLMRobertaForMaskedLM, partial(XLMRobertaModel, add_pooling_layer=False))
+        return Classes.stock("XLMRoberta", add_pooling_layer=False)
 
     def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
         """BERT's, with positions moved behind the padding id."""

@@ -10,7 +10,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import needed_recipes
 from xalign_ray.config.tokenizers import BpeTokenizer, FolderTokenizer, StartTokenizer, Tokenizer
 from xalign_ray.models.backbone import check_fits
-from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
+from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings
 from xalign_ray.models.family import Family, Values
 from xalign_ray.models.known import encoder_values, vocabulary_size
 from xalign_ray.models.sizes import Sizes, count_in
@@ -61,6 +61,7 @@ def subject_of(recipe: Recipe) -> Subject | str:
             assert isinstance(tokenizer, FolderTokenizer)
             return f"the tokenizer.json of {tokenizer.path}: make or download it, and set data.tokenizer.path to it"
         values = family.values(first.model, vocab_size, first.data.max_seq_length, pad_id=0)
+    check_settings(family, config.model)
     for one in reversed(chain):
         values = family.with_dropout(values, one.model.hidden_dropout_prob)
         if one.model.init_from is not None:
@@ -69,7 +70,8 @@ def subject_of(recipe: Recipe) -> Subject | str:
     added = sum(getattr(one.data.tokenizer, "new_pieces", 0) for one in chain)
     values = {**values, "vocab_size": vocab_size + added}
     sizes = count_in(family, values, config.model, len(config.languages))
-    loss_parameters, remembered = _of_losses(config, values["hidden_size"], sizes)
+    transform = family.count(values, read_by_head=values["hidden_size"]).transform
+    loss_parameters, remembered = _of_losses(config, values["hidden_size"], transform, sizes)
     return Subject(family, values, sizes, loss_parameters, remembered)
 
 
@@ -85,12 +87,16 @@ def _vocabulary(tokenizer: Tokenizer) -> int | None:
     return vocabulary_size(tokenizer.path)
 
 
-def _of_losses(config: RunConfig, d: int, sizes: Sizes) -> tuple[int, int]:
-    """Parameters of the losses, and numbers that they remember between steps."""
+def _of_losses(config: RunConfig, d: int, transform: int, sizes: Sizes) -> tuple[int, int]:
+    """Parameters of the losses, and numbers that they remember between steps.
+
+    Args:
+        transform: parameters of a head's layers before its decoder.
+    """
     trained = remembered = 0
     for loss in config.objectives:
         if isinstance(loss, WordExchange):
-            trained += (d * d + d) + (d * d + 3 * d)  # its bridge, and a transform of its own
+            trained += (d * d + d) + transform  # its bridge, and a transform of its own
         if isinstance(loss, MomentumContrast):
             projection = d * d + d * loss.projection
             trained += projection

@@ -12,6 +12,7 @@ from xalign_ray.artifacts import read_json, write_atomic
 from xalign_ray.config.choices import OBJECTIVES
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.errors import DataError
+from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.report.compare import compare, score_frame
 from xalign_ray.report.groups import known_groupings
 from xalign_ray.report.run import Run, label_runs, read_run
@@ -21,7 +22,6 @@ from xalign_ray.report.templates import ENVIRONMENT
 from xalign_ray.run_folder import CARD, RunFolder
 
 _GROUPINGS = ("task", "language")
-STOCK = ("bert", "xlm-roberta", "modernbert")  # families that transformers opens by itself
 
 
 def write_model_card(run: Path) -> None:
@@ -60,7 +60,7 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         fingerprint=str(run.config.get("fingerprint", ""))[:12],
         # A head that no loss reads is as it was drawn, or as its encoder's file had it.
         has_head=reads_head and any("ForMaskedLM" in name for name in model.get("architectures") or []),
-        stock=model.get("model_type") in STOCK,
+        stock=model.get("model_type") in BY_MODEL_TYPE,
         told=model.get("xalign_languages") or [],
         reading=[*caveats([run]), *how_to_read([run])],
         tables=[table for table in tables if table.rows],

@@ -44,7 +44,7 @@ def continued(encoder: Path, *settings: str) -> Recipe:
 
 @pytest.mark.parametrize(
     "model_type",
-    ["roberta", "rembert", "deberta-v2", "xlm", "electra", "distilbert", "camembert", "nomic_bert", "eurobert"],
+    ["rembert", "deberta-v2", "xlm", "electra", "distilbert", "nomic_bert"],
 )
 @pytest.mark.parametrize("verb", [["config", "check"], ["plan"], ["prepare"]], ids=" ".join)
 def test_another_family_is_refused_from_config_json_alone(tmp_path: Path, verb: list[str], model_type: str) -> None:
@@ -64,7 +64,7 @@ def test_another_family_is_refused_from_config_json_alone(tmp_path: Path, verb: 
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines() == [
         f"xalign: model.init_from: {tmp_path} is of the family '{model_type}'; only those of bert, xlm-roberta, "
-        "modernbert can be continued."
+        "roberta, modernbert, eurobert, camembert can be continued."
     ]
     assert done.returncode == 2
     assert not (tmp_path / "runs").exists()

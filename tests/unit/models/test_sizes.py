@@ -6,19 +6,25 @@ import subprocess
 import sys
 
 import pytest
-from transformers import ModernBertConfig, ModernBertForMaskedLM
+import torch
+from transformers import EuroBertConfig, EuroBertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
-from xalign_ray.models.sizes import count_parameters
+from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
+from xalign_ray.models.known import ENCODERS, encoder_values
+from xalign_ray.models.sizes import count_in, count_parameters
 
 SHAPE = {"num_hidden_layers": 3, "hidden_size": 24, "num_attention_heads": 4, "intermediate_size": 40}
 OPTIONS = [{}, {"language_embeddings": True}, {"language_embeddings": True, "conditioned_head": True}]
-FAMILIES = ["bert", "xlm-r", "modernbert"]
+WITHOUT_LANGUAGES = ["eurobert"]
+CASES = [
+    (family, options) for family in FAMILIES for options in OPTIONS if not options or family not in WITHOUT_LANGUAGES
+]
+NAMES = ["-".join([family, *options]) for family, options in CASES]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "language_embeddings", "conditioned_head"])
+@pytest.mark.parametrize(("family", "options"), CASES, ids=NAMES)
 def test_counts_are_those_of_the_built_encoder(family, options):
     model = ModelConfig(**SHAPE, **options, family=family)
     encoder = build_encoder(model, 101, ["en", "de", "hi", "zh"], 33, pad_id=0)
@@ -26,12 +32,12 @@ def test_counts_are_those_of_the_built_encoder(family, options):
     assert sizes.total == sum(parameter.numel() for parameter in encoder.parameters())
     assert sizes.word_embeddings == encoder.hf.get_input_embeddings().weight.numel()
     base = encoder.hf.base_model
-    layers = [base.layers, base.final_norm] if family == "modernbert" else [base.encoder]
+    of_layers = {"modernbert": ("layers", "final_norm"), "eurobert": ("layers", "norm")}.get(family, ("encoder",))
+    layers = [getattr(base, name) for name in of_layers]
     assert sizes.layers == sum(parameter.numel() for module in layers for parameter in module.parameters())
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "language_embeddings", "conditioned_head"])
+@pytest.mark.parametrize(("family", "options"), CASES, ids=NAMES)
 def test_counts_of_a_continued_folder_are_the_folders_own(tmp_path, family, options):
     build_encoder(ModelConfig(**SHAPE, family=family), 101, ["en"], 33, pad_id=0).hf.save_pretrained(tmp_path)
     model = ModelConfig(init_from=str(tmp_path), **options)
@@ -46,6 +52,29 @@ def test_counts_of_a_modernbert_with_every_bias_are_right(tmp_path):
     stock.save_pretrained(tmp_path)
     expected = sum(parameter.numel() for parameter in stock.parameters())
     assert count_parameters(ModelConfig(init_from=str(tmp_path)), 30, 1, 16).total == expected
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("biases", [False, True])
+def test_counts_of_a_eurobert_with_grouped_queries_and_biases_are_right(tmp_path, tied, biases):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
+    sizes |= {"num_key_value_heads": 2, "head_dim": 6, "tie_word_embeddings": tied}
+    stock = EuroBertForMaskedLM(
+        EuroBertConfig(vocab_size=30, pad_token_id=0, attention_bias=biases, mlp_bias=biases, **sizes)
+    )
+    stock.save_pretrained(tmp_path)
+    expected = sum(parameter.numel() for parameter in stock.parameters())
+    assert count_parameters(ModelConfig(init_from=str(tmp_path)), 30, 1, 16).total == expected
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_counts_of_a_known_encoder_are_those_of_its_stock_class(name):
+    values = encoder_values(name)
+    family = BY_MODEL_TYPE[values["model_type"]]
+    classes = family.classes()
+    with torch.device("meta"):
+        stock = classes.masked_lm(classes.config.from_dict(values))
+    assert count_in(family, values, ModelConfig(), 1).total == sum(p.numel() for p in stock.parameters())
 
 
 def test_counting_imports_neither_torch_nor_transformers():
