@@ -185,9 +185,9 @@ def tokenize_tests(files: Sequence[Path], tokenizer_folder: Path, max_seq_length
     for path in files:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         first, second = rows[0]
-        sides = [
+        encoded = [
             [np.asarray(one.ids, np.int32) for one in tokenizer.encode_batch([row[code] for row in rows])]
             for code in (first, second)
         ]
-        found.append(RetrievalPairs(first, second, *sides))
+        found.append(RetrievalPairs(first, second, *encoded))
     return found
