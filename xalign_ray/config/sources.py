@@ -9,8 +9,15 @@ from pydantic import Field, model_validator
 from xalign_ray.config.fields import Frozen, LocalPath
 
 TextFormat = Literal["wikipedia", "text", "jsonl", "parquet", "conllu"]
-PairFormat = Literal["moses", "tsv", "jsonl_pairs", "tmx", "opus"]
-WITH_COLUMNS = ("jsonl_pairs", "tsv")  # formats whose two sides have names or places
+PairFormat = Literal["moses", "tsv", "csv", "jsonl_pairs", "json_pairs", "parquet_pairs", "arrow_pairs", "tmx", "opus"]
+WITH_COLUMNS = (
+    "tsv",
+    "csv",
+    "jsonl_pairs",
+    "json_pairs",
+    "parquet_pairs",
+    "arrow_pairs",
+)  # formats whose two sides have names or places
 
 
 class Corpus(Frozen):

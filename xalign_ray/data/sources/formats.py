@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError
+from xalign_ray.data.sources.columnar import read_arrow_pairs, read_parquet_pairs, split_parquet_pairs
 from xalign_ray.data.sources.conllu import read_conllu, split_conllu
+from xalign_ray.data.sources.csv_pairs import read_csv, split_csv
 from xalign_ray.data.sources.dumps import split_dumps
 from xalign_ray.data.sources.files import expand, is_folder, open_bytes
-from xalign_ray.data.sources.jsonl import read_jsonl, read_jsonl_pairs
+from xalign_ray.data.sources.jsonl import read_json_pairs, read_jsonl, read_jsonl_pairs
 from xalign_ray.data.sources.moses import read_moses
 from xalign_ray.data.sources.muse import read_muse
 from xalign_ray.data.sources.open import check_lines, read_lines
@@ -52,6 +54,10 @@ FORMATS: dict[str, Format] = {
     "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3)),
     "tsv": Format(read_tsv, split_at_lines, "pairs", (0, 2)),
     "jsonl_pairs": Format(read_jsonl_pairs, split_at_lines, "pairs", (2,), content="json"),
+    "csv": Format(read_csv, split_csv, "pairs", (2,)),
+    "json_pairs": Format(read_json_pairs, one_part_a_file, "pairs", (2,), content="other"),
+    "parquet_pairs": Format(read_parquet_pairs, split_parquet_pairs, "pairs", (2,), content="other"),
+    "arrow_pairs": Format(read_arrow_pairs, one_part_a_file, "pairs", (2,), content="other"),
     "tmx": Format(read_tmx, one_part_a_file, "pairs", (2,), content="other"),
     "opus": Format(read_opus, one_part_a_file, "pairs", (2,), content="other"),
     "muse": Format(read_muse, one_part_a_file, "entries", (2,)),

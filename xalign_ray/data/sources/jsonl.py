@@ -1,17 +1,22 @@
-"""Reads JSON lines: each line is an object whose `text` is a document, or one that holds a pair by its languages."""
+"""Reads JSON, lines or an array of objects: each holds a document under `text`, or a pair by its languages."""
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from xalign_ray.data.sources.moses import check_texts
-from xalign_ray.data.sources.open import Line, read_lines
+from xalign_ray.data.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, NOT_UTF8, Chunks, Line, read_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Pair, Record, Skipped
 from xalign_ray.text.language_codes import NAMES
 
+NOT_JSON = "it is not JSON"
+_BETWEEN = re.compile(r"[\s,]*")
 _NAMES = {code: name.lower() for name, code in NAMES.items()}
 
 
@@ -29,13 +34,77 @@ def read_jsonl(part: Part, languages: Sequence[str]) -> Iterator[Record | Skippe
 def read_jsonl_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     """Pairs of a JSON-lines file; keys are the source's columns, or the languages: their codes (`zh`) or English names
     (`chinese`), in the object itself or in its `translation`."""
+    return _read(part, _keys_of(part, languages), _pair_of(part, languages))
+
+
+def read_json_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """Pairs of a JSON file that is an array of objects, with keys as read_jsonl_pairs; `line` counts the objects.
+
+    Raises:
+      BrokenFileError: the rest is no JSON; after the pairs before it.
+    """
+    (path,) = part.paths
+    keys, make = _keys_of(part, languages), _pair_of(part, languages)
+    for number, value in enumerate(read_array(path), start=1):
+        texts, fault = _strings(value, keys)
+        made = fault or make(texts, number)
+        yield BadRow(path, number, made) if isinstance(made, str) else made
+
+
+def read_array(path: str) -> Iterator[Any]:
+    """The values of a JSON array of any length, one after the other; of one that breaks off, those before.
+
+    Raises:
+      BrokenFileError: the rest is no JSON, or a value is longer than 1 MB.
+    """
+    decoder, utf8 = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8-sig")()
+    chunks = Chunks(path)
+    text, at, opened = "", 0, False
+    for chunk in chain(chunks, [b""]):
+        try:
+            text, at = text[at:] + utf8.decode(chunk, final=not chunk), 0
+        except UnicodeDecodeError as error:
+            raise chunks.broken(NOT_UTF8) from error
+        if not opened and (text := text.lstrip()):
+            text, opened = text.removeprefix("["), True
+        while (at := _between(text, at)) < len(text) and text[at] != "]":
+            try:
+                value, end = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                break  # the rest of the value is in the next chunk, or it is no JSON
+            if end == len(text) and chunk:
+                break  # a number may go on
+            yield value
+            at = end
+        if len(text) - at > MAX_LINE_BYTES + CHUNK_BYTES:
+            break
+    if text[at:].strip() != "]":
+        raise chunks.broken(NOT_JSON)
+
+
+def _between(text: str, at: int) -> int:
+    """The next place from `at` on that is neither blank nor comma."""
+    found = _BETWEEN.match(text, at)
+    return found.end() if found else at
+
+
+def _pair_of(part: Part, languages: Sequence[str]) -> Callable[[Sequence[str], int], Pair | str]:
     (path,), (first, second) = part.paths, languages
 
     def pair(texts: Sequence[str], number: int) -> Pair | str:
-        one, other = (" ".join(text.split()) for text in texts)
+        one, other = map(one_line, texts)
         return check_texts([one, other]) or Pair((first, second), (one, other), path, number)
 
-    return _read(part, [(column,) for column in part.columns] if part.columns else list(map(_keys, languages)), pair)
+    return pair
+
+
+def _keys_of(part: Part, languages: Sequence[str]) -> list[tuple[str, ...]]:
+    return [(column,) for column in part.columns] if part.columns else list(map(_keys, languages))
+
+
+def one_line(text: str) -> str:
+    """The text with every stretch of white space as one blank."""
+    return " ".join(text.split())
 
 
 def _keys(code: str) -> tuple[str, ...]:
@@ -65,6 +134,10 @@ def _texts(line: Line, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]:
         value = json.loads(line.text)
     except (ValueError, RecursionError):
         return [], "line is not JSON"
+    return _strings(value, keys)
+
+
+def _strings(value: Any, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]:
     texts = [_first(value, names) for names in keys]
     for text, names in zip(texts, keys, strict=True):
         named = " or ".join(f"'{name}'" for name in names if "." not in name or len(names) == 1)

@@ -30,7 +30,7 @@ def split_parquet(format_: str, paths: Sequence[str]) -> list[Part]:
 
 
 def _split(format_: str, path: str) -> Iterator[Part]:
-    with _opened(path) as file:
+    with open_parquet(path) as file:
         metadata, column = file.metadata, _column(path, file)
         borders, first_lines, held, row = [0], [1], 0, 1
         for group in range(metadata.num_row_groups):
@@ -53,9 +53,9 @@ def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """
     (path,), (span,), (language,) = part.paths, part.spans, languages
     number = part.first_line - 1
-    with _opened(path) as file:
+    with open_parquet(path) as file:
         column = _column(path, file)
-        for group in _groups(file, span):
+        for group in groups_of(file, span):
             try:
                 for text in _texts(file, group):
                     number += 1
@@ -65,7 +65,8 @@ def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
                 raise BrokenFileError(_broken(file, path, span, group, column)).after("row", number) from error
 
 
-def _groups(file: ParquetFile, span: Span) -> range:
+def groups_of(file: ParquetFile, span: Span) -> range:
+    """The numbers of the row groups of a span."""
     return range(span.start, file.metadata.num_row_groups if span.end is None else span.end)
 
 
@@ -82,7 +83,7 @@ def _broken(file: ParquetFile, path: str, span: Span, group: int, column: int) -
 
     damaged = file.metadata.row_group(group).column(column)
     offset = damaged.dictionary_page_offset or damaged.data_page_offset
-    share = packed(_groups(file, Span(group, span.end))) / packed(range(file.metadata.num_row_groups))
+    share = packed(groups_of(file, Span(group, span.end))) / packed(range(file.metadata.num_row_groups))
     return BrokenFile(path, DAMAGED, offset, size_of(path), share)
 
 
@@ -108,7 +109,12 @@ def _column(path: str, file: ParquetFile) -> int:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[ParquetFile]:
+def open_parquet(path: str) -> Iterator[ParquetFile]:
+    """A Parquet file.
+
+    Raises:
+      DataError: it is none, or is cut short.
+    """
     import pyarrow
     from pyarrow.parquet import ParquetFile
 

@@ -59,7 +59,7 @@ def split_in_parallel(format_: str, paths: Sequence[str]) -> list[Part]:
         return whole
     points = _find_split_points(paths[0], after_blank=False)
     columns = [[point.offset for point in points]] + [
-        _find_lines(path, [point.line for point in points]) for path in paths[1:]
+        find_lines(path, [point.line for point in points]) for path in paths[1:]
     ]
     if any(len(column) < len(points) for column in columns):
         return whole
@@ -73,7 +73,7 @@ def count_bytes(parts: Sequence[Part]) -> list[float]:
     sharing = Counter(path for part in parts for path in part.paths)
 
     def of(part: Part) -> float:
-        if part.format == "parquet":
+        if part.format in ("parquet", "parquet_pairs"):
             return sum(sizes[path] / sharing[path] for path in part.paths)
         spans = zip(part.paths, part.spans, strict=True)
         return sum((sizes[path] if span.end is None else span.end) - span.start for path, span in spans)
@@ -131,7 +131,7 @@ def _read_line(file: IO[bytes]) -> bytes:
     return head
 
 
-def _find_lines(path: str, numbers: Sequence[int]) -> list[int]:
+def find_lines(path: str, numbers: Sequence[int]) -> list[int]:
     """Byte offsets at which the lines with these ascending numbers begin; fewer where the file has fewer lines."""
     offsets: list[int] = []
     line = 1  # the number of the line that begins after the last line end seen

@@ -28,7 +28,8 @@ def test_an_unknown_format_is_refused_with_the_nearest(tmp_path: Path) -> None:
         read("wikpedia", [str(tmp_path)], ["en"])
     assert str(caught.value) == (
         "unknown format 'wikpedia'. Did you mean 'wikipedia'?"
-        " Known: wikipedia, text, jsonl, parquet, conllu, moses, tsv, jsonl_pairs, tmx, opus, muse."
+        " Known: wikipedia, text, jsonl, parquet, conllu, moses, tsv, jsonl_pairs, csv, json_pairs, parquet_pairs,"
+        " arrow_pairs, tmx, opus, muse."
     )
 
 
