@@ -2,6 +2,7 @@
 
 import xalign_ray.report as _package  # imported first: importing it later would overwrite the function `report`
 from xalign_ray.api import (
+    continue_encoder,
     evaluate,
     export,
     load_recipe,
@@ -22,6 +23,7 @@ report.__dict__ = vars(_package)
 __version__ = "0.1.0"
 __all__ = [
     "Run",
+    "continue_encoder",
     "evaluate",
     "export",
     "load_recipe",

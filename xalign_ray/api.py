@@ -127,6 +127,78 @@ def pretrain(
         return Run(pipeline.pretrain(recipe, _path(out), local, trust, rehash))
 
 
+def continue_encoder(
+    model: PathLike,
+    pairs: PathLike | Sequence[PathLike] = (),
+    test: PathLike | Sequence[PathLike] = (),
+    method: str = "auto",
+    out: PathLike | None = None,
+    *,
+    dictionary: PathLike | Sequence[PathLike] = (),
+    text: PathLike | Sequence[PathLike] = (),
+    keep: PathLike | Sequence[PathLike] = (),
+    replay: float | None = None,
+    languages: tuple[str, str] | None = None,
+    columns: tuple[str, str] | None = None,
+    steps: int | None = None,
+    hours: float | None = None,
+    workers: int = 1,
+    settings: Sequence[str] = (),
+    local: bool = False,
+) -> Run:
+    """Continues an encoder on pairs, a dictionary or text, exports it, and compares it with itself before.
+
+    Args:
+        model: folder or hub id of the encoder, or a YAML file with these arguments as keys.
+        pairs: files of sentence pairs that are trained on.
+        test: files of sentence pairs that are scored and never trained on; a tenth of the pairs if none.
+        method: "auto" takes what the data allow; "contrast", "contrast-tlm", "align", "weam", "ppa" or "mlm".
+        out: the run folder; `runs/<model>-<method>-<fingerprint>` if not given.
+        dictionary: files of words and their translations, for "align".
+        text: files of text for masked LM; their names say the language, as `de.txt`, or "de=FILE".
+        keep: pairs or text in languages that must not get worse: scored before and after.
+        replay: share of rows that are text; 0.1 where text is given and the encoder has a head.
+        languages: of the two sides of the pairs, where neither header nor file name says them.
+        columns: of the two sides of the pairs.
+        steps: optimizer steps; about one pass over the data if neither this nor `hours` is given.
+        hours: a length in hours, turned into steps by the plan's estimate.
+        workers: training processes.
+        settings: `key=value` of the recipe.
+        local: train in this process; the data are prepared on Ray all the same.
+
+    Returns:
+        The run, finished; its folder holds export/, report/index.html and comparison.json.
+
+    Raises:
+        ConfigError: model, data and method do not fit together.
+        DataError: input is missing, damaged, or worse than the recipe allows.
+        TrainingError: training cannot go on.
+        LockError: another process writes the folder, or has taken it over.
+        KeyboardInterrupt: Ctrl-C, after the step in progress is saved; the same call resumes.
+    """
+    from xalign_ray.continuing import verb
+    from xalign_ray.continuing.five_lines import read_five_lines
+
+    options: dict[str, Any] = {
+        "pairs": _names(pairs),
+        "test": _names(test),
+        "method": method,
+        "output": None if out is None else os.fspath(absolute_path(Path(out))),
+        "dictionary": _names(dictionary),
+        "text": _names(text),
+        "keep": _names(keep),
+        "replay": replay,
+        "languages": languages or (),
+        "columns": columns or (),
+        "steps": steps,
+        "hours": hours,
+        "workers": workers,
+        "set": tuple(settings),
+    }
+    with _stoppable():
+        return Run(verb.continue_encoder(read_five_lines(absolute_model(os.fspath(model)), options), local))
+
+
 def export(run: PathLike | Run, step: int | None = None, out: PathLike | None = None, trust: bool = False) -> Path:
     """Writes the weights of a run as a Hugging Face folder.
 
@@ -288,6 +360,10 @@ def _stoppable() -> Iterator[None]:
                 raise KeyboardInterrupt(said) from None
             sys.stderr.write(f"{said}\n")
             raise SystemExit(stops.exit_code(name)) from None
+
+
+def _names(paths: PathLike | Sequence[PathLike]) -> tuple[str, ...]:
+    return (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(map(os.fspath, paths))
 
 
 def _path(path: PathLike | None) -> Path | None:

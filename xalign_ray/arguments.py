@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Annotated, Any, get_args
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from xalign_ray.config.explain import flatten
 from xalign_ray.config.load import list_recipes, list_studies, load_recipe
@@ -36,6 +36,23 @@ class Group(TyperGroup):
     def format_commands(self, _: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in self.commands.items()])
+
+
+class ManyFiles(TyperCommand):
+    """Takes several values after one option: `--pairs a.tsv b.tsv` is `--pairs a.tsv --pairs b.tsv`, as of a glob."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        many = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        spread: list[str] = []
+        option, is_first = "", True
+        for word in args:
+            if word.startswith("-") and word != "-":
+                option, is_first = word if word in many else "", True
+            elif option:
+                spread += [] if is_first else [option]
+                is_first = False
+            spread.append(word)
+        return super().parse_args(ctx, spread)
 
 
 def as_local(value: Any) -> Any:

@@ -19,6 +19,7 @@ from xalign_ray.arguments import (
     SCALES,
     Group,
     Languages,
+    ManyFiles,
     Model,
     Out,
     OutDir,
@@ -42,6 +43,7 @@ from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.config_verbs import config_app
+from xalign_ray.continue_verb import check_submitted, continue_
 from xalign_ray.data_verbs import data_app
 from xalign_ray.errors import ConfigError, StoppedError, XalignError, explain
 from xalign_ray.local_paths import quoted, shown_path
@@ -142,6 +144,9 @@ def pretrain(
     typer.echo(str(run))
     if os.environ.get("RANK", "0") == "0":
         say_next(f"xalign evaluate {quoted(run)} --task tatoeba --data FOLDER", f"xalign report {quoted(run)}")
+
+
+app.command("continue", cls=ManyFiles)(continue_)
 
 
 @app.command()
@@ -277,6 +282,8 @@ def submit(
     if "recipe" in given:  # what is wrong with it is said here, before a machine has been asked
         output = load_recipe(given["recipe"], given["settings"]).config.output
         check_lasting("output", output, in_job=True)
+    if verb == "continue":
+        check_submitted(given)
     raise typer.Exit(submitted.submit(address, verb, words, name, wait=not no_wait))
 
 

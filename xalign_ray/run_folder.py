@@ -18,6 +18,7 @@ RUNS = Path("runs")  # of studies, and of scores of models that are no runs
 EVALUATION = "evaluation"
 CHECKPOINTS = "checkpoints"
 REPORT = "report"
+COMPARISON = "comparison.json"  # of a continued run with the encoder that it began from
 STUDY, CHOICES = "study.json", "choices.json"  # in the folder of a study
 
 
@@ -88,6 +89,11 @@ class RunFolder:
     def report(self) -> Path:
         """The report on this run alone."""
         return self.path / REPORT
+
+    @property
+    def comparison(self) -> Path:
+        """The comparison with the encoder that the run continued."""
+        return self.path / COMPARISON
 
     @property
     def profile(self) -> Path:

@@ -18,7 +18,7 @@ from xalign_ray import stops
 from xalign_ray.errors import ClusterError, ConfigError
 from xalign_ray.upload import make_upload
 
-VERBS = ("prepare", "pretrain", "export", "evaluate", "tune", "study", "report")
+VERBS = ("prepare", "pretrain", "continue", "export", "evaluate", "tune", "study", "report")
 GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}  # seconds that `ray job stop` leaves a step and its checkpoint; Ray's 3
 POLL_S = 1.0
 LOST_S = 60.0  # without an answer, after which a job is given up; a head that is only busy answers within seconds

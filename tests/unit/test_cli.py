@@ -14,7 +14,7 @@ import pytest
 from xalign_ray.cli import main
 from xalign_ray.config.load import list_recipes
 
-VERBS = ["prepare", "plan", "pretrain", "export", "evaluate", "tune", "study", "report", "quickstart"]
+VERBS = ["prepare", "plan", "pretrain", "continue", "export", "evaluate", "tune", "study", "report", "quickstart"]
 GROUPS = {"data": ["demo", "read"], "config": ["list", "show", "check", "diff", "schema"], "track": ["replay"]}
 
 

@@ -65,14 +65,31 @@ def load_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
         ConfigError: naming file, key and nearest valid key, for anything that cannot mean what was written.
     """
     path = find_recipe(name)
-    tree, origins = _read(path, seen=())
+    return _resolve(*_read(path, seen=()), str(path), recipe_name(path), settings)
+
+
+def resolve_tree(own: Mapping[str, Any], origin: str, name: str, settings: Sequence[str] = ()) -> Recipe:
+    """Resolves a recipe that is not in a file, its `extends` included, as `load_recipe` does one that is.
+
+    Args:
+        own: what the recipe's file would hold.
+        origin: what messages name in place of the file.
+        name: of the recipe.
+
+    Raises:
+        ConfigError: as `load_recipe`.
+    """
+    return _resolve(*_extended(dict(own), origin, None, seen=()), origin, name, settings)
+
+
+def _resolve(tree: dict[str, Any], origins: dict[str, str], origin: str, name: str, settings: Sequence[str]) -> Recipe:
     for setting in settings:
         apply_setting(tree, origins, setting, RunConfig)
     try:
         config = RunConfig.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(explain_validation(error, RunConfig, origins, default_origin=str(path))) from None
-    return Recipe(recipe_name(path), config, origins)
+        raise ConfigError(explain_validation(error, RunConfig, origins, default_origin=origin)) from None
+    return Recipe(name, config, origins)
 
 
 def recipe_name(path: Path) -> str:
@@ -102,6 +119,15 @@ def find_recipe(name: str, extended_by: Path | None = None) -> Path:
 def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     if path in seen:
         raise ConfigError(f"{path} extends itself: {' -> '.join(p.name for p in (*seen, path))}.")
+    return _extended(read_mapping(path), str(path), path, (*seen, path))
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The keys of a YAML file.
+
+    Raises:
+        ConfigError: it is not YAML, or no mapping.
+    """
     try:
         own = parse_yaml(path.read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as error:
@@ -110,17 +136,23 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         raise ConfigError(f"{path} is not a recipe: its byte {error.start} is not UTF-8.") from None
     if not isinstance(own, dict):
         raise ConfigError(f"{path} must be a mapping of keys to values; it is a {type(own).__name__}.")
+    return own
+
+
+def _extended(
+    own: dict[str, Any], origin: str, path: Path | None, seen: tuple[Path, ...]
+) -> tuple[dict[str, Any], dict[str, str]]:
     extends = own.pop("extends", [])
     extends = [extends] if isinstance(extends, str) else extends
     if not isinstance(extends, list) or not all(isinstance(name, str) for name in extends):
-        raise ConfigError(f"{path}: extends is {extends!r}; write the name of a recipe, or a list of names.")
+        raise ConfigError(f"{origin}: extends is {extends!r}; write the name of a recipe, or a list of names.")
     tree: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for name in extends:
-        base, base_origins = _read(find_recipe(name, extended_by=path), (*seen, path))
+        base, base_origins = _read(find_recipe(name, extended_by=path), seen)
         tree = merge(tree, base)
         origins |= base_origins
-    origins |= dict.fromkeys(_dotted(own), str(path))
+    origins |= dict.fromkeys(_dotted(own), origin)
     return merge(tree, own), origins
 
 

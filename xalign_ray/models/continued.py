@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from xalign_ray.config.load import COMMAND_LINE, RECIPES, Recipe
 from xalign_ray.config.schema import RUN_OF, RunConfig
@@ -26,15 +27,27 @@ def check_head(config: RunConfig) -> None:
     """
     init_from = config.model.init_from
     values = encoder_values(init_from) if init_from else None
-    if init_from is None or values is None:
-        return
+    if init_from is not None and values is not None and has_head(init_from, values) is False:
+        refuse_new_head(config)
+
+
+def has_head(init_from: str, values: Mapping[str, Any]) -> bool | None:
+    """Whether the weights of a folder include a masked-LM head, by their names; None where only opening them tells.
+
+    Args:
+        values: of its config.json.
+
+    Raises:
+        ConfigError: a file of weights is damaged, or the family cannot be continued.
+    """
     try:
         names = weight_names(init_from)
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from None
     family = family_of(init_from, values)
-    if names and not any(name.endswith(family.output_bias) or family.transform in name for name in names):
-        refuse_new_head(config)
+    if not names:
+        return None
+    return any(name.endswith(family.output_bias) or family.transform in name for name in names)
 
 
 def refuse_new_head(config: RunConfig) -> None:

@@ -36,6 +36,7 @@ def _euro(width: int, layers: int, heads: int, shared: int, inside: int) -> Valu
     return {**_modern(width, layers, heads, inside), "model_type": "eurobert", "num_key_value_heads": shared}
 
 
+_BARE = {"architectures": ["Model"]}  # without a masked-LM head
 # Their config.json, where it differs from what the family means by keys that are left out.
 ENCODERS: Mapping[str, Values] = {
     "bert-base-multilingual-cased": {"model_type": "bert", "vocab_size": 119_547},
@@ -48,9 +49,9 @@ ENCODERS: Mapping[str, Values] = {
     "xlm-roberta-large": {**_XLM_R, **_LARGE},
     "roberta-base": {**_XLM_R, "model_type": "roberta", "vocab_size": 50_265},
     "roberta-large": {**_XLM_R, "model_type": "roberta", "vocab_size": 50_265, **_LARGE},
-    "intfloat/multilingual-e5-small": {"model_type": "bert", "vocab_size": 250_037, **_SMALL},
-    "intfloat/multilingual-e5-base": _XLM_R,
-    "intfloat/multilingual-e5-large": {**_XLM_R, **_LARGE},
+    "intfloat/multilingual-e5-small": {"model_type": "bert", "vocab_size": 250_037, **_SMALL, **_BARE},
+    "intfloat/multilingual-e5-base": {**_XLM_R, **_BARE},
+    "intfloat/multilingual-e5-large": {**_XLM_R, **_LARGE, **_BARE},
     "answerdotai/ModernBERT-base": _modern(768, 22, 12, 1152),
     "answerdotai/ModernBERT-large": _modern(1024, 28, 16, 2624),
     # Ettin is ModernBERT in other sizes, mmBERT over Gemma 2's vocabulary.

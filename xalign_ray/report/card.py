@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import yaml
 from xalign_ray.artifacts import read_json, write_atomic
 from xalign_ray.config.choices import OBJECTIVES
 from xalign_ray.config.schema import RUN_OF
+from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
 from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.report.compare import compare, score_frame
+from xalign_ray.report.continued import of_comparison, read_continued, sentence
 from xalign_ray.report.groups import known_groupings
 from xalign_ray.report.run import Run, label_runs, read_run
 from xalign_ray.report.sentences import caveats, how_to_read
@@ -50,6 +53,10 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
     base = run.config.get("model", {}).get("init_from") or ""
     losses = [OBJECTIVES.get(loss.get("kind")) for loss in run.config.get("objectives") or []]
     reads_head = any(loss is not None and loss.predicts_pieces for loss in losses)
+    contrasts = any(loss is not None and loss.stream == "contrasted_pairs" for loss in losses)
+    continued = read_continued(run.folder)
+    # A head that no loss reads is as it was drawn, or as its encoder's file had it.
+    has_head = reads_head and any("ForMaskedLM" in name for name in model.get("architectures") or [])
     return ENVIRONMENT.get_template("card.md").render(
         base="" if Path(base).is_absolute() or base.startswith(RUN_OF) else base,
         start=_start(base),
@@ -58,12 +65,14 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         languages=_languages(run),
         steps=f"{model.get('xalign_step', run.log.last_step):,}",
         fingerprint=str(run.config.get("fingerprint", ""))[:12],
-        # A head that no loss reads is as it was drawn, or as its encoder's file had it.
-        has_head=reads_head and any("ForMaskedLM" in name for name in model.get("architectures") or []),
+        has_head=has_head,
+        pipeline="sentence-similarity" if contrasts else "fill-mask" if has_head else "feature-extraction",
+        licence=_licence(base),
+        finding=sentence(continued) if continued else "",
         stock=model.get("model_type") in BY_MODEL_TYPE,
         told=model.get("xalign_languages") or [],
         reading=[*caveats([run]), *how_to_read([run])],
-        tables=[table for table in tables if table.rows],
+        tables=[*(of_comparison(continued) if continued else []), *(table for table in tables if table.rows)],
         recipe=yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True),
     )
 
@@ -74,6 +83,20 @@ def _start(init_from: str) -> str:
     if not path.is_absolute():
         return init_from.removeprefix(RUN_OF)
     return path.parent.name if path.name == "export" else path.name
+
+
+def _licence(init_from: str) -> str:
+    """What the front matter of the base's own card says; empty where there is none."""
+    card = Path(init_from) / CARD
+    if not card.is_file():
+        return ""
+    parts = card.read_text(encoding="utf-8", errors="replace").split("---\n", 2)
+    if len(parts) < 3 or parts[0].strip():
+        return ""
+    with suppress(yaml.YAMLError):
+        front = parse_yaml(parts[1])
+        return str(front.get("license") or "") if isinstance(front, dict) else ""
+    return ""
 
 
 def _languages(run: Run) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from xalign_ray.report import charts, tables
 from xalign_ray.report.cell_times import time_tables
 from xalign_ray.report.charts import Chart
 from xalign_ray.report.compare import COLUMNS, SCORE_COLUMNS, Comparison, compare, score_frame
+from xalign_ray.report.continued import Continued, of_comparison, origin, read_continued, sentence
 from xalign_ray.report.groups import Groupings, check_groupings, known_groupings, read_sizes
 from xalign_ray.report.paper_tables import CELLS, CLAIMS, cell_tables, sources, terminal_tables, verdict_table
 from xalign_ray.report.papers import AgainstPapers, against_papers, cell_frame, claim_frame
@@ -29,6 +31,7 @@ from xalign_ray.report.sources import MLFLOW, check_names, find_runs
 from xalign_ray.report.tables import Table
 from xalign_ray.report.templates import ENVIRONMENT
 from xalign_ray.report.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
+from xalign_ray.run_folder import CARD, RunFolder
 from xalign_ray.status_line import say
 from xalign_ray.track.follower import resolve_uri
 
@@ -114,18 +117,24 @@ def write_report(
     headline = charts.score_chart(comparison, found.key) if found.key else None
     transfer = _transfer_section(comparison, known, transferred, known_groupings(runs, sizes or {}))
     compared = Section("papers", "Against the papers", _paper_tables(papers), notes=sources(papers))
-    every = _sections(runs, comparison, losses, scores, (transfer, compared))
+    continued = {run.label: base for run in runs if (base := read_continued(run.folder))}
+    every = [*_continued_sections(continued), *_sections(runs, comparison, losses, scores, (transfer, compared))]
     sections = [section for section in every if any(section[2:])]
+    only = next(iter(continued.values())) if len(runs) == len(continued) == 1 else None
     guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
     recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
     files = {CELLS: cell_frame(papers), CLAIMS: claim_frame(papers)} if papers.papers else {}
     files |= {POINTS: transferred} if len(transferred) else {}
     page = ENVIRONMENT.get_template("page.html").render(
         title=_title(runs),
-        notes=list(dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes"))),
+        notes=[
+            *dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes")),
+            *([origin(only)] if only else []),
+        ],
+        links=_links(runs[0], out) if len(runs) == 1 else {},
         lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
         wide=len(columns) > _MAX_NARROW,
-        finding=found.sentence,
+        finding=sentence(only) if only else found.sentence,
         headline=headline,
         caveats=[*guessed, *caveats(runs)],
         reading=how_to_read(runs),
@@ -189,7 +198,6 @@ def _sections(
         gaps = _filled(tables.gap_table(comparison)) if by == "task" and len(columns) < len(runs) else []
         yield Section(by, tables.SUBJECTS[by], _filled(tables.score_table(comparison, by)), folded=gaps)
     yield from after_scores
-    yield Section("retrieval", "Retrieval", charts=list(filter(None, [charts.retrieval_chart(runs, losses)])))
     curves = list(filter(None, [charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]))
     yield Section("losses", "Losses", charts=curves, notes=repetitions(runs))
     yield Section("layers", "Layers", charts=list(filter(None, [charts.layer_chart(runs, scores)])))
@@ -200,6 +208,20 @@ def _sections(
         "recipes", "Recipes", _filled(tables.values_table(runs), tables.difference_table(runs)), recipes=recipes
     )
     yield Section("running", "Running", _filled(*tables.study_tables(runs), *time_tables(runs), tables.run_table(runs)))
+
+
+def _continued_sections(continued: Mapping[str, Continued]) -> Iterator[Section]:
+    """Each continued run against its own base, before anything else."""
+    for number, (label, found) in enumerate(continued.items()):
+        title = "Base against yours" if len(continued) == 1 else f"{found.name} against {label}"
+        yield Section(f"base-{number}", title, _filled(*of_comparison(found)), notes=found.notes)
+
+
+def _links(run: Run, out: Path) -> dict[str, str]:
+    """What lies beside a run's page, by what it is; seen from the page."""
+    folder = RunFolder(run.folder)
+    paths = {"the encoder": folder.export, "its model card": folder.export / CARD, "the recipe": folder.config}
+    return {name: os.path.relpath(path, out) for name, path in paths.items() if path.exists()}
 
 
 def _transfer_section(comparison: Comparison, known: Measured, points: pd.DataFrame, groupings: Groupings) -> Section:

@@ -15,17 +15,18 @@ from mlflow.exceptions import MlflowException
 from xalign_ray.artifacts import MANIFEST, read_manifest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.credentials import with_credentials
-from xalign_ray.run_folder import CHOICES, CONFIG, REPORT, STUDY, RunFolder
+from xalign_ray.run_folder import CHOICES, COMPARISON, CONFIG, REPORT, STUDY, RunFolder
+from xalign_ray.track.compared import comparison_metrics
 from xalign_ray.track.events import Event, EventReader, run_identity
 from xalign_ray.track.headline import headline, read_headlines, table
 from xalign_ray.track.logged_model import log_model
-from xalign_ray.track.mlflow_page import experiment_tags
+from xalign_ray.track.mlflow_page import ExperimentKind, experiment_tags
 from xalign_ray.track.mlflow_values import (
     Thinning,
     dataset_input,
     flatten,
     found_by,
-    language_tables,
+    held_out_table,
     milliseconds,
     origin_tags,
 )
@@ -36,7 +37,7 @@ _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
 _STOPPED = "stopped"  # as its last event says: a job told to stop, a fine-tuning stopped early for better ones
 _STUDIES = "studies/"  # what the recipe of a study's log begins with
-_FILES = (CONFIG, MANIFEST, STUDY, CHOICES)
+_FILES = (CONFIG, MANIFEST, STUDY, CHOICES, COMPARISON)
 _NO_PARAMS = ("fingerprint", "notes")  # tags; MLflow's comparison begins with the first parameters that differ
 
 
@@ -60,8 +61,7 @@ class MlflowRun:
         self._reader = EventReader(RunFolder(folder).events)
         self._start = EventReader(RunFolder(folder).events).read(limit=1)[0]
         self._client = MlflowClient(with_credentials(tracking_uri))
-        of_study = "parent" in self._start or self._start.get("recipe", "").startswith(_STUDIES)
-        self._experiment = _open_experiment(self._client, tracking_uri, experiment, of_study)
+        self._experiment = _open_experiment(self._client, tracking_uri, experiment, self._kind())
         run = self._find(_identity_tags(folder)) or self._create()
         self.run_id = run.info.run_id
         self._attempt = 0
@@ -72,6 +72,11 @@ class MlflowRun:
         # to_proto is the public way to the step of a key's last point.
         self._marks = {m.key: self._thinning.place(m.step) for m in run.data.to_proto().metrics}
         self._describe(run)
+
+    def _kind(self) -> ExperimentKind:
+        if "parent" in self._start or self._start.get("recipe", "").startswith(_STUDIES):
+            return "study"
+        return "continued" if read_saved(self.folder).get("data", {}).get("tests") else "pretrainings"
 
     def advance(self) -> bool:
         """Logs the next piece of the event log; True while there may be more."""
@@ -91,6 +96,7 @@ class MlflowRun:
         One that was told to stop, and a fine-tuning that was stopped early for better ones, is KILLED.
         """
         self._log_scores()
+        self._log_comparison()
         self._log_files()
         self._log_model()
         stopped = _STOPPED in (self._last["event"], self._last.get("state"))
@@ -185,6 +191,18 @@ class MlflowRun:
         self._client.log_batch(self.run_id, metrics=points, synchronous=True)
         self._client.log_text(self.run_id, table(records), "scores.csv")
 
+    def _log_comparison(self) -> None:
+        """Of a continued run with its base, at the run's last step."""
+        path = RunFolder(self.folder).comparison
+        if not path.is_file():
+            return
+        known = self._client.get_run(self.run_id).data.metrics
+        when = int(path.stat().st_mtime * 1000)
+        found = {key: value for key, value in comparison_metrics(path).items() if known.get(key) != value}
+        room = max(0, MAX_KEYS - len(known.keys() - found.keys()))
+        points = [Metric(key, value, when, self._last["step"]) for key, value in list(found.items())[:room]]
+        self._client.log_batch(self.run_id, metrics=points, synchronous=True)
+
     def _log_files(self) -> None:
         read_manifest(self.folder)  # a damaged one is not brought to where it would be taken for whole
         for name in _FILES:
@@ -197,8 +215,8 @@ class MlflowRun:
             self._client.log_artifacts(self.run_id, str(report), REPORT)
         if (data := self._start.get("data")) and read_manifest(Path(data)) is not None:
             self._client.log_artifact(self.run_id, str(Path(data) / MANIFEST), "data")
-        for name, text in language_tables(RunFolder(self.folder).events).items():
-            self._client.log_text(self.run_id, text, name)
+        if languages := held_out_table(RunFolder(self.folder).events):
+            self._client.log_text(self.run_id, languages, "held_out_languages.csv")
 
     def _log_model(self) -> None:
         """Of a finished pretraining."""
@@ -209,11 +227,11 @@ class MlflowRun:
         log_model(self._client, self._client.get_run(self.run_id), export.resolve(), self._start["fingerprint"], name)
 
 
-def _open_experiment(client: MlflowClient, tracking_uri: str, name: str, of_study: bool) -> str:
+def _open_experiment(client: MlflowClient, tracking_uri: str, name: str, kind: ExperimentKind) -> str:
     if found := client.get_experiment_by_name(name):
         return found.experiment_id
     try:
-        tags = experiment_tags(int(time.time() * 1000), of_study)
+        tags = experiment_tags(int(time.time() * 1000), kind)
         return client.create_experiment(name, artifact_location=_artifact_location(tracking_uri), tags=tags)
     except MlflowException:
         # Two runs that start together both create it; the second finds it.

@@ -15,6 +15,7 @@ from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.continuing import comparison
 from xalign_ray.continuing.comparison import KeptText, compare, judge, read_comparison, write_comparison
 from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
+from xalign_ray.run_folder import COMPARISON
 from xalign_ray.tasks.translations import TranslatedSentences
 
 ENGLISH = ["one", "two", "three", "four", "five"]
@@ -174,8 +175,8 @@ def test_a_verdict_is_read_off_the_interval(ends: Any, higher_is_better: bool, v
 def test_a_comparison_is_written_with_the_facts_of_its_run(encoders: tuple[Path, Path], tmp_path: Path) -> None:
     found = compare(*map(str, encoders), [pairs_of()], device="cpu")
     facts = {"base": "x", "run": "r", "steps": 3, "seconds": 1.5, "device_hours": 0.1, "methods": ["contrast"]}
-    write_comparison(tmp_path / comparison.COMPARISON, found, facts)
-    read = read_comparison(tmp_path / comparison.COMPARISON)
+    write_comparison(tmp_path / COMPARISON, found, facts)
+    read = read_comparison(tmp_path / COMPARISON)
     assert {key: read[key] for key in facts} == facts
     row = read["rows"][0]
     assert [*row] == sorted(row)

@@ -36,7 +36,7 @@ LAYERS = [
     {"api"},
     {"upload"},
     {"arguments", "submit"},
-    {"config_verbs", "data_verbs"},
+    {"config_verbs", "continue_verb", "data_verbs"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -74,6 +74,7 @@ WITHOUT_TORCH += [
     "cli.py",
     "arguments.py",
     "config_verbs.py",
+    "continue_verb.py",
     "data_verbs.py",
     "needs",
     "api.py",
@@ -98,6 +99,7 @@ WITHOUT_RAY += [
     "cli.py",
     "arguments.py",
     "config_verbs.py",
+    "continue_verb.py",
     "data_verbs.py",
     "needs",
 ]

@@ -1,0 +1,148 @@
+"""The recipe behind `xalign continue`: the same by `xalign pretrain FILE`, and what stands in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from safetensors.numpy import save_file
+from transformers import BertConfig, BertForMaskedLM, BertModel
+
+from xalign_ray.config.load import load_recipe
+from xalign_ray.continuing.files import codes_in_name
+from xalign_ray.continuing.five_lines import read_five_lines
+from xalign_ray.continuing.recipe import Continuation, resolve
+from xalign_ray.errors import ConfigError
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 99}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an encoder with a head, one without, pairs, text and a dictionary."""
+    monkeypatch.chdir(tmp_path)
+    for name, kind in {"mlm": BertForMaskedLM, "bare": BertModel}.items():
+        model = kind(BertConfig(**SIZES))
+        model.config.save_pretrained(tmp_path / name)
+        weights = {key: value.numpy() for key, value in model.state_dict().items() if "decoder" not in key}
+        save_file(weights, tmp_path / name / "model.safetensors")
+    pairs = "".join(f"sentence {number}\tSatz {number}\n" for number in range(1000))
+    for file in ("pairs.en-de.tsv", "test.en-de.tsv", "other.en-fr.tsv"):
+        (tmp_path / file).write_text(pairs)
+    (tmp_path / "dictionary.en-de.tsv").write_text("dog\tHund\n")
+    (tmp_path / "text.de.txt").write_text("Ein Satz.\n" * 1000)
+    return tmp_path
+
+
+def resolved(model: str = "bare", pairs: str = "pairs.en-de.tsv", **options: Any) -> Continuation:
+    return resolve(read_five_lines(model, {"pairs": pairs.split(), **options}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"test": "test.en-de.tsv", "output": "runs/mine", "workers": 2},
+        {"model": "mlm", "text": "text.de.txt", "replay": 0.2},
+        {"model": "mlm", "method": "align", "dictionary": "dictionary.en-de.tsv"},
+        {"method": "align", "dictionary": "dictionary.en-de.tsv", "steps": 7},
+        {"model": "mlm", "method": "weam"},
+        {"method": "ppa"},
+        {"model": "mlm", "method": "mlm", "text": "text.de.txt", "pairs": ""},
+        {"set": ("train.optimizer.learning_rate=1e-4", "objectives.0.temperature=0.1", "seed=3")},
+        {"pairs": "pairs.en-de.tsv other.en-fr.tsv"},
+    ],
+)
+def test_shown_recipe_is_the_recipe_that_runs(folder: Path, options: dict[str, Any]) -> None:
+    found = resolved(**options)
+    (folder / "shown.yaml").write_text(found.as_yaml)
+    assert load_recipe("shown.yaml").config == found.recipe.config
+
+
+def test_pairs_of_an_encoder_without_a_head() -> None:
+    found = resolved()
+    config = found.recipe.config
+    assert [one.kind for one in config.objectives] == ["sentence_contrast"]
+    assert [(one.kind, getattr(one, "text", "")) for one in config.streams] == [("contrasted_pairs", "none")]
+    assert (config.data.test_fraction, config.train.max_steps, config.train.eval_steps) == (0.1, 200, 20)
+    assert (config.checkpoint.save_steps, config.checkpoint.save_total_limit) == (20, 1)
+    assert found.recipe.name == "bare-contrast"
+    assert "200 steps: 13 passes over 1,000 pairs in steps of 64, at least 200 (--steps sets another number)." in (
+        found.notes
+    )
+
+
+def test_text_beside_pairs_is_a_tenth_of_the_rows() -> None:
+    streams = resolved("mlm", text="text.de.txt").recipe.config.streams
+    weights = {one.kind: one.weight for one in streams}
+    assert weights["masked_text"] / sum(weights.values()) == pytest.approx(0.1, abs=1e-6)
+
+
+def test_given_tests_are_kept_out_in_place_of_a_share() -> None:
+    data = resolved(test="test.en-de.tsv").recipe.config.data
+    assert (data.test_fraction, [one.paths for one in data.tests]) == (0.0, [("test.en-de.tsv",)])
+
+
+def test_large_encoders_are_continued_at_half_the_rate(folder: Path) -> None:
+    config = json.loads((folder / "bare" / "config.json").read_text())
+    assert resolved().recipe.config.train.optimizer.learning_rate == 2e-5
+    (folder / "bare" / "config.json").write_text(json.dumps(config | {"hidden_size": 1024}))
+    assert resolved().recipe.config.train.optimizer.learning_rate == 1e-5
+
+
+def test_encoder_that_pools_by_its_first_token_is_contrasted_so(folder: Path) -> None:
+    (folder / "bare" / "modules.json").write_text(json.dumps([{"path": "1_Pooling", "type": "x.models.Pooling"}]))
+    (folder / "bare" / "1_Pooling").mkdir()
+    (folder / "bare" / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
+    assert resolved().recipe.config.objectives[0].pooling == "cls"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_resolving_writes_nothing(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    resolved(output="runs/mine")
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"pairs": "my.tsv"}, "--pairs my.tsv: its name does not say its two languages"),
+        ({"model": "gone"}, "gone is neither a folder nor a model that the hub answers for"),
+        ({"model": "./gone"}, "there is no folder './gone'"),
+        ({"model": "mlm", "method": "mlm", "text": "my-text.txt", "pairs": ""}, "write LANGUAGE=FILE, such as"),
+        ({"set": ("train.lr=1",)}, "unknown key 'train.lr'. Did you mean 'train.optimizer.learning_rate'"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(
+    options: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ConfigError) as refused:
+        resolved(**options)
+    assert said in str(refused.value)
+
+
+def test_yaml_of_a_recipe_is_short() -> None:
+    tree = yaml.safe_load(resolved(test="test.en-de.tsv", steps=5).as_yaml)
+    assert tree["extends"] == "continue/contrast"
+    assert set(tree) == {"extends", "output", "data", "model", "train", "parallel", "checkpoint"}
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("news.en-de.tsv", ["en", "de"]),
+        ("en_fr.csv.gz", ["en", "fr"]),
+        ("en-de.0-5000.txt", ["en", "de"]),
+        ("train.en-zh-Hans.tsv", ["en", "zh-Hans"]),
+        ("de.txt", ["de"]),
+        ("wiki-pt-BR.txt.gz", ["pt-BR"]),
+        ("my-text.txt", []),
+        ("my-dev-data.csv", []),
+    ],
+)
+def test_language_codes_of_a_file_name(name: str, codes: list[str]) -> None:
+    assert codes_in_name(f"a.folder/of-fr/{name}") == codes

@@ -1,0 +1,179 @@
+"""The files that a user names, as sources of a recipe: pairs, text and dictionaries."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from xalign_ray.config.schema import Corpus, Dictionary, ParallelCorpus
+from xalign_ray.data.file_hashes import TESTS
+from xalign_ray.data.sources.files import join_path
+from xalign_ray.data.sources.open import read_lines
+from xalign_ray.data.sources.pair_forms import read_pairs
+from xalign_ray.errors import ConfigError
+from xalign_ray.mirror import local_folder
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.tasks.translations import TranslatedSentences
+from xalign_ray.text.language_codes import check_language, is_language
+from xalign_ray.track.events import read_events
+
+_PACKED = (".gz", ".bz2", ".xz", ".zst")
+_TEXT_FORMATS = {".jsonl": "jsonl", ".parquet": "parquet", ".xml": "wikipedia", ".conllu": "conllu"}
+MAX_COUNTED = 1_000_000  # pairs of a corpus: more do not make a run longer
+_PAIR_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl_pairs",
+    ".json": "json_pairs",
+    ".parquet": "parquet_pairs",
+    ".tmx": "tmx",
+}
+_TEXT = {".txt", ".text"}
+_CODE = "[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2})?"  # de, zh-Hans, pt-BR
+_TWO_CODES = re.compile(rf"(?:^|[._-])({_CODE})[-_]({_CODE})(?=$|\.)")
+_LAST_CODE = re.compile(rf"(?:^|[._-])({_CODE})$")
+
+
+def codes_in_name(path: str) -> list[str]:
+    """The language codes in a file's name: two as in `news.en-de.tsv`, or one at its end as in `news.de.txt`.
+
+    Elsewhere a code may be a word: `my-text.txt` is not in Burmese.
+    """
+    file = _unpacked(path)
+    stem = file.name.removesuffix(file.suffix)
+    pair = next((found for found in _TWO_CODES.findall(stem) if all(map(is_language, found))), ())
+    last = _LAST_CODE.search(stem)
+    codes = pair or ([last[1]] if last and is_language(last[1]) else [])
+    return [check_language(code) for code in codes]
+
+
+def text_corpora(paths: Sequence[str], flag: str = "--text") -> list[Corpus]:
+    """A corpus of each language, as the files' names say it, or `de=FILE`.
+
+    Raises:
+        ConfigError: a name does not say which language the file is in.
+    """
+    files: dict[tuple[str, str], list[str]] = {}
+    for written in paths:
+        code, equals, path = written.partition("=")
+        if not equals:
+            path, codes = written, codes_in_name(written)
+            if len(codes) != 1:
+                raise ConfigError(
+                    f"{flag} {written}: its name does not say its language; write LANGUAGE=FILE, such as "
+                    f"{flag} de={written}."
+                )
+            code = codes[0]
+        files.setdefault((_text_format(path), check_language(code)), []).append(path)
+    return [
+        Corpus.model_validate({"format": form, "language": code, "paths": several})
+        for (form, code), several in files.items()
+    ]
+
+
+def dictionaries(paths: Sequence[str], languages: Sequence[str], pairs: Sequence[ParallelCorpus]) -> list[Dictionary]:
+    """A dictionary of each file, its languages by its name, by `--languages`, or those of the pairs.
+
+    Raises:
+        ConfigError: none of these says the languages.
+    """
+    of_pairs = dict.fromkeys(corpus.languages for corpus in pairs)
+    found = []
+    for path in paths:
+        codes = codes_in_name(path)[:2]
+        if len(codes) != 2:
+            codes = list(languages) or (list(next(iter(of_pairs))) if len(of_pairs) == 1 else [])
+        if len(codes) != 2:
+            raise ConfigError(
+                f"--dictionary {path}: its name does not say its two languages; call it dictionary.en-de.tsv or "
+                "the like, or give --languages en,de."
+            )
+        found.append(Dictionary(languages=(codes[0], codes[1]), paths=(path,)))
+    return found
+
+
+def is_text(path: str) -> bool:
+    """Whether a kept file is text in one language, by its name; else it is read as pairs."""
+    return "=" in path or (len(codes_in_name(path)) == 1 and _unpacked(path).suffix in {*_TEXT, *_TEXT_FORMATS})
+
+
+def look_at_pairs(
+    paths: Sequence[str], languages: Sequence[str] = (), columns: Sequence[str] = (), flag: str = "--pairs"
+) -> list[ParallelCorpus]:
+    """A corpus of each file of pairs: its form by its suffix, its languages by `--languages` or its name.
+
+    Raises:
+        ConfigError: neither says the languages, or the suffix is none of a form of pairs.
+    """
+    found = []
+    for path in paths:
+        form = _PAIR_FORMATS.get(_unpacked(path).suffix)
+        codes = [*languages] or codes_in_name(path)[:2]
+        if form is None:
+            raise ConfigError(f"{flag} {path}: its name must end in {', '.join(_PAIR_FORMATS)}.")
+        if len(codes) != 2:
+            raise ConfigError(
+                f"{flag} {path}: its name does not say its two languages; give --languages en,de, or call it "
+                f"pairs.en-de{Path(path).suffix} or the like."
+            )
+        names = {"columns": (columns[0], columns[1])} if columns else {}
+        corpus = {"format": form, "languages": tuple(map(check_language, codes)), "paths": (path,)}
+        found.append(ParallelCorpus.model_validate(corpus | names))
+    return found
+
+
+def count_pairs(corpora: Sequence[ParallelCorpus], root: Path) -> int:
+    """Pairs of all corpora, of each at most MAX_COUNTED."""
+    return sum(sum(1 for _ in islice(read_pairs(corpus, root, 1.0), MAX_COUNTED)) for corpus in corpora)
+
+
+def as_sentences(corpora: Sequence[ParallelCorpus], root: Path) -> list[TranslatedSentences]:
+    """The pairs of each two languages, as retrieval scores them."""
+    pairs: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    names: dict[tuple[str, str], list[str]] = {}
+    for corpus in corpora:
+        pairs.setdefault(corpus.languages, []).extend(read_pairs(corpus, root))
+        names.setdefault(corpus.languages, []).extend(Path(path).name for path in corpus.paths)
+    return [
+        TranslatedSentences(
+            languages, [first for first, _ in several], [second for _, second in several], ", ".join(names[languages])
+        )
+        for languages, several in pairs.items()
+    ]
+
+
+def _text_format(path: str) -> str:
+    return _TEXT_FORMATS.get(_unpacked(path).suffix, "text")
+
+
+def _unpacked(path: str) -> Path:
+    file = Path(path)
+    return file.with_suffix("") if file.suffix in _PACKED else file
+
+
+def read_text(corpus: Corpus, root: Path) -> list[str]:
+    """The lines of a corpus of plain text, without blank ones."""
+    return [
+        line.text.strip()
+        for path in corpus.paths
+        for line in read_lines(join_path(str(root), path))
+        if not line.fault and line.text.strip()
+    ]
+
+
+def read_tests(run: Path) -> list[TranslatedSentences]:
+    """The pairs that a run never trained on, as `prepare` kept them with its shards."""
+    data = next((event["data"] for event in read_events(RunFolder(run).events) if "data" in event), None)
+    found = []
+    for path in sorted(Path(local_folder(data), TESTS).glob("*.jsonl")) if data else ():
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        first, second = rows[0]
+        found.append(
+            TranslatedSentences(
+                (first, second), [row[first] for row in rows], [row[second] for row in rows], "the test"
+            )
+        )
+    return found

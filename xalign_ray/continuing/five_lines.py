@@ -1,0 +1,118 @@
+"""The few lines of `xalign continue`, typed: from the command line or a YAML file, with mistakes in plain words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from xalign_ray.config.explain import explain_validation
+from xalign_ray.config.fields import Float, Frozen, Int, LocalPath, Positive
+from xalign_ray.config.load import read_mapping
+from xalign_ray.config.mistakes import meant_key
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import ConfigError
+from xalign_ray.local_paths import expand_home
+
+YAML = (".yaml", ".yml")
+COMMAND_LINE = "xalign continue"
+
+
+def _listed(given: Any) -> Any:
+    """One value is a list of one."""
+    return (given,) if isinstance(given, str) else given
+
+
+def _as_settings(given: Any) -> Any:
+    """`{key: value}` of a file as the `key=value` of the command line."""
+    if not isinstance(given, Mapping):
+        return _listed(given)
+    return tuple(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in given.items())
+
+
+Paths = Annotated[tuple[LocalPath, ...], BeforeValidator(_listed)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class FiveLines(Frozen):
+    """What a user says of a continued encoder; everything else follows from it."""
+
+    model: Annotated[LocalPath, Field(description="folder or hub id of the encoder, with @REVISION for one of the hub")]
+    pairs: Annotated[Paths, Field(description="files of sentence pairs that are trained on")] = ()
+    test: Annotated[Paths, Field(description="files of sentence pairs that are scored and never trained on")] = ()
+    method: Annotated[
+        Literal["auto", "contrast", "contrast-tlm", "align", "weam", "ppa", "mlm"],
+        Field(description="how it is trained; auto takes what the data allow"),
+    ] = "auto"
+    dictionary: Annotated[Paths, Field(description="files of words and their translations")] = ()
+    text: Annotated[Paths, Field(description="files of text for masked LM")] = ()
+    keep: Annotated[Paths, Field(description="pairs or text in languages that must not get worse")] = ()
+    replay: Annotated[
+        Float | None, Field(ge=0, lt=1, description="share of rows that are text; 0.1 where text is given beside pairs")
+    ] = None
+    languages: Annotated[Words, Field(description="codes of the two sides of the pairs")] = ()
+    columns: Annotated[Words, Field(description="names of the two columns of the pairs")] = ()
+    output: Annotated[LocalPath | None, Field(description="folder of the run")] = None
+    steps: Annotated[Int | None, Field(ge=0, description="optimizer steps")] = None
+    hours: Annotated[Float | None, Field(gt=0, description="length in hours of training")] = None
+    budget: Annotated[Float | None, Field(gt=0, description="length in money; needs a price")] = None
+    price: Annotated[Words, Field(description="of an hour of a device: H100=2.5")] = ()
+    workers: Annotated[Positive, Field(description="training processes")] = 1
+    set: Annotated[
+        tuple[str, ...], BeforeValidator(_as_settings), Field(description="keys of the recipe: key=value")
+    ] = ()
+
+    @model_validator(mode="after")
+    def _has_one_length(self) -> FiveLines:
+        lengths = [name for name in ("steps", "hours", "budget") if getattr(self, name) is not None]
+        if len(lengths) > 1:
+            raise ValueError(f"{' and '.join(lengths)} are both a length; keep one")
+        if self.budget is not None and not self.price:
+            raise ValueError("budget needs the price of an hour of the device, such as price H100=2.5")
+        return self
+
+    @model_validator(mode="after")
+    def _names_two(self) -> FiveLines:
+        for name in ("languages", "columns"):
+            if len(getattr(self, name)) not in (0, 2):
+                raise ValueError(f"{name} names the two sides of the pairs: give two, as in {name} en,de")
+        return self
+
+
+def read_five_lines(model: str, options: Mapping[str, Any]) -> FiveLines:
+    """The lines of the command line, over those of a YAML file where one is named in place of a model.
+
+    Args:
+        model: folder, hub id, or YAML file of the same keys.
+        options: by key; empty ones count as not given.
+
+    Raises:
+        ConfigError: a key is unknown, or a value cannot mean anything.
+    """
+    given = {key: value for key, value in options.items() if value not in (None, "", (), [])}
+    tree: dict[str, Any] = {"model": model}
+    origin = COMMAND_LINE
+    if model.endswith(YAML):
+        path = Path(expand_home(model))
+        if not path.is_file():
+            raise ConfigError(
+                f"There is no file {model}. Name a model, or a YAML file with keys such as model and pairs."
+            )
+        tree, origin = read_mapping(path), str(path)
+        if wrong := [key for key in ("extends", "data", "train") if key in tree]:
+            raise ConfigError(
+                f"{path} is a recipe (it has the key {wrong[0]}): run it with xalign pretrain {model}. The keys of "
+                f"xalign continue are {', '.join(FiveLines.model_fields)}."
+            )
+    for key in map(str, tree):
+        meant = None if key in FiveLines.model_fields else meant_key(RunConfig, None, "", key)
+        if meant and meant not in FiveLines.model_fields:
+            raise ConfigError(f"{origin}: '{key}' is a key of the recipe: write it as set: {{{meant}: VALUE}}.")
+    origins = dict.fromkeys(tree, origin) | dict.fromkeys(given, COMMAND_LINE)
+    try:
+        return FiveLines.model_validate(tree | given)
+    except ValidationError as error:
+        raise ConfigError(explain_validation(error, FiveLines, origins, origin)) from None

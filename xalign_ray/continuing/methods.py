@@ -1,0 +1,128 @@
+"""Chooses the recipe of `xalign continue` by the method that was asked for, the data, and the encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xalign_ray.errors import ConfigError
+
+AUTO = "auto"
+METHODS = (AUTO, "contrast", "contrast-tlm", "align", "weam", "ppa", "mlm")
+LARGE = 1024  # hidden size from which an encoder is continued at half the learning rate
+REPLAY = 0.1  # share of rows that are text, where text is given beside pairs
+PAIRS, DICTIONARY, TEXT = "--pairs FILE", "--dictionary FILE", "--text FILE"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a method may need.
+
+    Attributes:
+        encoder: its name, for messages.
+        has_head: whether the encoder has a masked-LM head.
+        pairs, dictionary, text: whether such files are given.
+    """
+
+    encoder: str
+    has_head: bool
+    pairs: bool
+    dictionary: bool
+    text: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe's name below `continue/`, and in a sentence why it was chosen."""
+
+    recipe: str
+    why: str
+
+
+def choose(method: str, given: Given) -> Choice:
+    """The recipe of a method.
+
+    Raises:
+        ConfigError: the data or the encoder do not allow the method.
+    """
+    if method == AUTO:
+        return _choose_auto(given)
+    if refused := _refusal(method, given):
+        raise ConfigError(f"--method {method}: {refused}")
+    if given.has_head:
+        return Choice(method, f"Method {method}, as asked for.")
+    instead = {"align": "align-contrast", "ppa": "ppa-no-tlm"}.get(method, method)
+    changed = {
+        "align": "; the encoder has no masked-LM head, so contrast trains beside the dictionary",
+        "ppa": "; the encoder has no masked-LM head, so without TLM",
+    }.get(method, "")
+    return Choice(instead, f"Method {method}, as asked for{changed}.")
+
+
+def _choose_auto(given: Given) -> Choice:
+    unused = "; the dictionary is not used (--method align uses it)" if given.pairs and given.dictionary else ""
+    if given.pairs and given.has_head:
+        return Choice("contrast-tlm", f"Method contrast-tlm: pairs, and an encoder with a masked-LM head{unused}.")
+    if given.pairs:
+        return Choice("contrast", f"Method contrast: pairs, and an encoder without a masked-LM head{unused}.")
+    for method, there, why in (
+        ("align", given.dictionary, "a dictionary without pairs"),
+        ("mlm", given.text, "text alone"),
+    ):
+        if there:
+            if refused := _refusal(method, given):
+                raise ConfigError(f"--method auto takes {method} of {why}, but {refused}")
+            return Choice(method, f"Method {method}: {why}.")
+    raise ConfigError(f"There is nothing to train on: give {PAIRS}, {DICTIONARY} or {TEXT}.")
+
+
+def _refusal(method: str, given: Given) -> str:
+    """Why a method cannot be trained, and what to do; empty if it can."""
+    no_head = f"{given.encoder} has no masked-LM head"
+    needed = {
+        "contrast": [(given.pairs, f"it needs sentence pairs: add {PAIRS}.")],
+        "contrast-tlm": [
+            (given.pairs, f"it needs sentence pairs: add {PAIRS}."),
+            (given.has_head, f"TLM predicts masked words, and {no_head}: take --method contrast."),
+        ],
+        "align": [
+            (given.dictionary, f"it draws the words of a dictionary together: add {DICTIONARY}."),
+            (
+                given.pairs or given.text or not given.has_head,
+                f"it needs sentences to predict words in: add {TEXT} or {PAIRS}.",
+            ),
+            (
+                given.pairs or given.has_head,
+                f"{no_head}, and the dictionary alone would draw all words together: add {PAIRS}.",
+            ),
+        ],
+        "weam": [
+            (given.pairs, f"it needs sentence pairs: add {PAIRS}."),
+            (given.has_head, f"it predicts masked words, and {no_head}: take --method contrast."),
+        ],
+        "ppa": [(given.pairs, f"it needs sentence pairs: add {PAIRS}.")],
+        "mlm": [
+            (given.text, f"it needs text: add {TEXT}."),
+            (given.has_head, f"it predicts masked words, and {no_head}: take --method contrast with {PAIRS}."),
+        ],
+    }
+    return next((why for there, why in needed[method] if not there), "")
+
+
+def check_replay(replay: float | None, given: Given, recipe: str) -> float:
+    """The share of rows that are monolingual text, for masked LM.
+
+    Raises:
+        ConfigError: a share is asked for that cannot be trained.
+    """
+    is_text_itself = recipe == "mlm" or (recipe == "align" and given.text)
+    if replay is None:
+        return REPLAY if given.text and given.has_head and not is_text_itself else 0.0
+    if not replay or is_text_itself:
+        return 0.0
+    if not given.text:
+        raise ConfigError(f"--replay {replay:g} mixes text of the encoder's own kind in: add {TEXT}.")
+    if not given.has_head:
+        raise ConfigError(
+            f"--replay {replay:g} trains masked LM on text, and {given.encoder} has no masked-LM head: leave it out."
+        )
+    return replay

@@ -1,0 +1,227 @@
+"""The full recipe behind the few lines of `xalign continue`, and what was found in the data on the way to it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xalign_ray.config.load import Recipe, load_recipe, resolve_tree
+from xalign_ray.config.schema import Corpus, ParallelCorpus
+from xalign_ray.continuing.encoder import Encoder, fetch_revision, look_at_encoder
+from xalign_ray.continuing.files import count_pairs, dictionaries, is_text, look_at_pairs, text_corpora
+from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
+from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of_time
+from xalign_ray.continuing.methods import LARGE, Choice, Given, check_replay, choose
+from xalign_ray.run_folder import RUNS
+
+ROOT = "."  # paths are relative to the current folder
+TENTHS = 10  # of a run, after each of which it is scored and saved
+MAX_TESTS, MIN_TESTS = 1000, 200  # pairs kept out: of all languages together, and of two languages in any case
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A resolved `xalign continue`.
+
+    Attributes:
+        recipe: what `pipeline.pretrain` runs.
+        tree: the same as a recipe's file, short.
+        kept: pairs and text that must not get worse.
+        notes: what was found and decided, a sentence each.
+    """
+
+    lines: FiveLines
+    recipe: Recipe
+    tree: Mapping[str, Any]
+    encoder: Encoder
+    kept: Sequence[ParallelCorpus]
+    kept_text: Sequence[Corpus]
+    notes: Sequence[str]
+
+    @property
+    def out(self) -> Path | None:
+        """The run's folder, if it was named."""
+        return Path(self.lines.output) if self.lines.output else None
+
+    @property
+    def as_yaml(self) -> str:
+        """The recipe as the text of a file that `xalign pretrain` runs to the same fingerprint."""
+        return yaml.safe_dump(dict(self.tree), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+
+
+def resolve(lines: FiveLines) -> Continuation:
+    """Looks at the encoder and the data, and writes the recipe that they need; starts nothing.
+
+    Raises:
+        ConfigError: the lines, the data and the encoder do not fit together.
+        DataError: a file is missing or damaged.
+    """
+    output = _folder_of_runs(lines.output)
+    encoder = look_at_encoder(fetch_revision(lines.model, Path(output)))
+    given = Given(encoder.name, encoder.has_head, bool(lines.pairs), bool(lines.dictionary), bool(lines.text))
+    choice = choose(lines.method, given)
+    replay = check_replay(lines.replay, given, choice.recipe)
+    pairs = look_at_pairs(lines.pairs, lines.languages, lines.columns) if lines.pairs else []
+    tests = look_at_pairs(lines.test, lines.languages, lines.columns, "--test") if lines.test else []
+    kept = [path for path in lines.keep if not is_text(path)]
+    kept_pairs = look_at_pairs(kept, flag="--keep") if kept else []
+    kept_text = text_corpora([path for path in lines.keep if is_text(path)], "--keep")
+    uses_text = bool(replay) or choice.recipe in ("mlm", "align")
+    text = text_corpora(lines.text) if uses_text else []
+    notes = [choice.why, *_what_was_found(pairs, "Pairs"), *_what_was_found(tests, "Test")]
+    if lines.text and not text:
+        notes.append(f"The text is not used: {encoder.name} has no masked-LM head to train on it.")
+    if replay:
+        notes.append(
+            f"Replay: {replay:.0%} of the rows are text ({', '.join(c.language for c in text)}), for masked LM."
+        )
+    if choice.recipe == "mlm" and pairs:
+        notes.append("The pairs are scored and not trained on: mlm reads text alone.")
+        pairs, tests = [], tests or pairs
+    tree = _tree(lines, output, encoder, choice, pairs, tests, text, replay)
+    plain = _resolved(tree, lines, choice)
+    steps, words = _steps(lines, plain, pairs, text, output)
+    if pairs and not tests:
+        data = plain.config.data
+        notes.append(
+            f"{100 * data.test_fraction:g} % of the pairs, at most {data.max_test_pairs:,} of two languages, are kept "
+            "out as the test (--test FILE names others)."
+        )
+    notes.append(words)
+    each = max(1, steps // TENTHS)
+    tree["train"] |= {"max_steps": steps, "eval_steps": each}
+    tree["checkpoint"] = {"save_steps": each}
+    recipe = _resolved(tree, lines, choice)
+    _put_settings(tree, lines.set, recipe)
+    return Continuation(lines, recipe, tree, encoder, kept_pairs, kept_text, tuple(notes))
+
+
+def _tree(
+    lines: FiveLines,
+    output: str,
+    encoder: Encoder,
+    choice: Choice,
+    pairs: Sequence[ParallelCorpus],
+    tests: Sequence[ParallelCorpus],
+    text: Sequence[Corpus],
+    replay: float,
+) -> dict[str, Any]:
+    """What differs from the recipe of the method."""
+    method = load_recipe(f"continue/{choice.recipe}").config
+    align = {"align": "hmm"} if choice.recipe == "weam" else {}
+    data: dict[str, Any] = {
+        "root": ROOT,
+        "corpora": [_plain(corpus) for corpus in text],
+        "parallel": [({} if corpus.brings_alignment else align) | _plain(corpus) for corpus in pairs],
+        **_tests(pairs, tests),
+    }
+    if method.data.dictionaries:
+        data["dictionaries"] = [_plain(one) for one in dictionaries(lines.dictionary, lines.languages, pairs)]
+    on_gpu = _gpus()
+    tree: dict[str, Any] = {"extends": f"continue/{choice.recipe}", "output": output, "data": data}
+    streams, objectives = [*map(_plain, method.streams)], [*map(_plain, method.objectives)]
+    if choice.recipe == "align" and text:
+        tree["streams"] = [{"kind": "masked_text"}]
+    if replay:
+        tree["streams"] = [*streams, {"kind": "masked_text", "weight": round(replay / (1 - replay), 6)}]
+        if not any(loss.kind == "masked_lm" for loss in method.objectives):
+            objectives = [{"kind": "masked_lm"}, *objectives]
+    if encoder.pooling != "mean":
+        objectives = [
+            one | {"pooling": encoder.pooling} if one["kind"] == "sentence_contrast" else one for one in objectives
+        ]
+    if objectives != [*map(_plain, method.objectives)]:
+        tree["objectives"] = objectives
+    rate = method.train.optimizer.learning_rate
+    train: dict[str, Any] = {"optimizer": {"learning_rate": rate / 2}} if encoder.hidden_size >= LARGE else {}
+    return tree | {
+        "model": {"init_from": encoder.name},
+        "train": train | ({"bf16": True} if on_gpu else {}),
+        "parallel": {
+            "workers": lines.workers,
+            "cpus_per_worker": _cores(lines.workers),
+            "gpus_per_worker": int(on_gpu),
+        },
+    }
+
+
+def _tests(pairs: Sequence[ParallelCorpus], tests: Sequence[ParallelCorpus]) -> dict[str, Any]:
+    """The pairs that are scored: those given, else a share of the pairs."""
+    if tests or not pairs:
+        return {"tests": [_plain(corpus) for corpus in tests], "test_fraction": 0.0}
+    several = len({corpus.languages for corpus in pairs})
+    return {"max_test_pairs": max(MIN_TESTS, MAX_TESTS // several)} if several > 1 else {}
+
+
+def _resolved(tree: Mapping[str, Any], lines: FiveLines, choice: Choice) -> Recipe:
+    name = re.sub(r"[^\w.-]+", "-", f"{Path(lines.model).name}-{choice.recipe}")
+    counted = {**tree, "train": {"max_steps": 1, **tree["train"]}}  # a length of 1 until it is known
+    return resolve_tree(counted, COMMAND_LINE, name, lines.set)
+
+
+def _steps(
+    lines: FiveLines,
+    recipe: Recipe,
+    pairs: Sequence[ParallelCorpus],
+    text: Sequence[Corpus],
+    output: str,
+) -> tuple[int, str]:
+    train, root = recipe.config.train, Path(ROOT)
+    if lines.steps is not None:
+        return lines.steps, f"{lines.steps:,} steps, as asked for."
+    if lines.hours is not None or lines.budget is not None:
+        return steps_of_time(lines, recipe, Path(output))
+    if pairs:
+        return steps_of_pairs(count_pairs(pairs, root), train.pairs_per_step)
+    paths = [root / path for corpus in text for path in corpus.paths]
+    return steps_of_text(paths, train.global_batch_size, recipe.config.data.max_seq_length)
+
+
+def _put_settings(tree: dict[str, Any], settings: Sequence[str], recipe: Recipe) -> None:
+    """Writes the values of `--set` into the recipe's short form; a list as a whole."""
+    whole = recipe.config.model_dump(mode="json")
+    for setting in settings:
+        keys = setting.partition("=")[0].split(".")
+        keys = keys[: next((number for number, key in enumerate(keys) if key.isdigit()), len(keys))]
+        at, value = tree, whole
+        for key in keys[:-1]:
+            at, value = at.setdefault(key, {}), value[key]
+        at[keys[-1]] = value[keys[-1]]
+
+
+def _what_was_found(corpora: Sequence[ParallelCorpus], what: str) -> list[str]:
+    return [
+        f"{what}: {', '.join(corpus.paths)}: {corpus.format}, {' - '.join(corpus.languages)}." for corpus in corpora
+    ]
+
+
+def _folder_of_runs(out: str | None) -> str:
+    if out is None:
+        return str(RUNS)
+    return out.rstrip("/").rpartition("/")[0] or ("/" if out.startswith("/") else ".")
+
+
+def _plain(block: Any) -> dict[str, Any]:
+    """A block of a recipe without its defaults."""
+    kind = {"kind": block.kind} if hasattr(block, "kind") else {}
+    return kind | block.model_dump(mode="json", exclude_defaults=True)
+
+
+def _gpus() -> bool:
+    """Whether this machine trains on GPUs; workers of a cluster that is joined have them where a setting says so."""
+    if "RAY_ADDRESS" in os.environ:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _cores(workers: int) -> int:
+    """CPUs of a worker: the machine's, shared; in a cluster that is joined one, which fits everywhere."""
+    return 1 if "RAY_ADDRESS" in os.environ else max(1, (os.cpu_count() or 1) // workers)
