@@ -353,6 +353,11 @@ class RunConfig(Frozen):
         return self
 
     @property
+    def needs_head(self) -> bool:
+        """Whether a loss asks the masked-LM head. Otherwise none is trained, and an export keeps that of init_from."""
+        return self.model.conditioned_head or any(loss.predicts_pieces for loss in self.objectives)
+
+    @property
     def languages(self) -> list[str]:
         """Every language of the run in order of first mention; the index is the language id."""
         pairs = [*self.data.parallel, *self.data.dictionaries]

@@ -203,10 +203,10 @@ def _family_with_head(encoder: str) -> Family | None:
     from transformers.utils.hub import cached_file
 
     folder = Path(encoder) if Path(encoder).is_dir() else Path(cached_file(encoder, "config.json") or "").parent
-    family = BY_MODEL_TYPE.get(read_config(str(folder))["model_type"])
+    values = read_config(str(folder))
+    family = BY_MODEL_TYPE.get(values["model_type"])
     names = weight_names(str(folder)) or set()
-    has_head = family and any(name.endswith(family.output_bias) or family.transform in name for name in names)
-    return family if has_head else None
+    return family if family and family.has_head(names, dict(family.defaults) | values) else None
 
 
 def _identity(encoder: str) -> list[Any]:

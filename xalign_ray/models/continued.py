@@ -45,9 +45,7 @@ def has_head(init_from: str, values: Mapping[str, Any]) -> bool | None:
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from None
     family = family_of(init_from, values)
-    if not names:
-        return None
-    return any(name.endswith(family.output_bias) or family.transform in name for name in names)
+    return family.has_head(names, values) if names else None
 
 
 def refuse_new_head(config: RunConfig) -> None:

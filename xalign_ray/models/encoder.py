@@ -25,7 +25,7 @@ READ = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids
 
 
 class AlignedEncoder(nn.Module):
-    """A masked language model of transformers as the objectives see it: `encode`, `predict`, `embed`.
+    """An encoder of transformers as the objectives see it: `encode`, `embed`, and with a masked-LM head `predict`.
 
     Each of the three calls modules and never reads a `.weight`, so that they are right at every ZeRO stage when called
     inside the forward pass of the module given to DeepSpeed. All accept zero rows.
@@ -92,6 +92,8 @@ class AlignedEncoder(nn.Module):
         Args:
             transform: one to use in place of the head's own, such as `copy_transform` gives; the decoder is shared.
         """
+        if self.hf.base_model is self.hf:
+            raise ConfigError("A loss asks the masked-LM head, but its choice does not say `predicts_pieces = True`.")
         if self.conditioned and self.languages is not None:
             hidden = append_language(hidden, self.languages(language))
         if transform is None:
@@ -100,6 +102,7 @@ class AlignedEncoder(nn.Module):
 
     def copy_transform(self) -> nn.Module:
         """The layers of the head before its decoder, as a module of their own with the same weights."""
+        assert self.hf.base_model is not self.hf, "a loss that asks the head says `predicts_pieces = True`"
         return self.family.copy_transform(self.hf)
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -114,6 +117,7 @@ def build_encoder(
     max_positions: int,
     pad_id: int,
     new_rows: Mapping[int, Sequence[int]] | None = None,
+    with_head: bool = True,
 ) -> AlignedEncoder:
     """An encoder from the recipe's sizes, or from the folder or hub model that `model.init_from` names.
 
@@ -127,6 +131,7 @@ def build_encoder(
         pad_id: the run's padding id.
         new_rows: for each id that the run's tokenizer has on top of the folder's, the ids of the folder's pieces whose
             mean it starts as; `text.new_pieces` chooses them.
+        with_head: whether a loss will call `predict`; without, no head is held in memory, nor drawn.
 
     Raises:
         ConfigError: when `model.init_from` cannot be found or does not fit the run's tokenizer and rows.
@@ -135,7 +140,7 @@ def build_encoder(
     if model.init_from is not None:
         given = min(new_rows) if new_rows else vocab_size
         check_fits(model.init_from, family, values, given, max_positions, pad_id)
-    hf = _load(model, family, values)
+    hf = _load(model, family, values, with_head)
     if new_rows:
         add_rows(hf, new_rows)
     table = None
@@ -144,7 +149,8 @@ def build_encoder(
         nn.init.normal_(table.weight, 0.0, 0.02)
     if model.conditioned_head:
         extend_input(family.transform_of(hf), hf.config.hidden_size)
-    hf.set_output_embeddings(Decoder.of(hf.get_output_embeddings()))
+    if with_head:
+        hf.set_output_embeddings(Decoder.of(hf.get_output_embeddings()))
     return AlignedEncoder(hf, family, table, model.conditioned_head)
 
 
@@ -184,10 +190,12 @@ def check_opens(config: RunConfig) -> None:
         refuse_new_head(config)
 
 
-def _load(model: ModelConfig, family: Family, values: Mapping[str, Any]) -> Any:
+def _load(model: ModelConfig, family: Family, values: Mapping[str, Any], with_head: bool) -> Any:
     if model.init_from is None:
-        return family.classes().masked_lm(_config(family, values))
-    return open_start(model.init_from, family, values)[0]
+        classes, config = family.classes(), _config(family, values)
+        return classes.masked_lm(config) if with_head else classes.bare(config)
+    hf, _ = open_start(model.init_from, family, values)
+    return hf if with_head else hf.base_model
 
 
 def _config(family: Family, values: Mapping[str, Any]) -> Any:

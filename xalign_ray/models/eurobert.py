@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.config.schema import ModelConfig
@@ -52,6 +52,11 @@ class EuroBert(Family):
         return (
             "has no token types to carry model.language_embeddings; leave them out" if model.language_embeddings else ""
         )
+
+    def has_head(self, names: Collection[str], values: Values) -> bool:
+        """A tied table is not stored; an encoder without a head has no prefix before its names."""
+        tied = values["tie_word_embeddings"] and any(name.startswith("model.") for name in names)
+        return tied or super().has_head(names, values)
 
     def count(self, values: Values, read_by_head: int) -> Counts:  # noqa: ARG002 - its head has no layer to extend
         """Its parameters; several query heads may share a key and a value."""

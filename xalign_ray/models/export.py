@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
@@ -22,10 +22,15 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
 from xalign_ray.models.backbone import backbone
 from xalign_ray.models.encoder import open_start
+from xalign_ray.models.extension import add_rows
 from xalign_ray.models.families import BY_MODEL_TYPE, LANGUAGES_KEY
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
+from xalign_ray.models.hub import model_file
+from xalign_ray.models.open_folder import POOLER, open_weights
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
+from xalign_ray.models.sentence_modules import copy_modules
+from xalign_ray.models.weight_files import SAFETENSORS, weight_names
 from xalign_ray.text.frame import put_frame
 
 ENCODER = "encoder."  # how `Objectives` names its encoder; what else is in the state belongs to losses
@@ -65,6 +70,8 @@ class Prepared(Protocol):
     def special(self) -> SpecialIds: ...
     @property
     def tokenizer_folder(self) -> Path: ...
+    @property
+    def new_rows(self) -> Mapping[int, Sequence[int]] | None: ...
     def pair_words(self, split: Any) -> list[list[str]]: ...
 
 
@@ -73,8 +80,9 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
 
     Language embeddings are folded into the token-type table: `token_type_id` = segment + xalign_segments * language
     (DICT-MLM); a family without one then needs our class of it. A conditioned head, which no stock class holds, goes
-    into a side file; the folder is then an encoder without a head, as where no loss trained one, otherwise a masked
-    language model. The tokenizer joins the texts of a pair as the recipe's rows do.
+    into a side file, and the folder is an encoder without a head. Otherwise it is a masked language model if a loss
+    trained the head, or if the encoder that was continued has one, which then stays as it was. The tokenizer joins the
+    texts of a pair as the recipe's rows do. The export of a Sentence Transformers folder is one again.
     Only the encoder is written: of what losses keep, such as the key encoder of momentum_contrast, nothing.
 
     Args:
@@ -130,11 +138,16 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
     model = config.model
     family, values = backbone(model, prepared.vocab_size, config.data.max_seq_length, prepared.special.pad)
     segments = family.segments(values)
-    headless = model.conditioned_head or _head_is_untrained(config, family, values)
+    weights = {name.removeprefix(STOCK): tensor.float() for name, tensor in state.items() if name.startswith(STOCK)}
+    prefix = f"{family.classes().masked_lm.base_model_prefix}."
+    pooler: dict[str, Tensor] = {}
+    if not config.needs_head:
+        weights = {f"{prefix}{name}": tensor for name, tensor in weights.items()}
+        head, pooler = _left_as_they_were(model.init_from, family, values, prepared.new_rows)
+        weights |= head
     _copy_tokenizer(prepared.tokenizer_folder, folder)
     _frame_pairs(config, prepared.special, folder)
     make_portable(folder, family.room(values), segments)
-    weights = {name.removeprefix(STOCK): tensor.float() for name, tensor in state.items() if name.startswith(STOCK)}
     if model.language_embeddings:
         languages = _take(state, LANGUAGES)
         has_types = "type_vocab_size" in values
@@ -157,14 +170,39 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
     values.pop("model_type")  # the class has its own
     hf_config = classes.config.from_dict(values)
     hf_config.update(family.older_keys(hf_config))
-    if not headless:
-        _fill(classes.masked_lm(hf_config), weights).save_pretrained(folder)
-        return
-    prefix = f"{classes.masked_lm.base_model_prefix}."
     bare = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
-    _fill(classes.bare(hf_config), bare).save_pretrained(folder)
+    if not model.conditioned_head and len(bare) < len(weights):
+        _fill(classes.masked_lm(hf_config), weights).save_pretrained(folder)
+    elif pooler:
+        _fill(classes.encoder(hf_config), bare | pooler).save_pretrained(folder)
+    else:
+        _fill(classes.bare(hf_config), bare).save_pretrained(folder)
+    if model.init_from is not None:
+        copy_modules(model.init_from, folder)
     if model.conditioned_head:
         _save_head(family, hf_config, weights, _take(state, LANGUAGES), folder)
+
+
+def _left_as_they_were(
+    start: str | None, family: Family, values: Mapping[str, Any], new_rows: Mapping[int, Sequence[int]] | None
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Weights of the encoder that a run continued without holding them: those of its masked-LM head, and its pooler's.
+
+    Named as in the masked language model, and as in the encoder alone. What is tied to the encoder is left out.
+    """
+    if start is None:
+        return {}, {}
+    hf, drawn = open_start(start, family, values)
+    if not drawn:
+        if new_rows:
+            add_rows(hf, new_rows)
+        left = (f"{hf.base_model_prefix}.", *hf.all_tied_weights_keys)
+        return {name: value for name, value in hf.state_dict().items() if not name.startswith(left)}, {}
+    file = model_file(start, SAFETENSORS)  # of pickled or sharded weights the pooler, which nothing here reads, is left
+    if file is None or not any(POOLER in name.split(".") for name in weight_names(str(file.parent)) or ()):
+        return {}, {}
+    encoder, _ = open_weights(start, family.classes().encoder, hf.config)
+    return {}, {name: value for name, value in encoder.state_dict().items() if POOLER in name.split(".")}
 
 
 def _save_head(family: Family, hf_config: Any, weights: Mapping[str, Tensor], languages: Tensor, folder: Path) -> None:
@@ -205,14 +243,6 @@ def _take(weights: Mapping[str, Tensor], name: str) -> Tensor:
     if name not in weights:
         raise CheckpointError(f"The weights are not those of this recipe's encoder: missing {name}; not known none.")
     return weights[name]
-
-
-def _head_is_untrained(config: RunConfig, family: Family, values: Mapping[str, Any]) -> bool:
-    """Whether the masked-LM head is as it was drawn: no loss asks it, and the encoder that was continued had none."""
-    if any(loss.predicts_pieces for loss in config.objectives):
-        return False
-    start = config.model.init_from
-    return start is None or bool(open_start(start, family, values)[1])
 
 
 def _frame_pairs(config: RunConfig, special: SpecialIds, folder: Path) -> None:

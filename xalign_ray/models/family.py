@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -119,6 +119,10 @@ class Family(ABC):
     def refusal(self, model: ModelConfig) -> str:  # noqa: ARG002
         """Why it cannot be trained with these settings, after the name of the family; empty if it can."""
         return ""
+
+    def has_head(self, names: Collection[str], values: Values) -> bool:  # noqa: ARG002
+        """Whether weights of these names hold a masked-LM head."""
+        return any(name.endswith(self.output_bias) or self.transform in name for name in names)
 
     def older_keys(self, config: Any) -> dict[str, Any]:  # noqa: ARG002
         """What transformers 4 reads of a config.json and 5 writes in another form."""

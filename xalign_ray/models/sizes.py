@@ -24,7 +24,9 @@ class Sizes:
         return self.word_embeddings + self.other_embeddings + self.layers + self.head
 
 
-def count_parameters(model: ModelConfig, vocab_size: int, languages: int, max_positions: int) -> Sizes:
+def count_parameters(
+    model: ModelConfig, vocab_size: int, languages: int, max_positions: int, with_head: bool = True
+) -> Sizes:
     """The parameters that `build_encoder` would make, exactly.
 
     Args:
@@ -32,20 +34,22 @@ def count_parameters(model: ModelConfig, vocab_size: int, languages: int, max_po
         vocab_size: ids of the run's tokenizer.
         languages: number of languages of the run.
         max_positions: the longest row, in tokens. The padding id is taken for 0, as in a vocabulary that a run trains.
+        with_head: as in `build_encoder`.
 
     Raises:
         ConfigError: when `model.init_from` cannot be found.
     """
-    return count_in(*backbone(model, vocab_size, max_positions, pad_id=0), model, languages)
+    return count_in(*backbone(model, vocab_size, max_positions, pad_id=0), model, languages, with_head)
 
 
-def count_in(family: Family, values: Values, model: ModelConfig, languages: int) -> Sizes:
+def count_in(family: Family, values: Values, model: ModelConfig, languages: int, with_head: bool = True) -> Sizes:
     """The same of an encoder whose config.json is known; of `model` its language embeddings and head are read."""
     d, V = values["hidden_size"], values["vocab_size"]
     counts = family.count(values, read_by_head=2 * d if model.conditioned_head else d)
+    head = counts.transform + counts.output_bias + (0 if values["tie_word_embeddings"] else V * d)
     return Sizes(
         word_embeddings=V * d,
         other_embeddings=counts.other_embeddings + (languages * d if model.language_embeddings else 0),
         layers=counts.layers,
-        head=counts.transform + counts.output_bias + (0 if values["tie_word_embeddings"] else V * d),
+        head=head if with_head else 0,
     )

@@ -69,7 +69,7 @@ def subject_of(recipe: Recipe) -> Subject | str:
             check_fits(one.model.init_from, family, values, 0, one.data.max_seq_length, padding)
     added = sum(getattr(one.data.tokenizer, "new_pieces", 0) for one in chain)
     values = {**values, "vocab_size": vocab_size + added}
-    sizes = count_in(family, values, config.model, len(config.languages))
+    sizes = count_in(family, values, config.model, len(config.languages), config.needs_head)
     transform = family.count(values, read_by_head=values["hidden_size"]).transform
     loss_parameters, remembered = _of_losses(config, values["hidden_size"], transform, sizes)
     return Subject(family, values, sizes, loss_parameters, remembered)

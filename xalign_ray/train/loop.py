@@ -135,6 +135,7 @@ def build_objectives(config: RunConfig, prepared: PreparedRows, device: torch.de
         config.data.max_seq_length,
         prepared.special.pad,
         prepared.new_rows,
+        config.needs_head,
     )
     if device is not None:
         set_up(encoder, config.train, device)

@@ -41,7 +41,7 @@ def prepared(tmp_path):
     words = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2, "a": 3}
     Tokenizer(models.WordLevel(words, unk_token="[PAD]")).save(str(folder / "tokenizer.json"))
     special = SimpleNamespace(pad=0, cls=1, sep=2)
-    return SimpleNamespace(languages=["en"], vocab_size=20, special=special, tokenizer_folder=folder)
+    return SimpleNamespace(languages=["en"], vocab_size=20, special=special, tokenizer_folder=folder, new_rows={})
 
 
 @pytest.fixture
@@ -149,7 +149,8 @@ PPA = "objectives=[{kind: masked_lm}, {kind: momentum_contrast}]"
 
 def exported(config, prepared, tmp_path):
     """The config.json of an untrained export, with as few and as small tables as can be."""
-    encoder = build_encoder(config.model, 20, prepared.languages, config.data.max_seq_length, pad_id=0)
+    shape = (20, prepared.languages, config.data.max_seq_length, 0)
+    encoder = build_encoder(config.model, *shape, with_head=config.needs_head)
     state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
     export(state, config, prepared, tmp_path / "export", FACTS)
     return json.loads((tmp_path / "export" / "config.json").read_text())
@@ -287,7 +288,7 @@ def test_a_head_that_nothing_trained_is_not_exported(prepared, tmp_path, start, 
     if start is not None:
         start(BertConfig(vocab_size=20, **sizes)).save_pretrained(tmp_path / "start")
     config = contrasted(str(tmp_path / "start") if start else None, *objectives)
-    encoder = build_encoder(config.model, 20, ["en", "de"], 8, pad_id=0)
+    encoder = build_encoder(config.model, 20, ["en", "de"], 8, pad_id=0, with_head=config.needs_head)
     state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
     export(state, config, prepared, tmp_path / "export", FACTS)
     said = json.loads((tmp_path / "export" / "config.json").read_text())["architectures"]
