@@ -76,8 +76,10 @@ def continue_(
         keep_freed_memory()  # this process ends with the training
     run = verb.continue_encoder(lines, no_ray, trust, rehash)
     if os.environ.get("RANK", "0") == "0":
-        typer.echo(verb.closing_lines(run))
-        say_next(*verb.next_commands(run))
+        from xalign_ray.continuing.closing import closing_lines, next_commands
+
+        typer.echo(closing_lines(run))
+        say_next(*next_commands(run))
 
 
 def five_lines_of(given: dict[str, Any]) -> FiveLines:

@@ -21,6 +21,7 @@ from xalign_ray.continuing.methods import LARGE, Choice, Given, check_replay, ch
 from xalign_ray.run_folder import RUNS
 
 ROOT = "."  # paths are relative to the current folder
+EXPERIMENT = "continue"  # of MLflow, whose page begins with base against yours
 TENTHS = 10  # of a run, after each of which it is scored and saved
 MAX_TESTS, MIN_TESTS = 1000, 200  # pairs kept out: of all languages together, and of two languages in any case
 
@@ -95,7 +96,8 @@ def resolve(lines: FiveLines) -> Continuation:
         )
     notes.append(words)
     each = max(1, steps // TENTHS)
-    tree["train"] |= {"max_steps": steps, "eval_steps": each}
+    predicts = any(loss.kind == "masked_lm" for loss in plain.config.objectives)  # what a held-out loss is of
+    tree["train"] |= {"max_steps": steps, "eval_steps": each if predicts else 0}
     tree["checkpoint"] = {"save_steps": each}
     recipe = _resolved(tree, lines, choice)
     _put_settings(tree, lines.set, recipe)
@@ -148,6 +150,7 @@ def _tree(
             "cpus_per_worker": _cores(lines.workers),
             "gpus_per_worker": int(on_gpu),
         },
+        "track": {"experiment": EXPERIMENT},
     }
 
 

@@ -67,6 +67,7 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         fingerprint=str(run.config.get("fingerprint", ""))[:12],
         has_head=has_head,
         pipeline="sentence-similarity" if contrasts else "fill-mask" if has_head else "feature-extraction",
+        pooling=next((loss["pooling"] for loss in run.config.get("objectives") or [] if "pooling" in loss), ""),
         licence=_licence(base),
         finding=sentence(continued) if continued else "",
         stock=model.get("model_type") in BY_MODEL_TYPE,

@@ -67,7 +67,7 @@ def test_pairs_of_an_encoder_without_a_head() -> None:
     config = found.recipe.config
     assert [one.kind for one in config.objectives] == ["sentence_contrast"]
     assert [(one.kind, getattr(one, "text", "")) for one in config.streams] == [("contrasted_pairs", "none")]
-    assert (config.data.test_fraction, config.train.max_steps, config.train.eval_steps) == (0.1, 200, 20)
+    assert (config.data.test_fraction, config.train.max_steps, config.train.eval_steps) == (0.1, 200, 0)
     assert (config.checkpoint.save_steps, config.checkpoint.save_total_limit) == (20, 1)
     assert found.recipe.name == "bare-contrast"
     assert "200 steps: 13 passes over 1,000 pairs in steps of 64, at least 200 (--steps sets another number)." in (
@@ -77,6 +77,7 @@ def test_pairs_of_an_encoder_without_a_head() -> None:
 
 def test_text_beside_pairs_is_a_tenth_of_the_rows() -> None:
     streams = resolved("mlm", text="text.de.txt").recipe.config.streams
+    assert resolved("mlm", text="text.de.txt").recipe.config.train.eval_steps == 20
     weights = {one.kind: one.weight for one in streams}
     assert weights["masked_text"] / sum(weights.values()) == pytest.approx(0.1, abs=1e-6)
 
@@ -128,7 +129,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(
 def test_yaml_of_a_recipe_is_short() -> None:
     tree = yaml.safe_load(resolved(test="test.en-de.tsv", steps=5).as_yaml)
     assert tree["extends"] == "continue/contrast"
-    assert set(tree) == {"extends", "output", "data", "model", "train", "parallel", "checkpoint"}
+    assert set(tree) == {"extends", "output", "data", "model", "train", "parallel", "checkpoint", "track"}
 
 
 @pytest.mark.parametrize(
