@@ -177,6 +177,14 @@ def write_study(folder: Path) -> None:
     (folder / "mine.yaml").write_text(short.replace("seeds: [0, 1]", "seeds: [0]"))
 
 
+def write_pairs(folder: Path) -> None:
+    """An encoder to continue, pairs for it, and pairs that it is scored on."""
+    (folder / "MODEL").symlink_to(f"{MLM}/export")
+    for name, numbers in {"my": range(600), "test": range(600, 640)}.items():
+        rows = [f"the house has number {number},das Haus hat die Nummer {number}" for number in numbers]
+        (folder / f"{name}.csv").write_text("\n".join(["en,de", *rows, ""]), encoding="utf-8")
+
+
 def remove_derived(folder: Path) -> None:
     """What another command derived."""
     shutil.rmtree(folder / "derived", ignore_errors=True)
@@ -196,6 +204,9 @@ RUN: dict[str, Prepare | None] = {
     TRAINED_ALIGN: None,
     f"xalign evaluate {MLM} --task tatoeba --data runs/demo/tatoeba": link_runs,
     f"xalign evaluate {MLM} --task cloze --data runs/demo/tatoeba": None,
+    "xalign continue MODEL --pairs my.csv --show-recipe > recipe.yaml": write_pairs,
+    "xalign continue MODEL --pairs my.csv --plan": None,
+    "xalign continue MODEL --pairs my.csv --test test.csv --out runs/mine": None,
     f"xalign report {MLM} {ALIGN} --out comparison": None,
     f"xalign report {MLM} {ALIGN} --out comparison --by task,family": None,
     f"xalign export {MLM} --step 0 --out untrained/export": None,

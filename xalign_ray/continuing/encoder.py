@@ -9,6 +9,7 @@ from typing import Any
 from xalign_ray.errors import ConfigError
 from xalign_ray.local_paths import is_folder_name
 from xalign_ray.models.continued import has_head
+from xalign_ray.models.families import family_of
 from xalign_ray.models.known import encoder_values
 from xalign_ray.models.weight_files import read_config
 from xalign_ray.status_line import say
@@ -24,12 +25,14 @@ class Encoder:
         name: folder or hub id.
         has_head: whether it has a masked-LM head.
         pooling: how its last layer becomes a sentence vector, "mean" or "cls".
+        room: the most tokens of a row.
     """
 
     name: str
     has_head: bool
     hidden_size: int
     pooling: str
+    room: int
 
 
 def look_at_encoder(name: str) -> Encoder:
@@ -46,7 +49,8 @@ def look_at_encoder(name: str) -> Encoder:
         classes = values.get("architectures") or ["ForMaskedLM"]  # left out where we know a model by its name
         found = any(one.endswith("ForMaskedLM") for one in classes)
     pooling = _pooling(name) if Path(name).is_dir() or known is None else "mean"  # of those that we know by name
-    return Encoder(name, found, int(values["hidden_size"]), pooling)
+    family = family_of(name, values)
+    return Encoder(name, found, int(values["hidden_size"]), pooling, family.room({**family.defaults, **values}))
 
 
 def fetch_revision(name: str, output: Path) -> str:

@@ -123,6 +123,8 @@ def _tree(
         "parallel": [({} if corpus.brings_alignment else align) | _plain(corpus) for corpus in pairs],
         **_tests(pairs, tests),
     }
+    if encoder.room < method.data.max_seq_length:
+        data["max_seq_length"] = encoder.room
     if method.data.dictionaries:
         data["dictionaries"] = [_plain(one) for one in dictionaries(lines.dictionary, lines.languages, pairs)]
     on_gpu = _gpus()

@@ -101,6 +101,13 @@ def test_encoder_that_pools_by_its_first_token_is_contrasted_so(folder: Path) ->
     assert resolved().recipe.config.objectives[0].pooling == "cls"  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def test_rows_are_no_longer_than_the_encoder_has_positions(folder: Path) -> None:
+    config = json.loads((folder / "bare" / "config.json").read_text())
+    assert resolved().recipe.config.data.max_seq_length == 128
+    (folder / "bare" / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 64}))
+    assert resolved().recipe.config.data.max_seq_length == 64
+
+
 def test_resolving_writes_nothing(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     resolved(output="runs/mine")
