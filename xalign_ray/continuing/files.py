@@ -22,6 +22,7 @@ from xalign_ray.track.events import read_events
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst")
 _TEXT_FORMATS = {".jsonl": "jsonl", ".parquet": "parquet", ".xml": "wikipedia", ".conllu": "conllu"}
+MAX_SIZED = 1_000  # pairs of a corpus that say how long a pair is
 MAX_COUNTED = 1_000_000  # pairs of a corpus: more do not make a run longer
 _PAIR_FORMATS = {
     ".csv": "csv",
@@ -128,6 +129,12 @@ def look_at_pairs(
 def count_pairs(corpora: Sequence[ParallelCorpus], root: Path) -> int:
     """Pairs of all corpora, of each at most MAX_COUNTED."""
     return sum(sum(1 for _ in islice(read_pairs(corpus, root, 1.0), MAX_COUNTED)) for corpus in corpora)
+
+
+def bytes_of_pair(corpora: Sequence[ParallelCorpus], root: Path) -> float:
+    """Mean size of the two sentences of a pair, of the first MAX_SIZED pairs of each corpus."""
+    pairs = [pair for corpus in corpora for pair in islice(read_pairs(corpus, root, 1.0), MAX_SIZED)]
+    return sum(len(text.encode()) for pair in pairs for text in pair) / max(1, len(pairs))
 
 
 def as_sentences(corpora: Sequence[ParallelCorpus], root: Path) -> list[TranslatedSentences]:

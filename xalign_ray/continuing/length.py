@@ -43,8 +43,12 @@ def _bounded(steps: float, of: str) -> tuple[int, str]:
     return number, f"{number:,} steps: {passes:.2g} passes over {of}{bound} (--steps sets another number)."
 
 
-def steps_of_time(lines: FiveLines, recipe: Recipe, output: Path) -> tuple[int, str]:
+def steps_of_time(lines: FiveLines, recipe: Recipe, output: Path, bytes_of_pair: float) -> tuple[int, str]:
     """The steps that fit into `hours` or `budget`, by the plan's estimate; on a CPU by a measured rate.
+
+    Args:
+        output: folder where the measured rate is kept.
+        bytes_of_pair: mean size of a pair's two sentences, which says how many fit in a row; 0 of text alone.
 
     Raises:
         ConfigError: nothing is known of the device, or no step fits.
@@ -57,6 +61,10 @@ def steps_of_time(lines: FiveLines, recipe: Recipe, output: Path) -> tuple[int, 
     if isinstance(subject, str):
         raise ConfigError(f"--hours and --budget need the size of the encoder, which is known with {subject}.")
     rate = None if on_gpu else _measured_rate(output, int(config.parallel.cpus_per_worker))
+    if bytes_of_pair:
+        rows = config.train.pairs_per_step * bytes_of_pair / BYTES_OF_TOKEN / config.data.capacity
+        train = config.train.model_copy(update={"global_batch_size": max(shape.workers, round(rows))})
+        config = config.model_copy(update={"train": train})
     found = estimate(at_most(config), subject, shape, rate, prices)
     if not isinstance(found, Estimate):
         raise ConfigError(f"The run does not fit {shape}: {found}.")

@@ -14,7 +14,7 @@ import yaml
 from xalign_ray.config.load import Recipe, load_recipe, resolve_tree
 from xalign_ray.config.schema import Corpus, ParallelCorpus
 from xalign_ray.continuing.encoder import Encoder, fetch_revision, look_at_encoder
-from xalign_ray.continuing.files import count_pairs, dictionaries, is_text, look_at_pairs, text_corpora
+from xalign_ray.continuing.files import bytes_of_pair, count_pairs, dictionaries, is_text, look_at_pairs, text_corpora
 from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
 from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of_time
 from xalign_ray.continuing.methods import LARGE, Choice, Given, check_replay, choose
@@ -181,7 +181,7 @@ def _steps(
     if lines.steps is not None:
         return lines.steps, f"{lines.steps:,} steps, as asked for."
     if lines.hours is not None or lines.budget is not None:
-        return steps_of_time(lines, recipe, Path(output))
+        return steps_of_time(lines, recipe, Path(output), bytes_of_pair(pairs, root) if pairs else 0)
     if pairs:
         return steps_of_pairs(count_pairs(pairs, root), train.pairs_per_step)
     paths = [root / path for corpus in text for path in corpus.paths]
