@@ -66,10 +66,9 @@ def open_start(config: RunConfig, here_only: bool = False) -> None:
     """Opens the tokenizer and the encoder that a recipe is given, before a cluster is; those of the hub too."""
     tokenizer, start = config.data.tokenizer, config.model.init_from
     if isinstance(tokenizer, FolderTokenizer) and (_is_here(tokenizer.path) or not here_only):
-        from xalign_ray.data.method_checks import check_words
-        from xalign_ray.data.tokenizer_folder import open_tokenizer
+        from xalign_ray.data.tokenizer_folder import check_mask, open_tokenizer
 
-        check_words(open_tokenizer(tokenizer.path).backend_tokenizer, tokenizer.path, config)
+        check_mask(open_tokenizer(tokenizer.path), config)
     if start is not None and (_is_here(start) or not here_only):
         from xalign_ray.models.encoder import check_opens
 

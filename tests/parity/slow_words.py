@@ -1,4 +1,4 @@
-"""The reference for cutting text: the tokenizer's own encoding of each line, word by word, in plain Python."""
+"""The reference for words: the tokenizer's own encoding of each line and the rule of words, in plain Python."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ from tokenizers import Tokenizer
 from xalign_ray.text.look_up import look_up_form
 
 LONGEST = 8
+# Letters of scripts without blanks: Thai to Burmese, kana, Chinese characters, Tangut and others.
+UNSPACED = (
+    (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17DC), (0x1950, 0x19DF), (0x1A20, 0x1AAD), (0x3006, 0x3007),
+    (0x3021, 0x3029), (0x3038, 0x303A), (0x3031, 0x3035), (0x3041, 0x309F), (0x30A1, 0x30FF),
+    (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xA9E0, 0xA9FF), (0xAA60, 0xAAC2), (0xAADB, 0xAADD),
+    (0xF900, 0xFAFF), (0xFF66, 0xFF9D), (0x11700, 0x11746), (0x17000, 0x18DFF), (0x1AFF0, 0x1B2FB),
+    (0x20000, 0x323AF),
+)  # fmt: skip
+PREPENDED = (*range(0x600, 0x606), 0x6DD, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD)  # Arabic and Kaithi number signs
+BLANK, ATTACHED, UNSPACED_LETTER, LETTER, SIGN = range(5)
 
 
 @dataclass(frozen=True)
@@ -22,36 +32,87 @@ class Word:
     blank_word: int
 
 
+def kind_of(character: str) -> int:
+    point, category = ord(character), unicodedata.category(character)
+    if (character.isspace() and point not in range(0x1C, 0x20)) or character == "\u200b":
+        return BLANK
+    if character in "\u200c\u200d\uff9e\uff9f" or category[0] == "M" or 0x1F3FB <= point <= 0x1F3FF:
+        return ATTACHED
+    if category == "Cf":
+        return LETTER if point in PREPENDED else ATTACHED
+    if category[0] == "L" or category == "Nl":
+        return UNSPACED_LETTER if any(first <= point <= last for first, last in UNSPACED) else LETTER
+    if category == "Nd" or 0x24B6 <= point <= 0x24E9 or 0x1F130 <= point <= 0x1F189:
+        return LETTER
+    return SIGN
+
+
+def split_slowly(line: str) -> list[tuple[int, int, bool]]:
+    """The words of a line: begin, end, and whether it is more than punctuation."""
+    words: list[tuple[int, int, bool]] = []
+    before = BLANK
+    flags = 0
+    for at, character in enumerate(line):
+        kind = kind_of(character)
+        is_flag = 0x1F1E6 <= ord(character) <= 0x1F1FF
+        joined = line[at - 1 : at] == "\u200d" and ord(character) > 0x1F000 and before == SIGN and words
+        if (kind == ATTACHED and before != BLANK) or joined or (is_flag and flags % 2) or kind == before == LETTER:
+            begin, _, lettered = words.pop()
+            words.append((begin, at + 1, lettered))
+        elif kind != BLANK:
+            words.append((at, at + 1, kind in (LETTER, UNSPACED_LETTER)))
+        flags = flags + 1 if is_flag else flags if kind == ATTACHED and flags % 2 == 0 else 0
+        if kind != ATTACHED:
+            before = kind
+        elif before == BLANK:
+            before = SIGN
+    return words
+
+
 def tokenize_slowly(backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST) -> list[list[Word]]:
     """The words of each line; one of more than `longest` pieces is cut into its pieces, which have no form."""
     backend.encode_special_tokens = True
+    added = backend.get_added_tokens_decoder()
     result = []
     for raw in lines:
         line = unicodedata.normalize("NFC", raw)
+        spans = split_slowly(line)
         encoding = backend.encode(line, add_special_tokens=False)
-        words: list[Word] = []
-        ids, offsets, numbers = encoding.ids, encoding.offsets, encoding.word_ids
-        begin, count = 0, len(ids)
-        while begin < count:
-            end = begin + 1
-            while end < count and numbers[end] == numbers[begin]:
-                end += 1
-            if end - begin > longest:
-                words += [Word((ids[i],), "", _blank_word(line, *offsets[i])) for i in range(begin, end)]
+        groups: list[tuple[list[int], set[int]]] = []  # pieces, and the words that they touch
+        before = 0
+        offsets = []
+        for number, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            if number in added and added[number].lstrip and begin < before < end:
+                begin = before  # a normalizer's blank has the offset of the character before it
+            before = end
+            offsets.append((begin, end))
+        for piece, (begin, end) in enumerate(offsets):
+            touched = {n for n, (b, e, _) in enumerate(spans) if b < end and e > begin}
+            if not touched and begin == end:
+                touched = {n for n, (b, e, _) in enumerate(spans) if b <= begin < e}
+            if not touched:
+                touched = {next((n for n, (b, _, _) in enumerate(spans) if b >= begin), len(spans))}
+            if groups and min(touched) <= max(groups[-1][1]):
+                groups[-1][0].append(piece)
+                groups[-1][1].update(touched)
             else:
-                following = offsets[end][0] if end < count else len(line)
-                stop = offsets[end - 1][1]
-                is_han = unicodedata.name(line[stop - 1 : stop] or "a", "").startswith("CJK")
-                while (
-                    not is_han
-                    and stop < following
-                    and (line[stop] in "\u200c\u200d" or unicodedata.category(line[stop])[0] == "M")
-                ):
-                    stop += 1  # marks that the normalizer strips
-                span = offsets[begin][0], stop
-                form = look_up_form(line[slice(*span)])
-                words.append(Word(tuple(ids[begin:end]), form, _blank_word(line, *span)))
-            begin = end
+                groups.append(([piece], touched))
+        words = []
+        for pieces, touched in groups:
+            ids = tuple(encoding.ids[piece] for piece in pieces)
+            if len(pieces) > longest:
+                words += [
+                    Word((number,), "", _blank_word(line, *offsets[piece]))
+                    for number, piece in zip(ids, pieces, strict=True)
+                ]
+                continue
+            whole = [spans[n] for n in range(min(touched), max(touched) + 1) if n < len(spans)]
+            while any(lettered for *_, lettered in whole) and not whole[0][2]:
+                del whole[0]
+            while any(lettered for *_, lettered in whole) and not whole[-1][2]:
+                del whole[-1]
+            span = (whole[0][0], whole[-1][1]) if whole else (len(line), len(line))
+            words.append(Word(ids, look_up_form(line[slice(*span)]), _blank_word(line, *span)))
         result.append(words)
     return result
 

@@ -73,7 +73,7 @@ def test_a_word_found_in_a_sentence_has_the_pieces_of_its_entry(name: str, tmp_p
     whole = 0
     for word in usable:
         cut = cached.tokenize([f"the {word} mat"], 0)
-        if len(cut.word_length) != 3:  # such as it's, which BERT's rules cut at the mark: no single word to look up
+        if len(cut.word_length) != 3 or "\U0001f600" in word:  # it's, or a letter and a sign: no single word to look up
             continue
         assert cut.entry[1] == entries[0, word]
         begin, end = cut.word_length[0], cut.word_length[0] + cut.word_length[1]

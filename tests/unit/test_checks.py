@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from tests.whole_words import write_encoder
 from xalign_ray.checks import check, open_named
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config_verbs import config_check
-from xalign_ray.errors import ConfigError, XalignError
+from xalign_ray.errors import XalignError
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -84,31 +82,3 @@ def test_config_check_opens_what_is_named(recipe: Callable[..., Recipe], tmp_pat
     (tmp_path / "encoder" / "model.safetensors").unlink()
     with pytest.raises(XalignError, match="holds no weights"):
         config_check(str(tmp_path / "own.yaml"))
-
-
-def test_a_tokenizer_that_takes_a_line_for_a_word_masks_no_whole_words(
-    recipe: Callable[..., Recipe], tmp_path: Path
-) -> None:
-    """Gemma's kind: blanks become a mark, and nothing splits at it."""
-    names = ["<pad>", "<unk>", "<bos>", "<eos>", "<mask>", *"abcdefghijklmnopqrstuvwxyz\u2581"]
-    backend = Tokenizer(models.BPE({name: number for number, name in enumerate(names)}, [], unk_token="<unk>"))
-    backend.normalizer = normalizers.Replace(" ", "\u2581")
-    backend.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
-    tokens = dict(zip(("pad", "unk", "cls", "sep", "mask"), names, strict=False))
-    PreTrainedTokenizerFast(
-        tokenizer_object=backend, **{f"{name}_token": token for name, token in tokens.items()}
-    ).save_pretrained(tmp_path / "gemma")
-    given = [f"data.tokenizer={{kind: folder, path: {tmp_path}/gemma}}", "model={num_hidden_layers: 1}"]
-    with pytest.raises(ConfigError) as error:
-        opened(recipe(*given))
-    assert str(error.value) == (
-        f"data.tokenizer.path '{tmp_path}/gemma' takes a line for one word, 'one two' too: whole words cannot be "
-        "masked. Set masking.whole_word_mask to false."
-    )
-    opened(recipe(*given, "masking.whole_word_mask=false"))
-    (tmp_path / "en-de.txt").write_text("w1 v1\n")
-    given += ["masking.whole_word_mask=false", "streams=[{kind: code_switched_labels}]"]
-    given += ["data.dictionaries=[{languages: [en, de], paths: [en-de.txt]}]"]
-    with pytest.raises(ConfigError, match=r"stream code_switched_labels works on words\. Take another"):
-        opened(recipe(*given))
-    opened(recipe(*given, "allow=[low_coverage]"))

@@ -20,12 +20,12 @@ from xalign_ray.data import language_id
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source
 from xalign_ray.data.sources.markup import WIKITEXT_VERSION
-from xalign_ray.data.tokenizer_folder import NEEDED, open_tokenizer
+from xalign_ray.data.tokenizer_folder import SPECIAL, open_tokenizer
 from xalign_ray.data.word_alignment.corpus import FILES_VERSION
 from xalign_ray.data.word_alignment.kinds import alignment_identity, named_aligner
 from xalign_ray.mirror import local_folder, url_of
 
-SHARDS_VERSION = 12  # raise it when the same input would give other shards
+SHARDS_VERSION = 13  # raise it when the same input would give other shards
 FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
 # Formats whose text depends on a package and on a version of our own.
 PARSERS = {"wikipedia": ("mwparserfromhell", WIKITEXT_VERSION)}
@@ -97,7 +97,7 @@ def tokenizer_identity(data: DataConfig) -> Any:
     if isinstance(data.tokenizer, BpeTokenizer):
         return "trained"
     given = open_tokenizer(given_folder(data.tokenizer).path)
-    special = {name: getattr(given, f"{name}_token") for name in NEEDED}
+    special = {name: getattr(given, f"{name}_token") for name in SPECIAL}
     backend = hash_value(json.loads(given.backend_tokenizer.to_str()))
     return {"backend": backend, "special": special, "frame": FRAME_VERSION}
 

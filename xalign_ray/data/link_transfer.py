@@ -1,4 +1,4 @@
-"""Carries word alignments over from words by white space, as Pharaoh files number them, to the tokenizer's words."""
+"""Carries word alignments over from words by white space, as Pharaoh files number them, to the words of text/words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def no_links(segments: int) -> Links:
 
 
 def number_words(encoding: EncodedLines) -> EncodedLines:
-    """The lines with each word as a word by white space, for alignments that count the tokenizer's words."""
+    """The lines with each word as a word by white space, for alignments that count the words of text/words."""
     within = np.arange(len(encoding.word_length)) - np.repeat(starts(encoding.line_words), encoding.line_words)
     return replace(encoding, blank_word=within.astype(np.int32))
 

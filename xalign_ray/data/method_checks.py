@@ -12,32 +12,11 @@ from tokenizers import Tokenizer
 from xalign_ray.config.choices import PAIRS, TEXT
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.text.tokenizer import tokenize_lines
+from xalign_ray.errors import DataError
 
 MIN_COVERAGE = 0.01  # of a language's words that a dictionary must find, or that must be aligned
 MIN_PAIRS = 1.5  # a row, on average: of fewer, most rows hold one
-TWO_WORDS = "one two"
 _SHOWN = 5  # words of an example
-
-
-def check_words(tokenizer: Tokenizer, name: str, config: RunConfig) -> None:
-    """Refuses methods that work on words where a tokenizer does not find them, before anything is read.
-
-    Some tokenizers (Gemma's kind) take a line for one word: whole-word masking would mask single pieces, and a
-    dictionary would find nothing.
-
-    Raises:
-        ConfigError: with the method, and what to set.
-    """
-    if sum(tokenize_lines(tokenizer, [TWO_WORDS]).line_words) > 1:
-        return
-    where = f"data.tokenizer.path '{name}' takes a line for one word, '{TWO_WORDS}' too"
-    if config.masking.whole_word_mask and any(loss.predicts_pieces for loss in config.objectives):
-        raise ConfigError(f"{where}: whole words cannot be masked. Set masking.whole_word_mask to false.")
-    on_words = [one.kind for one in config.streams if one.needs_dictionary or one.needs_alignment]
-    if on_words and not {"low_coverage", "unaligned_pairs"} & set(config.allow):
-        raise ConfigError(f"{where}: stream {', '.join(on_words)} works on words. Take another tokenizer.")
 
 
 def check_method(config: RunConfig, prepared: Prepared) -> None:

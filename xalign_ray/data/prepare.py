@@ -56,7 +56,14 @@ from xalign_ray.data.sources.formats import read_part
 from xalign_ray.data.sources.parts import count_bytes
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.summary import SourceSummary, as_fields, missing_held_out, say_lines, summarize
-from xalign_ray.data.tokenizer_folder import framed, open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
+from xalign_ray.data.tokenizer_folder import (
+    check_mask,
+    framed,
+    open_tokenizer,
+    save_tokenizer,
+    vocabulary,
+    wrap_tokenizer,
+)
 from xalign_ray.data.word_alignment.corpus import align_parts
 from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerSplitter
@@ -125,6 +132,7 @@ def _make(
     translations, dictionary_sources = read_translations(config, dictionaries, folder, broken)
     _write_tokenizer(config.data, texts, trained_translations(translations), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
+    check_mask(tokenizer, config)
     dictionary_counts = write_lexicon(config, translations, tokenizer, folder)
     write_tests(tests, folder)
     tasks = _tasks(config, texts, folder, _align(config, texts, folder))

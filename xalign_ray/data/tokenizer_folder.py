@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tokenizers import Tokenizer
 
+from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.config.explain import suggest_path
+from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.local_paths import is_folder_name
 from xalign_ray.models.own_tokenizer import check_vocabulary
@@ -19,22 +21,27 @@ from xalign_ray.text.frame import frame_of, put_frame
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-NEEDED = ("pad", "unk", "cls", "sep", "mask")
+SPECIAL = ("pad", "unk", "cls", "sep", "mask")
+FALLBACKS = {"cls": "bos", "sep": "eos", "pad": "eos"}  # what stands for a token that decoders' tokenizers lack
+ABSENT = -1  # the id of an unknown piece, or of a mask, that a tokenizer does not have
 
 
 def wrap_tokenizer(trained: Tokenizer, like: PreTrainedTokenizerFast | None = None) -> PreTrainedTokenizerFast:
     """A tokenizer that we trained or extended, as transformers knows it; its special tokens are those of `like`."""
     from transformers import PreTrainedTokenizerFast
 
-    names = {f"{name}_token": getattr(like, f"{name}_token") if like else f"[{name.upper()}]" for name in NEEDED}
+    names = {f"{name}_token": getattr(like, f"{name}_token") if like else f"[{name.upper()}]" for name in SPECIAL}
+    names = {name: token for name, token in names.items() if token is not None}
     return PreTrainedTokenizerFast(tokenizer_object=trained, **names)
 
 
 def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
-    """A given fast tokenizer, from a folder or the hub.
+    """A given fast tokenizer, from a folder or the hub, with the tokens of FALLBACKS in place.
+
+    It may lack an unknown piece, as byte-level tokenizers do, and a mask: see `check_mask`.
 
     Raises:
-        ConfigError: if it is not there, not fast, or lacks a token that masking needs.
+        ConfigError: if it is not there, not fast, or lacks a token that every row needs.
     """
     from transformers import AutoTokenizer
 
@@ -51,9 +58,28 @@ def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
         raise ConfigError(f"{where} holds no tokenizer: {lines[0]}") from None
     if not getattr(tokenizer, "is_fast", False):
         raise ConfigError(f"{where} is a slow tokenizer; save it with a tokenizer.json first.")
-    if missing := [name for name in NEEDED if getattr(tokenizer, f"{name}_token_id") is None]:
-        raise ConfigError(f"{where} has no {', '.join(missing)} token; masking needs all five.")
+    for name, other in FALLBACKS.items():
+        if getattr(tokenizer, f"{name}_token_id") is None and getattr(tokenizer, f"{other}_token_id") is not None:
+            setattr(tokenizer, f"{name}_token", getattr(tokenizer, f"{other}_token"))
+    if missing := [name for name in FALLBACKS if getattr(tokenizer, f"{name}_token_id") is None]:
+        lacking = ", ".join(f"{name} (nor {FALLBACKS[name]})" for name in missing)
+        raise ConfigError(f"{where} has no {lacking} token; every row needs them. Name them in tokenizer_config.json.")
     return tokenizer
+
+
+def check_mask(tokenizer: PreTrainedTokenizerFast, config: RunConfig) -> None:
+    """Refuses a tokenizer without a mask token where a stream masks text.
+
+    Raises:
+        ConfigError: with the stream, and what to set.
+    """
+    masking = [one.kind for one in config.streams if not (isinstance(one, ContrastedPairs) and one.text == "none")]
+    if masking and tokenizer.mask_token_id is None:
+        raise ConfigError(
+            f"data.tokenizer.path '{tokenizer.name_or_path}' has no mask token, and stream {masking[0]} masks text. "
+            'Name one of its tokens in tokenizer_config.json ("mask_token": "<mask>"), or take a stream that masks '
+            "nothing (contrasted_pairs with text: none)."
+        )
 
 
 def framed(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
@@ -81,7 +107,10 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
 
 
 def vocabulary(tokenizer: PreTrainedTokenizerFast) -> Vocabulary:
-    """The special ids, and the pieces that may stand at random places: all but special and `[unused..]` ones."""
+    """The special ids (ABSENT for those it lacks), and the pieces that may stand at random places.
+
+    These are all but the special and `[unused..]` ones.
+    """
     special = set(tokenizer.all_special_ids)
     tokens = tokenizer.get_vocab()
     regular = sorted(i for token, i in tokens.items() if i not in special and not token.startswith("[unused"))
@@ -93,5 +122,4 @@ def vocabulary(tokenizer: PreTrainedTokenizerFast) -> Vocabulary:
 
 def _special_id(tokenizer: PreTrainedTokenizerFast, name: str) -> int:
     found = getattr(tokenizer, f"{name}_token_id")
-    assert isinstance(found, int), "open_tokenizer refuses a tokenizer without it"
-    return found
+    return ABSENT if found is None else int(found)

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import ENGLISH, Measure, Metric, Task
 from xalign_ray.tasks.tatoeba import TATOEBA, find_pairs, read_pair
 from xalign_ray.tasks.tokenized import Features, Inputs, first_position
+from xalign_ray.text.tokenizer import tokenize_lines
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
@@ -153,19 +154,21 @@ class Predictor:
 def ask(inputs: Inputs, other: Sequence[str], english: Sequence[str], language: str) -> Iterator[Question]:
     """One question of each pair that fits into the model and has a word of letters and few pieces (LONGEST_ANSWER)."""
     room = inputs.max_length - len(inputs.prefix) - 2 * len(inputs.suffix)
-    encode = lambda texts: inputs.tokenizer(list(texts), add_special_tokens=False)  # noqa: E731
-    ours, theirs = encode(other), encode(english)
-    for number, text in enumerate(other):
-        ids, translation = ours["input_ids"][number], theirs["input_ids"][number]
-        offsets = ours.encodings[number].offsets
-        groups = (list(pieces) for _, pieces in groupby(range(len(ids)), ours.word_ids(number).__getitem__))
+    translations = inputs.piece_texts(english)
+    found = tokenize_lines(inputs.tokenizer.backend_tokenizer, other, LONGEST_ANSWER, language=language)
+    word_length, pieces = found.word_length.tolist(), found.pieces.tolist()
+    first_word, first_piece = 0, 0
+    for text, translation, count in zip(other, translations, found.line_words.tolist(), strict=True):
+        lengths = word_length[first_word : first_word + count]
+        ids = pieces[first_piece : first_piece + sum(lengths)]
+        spans = zip(accumulate(lengths, initial=0), accumulate(lengths), strict=False)
+        forms = found.forms[first_word : first_word + count]
         words = [
             (begin, end)
-            for begin, end in ((pieces[0], pieces[-1] + 1) for pieces in groups)
-            if end - begin <= LONGEST_ANSWER
-            and inputs.tokenizer.unk_token_id not in ids[begin:end]
-            and any(map(str.isalpha, text[offsets[begin][0] : offsets[end - 1][1]]))
+            for (begin, end), form in zip(spans, forms, strict=True)
+            if any(map(str.isalpha, form)) and inputs.tokenizer.unk_token_id not in ids[begin:end]
         ]
+        first_word, first_piece = first_word + count, first_piece + sum(lengths)
         if words and len(ids) + len(translation) <= room:
             drawn = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
             yield Question(translation, ids, *words[drawn % len(words)], language)

@@ -82,14 +82,16 @@ class TaggingTask(TunedTask[Sentence]):
     def features(self, inputs: Inputs, examples: Sequence[Sentence], classes: Sequence[str]) -> list[list[Features]]:
         """Inputs of at most 128 pieces that hold every word once, its label on its first piece: nothing is cut off.
 
-        A word that the tokenizer makes nothing of becomes the unknown piece, so that it is scored; a single word longer
-        than an input keeps its first pieces.
+        A word that the tokenizer makes nothing of becomes the unknown piece (padding where there is none), so that it
+        is scored; a single word longer than an input keeps its first pieces.
         """
         label_ids, room = {tag: index for index, tag in enumerate(classes)}, inputs.room(self.longest)
+        tokenizer = inputs.tokenizer
+        unknown = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else (tokenizer.pad_token_id or 0)
         pieces = iter(inputs.piece_words([word for sentence in examples for word in sentence.words]))
         found = []
         for sentence in examples:
-            words = [(next(pieces) or [inputs.tokenizer.unk_token_id])[:room] for _ in sentence.words]
+            words = [(next(pieces) or [unknown])[:room] for _ in sentence.words]
             labels = [label_ids[tag] for tag in sentence.tags]
             found.append([_encode(inputs, words[at], labels[at], sentence.language) for at in _parts(words, room)])
         return found

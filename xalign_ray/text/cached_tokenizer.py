@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from xalign_ray.text.pretokens import PretokenRules, find_pretoken_rules
 from xalign_ray.text.rows import NO_ENTRY, Index, Ints, run_index, spans, starts, sum_runs
-from xalign_ray.text.tokenizer import HAN, LONGEST_WORD, TokenizedLines, tokenize_lines
+from xalign_ray.text.tokenizer import LONGEST_WORD, TokenizedLines, tokenize_lines
 
 CACHE_BYTES = 192 << 20
 LONGEST_PRETOKEN = 32  # characters; what is longer is seldom seen twice
@@ -26,6 +26,13 @@ _WHOLE, _UNKNOWN = -1, -2  # rows of pretokens that need their neighbours, and o
 _INNER_FORMAT = str.maketrans(
     "", "", "\u00ad\u200c\u200d"
 )  # soft hyphen and joiners: part of words, though not at ends
+# What BertNormalizer takes for Chinese and puts blanks around: each is then a pretoken.
+HAN = (
+    "([\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f\U0002b920-\U0002ceaf"
+    "\U0002f800-\U0002fa1f])"
+)
+# What is part of the word of a Chinese character before it, though the normalizer puts a blank between the two.
+_ATTACHED_TO_HAN = HAN + r"[\p{M}\p{Cf}\x{ff9e}\x{ff9f}\x{1f3fb}-\x{1f3ff}]"
 _HAN_LEAD = 0xE3  # the least byte that one of them begins with in UTF-8
 _BLANK_MARK = "\u2581"  # what Metaspace writes for a blank; in a text it means nothing, but stops the other
 _PREPENDED = "\u0d4e\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a"  # letters that join what follows, even a blank
@@ -311,5 +318,7 @@ def _space_han(texts: pa.Array) -> pa.Array:
         return texts
     chosen = np.zeros(len(texts), bool)
     chosen[np.searchsorted(bounds, may, side="right") - 1] = True
+    attached = pc.match_substring_regex(texts.filter(pa.array(chosen)), _ATTACHED_TO_HAN)  # type: ignore[attr-defined]
+    chosen[chosen] = ~attached.to_numpy(zero_copy_only=False)
     spaced = pc.replace_substring_regex(texts.filter(pa.array(chosen)), HAN, r" \1 ")  # type: ignore[attr-defined]
     return pc.replace_with_mask(texts, pa.array(chosen), spaced)  # type: ignore[attr-defined]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
@@ -10,25 +9,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.text.blanks import BLANKS, WORD
 from xalign_ray.text.look_up import look_up_form
 from xalign_ray.text.rows import Index, Ints, run_index
+from xalign_ray.text.words import find_line_words
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_SHARE = 0.5  # at most so much of a trained vocabulary is single characters; rarer ones become [UNK]
-LONGEST_WORD = 8  # pieces; a longer "word" (a script without blanks) is masked piece by piece
+LONGEST_WORD = 8  # pieces; a longer word is masked piece by piece
 _WORD_BEFORE = "a"
-# What BertNormalizer takes for Chinese and puts blanks around: each is then a pretoken.
-HAN = (
-    "([\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f\U0002b920-\U0002ceaf"
-    "\U0002f800-\U0002fa1f])"
-)
-_IS_HAN = re.compile(HAN)
-_JOINERS = "\u200c\u200d"  # between a letter's marks
 
 
 @dataclass(frozen=True)
@@ -89,9 +81,11 @@ def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tok
 def tokenize_lines(
     backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST_WORD, *, place: bool = False, language: str = ""
 ) -> TokenizedLines:
-    """The words of each line, by the tokenizer's own word ids; no special tokens, also where a text spells one out.
+    """Words of each line by text/words.py; no special tokens, also where a text spells one out.
 
-    A word of more than `longest` pieces is split: each piece is a word without a form to look up.
+    Words that share a piece are one word, known by what it has from its first letter to its last: the piece `(the` is
+    the word `the`. A piece of blanks alone belongs to the word that follows it. A word of more than `longest` pieces is
+    split: each piece is a word without a form to look up. A word without pieces is left out.
 
     Args:
         place: find out which word between blanks each word begins in; without it a line counts as one.
@@ -100,66 +94,59 @@ def tokenize_lines(
     backend.encode_special_tokens = True
     backend.no_truncation()
     backend.no_padding()
-    lines = [unicodedata.normalize("NFC", line) for line in lines]  # else offsets leave out a word's last accent
+    lines = [unicodedata.normalize("NFC", line) for line in lines]
     encodings = backend.encode_batch(lines, add_special_tokens=False)
     line_pieces = np.fromiter(map(len, encodings), np.int64, len(lines))
-    ids = [number for encoding in encodings for number in encoding.ids]
-    offsets = [offset for encoding in encodings for offset in encoding.offsets]
+    ids = np.asarray([number for encoding in encodings for number in encoding.ids], np.int32)
+    offsets = np.asarray([offset for encoding in encodings for offset in encoding.offsets], np.int64).reshape(-1, 2)
     piece_line = run_index(line_pieces)
-    numbers = np.asarray([number for encoding in encodings for number in encoding.word_ids], np.int64)
-    first = _changes(piece_line) | _changes(numbers)
-    lengths = np.diff(np.flatnonzero(np.append(first, True)))
+    _drop_blanks_of_other_words(backend, ids, piece_line, offsets)
+    words = find_line_words(lines)
+    at = words.line_begin[piece_line]
+    first_word = words.first[at + offsets[:, 0]]
+    last_word = np.maximum.accumulate(np.maximum(first_word, words.last[at + offsets[:, 1]]))
+    shares = np.zeros(len(ids), bool)
+    shares[1:] = first_word[1:] <= last_word[:-1]
+    lengths = np.diff(np.flatnonzero(np.append(~shares, True)))
     alone = np.repeat(lengths > longest, lengths)  # pieces that are words of their own
-    begins = np.flatnonzero(first | alone)
+    begins = np.flatnonzero(~shares | alone)
     lengths = np.diff(np.append(begins, len(ids)))
     word_line = piece_line[begins]
-    line_begin = np.asarray([offsets[at][0] for at in begins.tolist()], np.int64)
-    line_end = np.asarray([offsets[at - 1][1] for at in (begins + lengths).tolist()], np.int64)
-    # A blank that a normalizer puts behind a Chinese character has its offsets, and an added token may begin with it.
-    late = (word_line[1:] == word_line[:-1]) & (line_begin[1:] < line_end[:-1]) & (line_end[:-1] < line_end[1:])
-    line_begin[1:][late] = line_end[:-1][late]
-    surfaces = list(zip(word_line.tolist(), line_begin.tolist(), line_end.tolist(), strict=True))
-    if backend.normalizer is not None:  # which alone strips marks
-        following = [*((line, begin) for line, begin, _ in surfaces[1:]), (-1, 0)]
-        surfaces = [
-            (line, begin, end_of_marks(lines[line], end, behind if other == line else len(lines[line])))
-            for (line, begin, end), (other, behind) in zip(surfaces, following, strict=False)
-        ]
-        line_end = np.asarray([end for _, _, end in surfaces], np.int64)
-    line_words = np.bincount(word_line, minlength=len(lines)).astype(np.int32)
+    formless = alone[begins]
+    first_word, last_word = words.trim(first_word[begins], last_word[begins + lengths - 1])
+    line_begin = np.where(formless, at[begins] + offsets[begins, 0], words.begin[first_word]) - at[begins]
+    line_end = np.where(formless, at[begins] + offsets[begins, 1], words.end[last_word]) - at[begins]
+    spans = list(zip(word_line.tolist(), line_begin.tolist(), line_end.tolist(), strict=True))
     if place:
-        blank_word, blank_words = _find_blank_words(lines, surfaces)
+        blank_word, blank_words = _find_blank_words(lines, spans)
     else:
         blank_word = np.zeros(len(begins), np.int32)
         blank_words = np.asarray([bool(line.strip()) for line in lines], np.int32)
     return TokenizedLines(
-        pieces=np.asarray(ids, np.int32),
+        pieces=ids,
         word_length=lengths.astype(np.int32),
         forms=[
-            "" if formless else look_up_form(lines[line][begin:end], language)
-            for (line, begin, end), formless in zip(surfaces, alone[begins].tolist(), strict=True)
+            "" if is_formless else look_up_form(lines[line][begin:end], language)
+            for (line, begin, end), is_formless in zip(spans, formless.tolist(), strict=True)
         ],
         line_end=line_end,
         blank_word=blank_word,
-        line_words=line_words,
+        line_words=np.bincount(word_line, minlength=len(lines)).astype(np.int32),
         blank_words=blank_words,
     )
 
 
-def end_of_marks(text: str, end: int, following: int) -> int:
-    """The end of a word or piece with the marks behind it: offsets end before those that a normalizer strips.
+def _drop_blanks_of_other_words(backend: Tokenizer, ids: Ints, piece_line: Index, offsets: Index) -> None:
+    """Lets added tokens that take the blank before them begin behind the piece before them, in place.
 
-    A mark behind a Chinese character belongs to no word, as normalizers put a blank between the two.
-
-    Args:
-        end: by the tokenizer's offsets.
-        following: where what comes next begins.
+    A blank that a normalizer puts behind a Chinese character has the offsets of that character.
     """
-    if end and end < following and _IS_HAN.match(text[end - 1]):
-        return end
-    while end < following and (text[end] in _JOINERS or unicodedata.category(text[end]).startswith("M")):
-        end += 1
-    return end
+    taking = [number for number, token in backend.get_added_tokens_decoder().items() if token.lstrip]
+    if not taking:
+        return
+    at = np.flatnonzero(np.isin(ids[1:], taking) & (piece_line[1:] == piece_line[:-1])) + 1
+    at = at[offsets[at - 1, 1] < offsets[at, 1]]
+    offsets[at, 0] = np.maximum(offsets[at, 0], offsets[at - 1, 1])
 
 
 def tokenize_words(backend: Tokenizer, words: Sequence[str]) -> list[list[int]]:
@@ -176,10 +163,6 @@ def tokenize_words(backend: Tokenizer, words: Sequence[str]) -> list[list[int]]:
         [piece for piece, offset in zip(encoding.ids, encoding.offsets, strict=True) if offset[0] >= begin]
         for encoding in encodings
     ]
-
-
-def _changes(values: NDArray[np.integer]) -> NDArray[np.bool_]:
-    return np.concatenate((np.ones(min(len(values), 1), bool), values[1:] != values[:-1]))
 
 
 def _find_blank_words(lines: Sequence[str], surfaces: Sequence[tuple[int, int, int]]) -> tuple[Ints, Ints]:

@@ -10,8 +10,17 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from xalign_ray.config.choices import ContrastedPairs
+from xalign_ray.config.load import load_recipe
 from xalign_ray.config.tokenizers import BpeTokenizer
-from xalign_ray.data.tokenizer_folder import framed, open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
+from xalign_ray.data.tokenizer_folder import (
+    check_mask,
+    framed,
+    open_tokenizer,
+    save_tokenizer,
+    vocabulary,
+    wrap_tokenizer,
+)
 from xalign_ray.errors import ConfigError
 from xalign_ray.text.frame import put_frame
 from xalign_ray.text.tokenizer import train_bpe
@@ -110,9 +119,42 @@ def test_a_sentencepiece_model_alone_says_what_reads_it(tmp_path: Path) -> None:
     )
 
 
-def test_a_tokenizer_without_a_mask_is_refused(tmp_path: Path) -> None:
-    backend = Tokenizer(models.WordLevel({"[UNK]": 0, "[PAD]": 1, "cat": 2}, unk_token="[UNK]"))
-    PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]", pad_token="[PAD]").save_pretrained(tmp_path)
-    with pytest.raises(ConfigError) as told:
-        open_tokenizer(str(tmp_path))
-    assert str(told.value) == (f"data.tokenizer.path '{tmp_path}' has no cls, sep, mask token; masking needs all five.")
+def small(folder: Path, **tokens: str) -> str:
+    """A byte-level kind of folder: no unknown piece, and only the special tokens that are named."""
+    backend = Tokenizer(models.WordLevel({"cat": 0, "<a>": 1, "<b>": 2, "<m>": 3}, unk_token="cat"))
+    PreTrainedTokenizerFast(tokenizer_object=backend, **tokens).save_pretrained(folder)
+    return str(folder)
+
+
+def test_cls_sep_and_pad_fall_back_to_bos_and_eos(tmp_path: Path) -> None:
+    tokenizer = open_tokenizer(small(tmp_path / "given", bos_token="<a>", eos_token="<b>"))
+    assert (tokenizer.cls_token, tokenizer.sep_token, tokenizer.pad_token) == ("<a>", "<b>", "<b>")
+    special = vocabulary(tokenizer)
+    assert (special.pad, special.cls, special.sep, special.mask, special.unknown) == (2, 1, 2, -1, -1)
+    assert special.regular.tolist() == [0, 3]
+    save_tokenizer(framed(tokenizer), tmp_path / "saved")
+    again = open_tokenizer(str(tmp_path / "saved"))
+    assert (again("cat")["input_ids"], again.cls_token, again.unk_token) == ([1, 0, 2], "<a>", None)
+
+
+def test_a_tokenizer_without_the_tokens_of_a_row_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        open_tokenizer(small(tmp_path, eos_token="<b>"))
+    assert str(refusal.value) == (
+        f"data.tokenizer.path '{tmp_path}' has no cls (nor bos) token; every row needs them. Name them in "
+        "tokenizer_config.json."
+    )
+
+
+def test_a_mask_may_be_absent_where_nothing_is_masked(tmp_path: Path) -> None:
+    tokenizer = open_tokenizer(small(tmp_path, bos_token="<a>", eos_token="<b>"))
+    config = load_recipe("tiny/mlm").config
+    with pytest.raises(ConfigError) as refusal:
+        check_mask(tokenizer, config)
+    assert str(refusal.value) == (
+        f"data.tokenizer.path '{tmp_path}' has no mask token, and stream masked_text masks text. Name one of its "
+        'tokens in tokenizer_config.json ("mask_token": "<mask>"), or take a stream that masks nothing '
+        "(contrasted_pairs with text: none)."
+    )
+    check_mask(tokenizer, config.model_copy(update={"streams": (ContrastedPairs(text="none"),)}))
+    check_mask(open_tokenizer(small(tmp_path, bos_token="<a>", eos_token="<b>", mask_token="<m>")), config)

@@ -17,6 +17,7 @@ from xalign_ray.text.blanks import split_words
 from xalign_ray.text.look_up import look_up_form
 from xalign_ray.text.rows import starts
 from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_lines
+from xalign_ray.text.words import WORDS_VERSION
 
 NO_FORM = "\ue000"  # leads the number of a piece that has no form, so that it is no word of any text
 
@@ -64,6 +65,7 @@ class TokenizerSplitter:
             "words": "tokenizer",
             "tokenizer": hash_value(_open_backend(self.folder).to_str()),
             "tokenizers": tokenizers.__version__,
+            "rule": WORDS_VERSION,
             "longest": self.longest,
         }
 
