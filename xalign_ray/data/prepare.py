@@ -56,14 +56,7 @@ from xalign_ray.data.sources.formats import read_part
 from xalign_ray.data.sources.parts import count_bytes
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.summary import SourceSummary, as_fields, missing_held_out, say_lines, summarize
-from xalign_ray.data.tokenizer_folder import (
-    check_mask,
-    framed,
-    open_tokenizer,
-    save_tokenizer,
-    vocabulary,
-    wrap_tokenizer,
-)
+from xalign_ray.data.tokenizer_folder import framed, open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.data.word_alignment.corpus import align_parts
 from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerSplitter
