@@ -125,7 +125,6 @@ def _make(
     translations, dictionary_sources = read_translations(config, dictionaries, folder, broken)
     _write_tokenizer(config.data, texts, trained_translations(translations), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
-    check_mask(tokenizer, config)
     dictionary_counts = write_lexicon(config, translations, tokenizer, folder)
     write_tests(tests, folder)
     tasks = _tasks(config, texts, folder, _align(config, texts, folder))
