@@ -1,0 +1,134 @@
+"""`xalign continue` from pairs to the table, in this process: a tiny encoder, trained, compared, reported, tracked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from mlflow import MlflowClient
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from tests.unit.data.conftest import prepare_here
+from xalign_ray.cli import main
+from xalign_ray.config.absolute import with_absolute_paths
+from xalign_ray.config.load import load_recipe
+from xalign_ray.config.start import settle
+from xalign_ray.continuing.five_lines import read_five_lines
+from xalign_ray.continuing.recipe import resolve
+from xalign_ray.continuing.verb import continue_encoder
+from xalign_ray.data.prepare import find_prepared
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.track.events import read_events
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+STEPS = 4
+
+
+def write_encoder(folder: Path) -> None:
+    """An encoder without a head over twice a hundred words."""
+    words = [f"{language}{number}" for language in ("en", "de") for number in range(100)]
+    vocabulary = {piece: index for index, piece in enumerate([*SPECIALS, *words])}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **names).save_pretrained(folder)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=64, **sizes)
+    BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n", encoding="utf-8")
+
+
+def write_pairs(path: Path, first: int, last: int) -> None:
+    """Sentences of three words and their translations, word by word."""
+    places = [(number % 97, number * 7 % 89, number * 13 % 83) for number in range(first, last)]
+    rows = ["\t".join(" ".join(f"{code}{n}" for n in place) for code in ("en", "de")) for place in places]
+    path.write_text("\n".join([*rows, ""]), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    folder = tmp_path_factory.mktemp("continue")
+    write_encoder(folder / "encoder")
+    write_pairs(folder / "pairs.en-de.tsv", 0, 400)
+    write_pairs(folder / "kept.en-fr.tsv", 1000, 1040)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        lines = read_five_lines("encoder", OPTIONS)
+        recipe = with_absolute_paths(resolve(lines).recipe)
+        prepare_here(settle(recipe, recipe.config.model.init_from).config)
+        return continue_encoder(lines, local=True)
+
+
+OPTIONS = {"pairs": ["pairs.en-de.tsv"], "keep": ["kept.en-fr.tsv"], "steps": STEPS, "output": "runs/mine"}
+
+
+def test_comparison_has_the_test_and_what_was_kept(run: Path) -> None:
+    found = json.loads(RunFolder(run).comparison.read_text())
+    assert (found["base"], found["run"], found["steps"], found["methods"]) == ("encoder", "mine", STEPS, ["contrast"])
+    rows = {(row["measure"], row["language"], row["trained"]): row["count"] for row in found["rows"]}
+    assert rows[("retrieval", "de", True)] == 40
+    assert rows[("retrieval", "fr", False)] == 40
+    assert len(found["during"]["de"]) >= 2
+    assert found["seconds"] > 0
+
+
+def test_page_leads_with_base_against_yours(run: Path) -> None:
+    page = (RunFolder(run).report / "index.html").read_text(encoding="utf-8")
+    assert "Continued from encoder by contrast: 4 steps" in page
+    assert page.index("Translations found in de: ") < page.index("Base against yours</h2>") < page.index("Losses</h2>")
+    assert '<a href="../export">the encoder</a>' in page
+
+
+def test_card_says_what_was_continued(run: Path) -> None:
+    _, front, text = (RunFolder(run).export / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    known = yaml.safe_load(front)
+    assert (known["pipeline_tag"], known["license"]) == ("sentence-similarity", "mit")
+    assert "continued from `encoder` for 4 steps" in text
+    assert "Translations found in de: " in text
+    assert "| de | " in text
+    assert "vector = (outputs.last_hidden_state * tokens).sum(1) / tokens.sum(1)" in text
+
+
+def test_mlflow_has_the_numbers_of_the_table(run: Path) -> None:
+    client = MlflowClient(f"sqlite:///{run.parent / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("continue")
+    assert experiment is not None
+    (tracked,) = client.search_runs([experiment.experiment_id])
+    rows = json.loads(RunFolder(run).comparison.read_text())["rows"]
+    (trained,) = [row for row in rows if row["measure"] == "retrieval" and row["trained"]]
+    assert tracked.data.metrics["compare/retrieval_yours"] == pytest.approx(trained["yours"])
+    assert tracked.data.metrics["compare/retrieval_difference_de"] == pytest.approx(trained["difference"])
+
+
+def test_same_command_of_a_finished_run_only_prints_its_table(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(run.parent.parent)
+    before = len(list(read_events(RunFolder(run).events)))
+    words = ["--pairs", "pairs.en-de.tsv", "--keep", "kept.en-fr.tsv", "--steps", str(STEPS), "--out", "runs/mine"]
+    monkeypatch.setattr("sys.argv", ["xalign", "continue", "encoder", *words, "--no-ray"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    assert not ended.value.code, said.err
+    assert "Translations found: trained languages" in said.out
+    assert "Comparing" not in said.err
+    assert said.err.splitlines()[-1].startswith("Next: xalign evaluate runs/mine/export --task retrieval")
+    assert len(list(read_events(RunFolder(run).events))) == before
+
+
+def test_shown_recipe_has_the_fingerprint_of_the_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.parent.parent)
+    Path("shown.yaml").write_text(resolve(read_five_lines("encoder", OPTIONS)).as_yaml)
+    recipe = with_absolute_paths(load_recipe("shown.yaml"))
+    prepared = find_prepared(settle(recipe, recipe.config.model.init_from).config)
+    assert prepared is not None
+    start = next(iter(read_events(RunFolder(run).events)))
+    assert start["data_fingerprint"] == prepared.fingerprint
