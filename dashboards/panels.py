@@ -107,6 +107,15 @@ ROWS: dict[str, list[Panel]] = {
             _of_runs((own("held_out_loss_by_language"), ""), tag="language"),
             "In nats a label.",
         ),
+        Panel(
+            "Retrieval",
+            "percentunit",
+            [
+                *_of_runs((metric("retrieval/accuracy"), "mean")),
+                *_of_runs((own("retrieval_accuracy_by_language"), ""), tag="language"),
+            ],
+            "Translations found among the test pairs of data.tests; step 0 is the model before training.",
+        ),
         Panel("Learning rate", "sci", _of_runs((metric("train/learning_rate"), "")), "As the step used it."),
         Panel("Gradient norm", "short", _of_runs((metric("train/gradient_norm"), "")), "Before clipping."),
         Panel(

@@ -19,8 +19,14 @@ WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 NOT_OF_THE_START = ("hidden_dropout_prob", "language_embeddings", "conditioned_head")
 NOT_OF_AN_ENCODER = ("_name_or_path", "transformers_version")  # of its config.json: who wrote it and where
 COUNTED_FROM = ("num_train_epochs", "pairs_per_step")  # of `train`; the steps and rows counted from them say it all
-# Of `train`, how a step is computed and not what: the result is the same up to rounding.
-HOW_A_STEP_IS_COMPUTED = ("per_device_batch_size", "attention", "gradient_checkpointing", "torch_compile")
+# Of `train`, how a step is computed and not what: the result is the same up to rounding. Scoring changes no weight.
+HOW_A_STEP_IS_COMPUTED = (
+    "per_device_batch_size",
+    "attention",
+    "gradient_checkpointing",
+    "torch_compile",
+    "retrieval_steps",
+)
 BLOCK_BYTES = 16 << 20  # of what a data task makes at once for a worker: far below where Ray Data splits blocks
 FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl
 

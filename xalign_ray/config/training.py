@@ -78,6 +78,10 @@ class TrainConfig(Frozen):
     ] = False
     max_grad_norm: Annotated[Float, Field(ge=0, description="0 is no clipping")] = 1.0
     eval_steps: Annotated[Int, Field(ge=0, description="0 is never")] = 100
+    retrieval_steps: Annotated[
+        Int | None,
+        Field(ge=0, description="steps between retrieval scores on data.tests; null: a tenth of the run; 0: never"),
+    ] = None
 
     @model_validator(mode="after")
     def _has_a_length(self) -> TrainConfig:

@@ -17,9 +17,9 @@ import numpy as np
 from xalign_ray.artifacts import read_json, write_json
 from xalign_ray.continuing.paired_intervals import Interval, accuracy_interval, mean_interval, ratio_interval
 from xalign_ray.continuing.sentence_scores import Numbers, SentenceScores, Text
-from xalign_ray.models.nearest import unit_rows
-from xalign_ray.tasks.task import ENGLISH
-from xalign_ray.tasks.translations import TranslatedSentences, find_translations
+from xalign_ray.models.nearest import find_translations, unit_rows
+from xalign_ray.tasks.translations import TranslatedSentences
+from xalign_ray.text.language_codes import ENGLISH, name_of_pair
 
 MAX_SENTENCES = 10_000  # of a language: more are thinned evenly
 NOTHING_KEPT = (
@@ -144,12 +144,6 @@ def read_comparison(path: Path) -> dict[str, Any]:
     return read_json(path, "Delete it and rerun `xalign continue`.", "rows", "notes")
 
 
-def name_of_pair(languages: tuple[str, str]) -> str:
-    """The language that is not English, or both if none is."""
-    others = [code for code in languages if code != ENGLISH]
-    return others[0] if len(others) == 1 else "-".join(languages)
-
-
 def thin(count: int, most: int) -> list[int]:
     """At most `most` of `count` indices, evenly spaced."""
     return [*range(count)] if count <= most else np.linspace(0, count - 1, most).astype(int).tolist()
@@ -175,7 +169,7 @@ class _Sentences:
     @classmethod
     def of_pairs(cls, pairs: TranslatedSentences) -> _Sentences:
         """Those that are not English; all if none is."""
-        name = name_of_pair(pairs.languages)
+        name = name_of_pair(*pairs.languages)
         asked = [code for code in pairs.languages if code != ENGLISH] or pairs.languages
         chosen = [
             (text, code)
@@ -237,7 +231,7 @@ def _retrieval_rows(pairs: TranslatedSentences, vectors: _Vectors, is_trained: b
             for both in zip(first, second, strict=True)
         )
         ends = accuracy_interval(base, yours)
-        yield _row(measure, name_of_pair(pairs.languages), is_trained, base.mean(), yours.mean(), ends, pairs)
+        yield _row(measure, name_of_pair(*pairs.languages), is_trained, base.mean(), yours.mean(), ends, pairs)
 
 
 def _drift_row(sentences: _Sentences, vectors: _Vectors) -> Row:

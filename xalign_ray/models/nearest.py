@@ -1,4 +1,4 @@
-"""Nearest neighbours between two sets of vectors, by cosine and by CSLS, in blocks of bounded memory, on any device."""
+"""Nearest neighbours between two sets of vectors, by cosine and CSLS, and whether they are translations; any device."""
 
 from __future__ import annotations
 
@@ -53,6 +53,46 @@ def nearest_csls(
     k = min(neighbours, len(sources))
     density = _by_block(right, lambda block: (block @ others.T).topk(k, dim=1, sorted=False).values.mean(dim=1))
     return _by_block(left, lambda block: (2 * (block @ right.T) - density).argmax(dim=1)).cpu().numpy()
+
+
+def are_pairs(queries: Indices, candidates: Indices, found: Indices) -> NDArray[np.bool_]:
+    """Whether each query and the candidate that it found are a pair of the test, by their texts: bool `[N]`.
+
+    So a text that stands twice is never wrong because its copy was found.
+
+    Args:
+        queries: a number for each distinct text among the queries, `[N]`.
+        candidates: the same of the candidates, `[N]`; candidate i translates query i.
+        found: index of the candidate that each query found, `[N]`.
+    """
+    size = int(candidates.max(initial=0)) + 1
+    return np.isin(queries * size + candidates[found], queries * size + candidates)
+
+
+def find_translations(
+    first: Vectors | Tensor,
+    second: Vectors | Tensor,
+    numbers: tuple[Indices, Indices],
+    *,
+    csls: bool = False,
+    device: str = "cpu",
+) -> NDArray[np.float64]:
+    """Whether each pair's sentences find each other: the mean of both directions, 0, 0.5 or 1, `[N]`.
+
+    Args:
+        first, second: vectors of the sentences, `[N, D]`.
+        numbers: a number for each distinct text of the first and of the second sentences, `[N]` each.
+    """
+    numbers_of_first, numbers_of_second = numbers
+
+    def right(
+        asked: Vectors | Tensor, others: Vectors | Tensor, queries: Indices, candidates: Indices
+    ) -> NDArray[np.bool_]:
+        found = nearest_csls(asked, others, asked, device=device) if csls else nearest_cosine(asked, others, device)
+        return are_pairs(queries, candidates, found)
+
+    forward = right(first, second, numbers_of_first, numbers_of_second)
+    return (forward + right(second, first, numbers_of_second, numbers_of_first).astype(float)) / 2
 
 
 def _on_device(rows: Vectors | Tensor, device: str) -> Tensor:

@@ -12,6 +12,7 @@ from torch.profiler import record_function
 
 from xalign_ray.config.choices import OBJECTIVES, ObjectiveChoice
 from xalign_ray.config.scheduled import Scheduled
+from xalign_ray.layout import laid_out
 from xalign_ray.objectives.objective import (
     Gather,
     LossContext,
@@ -21,6 +22,7 @@ from xalign_ray.objectives.objective import (
     SpecialIds,
     TrainableEncoder,
 )
+from xalign_ray.objectives.sentences import sentence_vectors
 from xalign_ray.text.dictionary import DictionaryPairs
 
 
@@ -74,13 +76,17 @@ class Objectives(nn.Module):
         self.metrics: Mapping[str, tuple[Tensor, Tensor]] = {}
 
     def forward(
-        self, batch: Mapping[str, Tensor], part: tuple[int, int], step: int, of_labels: str = ""
+        self, batch: Mapping[str, Tensor], part: tuple[int, int], step: int, of_labels: str = "", pooling: str = ""
     ) -> dict[str, Tensor]:
         """The sum of each loss over B >= 0 rows; see `MicroStep` for the other arguments.
 
         Args:
             of_labels: a kind: only this loss, and not its sum but its terms, a label each, [N] in the order of labels.
+            pooling: no loss, but `vectors`, one for each example of the batch: see `sentence_vectors`.
         """
+        if pooling:
+            rows = laid_out(batch)
+            return {"vectors": sentence_vectors(self.encoder.encode(rows), rows, pooling)}
         micro_step = MicroStep(self.encoder, batch, part, step)
         if of_labels:
             loss = self.losses[of_labels]

@@ -22,7 +22,7 @@ from matplotlib.lines import Line2D
 
 from xalign_ray.averages import KEY, measure
 from xalign_ray.report.compare import Comparison, Record
-from xalign_ray.report.log import HELD_OUT, MASKED_LM, POINT, TOTAL, is_loss, thin
+from xalign_ray.report.log import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, is_loss, thin
 from xalign_ray.report.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
@@ -187,7 +187,18 @@ def training_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
 
 def held_out_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
     """Held-out masked-LM loss: the mean over languages, then language by language, of many the largest."""
-    own = losses.loc[losses.series == HELD_OUT]
+    return _language_chart(runs, losses.loc[losses.series == HELD_OUT], "held-out", "Held-out masked-LM loss")
+
+
+def retrieval_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
+    """Retrieval on the recipe's tests while training went on, from the untrained model at step 0, in percent."""
+    own = losses.loc[losses.series == RETRIEVAL]
+    own = own.assign(value=100 * own.value)
+    return _language_chart(runs, own, "retrieval", "Translations found while training (%)")
+
+
+def _language_chart(runs: Sequence[Run], own: pd.DataFrame, name: str, subject: str) -> Chart | None:
+    """The mean over languages, then language by language, of many those with most text."""
     known = [code for run in runs for code in (run.data or {}).get("languages", ())]
     languages = [
         code for code in dict.fromkeys([*known, *sorted(set(own.language))]) if code in set(own.language) - {""}
@@ -197,7 +208,7 @@ def held_out_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
         languages.sort(key=lambda code: -pools.get(f"text/{code}", {}).get("tokens", 0))
     titles = ({} if len(languages) == 1 else {"": _MEAN}) | {code: code for code in languages}
     curves = curves_of(own.rename(columns={"language": "panel", "step": "x", "run": "across"}))
-    return _curve_chart(runs, curves, titles, "held-out", "Held-out masked-LM loss")
+    return _curve_chart(runs, curves, titles, name, subject)
 
 
 def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:

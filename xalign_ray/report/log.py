@@ -14,6 +14,8 @@ from xalign_ray.track.events import Event, stream_events
 
 MAX_POINTS = 2000  # of a series; more are averaged in bins of steps
 TOTAL, MASKED_LM, HELD_OUT = "train/loss", "train/loss_masked_lm", "held_out/loss"
+RETRIEVAL = "retrieval/accuracy"
+_BY_LANGUAGE = {"held_out": HELD_OUT, "retrieval": RETRIEVAL}  # the series of an event's `languages`
 POINT = {"series": object, "language": object, "step": int, "value": float, "steps": int}
 _WAITING = "waiting"
 _AT_ONCE = 5000  # points that are read before they are thinned
@@ -121,9 +123,9 @@ def _frame(rows: Sequence[tuple]) -> pd.DataFrame:
 
 def _points(event: Event) -> Iterator[tuple]:
     metrics = event.get("metrics", {})
-    found = [("", HELD_OUT, metrics.get(HELD_OUT))]
-    if event["event"] == "held_out":
-        found += [(language, HELD_OUT, value) for language, value in event.get("languages", {}).items()]
+    found = [("", name, metrics.get(name)) for name in _BY_LANGUAGE.values()]
+    if series := _BY_LANGUAGE.get(event["event"]):
+        found += [(language, series, value) for language, value in event.get("languages", {}).items()]
     if event["event"] == "step":
         found += [("", name, value) for name, value in metrics.items() if is_loss(name)]
         if metrics.get("train/step_ms"):

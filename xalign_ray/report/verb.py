@@ -198,6 +198,7 @@ def _sections(
         gaps = _filled(tables.gap_table(comparison)) if by == "task" and len(columns) < len(runs) else []
         yield Section(by, tables.SUBJECTS[by], _filled(tables.score_table(comparison, by)), folded=gaps)
     yield from after_scores
+    yield Section("retrieval", "Retrieval", charts=list(filter(None, [charts.retrieval_chart(runs, losses)])))
     curves = list(filter(None, [charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]))
     yield Section("losses", "Losses", charts=curves, notes=repetitions(runs))
     yield Section("layers", "Layers", charts=list(filter(None, [charts.layer_chart(runs, scores)])))

@@ -16,12 +16,12 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, name_others
 from xalign_ray.tasks.tokenized import LONGEST_INPUT, Features, Inputs
+from xalign_ray.text.language_codes import ENGLISH as ENGLISH
 from xalign_ray.text.language_codes import check_language
 
 if TYPE_CHECKING:  # of what imports torch, which names, files and metrics do without
     from xalign_ray.tasks.hf_encoder import Encoder
 
-ENGLISH = "en"
 SHARE, COSINE = "0 to 1", "-1 to 1"
 Files = Mapping[str, Mapping[str, Path]]  # split, then language
 ReplaceWord = Callable[[str], str]

@@ -1,4 +1,4 @@
-"""Retrieval of translations among sentence vectors: who finds whom, accuracies by layer, and the headline."""
+"""Sentences that translate each other, the accuracy of finding translations at each layer, and the headline."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from xalign_ray.models.nearest import Indices, Vectors, nearest_cosine, nearest_csls
+from xalign_ray.models.nearest import Indices, Vectors, are_pairs, nearest_cosine, nearest_csls
 
 LAST_LAYERS = 4
 MEAN_OF_LAST = f"mean of the last {LAST_LAYERS} layers, mean pooling; the encoder has no Sentence Transformers files"
-Right = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -44,39 +42,6 @@ class TranslatedSentences:
     def texts(self) -> tuple[Sequence[str], Sequence[str]]:
         """The first and the second sentences."""
         return self.first, self.second
-
-
-def are_pairs(queries: Indices, candidates: Indices, found: Indices) -> Right:
-    """Whether each query and the candidate that it found are a pair of the test, by their texts: bool `[N]`.
-
-    So a text that stands twice is never wrong because its copy was found.
-
-    Args:
-        queries: a number for each distinct text among the queries, `[N]`.
-        candidates: the same of the candidates, `[N]`; candidate i translates query i.
-        found: index of the candidate that each query found, `[N]`.
-    """
-    size = int(candidates.max(initial=0)) + 1
-    return np.isin(queries * size + candidates[found], queries * size + candidates)
-
-
-def find_translations(
-    first: Vectors, second: Vectors, numbers: tuple[Indices, Indices], *, csls: bool = False, device: str = "cpu"
-) -> NDArray[np.float64]:
-    """Whether each pair's sentences find each other: the mean of both directions, 0, 0.5 or 1, `[N]`.
-
-    Args:
-        first, second: vectors of the sentences, `[N, D]`.
-        numbers: of `TranslatedSentences`.
-    """
-    numbers_of_first, numbers_of_second = numbers
-
-    def right(asked: Vectors, others: Vectors, queries: Indices, candidates: Indices) -> Right:
-        found = nearest_csls(asked, others, asked, device=device) if csls else nearest_cosine(asked, others, device)
-        return are_pairs(queries, candidates, found)
-
-    forward = right(first, second, numbers_of_first, numbers_of_second)
-    return (forward + right(second, first, numbers_of_second, numbers_of_first).astype(float)) / 2
 
 
 def layer_accuracies(

@@ -9,6 +9,7 @@ import langcodes
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError
 
+ENGLISH = "en"
 _SHAPE = re.compile(r"[a-z]{2,3}(-[a-z]{4})?(-([a-z]{2}|[0-9]{3}))?(-x(-[a-z0-9]{1,8})+)?", re.IGNORECASE)
 # Wikipedias whose codes CLDR replaces by those of others (fil, sr-Latn, lah): mBERT's list and XTREME's data name them.
 _KEPT = {"tl": "tl", "tgl": "tl", "sh": "sh", "hbs": "sh", "pnb": "pnb"}
@@ -57,6 +58,13 @@ def check_language(code: str) -> str:
 def is_language(code: str) -> bool:
     """Whether check_language accepts this code."""
     return bool(_SHAPE.fullmatch(code)) and code.lower() not in _NOT_A_LANGUAGE and langcodes.tag_is_valid(code)
+
+
+def name_of_pair(first: str, second: str) -> str:
+    """What scores of two languages are named by: the one that is not English; both, such as "de-fr", if none is."""
+    if ENGLISH in (first, second):
+        return second if first == ENGLISH else first
+    return f"{first}-{second}"
 
 
 def _guess(code: str) -> str:

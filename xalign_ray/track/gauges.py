@@ -55,6 +55,9 @@ GAUGES: dict[str, Gauge] = {
     f"{PREFIX}tokens_by_language": Gauge("tokens of a language since the start of the attempt", ("language",)),
     f"{PREFIX}planned_token_share": Gauge("share of the run's tokens planned for a language (0 to 1)", ("language",)),
     f"{PREFIX}held_out_loss_by_language": Gauge("loss on held-out rows of a language (nats a label)", ("language",)),
+    f"{PREFIX}retrieval_accuracy_by_language": Gauge(
+        "translations of a language that are found (0 to 1)", ("language",)
+    ),
     f"{PREFIX}data_bad_lines_by_reason": Gauge("bad input lines set aside for a reason", ("reason",)),
     f"{PREFIX}data_bad_line_limit": Gauge("bad input lines that are allowed, of all (data.max_bad_fraction, 0 to 1)"),
 }
@@ -106,6 +109,9 @@ class EventGauges:
     def _held_out(self, event: Mapping[str, Any]) -> Iterator[Point]:
         yield from _each("held_out_loss_by_language", "language", event.get("languages", {}))
 
+    def _retrieval(self, event: Mapping[str, Any]) -> Iterator[Point]:
+        yield from _each("retrieval_accuracy_by_language", "language", event.get("languages", {}))
+
     def _not_finite(self, _: Mapping[str, Any]) -> Iterator[Point]:
         yield _point("loss_not_finite", 1)
 
@@ -115,6 +121,7 @@ _OF_KIND = {
     "step": EventGauges._step,
     "data": EventGauges._data,
     "held_out": EventGauges._held_out,
+    "retrieval": EventGauges._retrieval,
     "not_finite": EventGauges._not_finite,
 }
 

@@ -28,12 +28,24 @@ _SCORES = (  # means over languages
 # Of these, MLflow shows those that a run has. Not the loss in training: methods sum different ones.
 _COLUMNS = {
     "attributes": ("Duration",),
-    "metrics": ("held_out/loss", *_SCORES, "run/worker_hours"),
+    "metrics": ("held_out/loss", "retrieval/accuracy", *_SCORES, "run/worker_hours"),
     "params": ("method", "scale", "seed"),
 }
 _DIFFERENT, _MEANS = "What differs", "Scores"
 _REST, _SYSTEM = "Model metrics", "System metrics"  # MLflow's names: of other metrics without a slash, of `system/`
-_SECTIONS = (_DIFFERENT, _MEANS, "held_out", "train", "fine_tune", "run", _REST, "data", "checkpoint", _SYSTEM)
+_SECTIONS = (
+    _DIFFERENT,
+    _MEANS,
+    "retrieval",
+    "held_out",
+    "train",
+    "fine_tune",
+    "run",
+    _REST,
+    "data",
+    "checkpoint",
+    _SYSTEM,
+)
 _OF_STUDIES = (_MEANS, _DIFFERENT, "fine_tune", _REST, "run", _SYSTEM)
 _COMPARED = "compare"
 _OF_CONTINUED = (

@@ -26,7 +26,7 @@ from xalign_ray.track.mlflow_values import (
     dataset_input,
     flatten,
     found_by,
-    held_out_table,
+    language_tables,
     milliseconds,
     origin_tags,
 )
@@ -215,8 +215,8 @@ class MlflowRun:
             self._client.log_artifacts(self.run_id, str(report), REPORT)
         if (data := self._start.get("data")) and read_manifest(Path(data)) is not None:
             self._client.log_artifact(self.run_id, str(Path(data) / MANIFEST), "data")
-        if languages := held_out_table(RunFolder(self.folder).events):
-            self._client.log_text(self.run_id, languages, "held_out_languages.csv")
+        for name, text in language_tables(RunFolder(self.folder).events).items():
+            self._client.log_text(self.run_id, text, name)
 
     def _log_model(self) -> None:
         """Of a finished pretraining."""

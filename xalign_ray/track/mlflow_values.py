@@ -97,16 +97,26 @@ def dataset_input(start: Event) -> DatasetInput | None:
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
 
 
-def held_out_table(path: Path) -> str:
-    """Held-out loss by step and language as CSV: a table, because a key a language would be too many charts."""
-    lines = [
-        f"{event['step']},{language},{loss}"
-        for event, survives in stream_events(path)
-        if survives and event["event"] == "held_out"
-        for language, loss in event.get("languages", {}).items()
-        if loss is not None
-    ]
-    return "\n".join(["step,language,loss", *lines, ""]) if lines else ""
+# Events with a value for each language, the files that they become in MLflow, and what the value is.
+LANGUAGE_TABLES = {
+    "held_out": ("held_out_languages.csv", "loss"),
+    "retrieval": ("retrieval_languages.csv", "accuracy"),
+}
+
+
+def language_tables(path: Path) -> dict[str, str]:
+    """The values by step and language of the events in LANGUAGE_TABLES, as CSV by file name; none where none occurred.
+
+    Tables, because a key a language would be too many charts.
+    """
+    lines: dict[str, list[str]] = {}
+    for event, survives in stream_events(path):
+        if survives and event["event"] in LANGUAGE_TABLES:
+            name, value = LANGUAGE_TABLES[event["event"]]
+            table = lines.setdefault(name, [f"step,language,{value}"])
+            found = event.get("languages", {}).items()
+            table += [f"{event['step']},{language},{one}" for language, one in found if one is not None]
+    return {name: "\n".join([*table, ""]) for name, table in lines.items() if len(table) > 1}
 
 
 def milliseconds(event: Event) -> int:

@@ -17,13 +17,13 @@ from xalign_ray.artifacts import MANIFEST
 from xalign_ray.errors import TrackingError
 from xalign_ray.run_folder import CHOICES, CONFIG, EVALUATION, SCORES, RunFolder
 from xalign_ray.track.events import Event
+from xalign_ray.track.mlflow_values import LANGUAGE_TABLES
 
 _FOLDERS = (EVALUATION, "data")
 _DATA = f"data/{MANIFEST}"
-_HELD_OUT = "held_out_languages.csv"
-_FILES = frozenset({CONFIG, MANIFEST, _DATA, _HELD_OUT, CHOICES})
+_FILES = frozenset({CONFIG, MANIFEST, _DATA, CHOICES, *(name for name, _ in LANGUAGE_TABLES.values())})
 _PAGE = 1000  # runs a search: MLflow's own limit
-_EVENT_OF = {"train": "step", "held_out": "held_out"}  # by the first part of a metric's key
+_EVENT_OF = {"train": "step", "held_out": "held_out", "retrieval": "retrieval"}  # by the first part of a metric's key
 
 
 def find_runs(client: MlflowClient, name: str) -> list[Run]:
@@ -109,11 +109,11 @@ def _events(client: MlflowClient, run: Run, folder: Path) -> Iterator[Event]:
     for key in sorted(key for key in run.data.metrics if "/" in key):
         for point in client.get_metric_history(run.info.run_id, key):
             points.setdefault((point.step, key.split("/")[0]), []).append(point)
-    languages = _held_out(folder / _HELD_OUT)
+    languages = {event: _by_step(folder / name) for event, (name, _) in LANGUAGE_TABLES.items()}
     for (step, group), together in sorted(points.items()):
         if group in _EVENT_OF:
             metrics = {point.key: point.value for point in together}
-            more = {"languages": languages.get(step, {})} if group == "held_out" else {}
+            more = {"languages": languages[group].get(step, {})} if group in languages else {}
             yield _event(_EVENT_OF[group], step, together[0].timestamp, metrics=metrics, **more)
     if run.info.status == "FINISHED":
         ended = {point.key: point.value for (_, group), own in points.items() if group == "run" for point in own}
@@ -125,10 +125,11 @@ def _event(kind: str, step: int, milliseconds: int, **fields: Any) -> Event:
     return {"event": kind, "attempt": 1, "time": milliseconds / 1000, "step": step, **fields}
 
 
-def _held_out(path: Path) -> dict[int, dict[str, float]]:
+def _by_step(path: Path) -> dict[int, dict[str, float]]:
+    """The values of each language, by step."""
     if not path.is_file():
         return {}
-    losses: dict[int, dict[str, float]] = {}
-    for row in csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))):
-        losses.setdefault(int(row["step"]), {})[row["language"]] = float(row["loss"])
-    return losses
+    found: dict[int, dict[str, float]] = {}
+    for step, language, value in [*csv.reader(io.StringIO(path.read_text(encoding="utf-8")))][1:]:
+        found.setdefault(int(step), {})[language] = float(value)
+    return found

@@ -5,7 +5,6 @@ It knows neither Ray nor where its rows come from: the same loop runs under Ray 
 
 from __future__ import annotations
 
-import math
 import resource
 import socket
 import time
@@ -16,7 +15,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.profiler import record_function
 
 from xalign_ray import collector, stops
@@ -34,11 +32,11 @@ from xalign_ray.train.devices import peak_tflops
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.execution import describe, set_up
-from xalign_ray.train.held_out import can_score, held_out_losses
 from xalign_ray.train.host import host_metrics
 from xalign_ray.train.profile import StepProfile
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.reshard import load_resharded, needs_resharding
+from xalign_ray.train.scoring import ScoredRows, Scoring
 from xalign_ray.train.stall import COMPUTES, WAITS, StallWatch
 from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
 from xalign_ray.train.straggler import ENOUGH_STEPS, slow_worker
@@ -58,21 +56,16 @@ class Batches(Protocol):
 OpenBatches = Callable[[int, int, int], Batches]
 
 
-class PreparedRows(Protocol):
+class PreparedRows(ScoredRows, Protocol):
     """What the loop needs of prepared data; `data.prepared.Prepared` has it."""
 
-    @property
-    def languages(self) -> list[str]: ...
     @property
     def vocab_size(self) -> int: ...
     @property
     def special(self) -> Any: ...
     @property
     def new_rows(self) -> Mapping[int, Sequence[int]]: ...
-    @property
-    def held_out_missing(self) -> Mapping[str, int]: ...
     def pairs(self, split: Any) -> Any: ...
-    def held_out(self, rank: int, workers: int, batch_rows: int) -> Sequence[tuple[NDArray[np.integer], RankBatch]]: ...
 
 
 def train(
@@ -170,7 +163,6 @@ class Loop:
         self._facts = facts
         self._on_checkpoint = on_checkpoint
         self._progress = progress
-        self._scores_held_out = can_score(objectives)
         self._execution = describe(config.train, workers.device)
         self._checkpoints, self._found, self._notes = checkpoints, found, notes
         self._engine = Engine(objectives, config, workers, universal=needs_resharding(self._found, workers))
@@ -179,6 +171,7 @@ class Loop:
         elif self._found:
             self._engine.load(self._found.folder, self._found.trusted)
         self._stepper = Stepper(self._engine, objectives, config, workers)
+        self._scoring = Scoring(self._engine, objectives, config, prepared, workers)
         log_path = RunFolder(run_folder).events
         if workers.rank == 0:
             self._notes = [*self._notes, *self._what_is_missing(log_path)]
@@ -202,6 +195,8 @@ class Loop:
         how |= {"hosts": self._hosts}
         self._log_event("start", first, **{**self._facts, **how}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
+        if not first:
+            self._scoring.score(0, self._log_event)
         collector.collect_as_usual()
         if first < steps:
             limit = self._config.parallel.step_timeout_s
@@ -229,23 +224,13 @@ class Loop:
         done = self._found.step if self._found else 0
         known = last_step(log)
         every = self._config.track.logging_steps
-        missing = self._prepared.held_out_missing if self._config.train.eval_steps else {}
         said = [
             (
                 bool(done) and (not known or known + every <= done),
                 f"{log.name} ends at step {known}, the checkpoint is of step {done}: the log was removed or cut, and "
                 "the numbers between are lost. Later ones are added to it.",
             ),
-            (
-                bool(missing),
-                "The held-out loss leaves out "
-                + ", ".join(f"{language} ({count:,} lines)" for language, count in missing.items())
-                + ": no line of so few was drawn to be held out.",
-            ),
-            (
-                bool(self._config.train.eval_steps) and not self._scores_held_out,
-                "There is no held-out loss: it is that of the objective masked_lm, which the recipe lacks.",
-            ),
+            *self._scoring.notes(),
         ]
         return [text for holds, text in said if holds]
 
@@ -261,7 +246,7 @@ class Loop:
         totals = self._stepper.take(step, batch, asked, written, self._problem, waited)
         done, steps = step + 1, self._config.train.max_steps
         logged = done % self._config.track.logging_steps == 0 or done == steps
-        scored = bool(every := self._config.train.eval_steps) and (done % every == 0 or done == steps)
+        scored = self._scoring.is_due(done)
         saved = done % self._config.checkpoint.save_steps == 0 or done == steps or totals.stop_asked
         outcome = self._stepper.fetch() if logged or scored or saved else None  # nothing is saved that is not finite
         watch.pause()
@@ -275,7 +260,7 @@ class Loop:
             self._log_event("step", done, metrics, batch_hash=totals.batch_hash)
             self._log_data(done)
         if scored:
-            self._score(done)
+            self._scoring.score(done, self._log_event)
         if totals.checkpoint_written:
             self._publish()
         if saved:
@@ -301,18 +286,6 @@ class Loop:
         self._log_event("data", step, counts, language_tokens=by_language, data_wait_ms=waits, held_up_ms=held)
         if steps >= ENOUGH_STEPS and (sentence := slow_worker(held, waits, step_ms, self._hosts)):
             self._log_event("straggler", step, text=sentence)
-
-    def _score(self, step: int) -> None:
-        if not self._scores_held_out:
-            return
-        rows = self._config.train.per_device_batch_size
-        batches = self._prepared.held_out(self._workers.rank, self._workers.size, rows)
-        losses = held_out_losses(self._engine, batches, self._prepared.languages, self._workers)
-        if losses:
-            metrics = {"held_out/loss": sum(losses.values()) / len(losses)}
-            missing = sorted(set(self._prepared.held_out_missing) - set(losses))
-            by_language = {code: loss if math.isfinite(loss) else None for code, loss in losses.items()}
-            self._log_event("held_out", step, metrics, languages=by_language, missing=missing)
 
     def _save(self, step: int, metrics: dict[str, float]) -> None:
         self._publish()  # at most one is on its way

@@ -26,6 +26,7 @@ class Progress:
             "start": self._start,
             "step": self._step,
             "held_out": self._held_out,
+            "retrieval": self._retrieval,
             "profile": self._text,
             "stalled": self._text,
             "straggler": self._straggler,
@@ -91,6 +92,12 @@ class Progress:
     def _held_out(self, event: Mapping[str, Any]) -> None:
         self._line.keep(
             f"step {event['step']}/{self._steps}  held-out loss {_number(event['metrics']['held_out/loss'])} "
+            f"({_by_language(event['languages'])})"
+        )
+
+    def _retrieval(self, event: Mapping[str, Any]) -> None:
+        self._line.keep(
+            f"step {event['step']}/{self._steps}  retrieval {_number(event['metrics']['retrieval/accuracy'])} "
             f"({_by_language(event['languages'])})"
         )
 

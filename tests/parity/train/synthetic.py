@@ -39,6 +39,7 @@ def config(**settings: Any) -> RunConfig:
         },
         "objectives": [{"kind": "masked_lm"}, {"kind": "dictionary_alignment", "weight": 1.0}],
         "train": {"max_steps": 6, "global_batch_size": 8, "per_device_batch_size": 4, "eval_steps": 0}
+        | {"retrieval_steps": 0}
         | {"optimizer": {"learning_rate": 1e-2}, "schedule": {"warmup_steps": 2}},
         "parallel": {"workers": 1, "zero_stage": 2, "deepspeed_overrides": {}},
         "checkpoint": {"save_steps": 100},
@@ -111,6 +112,14 @@ def sentences(positions: np.ndarray) -> dict[str, np.ndarray]:
     return given
 
 
+def retrieval_test(language: str, other_language: str, count: int, seed: int) -> SimpleNamespace:
+    """Sentences of 3 to 12 tokens; those of the other language repeat half of the first's."""
+    draw = np.random.default_rng([11, seed])
+    first = [draw.integers(5, VOCAB, draw.integers(3, ROW + 1)).astype(np.int32) for _ in range(count)]
+    second = [np.concatenate([ids[::2], draw.integers(5, VOCAB, 2)]).astype(np.int32) for ids in first]
+    return SimpleNamespace(language=language, other_language=other_language, first=first, second=second)
+
+
 class SyntheticRows:
     """What the loop reads of a prepared folder."""
 
@@ -120,6 +129,7 @@ class SyntheticRows:
         self.special = SimpleNamespace(pad=0, cls=1, sep=2)
         self.new_rows: dict[int, list[int]] = {}
         self.held_out_missing = {"ru": 2}
+        self.tests = [retrieval_test("de", "en", 23, 0), retrieval_test("en", "qaa", 6, 1)]
 
     def pairs(self, split: str) -> SimpleNamespace:
         assert split == "trained"

@@ -21,7 +21,7 @@ def sections(of_study: bool) -> dict[str, bool]:
 def test_view_of_pretrainings_shows_losses_and_every_run() -> None:
     assert "searchFilter" not in view(of_study=False)
     assert {name for name, is_open in sections(of_study=False).items() if is_open} == {
-        *("What differs", "Scores", "held_out", "train", "fine_tune", "run"),
+        *("What differs", "Scores", "retrieval", "held_out", "train", "fine_tune", "run"),
     }
     lines = [one for one in view(of_study=False)["compareRunCharts"] if one["type"] == "LINE"]
     assert [one["metricKey"] for one in lines] == ["train/loss"]

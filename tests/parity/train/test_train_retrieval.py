@@ -1,0 +1,121 @@
+"""Retrieval while training: equal on any number of workers and at every ZeRO stage, and without effect on training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.parity.train import synthetic
+from tests.parity.train.pool import Pool
+from tests.parity.train.test_train_steps import TIGHT, run, train_until
+from xalign_ray.track.events import read_events
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.engine import Engine
+from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.pair_retrieval import MAX_PAIRS, retrieval_accuracies
+
+SETTINGS = {"model__hidden_dropout_prob": 0.1, "train__eval_steps": 4, "parallel__zero_stage": 0}
+
+
+def scored(folder: Path) -> dict[int, dict[str, float]]:
+    """The accuracies by step and language of a run."""
+    events = [event for event in read_events(folder / "events.jsonl") if event["event"] == "retrieval"]
+    for event in events:
+        mean = sum(event["languages"].values()) / len(event["languages"])
+        assert event["metrics"] == {"retrieval/accuracy": pytest.approx(mean)}
+    return {event["step"]: event["languages"] for event in events}
+
+
+@torch.no_grad()
+def slow_accuracies(config: Any) -> dict[str, float]:
+    """Of the untrained model, a sentence at a time."""
+    encoder = build_objectives(config, synthetic.SyntheticRows()).eval().encoder
+    found = {}
+    for name, test in zip(("de", "qaa"), synthetic.SyntheticRows().tests, strict=True):
+        vectors = []
+        for code, texts in ((test.language, test.first), (test.other_language, test.second)):
+            language = ["en", "de"].index(code) if code in ("en", "de") else 0
+            for ids in texts:
+                row = torch.from_numpy(ids.astype(np.int64))[None]
+                places, ones = torch.arange(row.shape[1])[None], torch.ones_like(row)
+                batch = {"input_ids": row, "position_ids": places, "segment_ids": ones * 0, "example_ids": ones}
+                hidden = encoder.encode(batch | {"language_ids": ones * language})
+                vectors.append(torch.nn.functional.normalize(hidden[0].mean(dim=0), dim=0))
+        first, second = torch.stack(vectors).double().chunk(2)
+        similar, own = first @ second.T, torch.arange(len(first))
+        right = [(similar.argmax(dim=1) == own).double().mean(), (similar.argmax(dim=0) == own).double().mean()]
+        found[name] = float(sum(right) / 2)
+    return found
+
+
+def test_the_untrained_model_equals_a_slow_reference_and_workers_agree(one: Pool, two: Pool, tmp_path: Path) -> None:
+    settings = SETTINGS | {"train__retrieval_steps": 3, "model__hidden_dropout_prob": 0.0}
+    run(one, tmp_path / "one", **settings, train__per_device_batch_size=8)
+    run(two, tmp_path / "two", **settings, train__per_device_batch_size=4)
+    alone, apart = scored(tmp_path / "one"), scored(tmp_path / "two")
+    assert [*alone] == [0, 3, 6]
+    assert alone[0] == pytest.approx(slow_accuracies(synthetic.config(**settings)))
+    assert alone[0] != alone[6]
+    assert apart == alone
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_every_zero_stage_scores_alike(two: Pool, tmp_path: Path, stage: int) -> None:
+    settings = SETTINGS | {"train__retrieval_steps": 2, "train__max_steps": 4}
+    run(two, tmp_path / "0", **settings)
+    overrides = TIGHT if stage == 3 else {}
+    run(two, tmp_path / "n", **settings | {"parallel__zero_stage": stage}, parallel__deepspeed_overrides=overrides)
+    assert scored(tmp_path / "n") == scored(tmp_path / "0")
+    assert scored(tmp_path / "n")[0] == pytest.approx(slow_accuracies(synthetic.config(**settings)))
+
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_losses_are_bit_identical_with_and_without_it(two: Pool, tmp_path: Path, stage: int) -> None:
+    settings = SETTINGS | {"parallel__zero_stage": stage, "train__eval_steps": 0}
+    without = run(two, tmp_path / "without", **settings, train__retrieval_steps=0)
+    assert run(two, tmp_path / "with", **settings, train__retrieval_steps=1) == without
+    states = [synthetic.weights(tmp_path / name) for name in ("without", "with")]
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+    assert scored(tmp_path / "without") == {}
+
+
+def test_a_resumed_run_does_not_score_its_beginning_again(one: Pool, tmp_path: Path) -> None:
+    settings = SETTINGS | {"train__retrieval_steps": 3, "checkpoint__save_steps": 3}
+    with pytest.raises(synthetic.Interrupted):
+        one.call(train_until, tmp_path, settings, 4)
+    run(one, tmp_path, **settings)
+    events = [event for event in read_events(tmp_path / "events.jsonl") if event["event"] == "retrieval"]
+    assert [(event["attempt"], event["step"]) for event in events] == [(1, 0), (1, 3), (2, 6)]
+
+
+@pytest.mark.parametrize(
+    ("max_steps", "steps"), [(20, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]), (3, [0, 1, 2, 3]), (11, list(range(12)))]
+)
+def test_a_tenth_of_the_run_is_the_default(one: Pool, tmp_path: Path, max_steps: int, steps: list[int]) -> None:
+    run(one, tmp_path, **SETTINGS | {"train__max_steps": max_steps, "train__retrieval_steps": None})
+    assert [*scored(tmp_path)] == steps
+
+
+def accuracies(workers: Workers, tests: list[Any]) -> dict[str, float]:
+    config = synthetic.config(parallel__zero_stage=0, parallel__workers=workers.size)
+    engine = Engine(build_objectives(config, synthetic.SyntheticRows(), workers.device), config, workers)
+    return retrieval_accuracies(engine, tests, ["en", "de"], workers, "cls", 64)
+
+
+def test_a_pair_that_stands_twice_is_not_wrong(one: Pool, two: Pool) -> None:
+    test = synthetic.retrieval_test("de", "en", 1, 3)
+    test.first, test.second = test.first * 5, test.second * 5
+    assert one.call(accuracies, [test])[0] == {"de": 1.0}
+    assert two.call(accuracies, [test]) == [{"de": 1.0}] * 2
+
+
+def test_long_tests_are_thinned_evenly(one: Pool) -> None:
+    many = synthetic.retrieval_test("de", "en", 2 * MAX_PAIRS - 1, 4)
+    few = synthetic.retrieval_test("de", "en", 1, 4)
+    few.first, few.second = many.first[::2], many.second[::2]
+    found = one.call(accuracies, [many])[0]
+    assert found == one.call(accuracies, [few])[0]
