@@ -16,7 +16,7 @@ from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.held_out import can_score, held_out_losses
 from xalign_ray.train.micro_batch import RankBatch
-from xalign_ray.train.pair_retrieval import TestPairs, retrieval_accuracies
+from xalign_ray.train.pair_retrieval import retrieval_accuracies
 
 TENTHS = 10  # of a run, after each of which retrieval is scored unless the recipe says otherwise
 
@@ -29,7 +29,7 @@ class ScoredRows(Protocol):
     @property
     def held_out_missing(self) -> Mapping[str, int]: ...
     @property
-    def tests(self) -> Sequence[TestPairs]: ...
+    def tests(self) -> Any: ...  # a sequence of TestPairs
     def held_out(self, rank: int, workers: int, batch_rows: int) -> Sequence[tuple[NDArray[np.integer], RankBatch]]: ...
 
 
