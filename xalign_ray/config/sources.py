@@ -43,6 +43,13 @@ class ParallelCorpus(Frozen):
             "`translation.en`), or numbers from 1 where there is no header; null: by the languages"
         ),
     ] = None
+    skip_empty: Annotated[
+        bool,
+        Field(
+            description="whether rows that lack one of the two texts are left out and are no bad rows, as in tables of "
+            "several languages"
+        ),
+    ] = False
     align: Annotated[
         str,
         Field(

@@ -31,6 +31,7 @@ class Source:
     files: tuple[str, ...]
     undivided: bool = False
     columns: tuple[str, str] | None = None
+    skip_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,10 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
             codes = _codes(f"data.{key}.{number}", source)
             pool = f"{kind}/{'-'.join(sorted(codes))}" if kind else ""
             files = tuple(find_files(_paths(source, data, root)))
-            columns = source.columns if isinstance(source, ParallelCorpus) else None
-            sources.append(Source(pool, source.format, codes, files, columns=columns))
+            one = Source(pool, source.format, codes, files)
+            if isinstance(source, ParallelCorpus):
+                one = replace(one, columns=source.columns, skip_empty=source.skip_empty)
+            sources.append(one)
         return sources
 
     pairs = [replace(pair, undivided=bool(data.max_pairs)) for pair in found("parallel", "pairs")]
@@ -113,7 +116,8 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
 
 def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input:
     """A source in parts; large files of lines are read to their end if `cuts` does not know them by `hashes`."""
-    split = tuple(replace(part, columns=source.columns) for part in cuts.of(source.format, source.files, hashes))
+    cut = cuts.of(source.format, source.files, hashes)
+    split = tuple(replace(part, columns=source.columns, skip_empty=source.skip_empty) for part in cut)
     return Input(source.pool, source.languages, _undivided(split) if source.undivided else split, tuple(hashes))
 
 

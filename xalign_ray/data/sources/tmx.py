@@ -35,7 +35,7 @@ def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
     number, both, seen = 0, False, set[str]()
     try:
         for number, unit in enumerate(stream_elements(Chunks(path), ("tu",)), start=1):
-            texts = _texts(unit)
+            texts = unit_texts(unit)
             first_text, second_text = (_choose(texts, code) for code in (first, second))
             seen.update(texts)
             if first_text is not None and second_text is not None:
@@ -53,7 +53,7 @@ def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
         )
 
 
-def _texts(unit: Element) -> dict[str, str]:
+def unit_texts(unit: Element) -> dict[str, str]:
     """The text of each language of a unit, the first where there are several."""
     texts: dict[str, str] = {}
     for variant in unit.iter():

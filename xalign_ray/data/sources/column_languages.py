@@ -1,0 +1,102 @@
+"""Languages of columns and files: by their names, else by language identification of their texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from xalign_ray.data.language_id import identify
+from xalign_ray.text.language_codes import NAMES, check_language, is_language
+
+# Codes of languages that are, as names of columns and files, words of other meaning.
+_WORDS = """
+    add all aln and ann are art bag bak beg bid big bin bot boy but bwd can cat cfg cid col cos csv day del dev
+    did doc dot end err for had has her hit ids inp its key lab lem len let lex lid lng loc log low man map max
+    may men mid min mix msg ner new not num old one pid pop pos put raw rel row say see seg sen set sh she sid
+    sim src std sum sys tab tag tgt the tid tmp too top trg tsv two txt uri url val var was way xml yml
+"""
+_OTHER_WORDS = frozenset(_WORDS.split())
+_MORE_NAMES = {
+    "albanian": "sq", "amharic": "am", "armenian": "hy", "azerbaijani": "az", "belarusian": "be", "bosnian": "bs",
+    "croatian": "hr", "danish": "da", "filipino": "fil", "galician": "gl", "gujarati": "gu", "hausa": "ha",
+    "icelandic": "is", "igbo": "ig", "irish": "ga", "kannada": "kn", "khmer": "km", "kurdish": "ku", "kyrgyz": "ky",
+    "lao": "lo", "latin": "la", "latvian": "lv", "lithuanian": "lt", "macedonian": "mk", "maltese": "mt",
+    "mandarin": "zh", "mongolian": "mn", "nepali": "ne", "norwegian": "no", "pashto": "ps", "punjabi": "pa",
+    "serbian": "sr", "sinhala": "si", "slovak": "sk", "slovene": "sl", "slovenian": "sl", "somali": "so",
+    "swedish": "sv", "tajik": "tg", "tatar": "tt", "tibetan": "bo", "uzbek": "uz", "welsh": "cy", "xhosa": "xh",
+    "zulu": "zu",
+}  # fmt: skip
+_NAMED = {name.lower(): code for name, code in NAMES.items()} | _MORE_NAMES
+# Words that stand next to a language in a name: text_en, sentence-de, translation.fr.
+_NEXT_WORDS = """
+    text sentence sent source target src tgt trg translation translated segment seg line phrase lang language content
+    utterance original
+"""
+_NEXT_TO_IT = frozenset(_NEXT_WORDS.split())
+# Names of two columns that translate each other, without blanks and marks, in lower case.
+PAIRS = (
+    ("source", "target"), ("src", "tgt"), ("src", "trg"), ("sourcetext", "targettext"), ("srctext", "tgttext"),
+    ("sourcesentence", "targetsentence"), ("anchor", "positive"), ("query", "positive"), ("sentence1", "sentence2"),
+    ("sentencea", "sentenceb"), ("sent1", "sent2"), ("text1", "text2"), ("texta", "textb"), ("original", "translation"),
+    ("source", "translation"), ("src", "mt"), ("sentence", "translation"), ("text", "translation"),
+    ("source", "reference"), ("src", "ref"), ("input", "target"), ("lang1", "lang2"), ("l1", "l2"),
+)  # fmt: skip
+SUFFIXES = frozenset(
+    (".gz", ".bz2", ".zst", ".txt", ".text", ".tok", ".raw", ".csv", ".tsv", ".tab", ".jsonl", ".json")
+)
+_REGION = re.compile(r"[A-Za-z]{2,3}[-_][A-Z]{2}|[A-Za-z]{2,3}[-_][A-Za-z]{4}")
+
+
+def language_of_name(name: str) -> str:
+    """The code that a name of a column stands for, nothing if none: en, DE, en-US, de_DE, eng_Latn, German, text_en."""
+    name = name.strip().strip("\ufeff")
+    if code := _code(name.replace("_", "-")):
+        return code
+    found = {code for part in re.split(r"[\s._\-]+", name) if part.lower() not in _NEXT_TO_IT and (code := _code(part))}
+    others = [p for p in re.split(r"[\s._\-]+", name) if p.lower() not in _NEXT_TO_IT and not _code(p)]
+    return found.pop() if len(found) == 1 and not others else ""
+
+
+def _code(written: str) -> str:
+    lowered = written.lower()
+    if lowered in _NAMED:
+        return _NAMED[lowered]
+    if lowered in _OTHER_WORDS or not is_language(written):
+        return ""
+    return check_language(written)
+
+
+def without_region(code: str) -> str:
+    """`en-US` -> `en`; scripts stay."""
+    return "-".join(part for part in code.split("-x-")[0].split("-") if not re.fullmatch(r"[A-Z]{2}|\d{3}", part)) + (
+        f"-x-{code.split('-x-')[1]}" if "-x-" in code else ""
+    )
+
+
+def language_of_file(path: str) -> tuple[str, str]:
+    """The code at the end of a file's name, before its suffixes, and what stands before it; no code if there is none.
+
+    `train.en`, `train.en.txt.gz`, `de.txt`, `corpus.zh_CN`, `english.txt`.
+    """
+    stem = Path(path).name
+    while (suffix := Path(stem).suffix.lower()) in SUFFIXES:
+        stem = stem[: -len(suffix)]
+    for end in (re.search(r"(?:^|[._-])([A-Za-z]+[-_][A-Za-z]+)$", stem), re.search(r"(?:^|[._-])([A-Za-z]+)$", stem)):
+        if end and (end[1].isalpha() or _REGION.fullmatch(end[1])) and (code := _code(end[1].replace("_", "-"))):
+            return code, stem[: end.start(1)]
+    return "", stem
+
+
+def languages_of_texts(columns: Sequence[Sequence[str]]) -> list[str]:
+    """The language of each column by its texts; nothing where that is not sure."""
+    return [identify(texts) for texts in columns]
+
+
+def find_pair(names: Sequence[str]) -> list[int]:
+    """The places of two columns whose names say that they translate each other, none if there are none."""
+    plain = [re.sub(r"[\W_]", "", name.lower()) for name in names]
+    for first, second in PAIRS:
+        if first in plain and second in plain:
+            return sorted([plain.index(first), plain.index(second)])
+    return []

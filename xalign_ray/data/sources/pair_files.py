@@ -1,0 +1,203 @@
+"""Files of pairs below the paths that a user names: folders, saved `datasets`, splits, and data sets of the hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from xalign_ray.data.sources.column_languages import language_of_file
+from xalign_ray.data.sources.files import expand
+from xalign_ray.data.sources.first_rows import FirstRows, look_at_arrow, look_at_file, look_at_texts
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.storage import is_url
+
+SPLITS = {
+    "train": "train", "training": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev",
+    "devel": "dev", "test": "test", "testing": "test", "devtest": "test",
+}  # fmt: skip
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(:[\w.-]+)?")
+_FILE_SUFFIX = re.compile(r"\.(csv|tsv|txt|tab|jsonl?|parquet|arrow|tmx|zip|gz|bz2|zst|[a-z]{2,3})$", re.IGNORECASE)
+_NOTES = re.compile(
+    r"\.|(readme|licen[sc]e|copying|changelog|citation|notice|authors|manifest|checksums?|sha256sums?|md5sums?)\b"
+    r"|.*\.(md|rst|ya?ml|html?|py|sh|pdf|lock|ids|xml|bib|log|toml)$|(dataset_infos?|dataset_dict|state)\.json$",
+    re.IGNORECASE,
+)
+_SHARD = re.compile(r"\d{3,}(-of-\d{3,})?")
+
+
+def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRows]:
+    """Looks at each source below the paths.
+
+    Args:
+        paths: files, glob patterns, URLs, folders, saved `datasets` folders, or ids of data sets of the hub.
+        split: the one that is taken of folders and data sets that have several.
+
+    Raises:
+        ConfigError: it is not clear which files belong together.
+        DataError: a path is not there, or is no data.
+    """
+    found: list[FirstRows] = []
+    files: list[str] = []
+    for path in paths:
+        if is_url(path) or Path(path).is_file():
+            files += expand(path)
+        elif Path(path).is_dir():
+            saved = _saved(Path(path), split)
+            found += [saved] if saved else []
+            files += [] if saved else _files_below(Path(path), split)
+        elif _HUB_ID.fullmatch(path) and not _FILE_SUFFIX.search(path):
+            found.append(_of_hub(path, split))
+        else:
+            files += expand(path)
+    texts: list[str] = []
+    for together in _shards(files):
+        first = look_at_file(together[0])
+        if first is None:
+            texts += together
+        else:
+            found.append(replace(first, paths=tuple(together)))
+    return [*found, *_text_groups(texts)]
+
+
+def _shards(files: Sequence[str]) -> list[list[str]]:
+    """Files whose names differ in a long number only, as `train-00000-of-00002.parquet`, together."""
+    groups: dict[str, list[str]] = {}
+    for path in dict.fromkeys(files):
+        folder, _, name = path.rpartition("/")
+        groups.setdefault(f"{folder}/{_SHARD.sub('#', name)}", []).append(path)
+    return list(groups.values())
+
+
+def _saved(folder: Path, split: str) -> FirstRows | None:
+    """A folder that `save_to_disk` wrote, of one data set or of several splits; None if it is none."""
+    if (folder / "dataset_dict.json").is_file():
+        splits = json.loads((folder / "dataset_dict.json").read_text(encoding="utf-8")).get("splits", [])
+        return _saved(folder / _choose(str(folder), splits, split), split)
+    if not (folder / "state.json").is_file():
+        return None
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    files = [str(folder / one["filename"]) for one in state.get("_data_files", [])]
+    if not files:
+        raise DataError(f"{folder} is a saved data set without data files. Save it again.")
+    if state.get("_indices_data_files"):
+        raise DataError(
+            f"{folder} was saved with an index of its rows, by an old version of `datasets`. Save it again."
+        )
+    return look_at_arrow(files, "saved data set")
+
+
+def _choose(name: str, splits: Sequence[str], wanted: str) -> str:
+    """The split that is wanted, or the only one.
+
+    Raises:
+        ConfigError: there are others only.
+    """
+    found = [one for one in splits if SPLITS.get(one.lower(), one) == wanted]
+    found = found or list(splits) * (len(splits) == 1)
+    if not found:
+        raise ConfigError(
+            f"{name} has the splits {', '.join(splits)}, none of which is '{wanted}'. Name the folder or file of one."
+        )
+    return found[0]
+
+
+def _files_below(folder: Path, split: str) -> list[str]:
+    """The files of a folder that may hold pairs, of one split where their names say which they are of."""
+    files = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not any(map(_NOTES.match, path.relative_to(folder).parts))
+    ]
+    if not files:
+        raise DataError(f"{folder} is a folder without files of pairs. Check the path.")
+    splits = {path: _split_of(path, folder) for path in files}
+    named = list(dict.fromkeys(one for one in splits.values() if one))
+    if not named:
+        return list(map(str, files))
+    chosen = _choose(str(folder), named, split)
+    return [str(path) for path in files if splits[path] == chosen]
+
+
+def _split_of(path: Path, folder: Path) -> str:
+    """Of a file, by a word of its name or of the folders above: nothing if none is the name of a split."""
+    words = [word.lower() for part in path.relative_to(folder).parts for word in re.split(r"[._\-]", part)]
+    return next((SPLITS[word] for word in words if word in SPLITS), "")
+
+
+def _text_groups(texts: Sequence[str]) -> Iterator[FirstRows]:
+    """Files of plain text by what their names share: those of one text in several languages together.
+
+    Raises:
+        ConfigError: it is not clear which of them translate each other.
+    """
+    groups: dict[str, dict[str, str]] = {}
+    for path in texts:
+        code, before = language_of_file(path)
+        folder = os.path.dirname(path)
+        group = groups.setdefault(f"{folder}/{before}" if code else path, {})
+        if code in group:
+            raise ConfigError(f"{group[code]} and {path} are both '{code}' by their names. Give one of them.")
+        group[code or Path(path).name] = path
+    alone = [name for name, group in groups.items() if len(group) == 1]
+    if len(alone) == 2 and len(texts) == 2:
+        first, second = (next(iter(groups[name].items())) for name in alone)
+        names = (first[0], second[0]) if first[0] != second[0] else (first[1], second[1])
+        yield look_at_texts({names[0]: first[1], names[1]: second[1]})
+        return
+    if alone:
+        raise ConfigError(_explain_alone([next(iter(groups[name].values())) for name in alone], len(texts)))
+    yield from (look_at_texts(group) for group in groups.values())
+
+
+def _explain_alone(paths: Sequence[str], count: int) -> str:
+    if count == 1:
+        return (
+            f"{paths[0]} is plain text. Give the file of its translations too, line by line, or a table with a column "
+            "for each language."
+        )
+    named = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    return (
+        f"{named}: which files of plain text translate each other cannot be seen from their names. Call them alike but "
+        "for the language (x.en, x.de), or give two files."
+    )
+
+
+def _of_hub(name: str, split: str) -> FirstRows:
+    """A data set of the Hugging Face hub, brought into its cache by `datasets`.
+
+    Raises:
+        DataError: there is none of this name, or the hub cannot be reached.
+    """
+    repository, _, configuration = name.partition(":")
+    return look_at_arrow(fetch_dataset(repository, configuration or None, split), "data set of the hub")
+
+
+def fetch_dataset(repository: str, configuration: str | None, split: str) -> list[str]:
+    """The Arrow files of a data set's split in the cache of `datasets`, loaded if they are not there.
+
+    Raises:
+        DataError: it cannot be loaded; says why.
+    """
+    import datasets
+
+    bars = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        loaded: Mapping[str, datasets.Dataset] = datasets.load_dataset(repository, configuration)  # type: ignore[assignment]
+        data = loaded[_choose(repository, list(loaded), split)]
+    except ConfigError:
+        raise
+    except Exception as error:  # of the hub, its client and its readers: what they raise has no class in common
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"{repository} is no file or folder here, and cannot be loaded as a data set of the Hugging Face hub: "
+            f"{reason} Check the name (org/name or org/name:config) and the connection."
+        ) from None
+    finally:
+        if not bars:
+            datasets.enable_progress_bars()
+    return [str(one["filename"]) for one in data.cache_files]
