@@ -76,7 +76,8 @@ class MlflowRun:
     def _kind(self) -> ExperimentKind:
         if "parent" in self._start or self._start.get("recipe", "").startswith(_STUDIES):
             return "study"
-        return "continued" if read_saved(self.folder).get("data", {}).get("tests") else "pretrainings"
+        data = read_saved(self.folder).get("data", {})
+        return "continued" if data.get("tests") or data.get("test_fraction") else "pretrainings"
 
     def advance(self) -> bool:
         """Logs the next piece of the event log; True while there may be more."""
