@@ -24,14 +24,6 @@ _PACKED = (".gz", ".bz2", ".xz", ".zst")
 _TEXT_FORMATS = {".jsonl": "jsonl", ".parquet": "parquet", ".xml": "wikipedia", ".conllu": "conllu"}
 MAX_SIZED = 1_000  # pairs of a corpus that say how long a pair is
 MAX_COUNTED = 1_000_000  # pairs of a corpus: more do not make a run longer
-_PAIR_FORMATS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl_pairs",
-    ".json": "json_pairs",
-    ".parquet": "parquet_pairs",
-    ".tmx": "tmx",
-}
 _TEXT = {".txt", ".text"}
 _CODE = "[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2})?"  # de, zh-Hans, pt-BR
 _TWO_CODES = re.compile(rf"(?:^|[._-])({_CODE})[-_]({_CODE})(?=$|\.)")
@@ -99,31 +91,6 @@ def dictionaries(paths: Sequence[str], languages: Sequence[str], pairs: Sequence
 def is_text(path: str) -> bool:
     """Whether a kept file is text in one language, by its name; else it is read as pairs."""
     return "=" in path or (len(codes_in_name(path)) == 1 and _unpacked(path).suffix in {*_TEXT, *_TEXT_FORMATS})
-
-
-def look_at_pairs(
-    paths: Sequence[str], languages: Sequence[str] = (), columns: Sequence[str] = (), flag: str = "--pairs"
-) -> list[ParallelCorpus]:
-    """A corpus of each file of pairs: its form by its suffix, its languages by `--languages` or its name.
-
-    Raises:
-        ConfigError: neither says the languages, or the suffix is none of a form of pairs.
-    """
-    found = []
-    for path in paths:
-        form = _PAIR_FORMATS.get(_unpacked(path).suffix)
-        codes = [*languages] or codes_in_name(path)[:2]
-        if form is None:
-            raise ConfigError(f"{flag} {path}: its name must end in {', '.join(_PAIR_FORMATS)}.")
-        if len(codes) != 2:
-            raise ConfigError(
-                f"{flag} {path}: its name does not say its two languages; give --languages en,de, or call it "
-                f"pairs.en-de{Path(path).suffix} or the like."
-            )
-        names = {"columns": (columns[0], columns[1])} if columns else {}
-        corpus = {"format": form, "languages": tuple(map(check_language, codes)), "paths": (path,)}
-        found.append(ParallelCorpus.model_validate(corpus | names))
-    return found
 
 
 def count_pairs(corpora: Sequence[ParallelCorpus], root: Path) -> int:

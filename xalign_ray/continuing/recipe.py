@@ -14,10 +14,11 @@ import yaml
 from xalign_ray.config.load import Recipe, load_recipe, resolve_tree
 from xalign_ray.config.schema import Corpus, ParallelCorpus
 from xalign_ray.continuing.encoder import Encoder, fetch_revision, look_at_encoder
-from xalign_ray.continuing.files import bytes_of_pair, count_pairs, dictionaries, is_text, look_at_pairs, text_corpora
+from xalign_ray.continuing.files import bytes_of_pair, count_pairs, dictionaries, is_text, text_corpora
 from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
 from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of_time
 from xalign_ray.continuing.methods import LARGE, Choice, Given, check_replay, choose
+from xalign_ray.data.sources.pair_forms import look_at_pairs
 from xalign_ray.run_folder import RUNS
 
 ROOT = "."  # paths are relative to the current folder
@@ -69,13 +70,13 @@ def resolve(lines: FiveLines) -> Continuation:
     choice = choose(lines.method, given)
     replay = check_replay(lines.replay, given, choice.recipe)
     pairs = look_at_pairs(lines.pairs, lines.languages, lines.columns) if lines.pairs else []
-    tests = look_at_pairs(lines.test, lines.languages, lines.columns, "--test") if lines.test else []
+    tests = look_at_pairs(lines.test, lines.languages, lines.columns) if lines.test else []
     kept = [path for path in lines.keep if not is_text(path)]
-    kept_pairs = look_at_pairs(kept, flag="--keep") if kept else []
+    kept_pairs = look_at_pairs(kept) if kept else []
     kept_text = text_corpora([path for path in lines.keep if is_text(path)], "--keep")
     uses_text = bool(replay) or choice.recipe in ("mlm", "align")
     text = text_corpora(lines.text) if uses_text else []
-    notes = [choice.why, *_what_was_found(pairs, "Pairs"), *_what_was_found(tests, "Test")]
+    notes = [choice.why]
     if lines.text and not text:
         notes.append(f"The text is not used: {encoder.name} has no masked-LM head to train on it.")
     if replay:
@@ -198,12 +199,6 @@ def _put_settings(tree: dict[str, Any], settings: Sequence[str], recipe: Recipe)
         for key in keys[:-1]:
             at, value = at.setdefault(key, {}), value[key]
         at[keys[-1]] = value[keys[-1]]
-
-
-def _what_was_found(corpora: Sequence[ParallelCorpus], what: str) -> list[str]:
-    return [
-        f"{what}: {', '.join(corpus.paths)}: {corpus.format}, {' - '.join(corpus.languages)}." for corpus in corpora
-    ]
 
 
 def _folder_of_runs(out: str | None) -> str:
