@@ -103,7 +103,7 @@ def csv_rows(lines: Iterator[Line], delimiter: str, width: int | None = None) ->
     taken: list[Line] = []
     while True:
         feed = _Feed(lines, waiting, taken)
-        reader = csv.reader(feed, delimiter=delimiter, strict=True)
+        reader = csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True)
         while True:
             taken.clear()
             try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xalign_ray.config.sources import PairFormat
 from xalign_ray.data.sources.broken import BrokenFileError, held_back
@@ -19,12 +19,15 @@ from xalign_ray.data.sources.columnar import column_texts, open_arrow, text_colu
 from xalign_ray.data.sources.csv_pairs import DELIMITERS, cell_text, csv_rows, read_head
 from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.data.sources.jsonl import find_key, read_array
-from xalign_ray.data.sources.open import NOT_UTF8, Chunks, Line, check_lines, read_lines
+from xalign_ray.data.sources.open import NOT_UTF8, NUL, Chunks, Line, check_lines, read_lines
 from xalign_ray.data.sources.parquet import open_parquet
 from xalign_ray.data.sources.tmx import unit_texts
 from xalign_ray.data.sources.xml import stream_elements
 from xalign_ray.errors import DataError
 from xalign_ray.file_checks import HEAD_BYTES
+
+if TYPE_CHECKING:
+    from pyarrow import Schema
 
 ROWS = 500  # looked at
 MAX_NAME = 64  # characters of a column's name
@@ -100,17 +103,24 @@ def _table(
 
 def _parquet(path: str) -> FirstRows:
     with open_parquet(path) as file:
-        names = text_columns(file.schema_arrow)
+        names = _text_columns(path, file.schema_arrow)
         above = list(dict.fromkeys(name if name in file.schema_arrow.names else name.split(".")[0] for name in names))
-        batches = file.iter_batches(ROWS, columns=above) if names else iter(())
+        batches = file.iter_batches(ROWS, columns=above)
         rows = (row for batch in batches for row in zip(*(column_texts(batch, name) for name in names), strict=True))
         return _table([path], "parquet_pairs", "Parquet", names, rows)
+
+
+def _text_columns(path: str, schema: Schema) -> list[str]:
+    if names := text_columns(schema):
+        return names
+    listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
+    raise DataError(f"{path} has no column of text; it has {listed or 'none'}.")
 
 
 def look_at_arrow(paths: Sequence[str], form: str) -> FirstRows:
     """The first rows of Arrow files that have the same columns."""
     with open_arrow(paths[0]) as (schema, batches):
-        names = text_columns(schema)
+        names = _text_columns(paths[0], schema)
         cut = (batch.slice(0, ROWS + 1) for batch in batches)
         rows = (row for batch in cut for row in zip(*(column_texts(batch, name) for name in names), strict=True))
         return _table(paths, "arrow_pairs", form, names, rows)
@@ -155,6 +165,8 @@ def _json_array(path: str) -> FirstRows | None:
     broken: list[BrokenFileError] = []
     values = list(islice(held_back(read_array(path), broken), ROWS + 1))
     if not values or not isinstance(values[0], dict):
+        if table_suffix(path) in (".json", ".jsonl"):
+            raise DataError(f"{path} holds JSON, but no objects. Write an object each, with a text of both languages.")
         return None  # text that begins with a bracket
     return _objects(path, "json_pairs", "JSON array", values)
 
@@ -181,6 +193,8 @@ def _json_lines(path: str) -> FirstRows:
 
 def _objects(path: str, format_: PairFormat, form: str, values: Sequence[Mapping[str, Any]]) -> FirstRows:
     names = list(dict.fromkeys(name for value in values for name in _string_keys("", value)))
+    if not names:
+        raise DataError(f"{path}: its objects hold no text under their keys ({', '.join(values[0])}).")
     rows = (
         [text if isinstance(text := find_key(value, name), str) else "" for name in names]
         for value in values
@@ -203,7 +217,7 @@ def _lines(path: str) -> FirstRows | None:
     lines = list(islice(held_back(read_lines(path), broken), ROWS + 1))
     if not lines:
         raise DataError(f"{path} is empty." if not broken else str(broken[0]))
-    if sum(line.fault == NOT_UTF8 for line in lines) * 10 > len(lines):
+    if sum(line.fault in (NOT_UTF8, NUL) for line in lines) * 10 > len(lines):
         raise DataError(f"{path} is not in UTF-8. Convert it: iconv -f ENCODING -t UTF-8 {Path(path).name}")
     good = [line for line in lines if not line.fault and line.text.strip()]
     suffix = table_suffix(path)

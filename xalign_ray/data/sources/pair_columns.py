@@ -47,7 +47,7 @@ def choose_columns(table: FirstRows, languages: Sequence[str] = (), columns: Seq
     else:
         places = list(range(len(table.names)))
     found = _languages(table, places, codes)
-    _check(table, found)
+    _check(table, found, is_asked=bool(codes))
     return found
 
 
@@ -66,10 +66,12 @@ def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
     if table.by_language:
         return texts
     named = [n for n in range(len(table.names)) if _code_of(table, n) and _is_said(table, n, texts)]
+    if codes:
+        named = [n for n in named if any(row[n] for row in table.rows) or _code_of(table, n) in codes]
     if empty := [table.names[n] for n in named if not any(row[n] for row in table.rows)]:
         raise ConfigError(
             f"{table.title}: column {empty[0]} is empty in the first {len(table.rows):,} rows. Fill it, or name two "
-            "others with --columns."
+            "others with --languages or --columns."
         )
     pair = [n for n in find_pair(table.names) if n in texts]
     if len(pair) == 2 and len([n for n in named if n not in pair]) < 2:
@@ -92,6 +94,8 @@ def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
 def _code_of(table: FirstRows, place: int) -> str:
     """The language that a column is called by; not one of three letters, as many words have, where its texts differ."""
     code = language_of_name(table.names[place])
+    if code == "id" and sum(" " in row[place] for row in table.rows) * 2 < len(table.rows):
+        return ""  # not Indonesian
     if len(code.partition("-")[0]) < 3 or table.format in ("tmx", "opus"):
         return code
     (found,) = languages_of_texts([_texts(table, place)])
@@ -111,7 +115,7 @@ def is_text(cells: Sequence[str]) -> bool:
     letters = [sum(map(_is_letter, cell)) > LETTERS * len(cell.replace(" ", "")) for cell in filled]
     codes = [" " not in cell and cell.isascii() and any(map(str.isdigit, cell)) for cell in filled]
     addresses = sum(bool(_ADDRESS.match(cell)) for cell in filled)
-    few = len(filled) > 20 and len(set(filled)) <= max(2, len(filled) // 50)
+    few = len(filled) > 20 and len(set(filled)) <= max(2, len(filled) // 50) and not any(" " in cell for cell in filled)
     return sum(letters) * 2 > len(filled) and sum(codes) * 2 < len(filled) and addresses * 2 < len(filled) and not few
 
 
@@ -158,7 +162,7 @@ def _languages(table: FirstRows, places: list[int], codes: Sequence[str]) -> Cho
     return Chosen(places, known)
 
 
-def _check(table: FirstRows, found: Chosen) -> None:
+def _check(table: FirstRows, found: Chosen, is_asked: bool) -> None:
     """Refuses texts that are copies of each other, and columns whose names are swapped."""
     if len(found.columns) < 2:
         raise ConfigError(
@@ -181,13 +185,15 @@ def _check(table: FirstRows, found: Chosen) -> None:
                 f"{table.title}: {names} are the same in {equal:,} of {len(rows):,} rows, so one is no translation of "
                 "the other. Name other columns with --columns, or give another file."
             )
+    if is_asked:
+        return
     texts = languages_of_texts([_texts(table, n) for n in found.columns])
     swapped = [n for n, code in enumerate(texts) if code and code != found.languages[n] and code in found.languages]
     if len(swapped) > 1 and len(found.columns) == 2:
         raise ConfigError(
             f"{table.title}: {table.names[found.columns[0]]} holds '{texts[0]}' and {table.names[found.columns[1]]} "
-            f"holds '{texts[1]}', which is the other way round. Correct the names, or say the languages of both: "
-            "--languages."
+            f"holds '{texts[1]}', which is the other way round. Correct the names; with --languages "
+            f"{','.join(found.languages)} they are taken as they are."
         )
 
 

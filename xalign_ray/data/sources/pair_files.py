@@ -19,6 +19,7 @@ SPLITS = {
     "train": "train", "training": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev",
     "devel": "dev", "test": "test", "testing": "test", "devtest": "test",
 }  # fmt: skip
+HUB_TIMEOUT_S = 10.0
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(:[\w.-]+)?")
 _FILE_SUFFIX = re.compile(r"\.(csv|tsv|txt|tab|jsonl?|parquet|arrow|tmx|zip|gz|bz2|zst|[a-z]{2,3})$", re.IGNORECASE)
 _NOTES = re.compile(
@@ -183,10 +184,13 @@ def fetch_dataset(repository: str, configuration: str | None, split: str) -> lis
         DataError: it cannot be loaded; says why.
     """
     import datasets
+    from huggingface_hub import HfApi, constants
 
     bars = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
+        if not constants.HF_HUB_OFFLINE and not Path(repository).is_dir():
+            HfApi().dataset_info(repository, timeout=HUB_TIMEOUT_S)  # load_dataset tries for half a minute
         loaded: Mapping[str, datasets.Dataset] = datasets.load_dataset(repository, configuration)  # type: ignore[assignment]
         data = loaded[_choose(repository, list(loaded), split)]
     except ConfigError:
@@ -195,7 +199,8 @@ def fetch_dataset(repository: str, configuration: str | None, split: str) -> lis
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(
             f"{repository} is no file or folder here, and cannot be loaded as a data set of the Hugging Face hub: "
-            f"{reason} Check the name (org/name or org/name:config) and the connection."
+            f"{reason.rstrip('.')}. Check the name (org/name or org/name:config) and the connection; with "
+            "HF_HUB_OFFLINE=1 what was loaded before is read."
         ) from None
     finally:
         if not bars:

@@ -84,7 +84,7 @@ def _describe(table: FirstRows, chosen: Chosen) -> str:
     left = [name for n, name in enumerate(table.names) if n not in chosen.columns and name]
     title = table.title + (f" and {len(table.paths) - 1} more" if len(table.paths) > 1 else "")
     full = sum(all(row[n] for n in chosen.columns) for row in table.rows)
-    count = f"{full:,} pairs" if len(chosen.columns) == 2 else f"{len(table.rows):,} rows"
+    count = f"{full:,} pair{'s' * (full != 1)}" if len(chosen.columns) == 2 else f"{len(table.rows):,} rows"
     pairs = f", {count}{'' if table.is_whole else ' or more'}" if table.rows else ""
     aside = f"; left out: {', '.join(left)}" if left else ""
     return f"{title}: {table.form}, {what} {', '.join(listed[:-1])} and {listed[-1]}{pairs}{aside}"

@@ -12,6 +12,7 @@ from tests.unit.data.sources.pair_texts import (
     EN,
     FR,
     IDS,
+    PAIRS,
     SCORES,
     csv_text,
     table,
@@ -49,13 +50,13 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
         "x.csv",
         csv_text(table("en,de", EN, [""] * 8)),
         {},
-        ": column de is empty in the first 8 rows. Fill it, or name two others with --columns.",
+        ": column de is empty in the first 8 rows. Fill it, or name two others with --languages or --columns.",
     ),
     "nan column": (
         "x.csv",
         csv_text(table("en,de", EN, ["NaN"] * 8)),
         {},
-        ": column de is empty in the first 8 rows. Fill it, or name two others with --columns.",
+        ": column de is empty in the first 8 rows. Fill it, or name two others with --languages or --columns.",
     ),
     "equal": (
         "x.csv",
@@ -68,8 +69,8 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
         "x.csv",
         csv_text(table("de,en", EN, DE)),
         {},
-        ": de holds 'en' and en holds 'de', which is the other way round. Correct the names, or say the languages of "
-        "both: --languages.",
+        ": de holds 'en' and en holds 'de', which is the other way round. Correct the names; with --languages "
+        "de,en they are taken as they are.",
     ),
     "header only": ("x.csv", "en,de\n", {}, " has no rows below its header (en, de)."),
     "one column": (
@@ -153,6 +154,24 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
         {},
         " is an Excel workbook. Save its sheet as CSV in UTF-8, and give that.",
     ),
+    "lists": (
+        "x.jsonl",
+        "".join(json.dumps(pair) + "\n" for pair in PAIRS),
+        {},
+        " holds JSON, but no objects. Write an object each, with a text of both languages.",
+    ),
+    "objects of lists": (
+        "x.jsonl",
+        "".join(json.dumps({"translation": {"language": ["en", "de"], "translation": pair}}) + "\n" for pair in PAIRS),
+        {},
+        ": its objects hold no text under their keys (translation).",
+    ),
+    "utf-16 without a mark": (
+        "x.csv",
+        csv_text(table("en,de", EN, DE)).encode("utf-16-le"),
+        {},
+        " is not in UTF-8. Convert it: iconv -f ENCODING -t UTF-8 x.csv",
+    ),
     "pointer": (
         "x.csv",
         "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n",
@@ -170,6 +189,13 @@ def test_what_is_not_clear_is_answered_in_a_sentence(tmp_path: Path, name: str) 
     with pytest.raises(XalignError) as caught:
         look_at_pairs([str(path)], **options)
     assert str(caught.value) == f"{path}{answer}"
+
+
+def test_names_that_are_the_other_way_round_are_taken_where_languages_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(csv_text(table("de,en", EN, DE)))
+    (corpus,) = look_at_pairs([str(path)], languages=["de", "en"])
+    assert (corpus.languages, corpus.columns) == (("de", "en"), ("de", "en"))
 
 
 def test_languages_and_columns_settle_what_is_not_clear(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import json
 from collections.abc import Callable
@@ -27,7 +28,9 @@ from tests.unit.data.sources.pair_texts import (
     write_texts,
     zipped,
 )
+from xalign_ray.data.sources.pair_files import fetch_dataset
 from xalign_ray.data.sources.pair_forms import look_at_pairs, read_pairs
+from xalign_ray.errors import XalignError
 
 
 def json_lines(make: Callable[[str, str], dict]) -> str:
@@ -94,6 +97,21 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
         "CSV, columns en and de, 8 pairs; left out: id, score",
     ),
     "unknown names": ("x.csv", csv_text(table("foo,bar", EN, DE)), "CSV, columns foo (en) and bar (de), 8 pairs"),
+    "duplicate rows": (
+        "x.csv",
+        csv_text(table("en,de", *(column * 20 for column in (EN, DE)))),
+        "CSV, columns en and de, 160 pairs",
+    ),
+    "id of letters": (
+        "x.csv",
+        csv_text(table("id,en,de", [*"abcdefgh"], EN, DE)),
+        "CSV, columns en and de, 8 pairs; left out: id",
+    ),
+    "blanks after commas": (
+        "x.csv",
+        csv_text(table("en, de", EN, DE), quoting=csv.QUOTE_ALL).replace('","', '", "'),
+        "CSV, columns en and de, 8 pairs",
+    ),
     "pandas index": (
         "x.csv",
         csv_text(table(",en,de", [*map(str, range(8))], EN, DE)),
@@ -171,13 +189,34 @@ def test_a_file_is_read_and_its_form_is_logged(tmp_path: Path, name: str, capfd:
     file, content, said = FILES[name]
     path = tmp_path / file
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    assert read_all([path]) == EXPECTED
+    assert read_all([path]) == EXPECTED * (20 if name == "duplicate rows" else 1)
     assert capfd.readouterr().err == f"{path}: {said}\n"
 
 
 def saved(folder: Path) -> list[Path]:
     datasets.Dataset.from_dict({"anchor": EN, "positive": DE}).save_to_disk(str(folder / "x"), num_shards=2)
     return [folder / "x"]
+
+
+def test_a_data_set_in_the_cache_of_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "pairs").mkdir()
+    (tmp_path / "pairs" / "train.csv").write_text(csv_text(table("en,de", EN, DE)))
+    (tmp_path / "pairs" / "test.csv").write_text(csv_text(table("en,de", EN[:2], DE[:2])))
+    for split, count in (("train", 8), ("test", 2)):
+        (file,) = fetch_dataset(str(tmp_path / "pairs"), None, split)
+        assert file.startswith(str(tmp_path / "cache"))
+        assert read_all([Path(file)]) == EXPECTED[:count]
+    with pytest.raises(XalignError, match=r"has the splits train, test, none of which is 'dev'\."):
+        fetch_dataset(str(tmp_path / "pairs"), None, "dev")
+
+
+def test_a_data_set_that_is_not_on_the_hub_or_cannot_be_reached(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(XalignError) as caught:
+        look_at_pairs(["no-such-owner-9f2c/no-such-data"])
+    words = "no-such-owner-9f2c/no-such-data is no file or folder here, and cannot be loaded as a data set of the"
+    assert str(caught.value).startswith(words)
+    assert "Retrying" not in capfd.readouterr().err
 
 
 def saved_splits(folder: Path) -> list[Path]:
