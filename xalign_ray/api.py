@@ -226,15 +226,17 @@ def evaluate(
     data: PathLike | None = None,
     out: PathLike | None = None,
     languages: Sequence[str] | None = None,
+    prompt: str | None = None,
 ) -> pd.DataFrame:
     """Scores a model on a task in every language found; never trains. Writes scores.json.
 
     Args:
         model: a run, a Hugging Face folder or a hub id.
-        task: "tatoeba", "alignment", "cloze" and the like.
+        task: "tatoeba", "retrieval", "alignment", "cloze" and the like.
         data: the task's files, where it needs some.
         out: folder of scores.json; `<run>/evaluation/<task>` if not given, needed for a model that is no run of ours.
         languages: scored; all that the data have if None.
+        prompt: put before each sentence of the task "retrieval"; what the model's own files name if None.
 
     Returns:
         A row a score, with the columns of `Run.scores`.
@@ -246,7 +248,8 @@ def evaluate(
     from xalign_ray import evaluation
 
     with _stoppable():
-        return as_frame(evaluation.evaluate(absolute_model(os.fspath(model)), task, _path(data), _path(out), languages))
+        name = absolute_model(os.fspath(model))
+        return as_frame(evaluation.evaluate(name, task, _path(data), _path(out), languages, prompt=prompt))
 
 
 def tune(

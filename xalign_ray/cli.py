@@ -171,11 +171,15 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(metavar="PATH", callback=as_local, help="the task's files")] = None,
     out: Out = None,
     languages: Languages = "",
+    prompt: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="put before each sentence of retrieval; default: the model's own prompt"),
+    ] = None,
 ) -> None:
     """Score a model on a task in every language found. Never trains."""
     from xalign_ray import evaluation
 
-    evaluation.evaluate(model, task, data, out, codes(languages), _show_scores)
+    evaluation.evaluate(model, task, data, out, codes(languages), _show_scores, prompt)
 
 
 @app.command()

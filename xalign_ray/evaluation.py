@@ -28,11 +28,13 @@ def evaluate(
     out: Path | None = None,
     languages: Sequence[str] | None = None,
     show: Callable[[list[Score]], None] = lambda _: None,
+    prompt: str | None = None,
 ) -> list[Score]:
     """Scores an exported folder, a run folder or a hub model on a task. Never trains.
 
     Writes `scores.json` into `out`, by default into the folder of `target_folder`. Scores all languages of the data if
-    none are named. `show` gets them before the last lines.
+    none are named. `show` gets them before the last lines. `prompt` is put before each sentence, of a task that takes
+    one; None is what the encoder's files name.
     """
     from xalign_ray.tasks.registry import TASKS
     from xalign_ray.tasks.scores import write_scores
@@ -41,8 +43,12 @@ def evaluate(
     target = target_folder(out, run, encoder, task)
     if TASKS[known_task(task, TASKS)].needs_data and data is None:
         raise ConfigError(f"--data is needed: the files of {task}.")
+    if prompt is not None and not TASKS[task].takes_prompt:
+        takes = ", ".join(name for name, one in TASKS.items() if one.takes_prompt)
+        raise ConfigError(f"--prompt: the task {task} puts no text before sentences; tasks that do: {takes}.")
+    options = {} if prompt is None else {"prompt": prompt}
     say(f"Evaluating {name_of(encoder, run)} on {task}: loading the model.")
-    scores = TASKS[task].evaluate(encoder, opened(data) if data else None, languages)
+    scores = TASKS[task].evaluate(encoder, opened(data) if data else None, languages, **options)
     with written(target, "evaluate"):
         write_scores(target / SCORES, scores)
     publish_scores(run)

@@ -17,11 +17,10 @@ import numpy as np
 from xalign_ray.artifacts import read_json, write_json
 from xalign_ray.continuing.paired_intervals import Interval, accuracy_interval, mean_interval, ratio_interval
 from xalign_ray.continuing.sentence_scores import Numbers, SentenceScores, Text
-from xalign_ray.models.nearest import find_translations, unit_rows
-from xalign_ray.tasks.translations import TranslatedSentences
+from xalign_ray.models.nearest import find_translations, thin, unit_rows
+from xalign_ray.tasks.translations import MAX_PAIRS, TranslatedSentences
 from xalign_ray.text.language_codes import ENGLISH, name_of_pair
 
-MAX_SENTENCES = 10_000  # of a language: more are thinned evenly
 NOTHING_KEPT = (
     "Nothing says what was forgotten: no pairs or text of languages that were not trained were kept out. "
     "Name some with --keep."
@@ -115,7 +114,7 @@ def compare(
 
     old = SentenceScores(base, prompt, None, cache, device)
     new = SentenceScores(trained, old.prompt, old.pooling, None, device)
-    tests, kept = [*map(_thinned, tests)], [*map(_thinned, kept)]
+    tests, kept = [pairs.thinned() for pairs in tests], [pairs.thinned() for pairs in kept]
     forgotten = [*map(_Sentences.of_pairs, kept), *map(_Sentences.of_text, texts)]
     vectors = _Vectors.of(old, new, [*tests, *kept], forgotten)
     rows: list[Row] = []
@@ -144,17 +143,6 @@ def read_comparison(path: Path) -> dict[str, Any]:
     return read_json(path, "Delete it and rerun `xalign continue`.", "rows", "notes")
 
 
-def thin(count: int, most: int) -> list[int]:
-    """At most `most` of `count` indices, evenly spaced."""
-    return [*range(count)] if count <= most else np.linspace(0, count - 1, most).astype(int).tolist()
-
-
-def _thinned(pairs: TranslatedSentences) -> TranslatedSentences:
-    chosen = thin(len(pairs), MAX_SENTENCES)
-    first, second = ([texts[index] for index in chosen] for texts in pairs.texts)
-    return TranslatedSentences(pairs.languages, first, second, pairs.split)
-
-
 @dataclass(frozen=True)
 class _Sentences:
     """What drift and the masked-LM loss of a language are measured on."""
@@ -181,8 +169,8 @@ class _Sentences:
 
     @classmethod
     def of_text(cls, text: KeptText) -> _Sentences:
-        """At most MAX_SENTENCES, evenly spaced."""
-        chosen = thin(len(text.sentences), MAX_SENTENCES)
+        """At most MAX_PAIRS, evenly spaced."""
+        chosen = thin(len(text.sentences), MAX_PAIRS)
         return cls(text.language, [(text.sentences[index], text.language) for index in chosen], text.split)
 
 

@@ -95,6 +95,11 @@ def find_translations(
     return (forward + right(second, first, numbers_of_second, numbers_of_first).astype(float)) / 2
 
 
+def thin(count: int, most: int) -> list[int]:
+    """At most `most` of `count` indices, evenly spaced."""
+    return [*range(count)] if count <= most else np.linspace(0, count - 1, most).astype(int).tolist()
+
+
 def _on_device(rows: Vectors | Tensor, device: str) -> Tensor:
     """Unit rows on the device; a tensor keeps its precision."""
     import torch  # here, because it costs whoever only lists tasks a second

@@ -2,6 +2,7 @@
 
 PROBES = {
     "tatoeba": "tatoeba:TATOEBA",
+    "retrieval": "retrieval:RETRIEVAL",
     "alignment": "probes:ALIGNMENT",
     "cloze": "cloze:CLOZE",
 }

@@ -54,6 +54,7 @@ class Task(ABC):
     name: ClassVar[str]  # as users say it; of one in a module of theirs, the module: my_tasks.mood
     metrics: ClassVar[tuple[Metric, ...]]
     needs_data: ClassVar[bool] = True
+    takes_prompt: ClassVar[bool] = False  # whether `evaluate` takes a text to put before each sentence
 
     @abstractmethod
     def evaluate(

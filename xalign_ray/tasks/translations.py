@@ -8,9 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from xalign_ray.models.nearest import Indices, Vectors, are_pairs, nearest_cosine, nearest_csls
+from xalign_ray.models.nearest import Indices, Vectors, are_pairs, nearest_cosine, nearest_csls, thin
 
 LAST_LAYERS = 4
+MAX_PAIRS = 10_000  # of two languages: each sentence is compared with all others
 MEAN_OF_LAST = f"mean of the last {LAST_LAYERS} layers, mean pooling; the encoder has no Sentence Transformers files"
 
 
@@ -37,6 +38,27 @@ class TranslatedSentences:
         """A number for each distinct text of the first and of the second sentences: `[N]` each."""
         first, second = (np.unique(np.array(texts, dtype=object), return_inverse=True)[1] for texts in self.texts)
         return first, second
+
+    @property
+    def duplicates(self) -> int:
+        """Sentences that stand more than once among those of their language."""
+        return sum(len(texts) - len(set(texts)) for texts in self.texts)
+
+    def swapped(self) -> TranslatedSentences:
+        """The same pairs with the languages in the other order."""
+        return TranslatedSentences(self.languages[::-1], self.second, self.first, self.split)
+
+    def joined(self, other: TranslatedSentences) -> TranslatedSentences:
+        """These pairs and others of the same two languages, perhaps in the other order."""
+        first, second = (other if other.languages == self.languages else other.swapped()).texts
+        split = self.split if other.split == self.split else f"{self.split}, {other.split}"
+        return TranslatedSentences(self.languages, [*self.first, *first], [*self.second, *second], split)
+
+    def thinned(self) -> TranslatedSentences:
+        """At most MAX_PAIRS, evenly spaced."""
+        chosen = thin(len(self), MAX_PAIRS)
+        first, second = ([texts[index] for index in chosen] for texts in self.texts)
+        return TranslatedSentences(self.languages, first, second, self.split)
 
     @property
     def texts(self) -> tuple[Sequence[str], Sequence[str]]:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from xalign_ray.layout import NOT_PREDICTED
-from xalign_ray.models.nearest import find_translations
+from xalign_ray.models.nearest import find_translations, thin
 from xalign_ray.text.language_codes import name_of_pair
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
@@ -57,7 +57,7 @@ def retrieval_accuracies(
     found = {}
     with engine.scoring():
         for test in tests:
-            chosen = np.unique(np.linspace(0, len(test.first) - 1, min(len(test.first), MAX_PAIRS)).astype(int))
+            chosen = thin(len(test.first), MAX_PAIRS)
             texts = [[ids[index] for index in chosen] for ids in (test.first, test.second)]
             codes = [languages.index(code) if code in languages else 0 for code in (test.language, test.other_language)]
             of_sentence = np.repeat(np.array(codes), len(chosen))
