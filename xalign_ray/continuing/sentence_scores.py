@@ -13,8 +13,9 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.artifacts import hash_file, hash_value, unfinished
+from xalign_ray.artifacts import MANIFEST, hash_file, hash_value, unfinished
 from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.models.hub_cache import in_cache
 from xalign_ray.models.own_pooling import own_pooling, own_prompt
 from xalign_ray.models.weight_files import read_config, weight_names
 from xalign_ray.text.counter_random import CHOOSE_WORD, random_bits
@@ -200,22 +201,27 @@ def _open(encoder: str, device: str) -> tuple[Encoder, Any]:
 
 def _family_with_head(encoder: str) -> Family | None:
     """The family of an encoder whose files hold a masked-LM head that we know how to call."""
-    from transformers.utils.hub import cached_file
-
-    folder = Path(encoder) if Path(encoder).is_dir() else Path(cached_file(encoder, "config.json") or "").parent
-    values = read_config(str(folder))
+    folder = _folder(encoder)
+    values = read_config(folder)
     family = BY_MODEL_TYPE.get(values["model_type"])
-    names = weight_names(str(folder)) or set()
+    names = weight_names(folder) or set()
     return family if family and family.has_head(names, dict(family.defaults) | values) else None
 
 
-def _identity(encoder: str) -> list[Any]:
-    """What an encoder is, wherever it lies: hashes of its files; of a hub model its name and revision."""
-    folder = Path(encoder)
-    if folder.is_dir():
-        files = sorted(path for suffix in ("safetensors", "bin", "json") for path in folder.glob(f"*.{suffix}"))
-        return [hash_file(path) for path in files if path.name != "manifest.json"]
-    from transformers.utils.hub import cached_file
+def _folder(encoder: str) -> str:
+    """Where its files are; of a hub model that is not in the cache they are fetched first."""
+    from transformers import AutoModel
 
-    config = cached_file(encoder, "config.json")
-    return [encoder, Path(config).parent.name if config else ""]
+    from xalign_ray.models.open_folder import open_model
+
+    if not Path(folder := in_cache(encoder)).is_dir():
+        open_model(encoder, AutoModel)
+        folder = in_cache(encoder)
+    return folder
+
+
+def _identity(encoder: str) -> list[str]:
+    """What an encoder is, wherever it lies: hashes of its files."""
+    folder = Path(_folder(encoder))
+    files = sorted(path for suffix in ("safetensors", "bin", "json") for path in folder.glob(f"*.{suffix}"))
+    return [hash_file(path) for path in files if path.name != MANIFEST]

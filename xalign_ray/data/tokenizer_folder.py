@@ -14,6 +14,7 @@ from xalign_ray.config.explain import suggest_path
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.local_paths import is_folder_name
+from xalign_ray.models.hub_cache import in_cache
 from xalign_ray.models.own_tokenizer import check_vocabulary
 from xalign_ray.text.collate import Vocabulary
 from xalign_ray.text.frame import frame_of, put_frame
@@ -50,7 +51,7 @@ def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
         raise ConfigError(f"data.tokenizer.path: there is no folder '{path}'.{suggest_path(Path(path))}")
     try:
         check_vocabulary(path)
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(in_cache(path), trust_remote_code=False)
     except DataError as error:
         raise ConfigError(f"data.tokenizer.path: {error}") from None
     except Exception as error:  # of a foreign file: what its readers raise has no class in common

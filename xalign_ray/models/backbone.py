@@ -11,6 +11,7 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.families import FAMILIES, check_settings, family_of
 from xalign_ray.models.family import Family
+from xalign_ray.models.hub_cache import in_cache
 from xalign_ray.models.known import read_folder
 
 
@@ -39,8 +40,8 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
 
 
 def _read_config(init_from: str) -> dict[str, Any]:
-    if Path(init_from).is_dir():
-        return read_folder(init_from)
+    if Path(folder := in_cache(init_from)).is_dir():
+        return read_folder(folder)
     return read_json(_fetch_config(init_from), "It is the model that model.init_from names.", "model_type")
 
 
@@ -123,7 +124,7 @@ def _read_vocabulary(folder_or_id: str) -> dict[int, str] | None:
     if folder.is_dir() and not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
         return None  # AutoTokenizer would invent one of five special tokens
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder_or_id, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(in_cache(folder_or_id), trust_remote_code=False)
     except (OSError, ValueError):
         return None
     return {identity: piece for piece, identity in tokenizer.get_vocab().items()}

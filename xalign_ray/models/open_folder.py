@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoTokenizer, PretrainedConfig
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
+from xalign_ray.models.hub_cache import in_cache
 from xalign_ray.models.own_tokenizer import check_files, check_ids, check_vocabulary
 from xalign_ray.models.weight_files import check_weight_files
 
@@ -41,14 +42,14 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
         raise DataError(f"{name} is not a folder; give an export folder or a hub id such as bert-base-cased.")
     check_weight_files(name)
     with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"):
-        config: PretrainedConfig = AutoConfig.from_pretrained(name, trust_remote_code=False, **settings)
+        config: PretrainedConfig = AutoConfig.from_pretrained(in_cache(name), trust_remote_code=False, **settings)
     check_files(name, config)
     check_vocabulary(name)
     with (
         _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"),
         quiet_transformers(),
     ):
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(in_cache(name), trust_remote_code=False)
     model, drawn = open_weights(name, model_class, config)
     if drawn and not new_head:
         raise DataError(
@@ -76,7 +77,7 @@ def open_weights(name: str, model_class: Any, config: Any, **options: Any) -> tu
     check_weight_files(name)
     with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder"), quiet_transformers():
         model, found = model_class.from_pretrained(
-            name,
+            in_cache(name),
             config=config,
             dtype=torch.float32,
             trust_remote_code=False,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from transformers.utils.hub import cached_file
-
 from xalign_ray.errors import DataError
+from xalign_ray.models.hub_cache import hub_file
 from xalign_ray.status_line import say
 
 _MODULES = "modules.json"
@@ -72,17 +71,10 @@ def own_prompt(encoder: str) -> str:
 
 
 def _read(encoder: str, name: str) -> Any:
-    path = cached_file(
-        encoder,
-        name,
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
+    path = hub_file(encoder, name)
     if path is None:
         return None
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"{path} is damaged: {error}. Fetch it again.") from None

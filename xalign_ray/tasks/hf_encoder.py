@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel
 
 from xalign_ray.errors import DataError
+from xalign_ray.models.hub_cache import in_cache
 from xalign_ray.models.open_folder import open_model, quiet_transformers
 from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs
 
@@ -180,6 +181,8 @@ def pick_device(device: str = "auto") -> torch.device:
 
 def check_hub(name: str) -> None:
     """Asks for a hub model's config.json alone; DataError if neither the hub nor its cache on this machine has it."""
+    if in_cache(name) != name:
+        return
     try:
         with quiet_transformers():
             AutoConfig.from_pretrained(name, trust_remote_code=False)

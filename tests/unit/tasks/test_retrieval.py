@@ -117,7 +117,7 @@ def test_the_default_prompt_else_that_of_queries_is_the_encoders(tmp_path: Path,
     assert own_prompt(str(tmp_path)) == prompt
 
 
-@pytest.mark.parametrize("text", ["[]", '{"prompts": []}', '{"prompts": {"query": 3}}'])
+@pytest.mark.parametrize("text", ["[]", '{"prompts": [1]}', '{"prompts": {"query": 3}}'])
 def test_damaged_prompts_are_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "config_sentence_transformers.json").write_text(text)
     with pytest.raises(DataError, match=r"its prompts are not texts by name. Fetch it again"):

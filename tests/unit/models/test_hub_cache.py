@@ -1,0 +1,72 @@
+"""Hub models that the cache holds whole are opened without the hub; what is missing is said, not waited for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.tasks.conftest import make_bert_in
+
+OPEN = """
+from transformers import AutoModel
+from xalign_ray.models.hub_cache import in_cache
+from xalign_ray.models.own_pooling import own_pooling, own_prompt
+from xalign_ray.tasks.hf_encoder import Encoder, check_hub
+check_hub("acme/tiny")
+print(own_pooling("acme/tiny"), repr(own_prompt("acme/tiny")), Encoder.open("acme/tiny").inputs.encoder)
+"""
+
+
+def run(home: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """In a process whose cache is in `home`, and whose hub is a port that nobody listens at."""
+    environment = os.environ | {"HF_HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A cache that holds acme/tiny."""
+    model = tmp_path / "hub" / "models--acme--tiny"
+    make_bert_in(model / "snapshots" / "abc", ["one"])
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("abc")
+    return tmp_path
+
+
+def test_a_cached_model_is_opened_without_the_hub(home: Path) -> None:
+    began = time.monotonic()
+    done = run(home, OPEN)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "None '' acme/tiny"
+    assert "acme/tiny: modules.json is not in the cache, and the hub does not answer." in done.stderr
+    assert "Retry" not in done.stderr
+    assert time.monotonic() - began < 60  # ten seconds where nobody else computes, most of them imports
+
+
+def test_files_that_the_hub_lacks_are_known_to_be_missing(home: Path) -> None:
+    none = home / "hub" / "models--acme--tiny" / ".no_exist" / "abc"
+    none.mkdir(parents=True)
+    for name in ("modules.json", "config_sentence_transformers.json"):
+        (none / name).touch()
+    done = run(home, OPEN)
+    assert done.stdout.splitlines()[-1] == "None '' acme/tiny"
+    assert "does not answer" not in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["model.safetensors", "tokenizer.json"])
+def test_a_model_that_is_cached_in_part_is_not_opened_from_there(home: Path, missing: str) -> None:
+    snapshot = home / "hub" / "models--acme--tiny" / "snapshots" / "abc"
+    code = "from xalign_ray.models.hub_cache import in_cache; print(in_cache('acme/tiny'))"
+    assert run(home, code).stdout.strip() == str(snapshot)
+    (snapshot / missing).unlink()
+    assert run(home, code).stdout.strip() == "acme/tiny"
+    shutil.rmtree(snapshot)
+    assert run(home, code).stdout.strip() == "acme/tiny"

@@ -1,0 +1,80 @@
+"""Opens hub models from this machine's cache where it holds them whole: the hub is not asked, and need not answer."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+from xalign_ray.local_paths import is_folder_name
+from xalign_ray.models.weight_files import CONFIG, WEIGHTS
+from xalign_ray.status_line import say
+
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
+_ANSWER_S = 5  # seconds that the hub may take to answer
+
+
+def in_cache(name: str) -> str:
+    """The folder in the cache of a hub model that is whole there, with its tokenizer; else the name as it is."""
+    if Path(name).is_dir() or is_folder_name(name):
+        return name
+    config = _find(name, CONFIG)
+    if config is None or not any(_find(name, file) for file in TOKENIZERS):
+        return name
+    weights = next((found for file in WEIGHTS if (found := _find(name, file))), None)
+    if weights is None:
+        return name
+    if weights.suffix == ".json":
+        shards = {*json.loads(weights.read_bytes())["weight_map"].values()}
+        if not all(_find(name, shard) for shard in shards):
+            return name
+    return str(config.parent)
+
+
+def hub_file(name: str, file: str) -> Path | None:
+    """A small file of a folder or hub model, from the cache where it is there; None where the model has none.
+
+    A hub that does not answer counts as having none, and this is reported.
+    """
+    from huggingface_hub import try_to_load_from_cache
+    from transformers.utils.hub import cached_file
+
+    if Path(name).is_dir():
+        return Path(name, file) if Path(name, file).is_file() else None
+    if isinstance(found := try_to_load_from_cache(name, file), str):
+        return Path(found)
+    if found is not None:  # the hub said once that there is none
+        return None
+    if not _answers(name):
+        say(f"{name}: {file} is not in the cache, and the hub does not answer. The model is taken to have none.")
+        return None
+    path = cached_file(
+        name,
+        file,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return Path(path) if path else None
+
+
+def _find(name: str, file: str) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, file)
+    return Path(found) if isinstance(found, str) else None
+
+
+@lru_cache
+def _answers(name: str) -> bool:
+    """Whether the hub answers for a model, also by a refusal; one request, without retries."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        get_hf_file_metadata(hf_hub_url(name, CONFIG), timeout=_ANSWER_S)
+    except HfHubHTTPError:
+        return True
+    except Exception:  # what a transport raises has no class in common
+        return False
+    return True
