@@ -100,7 +100,7 @@ class RetrievalTask(Task):
         by_metric: dict[str, list[list[float]]] = {}
         for csls, metric in ((False, "retrieval_accuracy"), (True, "retrieval_accuracy_csls")):
             to_second = layer_accuracies(first, second, csls=csls, device=device, numbers=numbers)
-            to_first = layer_accuracies(second, first, csls=csls, device=device, numbers=numbers[::-1])
+            to_first = layer_accuracies(second, first, csls=csls, device=device, numbers=(numbers[1], numbers[0]))
             by_metric[metric] = [to_second, to_first]
         by_metric["retrieval_accuracy_to_second"], by_metric["retrieval_accuracy_to_first"] = (
             [one] for one in by_metric["retrieval_accuracy"]
