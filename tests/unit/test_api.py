@@ -168,9 +168,11 @@ def test_evaluate_gives_the_scores_as_a_frame(folder: Path, monkeypatch: pytest.
     from xalign_ray import evaluation
 
     asked = []
-    monkeypatch.setattr(evaluation, "evaluate", lambda *given: asked.append(given) or SCORES["tatoeba"])
-    frame = xa.evaluate(xa.open_run(folder), "tatoeba", data="files", languages=["qgr"])
-    assert asked == [(str(folder), "tatoeba", Path("files").absolute(), None, ["qgr"])]
+    monkeypatch.setattr(
+        evaluation, "evaluate", lambda *given, prompt: asked.append((*given, prompt)) or SCORES["tatoeba"]
+    )
+    frame = xa.evaluate(xa.open_run(folder), "tatoeba", data="files", languages=["qgr"], prompt="query: ")
+    assert asked == [(str(folder), "tatoeba", Path("files").absolute(), None, ["qgr"], "query: ")]
     assert frame["value"].tolist() == [0.25, 0.5]
 
 
