@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 
@@ -159,6 +160,56 @@ def over_blanks() -> Tokenizer:
     return _train_bpe(made, [])
 
 
+LLAMA_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def llama_bpe() -> Tokenizer:
+    """Llama 3's and EuroBERT's: bytes behind a rule of its own, in which a sign may lead a word."""
+    made = Tokenizer(models.BPE(ignore_merges=True))
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(LLAMA_SPLIT), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    return _train_bpe(made, pre_tokenizers.ByteLevel.alphabet())
+
+
+def gemma_bpe() -> Tokenizer:
+    """Gemma's and mmBERT's: blanks become a mark, no rule between words, bytes for what is unknown, many added tokens.
+
+    Its pieces never hold a mark behind another character but for one, `>\u2581</`, as Gemma's own.
+    """
+    made = Tokenizer(models.BPE(unk_token="[UNK]", fuse_unk=True, byte_fallback=True))
+    made.normalizer = normalizers.Replace(" ", "\u2581")
+    made.pre_tokenizer = pre_tokenizers.Split("\u2581", "merged_with_next")
+    made = _train_bpe(made, ["<", "/", ">", "\u2581"])
+    made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    state = json.loads(made.to_str())
+    vocabulary, merges = state["model"]["vocab"], state["model"]["merges"]
+    for left, right in (("<", "/"), ("\u2581", "</"), (">", "\u2581</")):
+        vocabulary.setdefault(left + right, len(vocabulary))
+        merges.append([left, right])
+    for byte in range(256):
+        vocabulary[f"<0x{byte:02X}>"] = len(vocabulary)
+    made = Tokenizer.from_str(json.dumps(state))
+    added = ("\n", "\n\n", "\t", "\u2581\u2581", "<table>", "</td>", "[multimodal]")
+    made.add_tokens([AddedToken(token, normalized=False) for token in added])
+    return made
+
+
+def with_pieces_of_two_words() -> Tokenizer:
+    """Gemma's kind with a piece that ends in the mark of a blank: any two words may share a piece."""
+    state = json.loads(gemma_bpe().to_str())
+    vocabulary = state["model"]["vocab"]
+    vocabulary["e\u2581"] = max(vocabulary.values()) + 100
+    state["model"]["merges"].insert(0, ["e", "\u2581"])
+    return Tokenizer.from_str(json.dumps(state))
+
+
 def with_phrase_added() -> Tokenizer:
     """An added token of two words."""
     made = word_piece()
@@ -194,7 +245,9 @@ LOCAL: dict[str, Callable[[], Tokenizer]] = {
     make.__name__: make
     for make in (
         word_piece, cased_word_piece, our_bpe, byte_bpe, prefixed_byte_bpe, unigram, unigram_first, never_prefixed,
-        with_added_tokens, with_runs_added, truncating,
+        with_added_tokens, with_runs_added, truncating, llama_bpe, gemma_bpe,
     )
 }  # fmt: skip
-NOT_LOCAL: dict[str, Callable[[], Tokenizer]] = {make.__name__: make for make in (over_blanks, with_phrase_added)}
+NOT_LOCAL: dict[str, Callable[[], Tokenizer]] = {
+    make.__name__: make for make in (over_blanks, with_phrase_added, with_pieces_of_two_words)
+}

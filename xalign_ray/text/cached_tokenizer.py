@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from xalign_ray.text.pretokens import PretokenRules, find_pretoken_rules
+from xalign_ray.text.pretokens import BLANK_MARK, PretokenRules, find_pretoken_rules
 from xalign_ray.text.rows import NO_ENTRY, Index, Ints, run_index, spans, starts, sum_runs
 from xalign_ray.text.tokenizer import LONGEST_WORD, TokenizedLines, tokenize_lines
 
@@ -34,7 +34,6 @@ HAN = (
 # What is part of the word of a Chinese character before it, though the normalizer puts a blank between the two.
 _ATTACHED_TO_HAN = HAN + r"[\p{M}\p{Cf}\x{ff9e}\x{ff9f}\x{1f3fb}-\x{1f3ff}]"
 _HAN_LEAD = 0xE3  # the least byte that one of them begins with in UTF-8
-_BLANK_MARK = "\u2581"  # what Metaspace writes for a blank; in a text it means nothing, but stops the other
 _PREPENDED = "\u0d4e\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a"  # letters that join what follows, even a blank
 
 
@@ -231,7 +230,7 @@ class CachedTokenizer:
         return rows
 
     def _tokenize(self, lines: Sequence[str], language: int, *, place: bool = False) -> TokenizedLines:
-        code = self._languages[language] if self._languages else ""
+        code = None if not self._entries else self._languages[language] if self._languages else ""
         return tokenize_lines(self._backend, lines, self._longest, place=place, language=code)
 
     def _tokenize_together(self, pretokens: list[str], language: int) -> TokenizedLines:
@@ -262,7 +261,7 @@ class CachedTokenizer:
         else:
             plain = (
                 len(pretoken) <= LONGEST_PRETOKEN
-                and _BLANK_MARK not in pretoken
+                and BLANK_MARK not in pretoken
                 and pretoken[0].isprintable()
                 and pretoken[-1].isprintable()
                 and pretoken[-1] not in _PREPENDED
@@ -270,7 +269,7 @@ class CachedTokenizer:
                 and pretoken.translate(_INNER_FORMAT).isprintable()
                 and not self._rules.has_blank_ends(pretoken)
             )
-        return plain and not self._rules.holds_added_token(pretoken)
+        return plain and not self._rules.needs_neighbours(pretoken)
 
     def _add(self, found: TokenizedLines, language: int) -> Index:
         """Keeps lines as rows of the store; returns their numbers."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Tokenizer, models
 
 from xalign_ray.text.tokenizer import tokenize_lines
 
@@ -19,6 +20,15 @@ _LOCAL_NORMALIZERS = frozenset(
 _SQUEEZES = ({"Regex": " {2,}"}, {"Regex": r"\s+"})  # runs of blanks; pretokens are cached from lines without any
 _SPLITTERS = frozenset(("BertPreTokenizer", "Whitespace", "WhitespaceSplit"))
 _REFINERS = frozenset(("Punctuation", "Digits"))
+# Llama 3's and Qwen's: a blank only ever begins what they match, or stands in a run of white space.
+_LOCAL_SPLITS = frozenset(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+    + digits
+    + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    for digits in (r"\p{N}{1,3}", r"\p{N}")
+)
+BLANK_MARK = "\u2581"  # what Metaspace and Gemma's normalizer write for a blank
+_MARKS_BLANKS = {"type": "Replace", "pattern": {"String": " "}, "content": BLANK_MARK}
 
 _PROBE = (
     "a", "The", "cat,", "it's", "don't", "3.14", "1990s", "--", "...", '"Hi"', "(x)", "@user", "#tag", "e-mail",
@@ -36,12 +46,21 @@ _WORD_SHAPES = ("{}", "{},", "({})", "{}s", "x{}", "x-{}", "{0}-{0}", "{}1", "_{
 
 @dataclass(frozen=True)
 class PretokenRules:
-    """What to mind where pretokens are tokenized alone: if a line's first differs, added tokens, runs of blanks."""
+    """What to mind where pretokens are tokenized alone.
+
+    Attributes:
+        first_differs: a line's first pretoken has other pieces.
+        added: finds the added tokens that are no whole words.
+        joined: beginnings of pretokens that may share a piece with the pretoken before.
+        blanks_vanish: a run of blanks is as good as one.
+        isolates_han: each Chinese character is tokenized as if it stood between blanks.
+    """
 
     first_differs: bool
-    added: tuple[str, ...]
-    blanks_vanish: bool  # a run of blanks is as good as one
-    isolates_han: bool  # each Chinese character is tokenized as if it stood between blanks
+    added: re.Pattern[str] | None
+    joined: tuple[str, ...]
+    blanks_vanish: bool
+    isolates_han: bool
     normalizer: Any
 
     def has_blank_ends(self, pretoken: str) -> bool:
@@ -51,9 +70,11 @@ class PretokenRules:
         text = self.normalizer.normalize_str(pretoken)
         return text != text.strip() or not text
 
-    def holds_added_token(self, pretoken: str) -> bool:
-        """Whether an added token may be found in this pretoken, which also changes what stands around it."""
-        return bool(self.added) and any(token in text for token in self.added for text in (pretoken, pretoken.lower()))
+    def needs_neighbours(self, pretoken: str) -> bool:
+        """Whether an added token may be found in this pretoken, or a piece that it shares with the one before."""
+        if self.joined and pretoken.startswith(self.joined):
+            return True
+        return self.added is not None and any(map(self.added.search, (pretoken, pretoken.lower())))
 
 
 def find_pretoken_rules(backend: Tokenizer, longest: int) -> PretokenRules | None:
@@ -68,7 +89,10 @@ def find_pretoken_rules(backend: Tokenizer, longest: int) -> PretokenRules | Non
     listed = [token for token in backend.get_added_tokens_decoder().values() if not token.special]
     whole_words = [token.content for token in listed if _is_whole_word(token)]
     added = tuple(token.content for token in listed if not _is_whole_word(token))
-    if getattr(backend.model, "dropout", None) or not _parts_are_local(backend) or _reach_over_blanks(added):
+    if getattr(backend.model, "dropout", None) or _reach_over_blanks(added):
+        return None
+    joined = _find_joined(backend) if _only_marks_blanks(backend) else ()
+    if joined is None or not (joined or _only_marks_blanks(backend) or _parts_are_local(backend)):
         return None
     tried = [*_PROBE, *(shape.format(word) for word in whole_words[:_PROBE_WORDS] for shape in _WORD_SHAPES)]
     before = [_outcome(backend, pretoken, longest) for pretoken in tried]
@@ -78,7 +102,8 @@ def find_pretoken_rules(backend: Tokenizer, longest: int) -> PretokenRules | Non
     padded = any(part.get("handle_chinese_chars") for part in _flat(backend.normalizer))
     rules = PretokenRules(
         first_differs=before != inside,
-        added=tokens,
+        added=re.compile("|".join(map(re.escape, tokens))) if tokens else None,
+        joined=joined,
         blanks_vanish=vanish,
         isolates_han=vanish and padded and not added and not any(" " in _normalize(backend, w) for w in whole_words),
         normalizer=backend.normalizer,
@@ -118,6 +143,32 @@ def _outcome(backend: Tokenizer, line: str, longest: int) -> list[tuple[int, ...
     return [tuple(next(pieces) for _ in range(length)) for length in found.word_length.tolist()]
 
 
+def _only_marks_blanks(backend: Tokenizer) -> bool:
+    """Whether a tokenizer is of Gemma's kind: blanks become U+2581, and nothing splits the line."""
+    normalizers = list(_flat(backend.normalizer))
+    splits = [part for part in _flat(backend.pre_tokenizer) if part.get("pattern") != _MARKS_BLANKS["pattern"]]
+    marks = [part for part in normalizers if part == _MARKS_BLANKS]
+    others = [part for part in normalizers if part != _MARKS_BLANKS]
+    return len(marks) == 1 and not splits and all(map(_is_local_normalizer, others))
+
+
+def _find_joined(backend: Tokenizer) -> tuple[str, ...] | None:
+    """Beginnings of pretokens that a byte-pair merge may join to the pretoken before; None if any may be.
+
+    A merge over the border of two pretokens makes a piece with U+2581 behind another character. Few vocabularies have
+    any: Gemma's has `>\u2581</`.
+    """
+    model: Any = backend.model
+    if not isinstance(model, models.BPE) or model.ignore_merges or model.continuing_subword_prefix:
+        return None
+    pieces = backend.get_vocab(with_added_tokens=False)
+    if BLANK_MARK not in pieces or model.end_of_word_suffix:
+        return None
+    inner = (piece.lstrip(BLANK_MARK).split(BLANK_MARK)[1:] for piece in pieces)
+    joined = {behind for parts in inner for behind in parts}
+    return None if "" in joined else tuple(sorted(joined))
+
+
 def _parts_are_local(backend: Tokenizer) -> bool:
     normalizers = all(map(_is_local_normalizer, _flat(backend.normalizer)))
     pre_tokenizers = list(_flat(backend.pre_tokenizer))
@@ -128,11 +179,16 @@ def _parts_are_local(backend: Tokenizer) -> bool:
             kind in _SPLITTERS
             or (kind == "Metaspace" and part.get("split", True))
             or (kind == "ByteLevel" and part.get("use_regex", True))
+            or (kind == "Split" and _is_local_split(part))
         )
         if not splits and kind not in _REFINERS and not (split and kind in ("Metaspace", "ByteLevel")):
             return False
         split |= splits
     return normalizers and split
+
+
+def _is_local_split(part: dict[str, Any]) -> bool:
+    return part["pattern"].get("Regex") in _LOCAL_SPLITS and part["behavior"] == "Isolated" and not part["invert"]
 
 
 def _is_local_normalizer(part: dict[str, Any]) -> bool:
@@ -155,4 +211,4 @@ def _unfold(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _reach_over_blanks(tokens: Iterable[str]) -> bool:
     """Whether a token holds a blank between other characters, or is a single one."""
-    return any(any(c.isspace() for c in token) and not (token.isspace() and len(token) > 1) for token in tokens)
+    return any(" " in token and not (token.isspace() and len(token) > 1) for token in tokens)

@@ -79,7 +79,12 @@ def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tok
 
 
 def tokenize_lines(
-    backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST_WORD, *, place: bool = False, language: str = ""
+    backend: Tokenizer,
+    lines: Sequence[str],
+    longest: int = LONGEST_WORD,
+    *,
+    place: bool = False,
+    language: str | None = "",
 ) -> TokenizedLines:
     """Words of each line by text/words.py; no special tokens, also where a text spells one out.
 
@@ -89,7 +94,7 @@ def tokenize_lines(
 
     Args:
         place: find out which word between blanks each word begins in; without it a line counts as one.
-        language: whose rules the forms follow, see look_up_form.
+        language: whose rules the forms follow, see look_up_form; None where nothing is looked up: all are empty.
     """
     backend.encode_special_tokens = True
     backend.no_truncation()
@@ -126,7 +131,7 @@ def tokenize_lines(
         pieces=ids,
         word_length=lengths.astype(np.int32),
         forms=[
-            "" if is_formless else look_up_form(lines[line][begin:end], language)
+            "" if is_formless or language is None else look_up_form(lines[line][begin:end], language)
             for (line, begin, end), is_formless in zip(spans, formless.tolist(), strict=True)
         ],
         line_end=line_end,
@@ -141,12 +146,12 @@ def _drop_blanks_of_other_words(backend: Tokenizer, ids: Ints, piece_line: Index
 
     A blank that a normalizer puts behind a Chinese character has the offsets of that character.
     """
-    taking = [number for number, token in backend.get_added_tokens_decoder().items() if token.lstrip]
-    if not taking:
-        return
-    at = np.flatnonzero(np.isin(ids[1:], taking) & (piece_line[1:] == piece_line[:-1])) + 1
-    at = at[offsets[at - 1, 1] < offsets[at, 1]]
-    offsets[at, 0] = np.maximum(offsets[at, 0], offsets[at - 1, 1])
+    begin, before, end = offsets[1:, 0], offsets[:-1, 1], offsets[1:, 1]
+    at = np.flatnonzero((begin < before) & (before < end) & (piece_line[1:] == piece_line[:-1])) + 1
+    if len(at):
+        taking = [number for number, token in backend.get_added_tokens_decoder().items() if token.lstrip]
+        at = at[np.isin(ids[at], taking)]
+        offsets[at, 0] = offsets[at - 1, 1]
 
 
 def tokenize_words(backend: Tokenizer, words: Sequence[str]) -> list[list[int]]:

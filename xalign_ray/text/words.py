@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import regex
@@ -17,12 +18,17 @@ from numpy.typing import NDArray
 from xalign_ray.text.rows import Index
 
 WORDS_VERSION = 1  # raise it, and SHARDS_VERSION, when the same line would have other words
-_ATTACHED = r"[\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]*"  # combining marks, joiners, soft hyphens: part of what is before
-_LETTER = r"(?!\p{P})[\p{WB=ALetter}\p{WB=Hebrew_Letter}\p{WB=Numeric}]"  # none of a script without blanks
-_ALONE = r"[\p{L}\p{Ideographic}]"  # all others
-_SIGN = rf"\p{{RI}}\p{{RI}}|\p{{ExtPict}}{_ATTACHED}(?:(?<=\u200d)\p{{ExtPict}}{_ATTACHED})*|[^\s\u200b]"
-# A word of letters is the one group; U+200B is as good as a blank: it stands between words of Khmer and Thai.
-_WORD = regex.compile(rf"((?:{_LETTER}{_ATTACHED})+|{_ALONE}{_ATTACHED})|(?:{_SIGN}){_ATTACHED}")
+_SIGN, _BLANK, _ATTACHED, _LETTER, _ALONE, _PICTURE, _FLAG = range(7)
+_KINDS = {  # later ones win
+    _PICTURE: r"\p{ExtPict}",
+    _FLAG: r"\p{RI}",
+    _ALONE: r"[\p{L}\p{Ideographic}]",  # letters of scripts without blanks: those that are no _LETTER
+    _LETTER: r"(?!\p{P})[\p{WB=ALetter}\p{WB=Hebrew_Letter}\p{WB=Numeric}]",
+    _ATTACHED: r"[\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]",  # marks, joiners, soft hyphens: part of what is before them
+    _BLANK: r"[\s\u200b]",  # U+200B stands between words of Khmer and Thai
+}
+_ASSIGNED = ((0, 0xD800), (0xE000, 0x33480), (0xE0000, 0xE1000))  # all beyond are signs
+_JOINER = 0x200D
 _MARKS = regex.compile(r"[\p{M}\u200c\u200d]*")
 
 
@@ -59,27 +65,65 @@ class LineWords:
         return np.where(has_letters, after[first], first), np.where(has_letters, before[last], last)
 
 
+@lru_cache(maxsize=1)
+def _kind_of_points() -> NDArray[np.uint8]:
+    """The kind of each code point."""
+    kinds = np.zeros(0x110000, np.uint8)
+    for first, last in _ASSIGNED:
+        characters = "".join(map(chr, range(first, last)))
+        for kind, pattern in _KINDS.items():
+            for run in regex.finditer(f"(?:{pattern})+", characters):
+                kinds[first + run.start() : first + run.end()] = kind
+    return kinds
+
+
 def find_line_words(lines: Sequence[str]) -> LineWords:
     """The words of lines in NFC."""
-    spans: list[tuple[int, int, bool]] = []
-    at = 0
-    line_begin = [0]
-    for line in lines:
-        spans += [(at + m.start(), at + m.end(), m.lastindex == 1) for m in _WORD.finditer(line)]
-        at += len(line) + 1
-        spans.append((at - 1, at, False))
-        line_begin.append(at)
-    table = np.asarray(spans, np.int64).reshape(-1, 3)
-    begin, end = table[:, 0], table[:, 1]
-    places = np.arange(at)
+    points = np.frombuffer("".join(f"{line}\n" for line in lines).encode("utf-32-le", "surrogatepass"), "<u4")
+    line_begin = np.zeros(len(lines) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1, out=line_begin[1:])
+    kind = _kind_of_points()[points]
+    blank = kind == _BLANK
+    attached = kind == _ATTACHED
+    attached[1:] &= ~blank[:-1]
+    attached[:1] = False
+    places = np.arange(len(points))
+    base = np.maximum.accumulate(np.where(attached, 0, places))  # the character that each attached one belongs to
+    before = np.full(len(points), _BLANK, np.uint8)  # the kind of the character before, and of what it is attached to
+    before[1:] = kind[base[:-1]]
+    begins = ~(blank | attached | ((kind == _LETTER) & (before == _LETTER)))
+    begins &= ~_continues_sign(points, kind, before)
+    ends_line = np.zeros(len(points), bool)
+    ends_line[line_begin[1:] - 1] = True
+    begin = np.flatnonzero(begins | ends_line)
+    borders = np.flatnonzero(begins | blank)
+    borders = np.append(borders, len(points))
+    end = borders[np.searchsorted(borders, begin) + 1]
+    end[ends_line[begin]] = begin[ends_line[begin]] + 1
+    begun = np.zeros(len(points) + 1, np.int64)
+    np.cumsum(begins | ends_line, out=begun[1:])
     return LineWords(
-        first=np.searchsorted(end, places, "right"),
-        last=np.searchsorted(begin, places, "left") - 1,
-        line_begin=np.asarray(line_begin, np.int64),
+        first=np.cumsum(np.bincount(end, minlength=len(points) + 1))[: len(points)],
+        last=begun[: len(points)] - 1,
+        line_begin=line_begin,
         begin=begin,
         end=end,
-        lettered=table[:, 2].astype(bool),
+        lettered=np.isin(kind[begin], (_LETTER, _ALONE)),
     )
+
+
+def _continues_sign(
+    points: NDArray[np.uint32], kind: NDArray[np.uint8], before: NDArray[np.uint8]
+) -> NDArray[np.bool_]:
+    """The second letters of flags, and pictures behind a picture and a joiner."""
+    continues = np.zeros(len(points), bool)
+    continues[1:] = (kind[1:] == _PICTURE) & (before[1:] == _PICTURE) & (points[:-1] == _JOINER)
+    flag = kind == _FLAG
+    if flag.any():
+        places = np.arange(len(points))
+        begin_of_run = np.maximum.accumulate(np.where(flag, 0, places + 1))
+        continues |= flag & ((places - begin_of_run) % 2 == 1)
+    return continues
 
 
 def end_of_marks(text: str, end: int, following: int) -> int:
