@@ -38,7 +38,12 @@ def put_frame(tokenizer: Tokenizer, first: str, separator: str, between: int | N
 
 
 def frame_of(tokenizer: Tokenizer, pair: bool = False) -> list[list[int]]:
-    """The ids that a tokenizer puts before a text and behind it; of a pair, before, between and behind."""
+    """The ids that a tokenizer puts before a text and behind it; of a pair, before, between and behind.
+
+    Switches off padding and truncation, which a file may have saved: both are for batches.
+    """
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
     encoding = tokenizer.encode("a", "a") if pair else tokenizer.encode("a")
     texts = [number for number in encoding.sequence_ids if number is not None]
     parts: list[list[int]] = [[] for _ in range(3 if pair else 2)]

@@ -99,6 +99,16 @@ def test_the_frame_of_a_byte_level_tokenizer_still_trims_offsets(tmp_path: Path)
     assert encoding.offsets[2] == (3, 5)
 
 
+def test_saved_padding_is_no_part_of_the_frame(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = given(tmp_path, FRAMES["XLM-R's, whose pairs are left"][0])
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    backend.enable_padding(length=16)
+    backend.enable_truncation(4)
+    backend.save(str(folder / "tokenizer.json"))
+    assert framed(open_tokenizer(str(folder)))("ka lo")["input_ids"] == [0, 5, 6, 2]
+    assert capsys.readouterr().err == ""
+
+
 def test_pairs_are_framed_as_a_stream_trains_them(tmp_path: Path) -> None:
     backend = open_tokenizer(str(given(tmp_path, FRAMES["XLM-R's, whose pairs are left"][0]))).backend_tokenizer
     assert put_frame(backend, "<s>", "</s>", between=1)
