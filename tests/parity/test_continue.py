@@ -29,7 +29,7 @@ STEPS = 4
 
 def write_encoder(folder: Path) -> None:
     """An encoder without a head over twice a hundred words."""
-    words = [f"{language}{number}" for language in ("en", "de") for number in range(100)]
+    words = [word(language, number) for language in ("en", "de") for number in range(100)]
     vocabulary = {piece: index for index, piece in enumerate([*SPECIALS, *words])}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -44,11 +44,17 @@ def write_encoder(folder: Path) -> None:
     (folder / "README.md").write_text("---\nlicense: mit\n---\n", encoding="utf-8")
 
 
+def word(language: str, number: int) -> str:
+    """A word of letters for a number below 100."""
+    return language + chr(97 + number // 10) + chr(97 + number % 10)
+
+
 def write_pairs(path: Path, first: int, last: int) -> None:
     """Sentences of three words and their translations, word by word."""
     places = [(number % 97, number * 7 % 89, number * 13 % 83) for number in range(first, last)]
-    rows = ["\t".join(" ".join(f"{code}{n}" for n in place) for code in ("en", "de")) for place in places]
-    path.write_text("\n".join([*rows, ""]), encoding="utf-8")
+    rows = ["\t".join(" ".join(word(code, n) for n in place) for code in ("en", "de")) for place in places]
+    header = "\t".join(path.stem.partition(".")[2].split("-"))
+    path.write_text("\n".join([header, *rows, ""]), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
