@@ -24,12 +24,15 @@ def check(recipe: Recipe) -> str:
     """
     from xalign_ray.data.inputs import check_codes
     from xalign_ray.models.continued import check_head, inherited_from_scratch
+    from xalign_ray.models.start_files import check_start, has_weights
     from xalign_ray.needs.describe import describe
 
     for needed in reversed(needed_recipes(recipe)):
         check_codes(needed.config)
         if warning := inherited_from_scratch(needed):
             say(warning)
+        if has_weights(needed.config.model.init_from):
+            check_start(needed.config)
         check_head(needed.config)
         if needed.config.parallel.deepspeed_overrides:
             from xalign_ray.train.engine import check_overrides
@@ -64,7 +67,11 @@ def open_named(recipe: Recipe) -> str:
 
 def open_start(config: RunConfig, here_only: bool = False) -> None:
     """Opens the tokenizer and the encoder that a recipe is given, before a cluster is; those of the hub too."""
+    from xalign_ray.models.start_files import check_start
+
     tokenizer, start = config.data.tokenizer, config.model.init_from
+    if start is not None and (_is_here(start) or not here_only):
+        check_start(config)  # before the imports that take seconds
     if isinstance(tokenizer, FolderTokenizer) and (_is_here(tokenizer.path) or not here_only):
         from xalign_ray.data.tokenizer_folder import check_mask, open_tokenizer
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from xalign_ray.errors import DataError
+
+TIMEOUT_S = 10.0
 
 
 def revision_of(name: str) -> tuple[str, dict[str, Any]]:
@@ -15,6 +22,42 @@ def revision_of(name: str) -> tuple[str, dict[str, Any]]:
     if not at or not hub_id or not revision or Path(name).is_dir():
         return name, {}
     return hub_id, {"revision": revision}
+
+
+def check_reachable(name: str) -> None:
+    """Refuses a hub model that this machine's cache lacks, if the hub does not know it or there is no network.
+
+    Asks once: the hub's own client repeats for most of a minute what a missing network answers at once. A hub that is
+    slow or busy is left to that client.
+
+    Raises:
+        DataError: it cannot be fetched; what to do.
+    """
+    from huggingface_hub import constants, get_token, try_to_load_from_cache
+
+    hub_id, options = revision_of(name)
+    if isinstance(try_to_load_from_cache(hub_id, "config.json", **options), str):
+        return
+    by_hand = "Without a network, copy its files into a folder and name that"
+    if constants.is_offline_mode():
+        raise DataError(f"{name} is no folder and not in the hub's cache, and HF_HUB_OFFLINE is set. {by_hand}.")
+    url = f"{constants.ENDPOINT}/{quote(hub_id)}/resolve/{quote(options.get('revision', 'main'), safe='')}/config.json"
+    token = get_token()
+    request = Request(url, method="HEAD", headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        urlopen(request, timeout=TIMEOUT_S).close()
+    except HTTPError as error:
+        if error.code in (401, 403, 404):
+            raise DataError(
+                f"{name} is no folder, and the hub has no such model for you (HTTP {error.code}). Check its name and "
+                "revision, or log in (`hf auth login`) if it is private or gated."
+            ) from None
+    except TimeoutError:
+        return
+    except OSError as error:
+        if isinstance(getattr(error, "reason", error), TimeoutError):
+            return
+        raise DataError(f"{name} is no folder, and {constants.ENDPOINT} cannot be reached. {by_hand}.") from None
 
 
 def model_file(name: str, file: str) -> Path | None:

@@ -14,6 +14,7 @@ from xalign_ray.file_checks import check_safetensors, open_file
 CONFIG = "config.json"
 SAFETENSORS = "model.safetensors"
 WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")  # in turn
+ADAPTER = "adapter_config.json"
 QUANTISED = ("I8", "U8", "F8", "F6", "F4")  # how such types of a header begin
 
 
@@ -69,9 +70,20 @@ def read_config(name: str) -> dict[str, Any]:
     """
     path = Path(name) / CONFIG
     if not path.is_file():
-        raise DataError(f"{name} holds no {CONFIG}; name a Hugging Face model folder.")
+        raise DataError(f"{name} holds {_instead_of_config(Path(name))}.")
     check_is_file(path)
     return read_json(path, "It is the model's own; copy or download it again.", "model_type")
+
+
+def _instead_of_config(folder: Path) -> str:
+    """What a folder without a config.json is, and what to name in its place."""
+    if (folder / ADAPTER).is_file():
+        base = read_json(folder / ADAPTER, "It is the adapter's own.").get("base_model_name_or_path") or "a model"
+        return f"an adapter of {base}, no model; merge it (`merge_and_unload` of peft), save that and name its folder"
+    below = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}") if "Pooling" not in path.parent.name)
+    if (folder / "modules.json").is_file() and below:
+        return f"no {CONFIG}, its encoder lies in a folder below; name {folder / below[0]}"
+    return f"no {CONFIG}; name a Hugging Face model folder"
 
 
 def check_is_file(path: Path) -> None:
