@@ -77,6 +77,12 @@ def two() -> Iterator[Pool]:
     yield from _pool(2)
 
 
+@pytest.fixture(scope="module")
+def four() -> Iterator[Pool]:
+    """Four worker processes with a group between them."""
+    yield from _pool(4)
+
+
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """One S3 server for all tests of a process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import torch.distributed as dist
 from tests.gpu.device import DEVICE
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
+from tests.parity.train.test_train_contrast import SETTINGS as CONTRAST_SETTINGS
+from tests.parity.train.test_train_contrast import assert_same, one_graph, step_of
 from tests.parity.train.test_train_losses import LOSSES, MASKED, TOGETHER
 from xalign_ray.layout import NOT_PREDICTED
 from xalign_ray.models.attention import attention_by_example, flash_attention, implementation
@@ -22,6 +25,7 @@ from xalign_ray.train.distributed import backend_of
 from xalign_ray.train.held_out import KIND
 from xalign_ray.train.loop import build_objectives
 from xalign_ray.train.micro_batch import tensors
+from xalign_ray.train.step import compare_over_ranks
 
 pytestmark = pytest.mark.gpu
 EXACT: dict[str, Any] = {"train__tf32": False, "model__hidden_dropout_prob": 0.0}
@@ -88,6 +92,46 @@ def test_every_objective_learns_what_it_learns_on_the_cpu(gpu: Pool, one: Pool, 
 @pytest.mark.parametrize("name", sorted(ALL.keys() - {"word_exchange", "contextual alignment"}))  # these ask the GPU
 def test_a_forward_pass_does_not_wait_for_the_gpu(gpu: Pool, name: str):
     gpu.call(forward_without_a_wait, ALL[name])
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"train__attention": "dense"},
+        {"train__attention": "dense", "train__bf16": True},
+        {"train__attention": "varlen", "train__bf16": True},
+        {"train__attention": "varlen", "train__bf16": True, "train__gradient_checkpointing": True},
+        {"train__attention": "varlen", "train__bf16": True, "train__torch_compile": True},
+    ],
+    ids=lambda way: ", ".join(str(value) for value in way.values()),
+)
+def test_both_passes_of_a_contrast_draw_the_same_dropout(gpu: Pool, way: dict[str, Any]):
+    settings = CONTRAST_SETTINGS | way | {"model__hidden_dropout_prob": 0.3, "train__per_device_batch_size": 4}
+    settings |= {"parallel__zero_stage": 0, "train__tf32": False}
+    ((losses, gradients),) = gpu.call(one_graph, settings, 1)
+    assert_same(gpu.call(step_of, settings), losses, gradients, 5e-3 if way.get("train__bf16") else 1e-5)
+
+
+def compare_without_a_wait(workers) -> None:
+    """A comparison over the workers, in which torch raises where it would wait for the GPU."""
+    objectives = build_objectives(
+        synthetic.config(objectives=[{"kind": "sentence_contrast"}]), synthetic.SyntheticRows()
+    )
+    vectors, marks = torch.randn(9, 32, device=workers.device), torch.arange(18, device=workers.device).view(9, 2)
+    totals: Any = SimpleNamespace(vectors={"sentence_contrast": [9]})
+    loss: Any = objectives.losses["sentence_contrast"]
+    for mode in ("default", "error"):  # kernels and the group are loaded in the first
+        if workers.on_gpu:
+            torch.cuda.set_sync_debug_mode(mode)
+        try:
+            compare_over_ranks(loss, vectors, marks, totals, workers)
+        finally:
+            if workers.on_gpu:
+                torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_comparison_over_the_workers_does_not_wait_for_the_gpu(gpu: Pool):
+    gpu.call(compare_without_a_wait)
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])

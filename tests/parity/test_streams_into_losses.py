@@ -71,24 +71,21 @@ def test_sentences_reach_the_contrasts(random_order):
 
 
 def sentence_loss(w, rows):
-    """From the rows themselves, not from their columns: first sides are queries; no two first texts are identical."""
-    total = 0.0
-    for row in rows:
-        segments = [
-            [[2, *(piece for word in example[segment].words for piece in word.pieces), 3] for example in row]
-            for segment in (0, 1)
+    """From the rows themselves, not from their columns: first sides are queries; no two pairs share a sentence."""
+    sides = [
+        [
+            test_losses_contrast.unit(
+                pool(w, [2, *(piece for word in segment.words for piece in word.pieces), 3], segment.language)
+            )
+            for row in rows
+            for segment in (example[number] for example in row)
         ]
-        vectors = [
-            [
-                test_losses_contrast.unit(pool(w, ids, example[segment].language))
-                for ids, example in zip(segments[segment], row, strict=True)
-            ]
-            for segment in (0, 1)
-        ]
-        scores = np.array([[q @ k for k in vectors[1]] for q in vectors[0]])
-        for i in range(len(row)):
-            for line in (scores[i], scores[:, i]):
-                total += (np.log(np.exp(line - line.max()).sum()) + line.max() - line[i]) / 2
+        for number in (0, 1)
+    ]
+    scores, total = np.array([[q @ k for k in sides[1]] for q in sides[0]]), 0.0
+    for i in range(len(scores)):
+        for line in (scores[i], scores[:, i]):
+            total += (np.log(np.exp(line - line.max()).sum()) + line.max() - line[i]) / 2
     return total
 
 

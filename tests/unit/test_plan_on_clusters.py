@@ -55,6 +55,18 @@ def test_sides_of_pairs_are_half_of_a_row_and_the_keys_pass_has_no_gradient() ->
     assert (started_passes(pairs), started_passes(contrast), started_passes(both)) == (1, 4 / 3, 7 / 3)
 
 
+def test_a_loss_over_the_step_embeds_twice_where_micro_steps_share_it() -> None:
+    contrast = "objectives=[{kind: sentence_contrast}]"
+    passes = []
+    for rows in (32, 16):
+        cut = [contrast, "train.global_batch_size=32", f"train.per_device_batch_size={rows}", "parallel.workers=1"]
+        config, subject = of("papers/ppa-250k-no-tlm", *cut)
+        passes.append((operations_of_row(config, subject), started_passes(config)))
+    (whole, started), (cut_up, started_again) = passes
+    assert cut_up == pytest.approx(whole * 8 / 6, rel=1e-12)
+    assert (started, started_again) == (2, 8 / 3)
+
+
 def test_what_losses_keep_follows_from_what_they_encode() -> None:
     kept = {kind: OBJECTIVES[kind]().kept_passes for kind in OBJECTIVES}
     assert {kind: passes for kind, passes in kept.items() if passes} == {

@@ -203,9 +203,7 @@ STREAMS: Mapping[str, type[StreamChoice]] = kinds_of(_Stream)
 PLUGGED_STREAMS: dict[str, type[StreamChoice]] = {}  # of a user's own modules, once a recipe has named them
 Stream = Annotated[SerializeAsAny[_Stream], or_one_of(PLUGGED_STREAMS)]
 
-LossWeight = Annotated[
-    Scheduled, Within(), Field(description="of the loss in the sum; a number or [step, value] corners")
-]
+LossWeight = Annotated[Scheduled, Within(), Field(description="in the sum; a number or [step, value] corners")]
 
 
 class ObjectiveChoice(Frozen):
@@ -217,7 +215,7 @@ class ObjectiveChoice(Frozen):
         stream: kind of stream whose columns it reads; any if None.
         needs_dictionary: whether it is trained on pairs of words.
         predicts_pieces: whether it asks the head over the vocabulary at labelled positions.
-        negatives_in_row: whether it tells a pair from the other pairs of its row.
+        over_step: whether its terms read the whole global step, as a `StepObjective` does.
         encoded: how the names of the columns of rows that it encodes begin, and the forward passes that takes, 3 with a
             backward pass. Rows are "", which all losses share; the sides of pairs, each alone, are half of a row.
         meaning: what the metric `train/loss_<kind>` is, with its unit.
@@ -228,7 +226,7 @@ class ObjectiveChoice(Frozen):
     stream: ClassVar[str | None] = None
     needs_dictionary: ClassVar[bool] = False
     predicts_pieces: ClassVar[bool] = False
-    negatives_in_row: ClassVar[bool] = False
+    over_step: ClassVar[bool] = False
     encoded: ClassVar[Mapping[str, int]] = {}
     meaning: ClassVar[str]
     metrics: ClassVar[Mapping[str, str]] = {}
@@ -371,19 +369,20 @@ class MomentumContrast(ObjectiveChoice):
 
 
 class SentenceContrast(ObjectiveChoice):
-    """Symmetric InfoNCE between the pairs of a row, without a queue: the worked example of a plug-in loss."""
+    """Symmetric InfoNCE over all pairs of the global step, on all workers, without a queue."""
 
     stream = "contrasted_pairs"
-    negatives_in_row = True
+    over_step = True
     encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 3}
-    meaning = "contrastive loss between the pairs of a row (nats a pair)"
+    meaning = "contrastive loss between the pairs of the global step (nats a pair)"
     metrics: ClassVar[Mapping[str, str]] = {
-        "train/sentence_accuracy": "sentences that find their translation first among those of their row (0 to 1)"
+        "train/sentence_accuracy": "sentences that find their translation first among those of the global step (0 to 1)"
     }
 
     kind: Literal["sentence_contrast"] = "sentence_contrast"
     weight: LossWeight = 1.0
     temperature: Annotated[Float, Field(gt=0, description="what similarities are divided by")] = 0.05
+    margin: Annotated[Float, Field(ge=0, description="what is taken off the cosine of a pair (LaBSE: 0.3)")] = 0.0
     pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "mean"
     layer: Annotated[Int | None, Field(ge=1, description="hidden states after so many layers; the last if null")] = None
 

@@ -19,7 +19,7 @@ def count_steps(config: RunConfig, prepared: Prepared) -> RunConfig:
     train = config.train
     rows, steps = train.global_batch_size, train.max_steps
     if not train.is_counted:
-        pairs_a_row, pairs = _pairs(config, prepared)
+        pairs_a_row, pairs = pairs_of_row(config, prepared)
         rows = rows or max(1, round(train.pairs_per_step / pairs_a_row))
         steps = steps or max(1, round(train.num_train_epochs * pairs / (rows * pairs_a_row)))
     schedule = train.schedule.model_copy(update={"warmup_steps": train.schedule.steps_of(steps)})
@@ -27,7 +27,7 @@ def count_steps(config: RunConfig, prepared: Prepared) -> RunConfig:
     return config.model_copy(update={"train": train.model_copy(update=counted)})
 
 
-def _pairs(config: RunConfig, prepared: Prepared) -> tuple[float, int]:
+def pairs_of_row(config: RunConfig, prepared: Prepared) -> tuple[float, int]:
     """Pairs of a row that the recipe draws, on average, and all that its streams draw from; of text alone, examples."""
     counted = PAIRS if any(stream.pools == PAIRS for stream in config.streams) else TEXT
     one_row = config.model_copy(update={"train": config.train.model_copy(update={"global_batch_size": 1})})

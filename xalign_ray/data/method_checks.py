@@ -11,11 +11,12 @@ from tokenizers import Tokenizer
 
 from xalign_ray.config.choices import PAIRS, TEXT
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.counted import pairs_of_row
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import DataError
 
 MIN_COVERAGE = 0.01  # of a language's words that a dictionary must find, or that must be aligned
-MIN_PAIRS = 1.5  # a row, on average: of fewer, most rows hold one
+MIN_PAIRS = 2  # a step, on average: of fewer, most steps hold one at most
 _SHOWN = 5  # words of an example
 
 
@@ -25,7 +26,7 @@ def check_method(config: RunConfig, prepared: Prepared) -> None:
     Raises:
         DataError: with what was found, an example, and the word of `allow` with which it is taken.
     """
-    checks = {"low_coverage": _low_coverage, "unaligned_pairs": _unaligned, "single_pair_rows": _single_pairs}
+    checks = {"low_coverage": _low_coverage, "unaligned_pairs": _unaligned, "single_pair_steps": _single_pairs}
     for allowed, check in checks.items():
         found = next(check(config, prepared), None)
         if found and allowed not in config.allow:
@@ -72,14 +73,14 @@ def _unaligned(config: RunConfig, prepared: Prepared) -> Iterator[str]:
 
 
 def _single_pairs(config: RunConfig, prepared: Prepared) -> Iterator[str]:
-    losses = [loss.kind for loss in config.objectives if loss.negatives_in_row]
-    for name, pool in prepared.manifest["pools"].items() if losses else ():
-        if name.startswith(PAIRS) and pool["examples"] < MIN_PAIRS * pool["rows"]:
-            yield (
-                f"objective {losses[0]} tells a pair from the others of its row, and the {pool['rows']:,} rows of "
-                f"{name.removeprefix(PAIRS)} hold {pool['examples'] / pool['rows']:.2g} pairs each: most have no "
-                f"other. Raise data.max_seq_length (it is {config.data.max_seq_length})."
-            )
+    losses = [loss.kind for loss in config.objectives if loss.over_step]
+    rows = config.train.global_batch_size
+    pairs = rows * pairs_of_row(config, prepared)[0] if rows else config.train.pairs_per_step
+    if losses and pairs < MIN_PAIRS:
+        yield (
+            f"objective {losses[0]} tells a pair from the others of its global step, and a step holds {pairs:.2g} "
+            f"pairs on average, so that most have no other. Raise train.global_batch_size (it is {rows})."
+        )
 
 
 def _entries(prepared: Prepared, language: str) -> Iterator[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xalign_ray.config.choices import ObjectiveChoice
 from xalign_ray.models.family import Family, Values
 
 TRAINED = 3  # forward passes: a backward pass takes twice what its forward pass takes
@@ -16,7 +18,8 @@ class Operations:
     """Of an encoder: 2 a weight and token, attention by the lengths of examples, the head by labels.
 
     Weights are those of the layers, without embeddings. What is done over padding or again for memory's sake is not
-    counted, nor are the words that dictionary_alignment encodes one by one, and word_exchange's use of the head.
+    counted, but for the first of the two passes of a loss over the whole step. Nor are the words that
+    dictionary_alignment encodes one by one, and word_exchange's use of the head.
     Source: Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B.
     """
 
@@ -36,6 +39,13 @@ class Operations:
     def of_labels(self, labels: float) -> float:
         """What predicting so many labels takes, with its backward pass."""
         return TRAINED * self._a_label * labels
+
+
+def encoded_by(objectives: Iterable[ObjectiveChoice], micro_steps: int) -> dict[str, int]:
+    """Forward passes of a micro-step by what they read: the losses' `encoded`, and the first of two passes."""
+    return {
+        name: passes + (one.over_step and micro_steps > 1) for one in objectives for name, passes in one.encoded.items()
+    }
 
 
 def seen_pairs(lengths: NDArray[np.int64], window: int | None) -> NDArray[np.int64]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from xalign_ray.config.choices import CodeSwitchedCopy, ContrastedPairs, Stream
+from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.scheduled import Scheduled, value_at
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.models.operations import TRAINED, Operations
+from xalign_ray.models.operations import TRAINED, Operations, encoded_by
 from xalign_ray.needs.figures import shares
 from xalign_ray.needs.subject import Subject
 
@@ -54,8 +55,7 @@ def mean_over_steps(scheduled: Scheduled, steps: int) -> float:
 
 
 def _encoded(config: RunConfig) -> dict[str, int]:
-    """Forward passes of a micro-step by what they read."""
-    return {name: passes for one in config.objectives for name, passes in one.encoded.items()}
+    return encoded_by(config.objectives, derive_batch(config).accumulation)
 
 
 def _tokens(config: RunConfig, stream: Stream) -> int:

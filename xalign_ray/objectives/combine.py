@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor, nn
@@ -14,13 +14,16 @@ from xalign_ray.config.choices import OBJECTIVES, ObjectiveChoice
 from xalign_ray.config.scheduled import Scheduled
 from xalign_ray.layout import laid_out
 from xalign_ray.objectives.objective import (
+    Compare,
     Gather,
     LossContext,
     MicroStep,
     Objective,
     ScoresLabels,
     SpecialIds,
+    StepObjective,
     TrainableEncoder,
+    compare_alone,
 )
 from xalign_ray.objectives.sentences import sentence_vectors
 from xalign_ray.text.dictionary import DictionaryPairs
@@ -43,6 +46,8 @@ class Objectives(nn.Module):
     Attributes:
         weights: of each kind, perhaps changing over the steps.
         extra_columns: columns of the batch that some loss needs besides the inputs of the model.
+        over_step: the losses that compare the whole global step. They run first in a forward pass, so that a pass that
+            only embeds draws the same dropout.
         metrics: what the losses logged in the last forward pass besides themselves; see `MicroStep`.
     """
 
@@ -73,29 +78,39 @@ class Objectives(nn.Module):
         self.losses = cast("dict[str, Objective]", losses)
         self.weights: dict[str, Scheduled] = {asked.kind: asked.weight for asked in objectives}
         self.extra_columns = tuple(dict.fromkeys(name for loss in self.losses.values() for name in loss.extra_columns))
+        self.over_step = {kind: loss for kind, loss in self.losses.items() if isinstance(loss, StepObjective)}
         self.metrics: Mapping[str, tuple[Tensor, Tensor]] = {}
 
     def forward(
-        self, batch: Mapping[str, Tensor], part: tuple[int, int], step: int, of_labels: str = "", pooling: str = ""
-    ) -> dict[str, Tensor]:
+        self,
+        batch: Mapping[str, Tensor],
+        part: tuple[int, int],
+        step: int,
+        of_labels: str = "",
+        pooling: str = "",
+        compare: Compare | None = compare_alone,
+    ) -> dict[str, Any]:
         """The sum of each loss over B >= 0 rows; see `MicroStep` for the other arguments.
 
         Args:
             of_labels: a kind: only this loss, and not its sum but its terms, a label each, [N] in the order of labels.
             pooling: no loss, but `vectors`, one for each example of the batch: see `sentence_vectors`.
+            compare: see `MicroStep`. None: no sums, but what each loss over the step embeds, vectors and marks.
         """
         if pooling:
             rows = laid_out(batch)
             return {"vectors": sentence_vectors(self.encoder.encode(rows), rows, pooling)}
-        micro_step = MicroStep(self.encoder, batch, part, step)
+        micro_step = MicroStep(self.encoder, batch, part, step, compare or compare_alone)
         if of_labels:
             loss = self.losses[of_labels]
             assert isinstance(loss, ScoresLabels), f"{of_labels} has no terms by label"
             return {of_labels: loss.of_labels(micro_step)}
+        if compare is None:
+            return {kind: loss.embed(micro_step) for kind, loss in self.over_step.items()}
         sums = {}
-        for kind, loss in self.losses.items():
+        for kind in sorted(self.losses, key=lambda kind: kind not in self.over_step):
             with record_function(f"step/forward {kind}"):
-                sums[kind] = loss(micro_step)
+                sums[kind] = self.losses[kind](micro_step)
         self.metrics = micro_step.metrics
         return sums
 

@@ -1,4 +1,8 @@
-"""What an objective is: the interface between one loss, the encoder it trains and the micro-step it is asked in."""
+"""What an objective is: the interface between one loss, the encoder it trains and the micro-step it is asked in.
+
+A loss whose terms stand in one micro-step is an `Objective`. A loss whose terms each read the whole global step, such
+as contrast with all other pairs as negatives, is a `StepObjective`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.layout import labelled_at
 from xalign_ray.text.dictionary import DictionaryPairs
 
+TERMS_AT_ONCE = 1024  # terms of a `StepObjective` whose comparisons are in memory
 Gather = Callable[[Tensor], Tensor]  # every rank's rows one below the other, in order of rank; called by all ranks
 
 
@@ -61,6 +66,7 @@ class MicroStep:
             train/micro_batch.py): a loss that asks a tensor where, by a mask or `nonzero`, waits for the GPU.
         part: (index, of): such a term is cut into `of` slices, one for each rank and micro-step of the global step.
         step: number of the global step, from 0.
+        compare: compares the vectors of a `StepObjective` with those of the whole step; by default these are all.
         metrics: what losses log besides themselves, by name: a sum and what it runs over.
     """
 
@@ -68,6 +74,7 @@ class MicroStep:
     batch: Mapping[str, Tensor]
     part: tuple[int, int]
     step: int
+    compare: Compare = field(default_factory=lambda: compare_alone)
     metrics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @cached_property
@@ -121,6 +128,87 @@ class Objective(nn.Module, ABC):
             encoder: the trained encoder, with its new weights.
             gather: joins what the ranks hold.
         """
+
+
+class StepObjective(Objective):
+    """A loss over one vector for each thing of the global step, of all ranks and micro-steps.
+
+    Its terms read all P vectors, but only one micro-batch at a time fits into memory with its activations. So the loop
+    embeds each micro-batch without gradients, joins the vectors of all ranks and calls `compare` once. Then it embeds
+    each micro-batch again, with the same dropout, and continues the gradient by each vector into the encoder
+    (GradCache, Gao et al. 2021). A rank whose share is one micro-batch embeds it once. Loss and gradient are those of
+    one large batch, for any number of ranks and micro-steps.
+
+    `count` is the number of vectors of this rank.
+    """
+
+    @abstractmethod
+    def embed(self, micro_step: MicroStep) -> tuple[Tensor, Tensor]:
+        """Vectors with gradient, fp32 [n, D], and marks that are compared along with them, int64 [n, M].
+
+        The only method that may call the encoder or draw random numbers.
+        """
+
+    @abstractmethod
+    def compare(self, vectors: Tensor, marks: Tensor, own: slice) -> tuple[Tensor, dict[str, Tensor]]:
+        """The sum of the terms `own`, fp32, and metrics: values by name whose mean over the step is logged.
+
+        Args:
+            vectors: of the whole step, [P, D], in order of rank and micro-step.
+            marks: of the whole step, [P, M].
+            own: which of the P terms to sum; the other calls, on this rank and others, sum the rest.
+        """
+
+    def forward(self, micro_step: MicroStep) -> Tensor:
+        """The sum of this micro-step's terms, whose gradient is that of the whole step's sum by its vectors."""
+        vectors, marks = self.embed(micro_step)
+        compared = micro_step.compare(self, vectors.detach(), marks)
+        for name, values in compared.metrics.items():
+            micro_step.log(name, values)
+        onward = (vectors * compared.gradient).sum()
+        return compared.total + (onward - onward.detach())
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What n vectors give within their global step.
+
+    Attributes:
+        total: the sum of their terms.
+        gradient: of the whole step's sum by them, [n, D].
+        metrics: values by name.
+    """
+
+    total: Tensor
+    gradient: Tensor
+    metrics: Mapping[str, Tensor]
+
+
+Compare = Callable[[StepObjective, Tensor, Tensor], Compared]
+
+
+def compare_terms(loss: StepObjective, vectors: Tensor, marks: Tensor, own: slice) -> Compared:
+    """The terms `own` of a step and the gradient of their sum by all its vectors, [P, D]; in fp32.
+
+    Takes a block of terms at a time: P terms that read P vectors each would need P * P numbers.
+    """
+    vectors = vectors.detach().requires_grad_()
+    totals, metrics = [], []
+    blocks = [slice(at, min(at + TERMS_AT_ONCE, own.stop)) for at in range(own.start, own.stop, TERMS_AT_ONCE)]
+    with torch.enable_grad(), torch.autocast(vectors.device.type, enabled=False):
+        for block in blocks or [own]:
+            total, logged = loss.compare(vectors, marks, block)
+            total.backward()
+            totals.append(total.detach())
+            metrics.append({name: values.detach() for name, values in logged.items()})
+    assert vectors.grad is not None
+    joined = {name: torch.cat([of_block[name] for of_block in metrics]) for name in metrics[0]}
+    return Compared(torch.stack(totals).sum(), vectors.grad, joined)
+
+
+def compare_alone(loss: StepObjective, vectors: Tensor, marks: Tensor) -> Compared:
+    """Vectors that are all of their step."""
+    return compare_terms(loss, vectors, marks, slice(0, len(vectors)))
 
 
 @runtime_checkable

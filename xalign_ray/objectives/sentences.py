@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from xalign_ray.layout import laid_out, layout
@@ -13,6 +14,8 @@ from xalign_ray.layout import laid_out, layout
 FIELDS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
 LAYOUT = ("real_at", "offsets")
 COLUMNS = (*(f"{role}_{field}" for role in ("query", "key") for field in FIELDS), "pair_hash")
+
+ODD = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9)  # factors that spread the bits of a number
 
 
 def sentence_rows(batch: Mapping[str, Tensor], role: str) -> dict[str, Tensor]:
@@ -58,6 +61,15 @@ def sentence_vectors(hidden: Tensor, rows: Mapping[str, Tensor], pooling: str) -
         return states[starts_at(rows)].float()
     tokens = states[rows["real_at"]].float()  # summed in fp32 at every ZeRO stage
     return torch.segment_reduce(tokens, "mean", offsets=rows["offsets"], unsafe=True)
+
+
+def text_hashes(rows: Mapping[str, Tensor]) -> Tensor:
+    """A hash of each example's ids and their order, int64 [n]: equal for equal sentences."""
+    ids, places = (rows[field].flatten()[rows["real_at"]] for field in ("input_ids", "position_ids"))
+    mixed = (ids << 32 | places) * ODD[0]
+    mixed = (mixed ^ mixed >> 32) * ODD[1]
+    sums = F.pad((mixed ^ mixed >> 29).cumsum(0), (1, 0))  # modulo 2^64
+    return sums[rows["offsets"]].diff()
 
 
 def count_pairs(batch: Mapping[str, np.ndarray]) -> float:

@@ -43,15 +43,24 @@ class Workers:
         dist.all_reduce(total)
         return total
 
+    def add_up(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum of a tensor over the ranks in its own precision, in place."""
+        dist.all_reduce(values)
+        return values
+
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value (small, picklable), in order of rank."""
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)
         return values
 
-    def concatenate(self, rows: torch.Tensor) -> torch.Tensor:
-        """Every rank's rows [n, ...], one below the other in order of rank; n may differ from rank to rank."""
-        sizes = self.gather(len(rows))
+    def concatenate(self, rows: torch.Tensor, sizes: Sequence[int] | None = None) -> torch.Tensor:
+        """Every rank's rows [n, ...], one below the other in order of rank; n may differ from rank to rank.
+
+        Args:
+            sizes: n of each rank where it is known; else the ranks are asked first.
+        """
+        sizes = self.gather(len(rows)) if sizes is None else sizes
         padded = rows.new_zeros(max(sizes), *rows.shape[1:])
         padded[: len(rows)] = rows
         parts = [torch.empty_like(padded) for _ in sizes]

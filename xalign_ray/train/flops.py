@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.models.encoder import AlignedEncoder
-from xalign_ray.models.operations import Operations
+from xalign_ray.models.operations import Operations, encoded_by
 from xalign_ray.objectives.combine import Objectives
 
 
 class Flops:
     """Of an encoder and its losses; what counts and what does not is said in `models/operations.py`."""
 
-    def __init__(self, objectives: Objectives) -> None:
+    def __init__(self, objectives: Objectives, micro_steps: int = 1) -> None:
         encoder = cast(AlignedEncoder, objectives.encoder)
         self._operations = Operations(encoder.family, encoder.hf.config.to_dict(), encoder.conditioned)
         choices = [loss.settings for loss in objectives.losses.values()]
-        self._encoded = {name: passes for one in choices for name, passes in one.encoded.items()}
+        self._encoded = encoded_by(choices, micro_steps)
         self._predicting = [kind for kind, loss in objectives.losses.items() if loss.predicts]
 
     def of_rows(self, batch: Mapping[str, np.ndarray]) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,7 @@ from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, TrainingError
 from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.objective import Compare, Compared, StepObjective, compare_terms
 from xalign_ray.train.distributed import Workers, combine_hash, split_hash
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.flops import Flops
@@ -30,7 +32,8 @@ class Totals:
     """What is known of a global step before its first forward pass, summed over ranks.
 
     language_tokens: of each language of the run. waits: seconds that each rank waited for the step's rows. held:
-    seconds that each waited for the others at the beginning of the step before.
+    seconds that each waited for the others at the beginning of the step before. vectors: of each loss over the whole
+    step, how many each rank has.
     """
 
     counts: Mapping[str, float]
@@ -44,6 +47,7 @@ class Totals:
     language_tokens: Sequence[int]
     waits: Sequence[float]
     held: Sequence[float]
+    vectors: Mapping[str, Sequence[int]]
     stop_asked: bool
     checkpoint_written: bool
 
@@ -96,6 +100,17 @@ def _check_finite(step: int, outcome: Outcome) -> None:
         )
 
 
+def compare_over_ranks(
+    loss: StepObjective, vectors: torch.Tensor, marks: torch.Tensor, totals: Totals, workers: Workers
+) -> Compared:
+    """A rank's terms of a loss over the whole step, and the gradient of all ranks' terms by this rank's vectors."""
+    sizes = totals.vectors[loss.settings.kind]
+    first = sum(sizes[: workers.rank])
+    own = slice(first, first + sizes[workers.rank])
+    compared = compare_terms(loss, workers.concatenate(vectors, sizes), workers.concatenate(marks, sizes), own)
+    return replace(compared, gradient=workers.add_up(compared.gradient)[own])
+
+
 def raise_on_all_ranks(workers: Workers, problem: str | None) -> None:
     """Raises on every rank what one of them has to say, so that none waits for another; called by all."""
     said = [text for text in workers.gather(problem) if text]
@@ -112,7 +127,7 @@ class Stepper:
         self._config = config
         self._workers = workers
         self._sizes = derive_batch(config)
-        self._flops = Flops(objectives)
+        self._flops = Flops(objectives, self._sizes.accumulation)
         self._taken: list[_Taken] = []
         self._held = 0.0
 
@@ -183,13 +198,16 @@ class Stepper:
         switched = [batch[name].sum() for name in ("cross_lingual", "no_room")]
         own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, *switched, *flags]
         flops = self._flops.of_rows(batch) + self._flops.of_labels(counts)
-        by_rank = [*self._of_rank(waited), *self._of_rank(self._held)]
+        over_step = list(self._objectives.over_step)
+        own_numbers = [waited, self._held, *(counts[kind] for kind in over_step)]
+        by_rank = [number for own in own_numbers for number in self._of_rank(own)]
         began = time.perf_counter()
         low, high, labels, tokens, positions, crossed, no_room, stops, wrote, problems, flops, *summed = (
             self._workers.sum([*own, flops, *counts.values(), *self._language_tokens(batch), *by_rank])
         )
         self._held = time.perf_counter() - began
         counted, languages, ranks = len(counts), len(self._config.languages), self._workers.size
+        waits, held, *vectors = np.array(summed[counted + languages :]).reshape(-1, ranks).tolist()
         if problems:
             raise_on_all_ranks(self._workers, problem)
         return Totals(
@@ -202,8 +220,9 @@ class Stepper:
             no_room=int(no_room),
             flops=flops,
             language_tokens=[int(tokens) for tokens in summed[counted : counted + languages]],
-            waits=summed[-2 * ranks : -ranks],
-            held=summed[-ranks:],
+            waits=waits,
+            held=held,
+            vectors={kind: [int(n) for n in of_rank] for kind, of_rank in zip(over_step, vectors, strict=True)},
             stop_asked=stops > 0,
             checkpoint_written=wrote == self._workers.size,
         )
@@ -229,12 +248,14 @@ class Stepper:
         nothing = torch.zeros((), dtype=torch.float64, device=self._workers.device)
         sums = dict.fromkeys(totals.counts, nothing)  # on the device: to read one there is to wait for it
         logged: dict[str, torch.Tensor] = {}
-        for micro, rows in enumerate(np.array_split(np.arange(len(batch["position"])), last + 1)):
+        batches: Iterable[dict[str, torch.Tensor]] = self._on_device(batch)
+        compare = partial(compare_over_ranks, totals=totals, workers=self._workers)
+        if self._objectives.over_step and last:
+            batches = list(batches)
+            compare = self._first_pass(step, batches, compare)
+        for micro, moved in enumerate(batches):
             self._reseed(step, micro)
-            mine = {key: values[rows] for key, values in batch.items()}
-            with record_function("step/copy to the device"):
-                moved = tensors(mine, self._workers.device, self._objectives.extra_columns)
-            given = self._engine.forward(moved, self._part(micro), step)
+            given = self._engine.forward(moved, self._part(micro), step, compare=compare)
             with record_function("step/backward"):
                 self._engine.backward(self._scaled(step, given, totals))
             for kind, value in given.items():
@@ -244,6 +265,32 @@ class Stepper:
             if micro < last:
                 self._engine.next_micro_step()
         return self._workers.sum_on_device(torch.cat([torch.stack([*sums.values()]), *logged.values()])), [*logged]
+
+    def _on_device(self, batch: RankBatch) -> Iterator[dict[str, torch.Tensor]]:
+        """The rows of each micro-step, moved when they are asked for."""
+        for rows in np.array_split(np.arange(len(batch["position"])), self._sizes.accumulation):
+            mine = {key: values[rows] for key, values in batch.items()}
+            with record_function("step/copy to the device"):
+                moved = tensors(mine, self._workers.device, self._objectives.extra_columns)
+            yield moved
+
+    def _first_pass(self, step: int, batches: Sequence[dict[str, torch.Tensor]], compare: Compare) -> Compare:
+        """Embeds all micro-steps without gradients and compares; gives what each learns of it in the second pass."""
+        embedded = []
+        for micro, moved in enumerate(batches):
+            self._reseed(step, micro)
+            with torch.no_grad(), record_function("step/first pass"):
+                embedded.append(self._engine.forward(moved, self._part(micro), step, compare=None))
+        learned = {}
+        for kind, loss in self._objectives.over_step.items():
+            vectors, marks = zip(*(of_micro[kind] for of_micro in embedded), strict=True)
+            whole = compare(loss, torch.cat(vectors), torch.cat(marks))
+            first, *others = whole.gradient.split([len(one) for one in vectors])
+            nothing = torch.zeros_like(whole.total)  # the sum is told once
+            learned[kind] = iter(
+                [Compared(whole.total, first, whole.metrics), *(Compared(nothing, g, {}) for g in others)]
+            )
+        return lambda loss, *_: next(learned[loss.settings.kind])
 
     def _scaled(self, step: int, sums: Mapping[str, torch.Tensor], totals: Totals) -> torch.Tensor:
         """The loss to backpropagate: DeepSpeed averages over ranks and micro-steps, counts are the global step's."""

@@ -76,14 +76,16 @@ def test_pairs_with_aligned_words_pass(tmp_path: Path) -> None:
     check_method(config, prepare_here(config))
 
 
-def test_a_contrast_whose_rows_hold_one_pair_is_refused(tmp_path: Path) -> None:
+def test_a_contrast_whose_steps_hold_one_pair_is_refused(tmp_path: Path) -> None:
     write_inputs(tmp_path)
-    said = refused(make_config(tmp_path, *CONTRASTED), "single_pair_rows")
+    rows = "train.global_batch_size="
+    said = refused(make_config(tmp_path, *CONTRASTED, f"{rows}1"), "single_pair_steps")
     assert re.fullmatch(
-        r"objective sentence_contrast tells a pair from the others of its row, and the \d+ rows of de-en hold 1(\.\d)? "
-        r"pairs each: most have no other\. Raise data\.max_seq_length \(it is 24\)\. If it is meant, set allow to "
-        r"\[single_pair_rows\]\.",
+        r"objective sentence_contrast tells a pair from the others of its global step, and a step holds 1(\.\d)? pairs "
+        r"on average, so that most have no other\. Raise train\.global_batch_size \(it is 1\)\. If it is meant, set "
+        r"allow to \[single_pair_steps\]\.",
         said,
     )
-    longer = make_config(tmp_path, *CONTRASTED, "data.max_seq_length=128")
-    check_method(longer, prepare_here(longer))
+    for larger in ([f"{rows}2"], [f"{rows}0", "train.pairs_per_step=2"]):
+        config = make_config(tmp_path, *CONTRASTED, *larger)
+        check_method(config, prepare_here(config))

@@ -11,7 +11,7 @@ from xalign_ray.train.step import Totals, _Taken
 
 NO_TOTALS: dict[str, Any] = dict.fromkeys(
     ("batch_hash", "labels", "tokens", "positions", "cross_lingual", "no_room", "flops"), 0
-) | {"language_tokens": [], "waits": [], "held": [], "stop_asked": False, "checkpoint_written": False}
+) | {"language_tokens": [], "waits": [], "held": [], "vectors": {}, "stop_asked": False, "checkpoint_written": False}
 
 
 def test_losses_and_metrics_are_means_over_the_global_step() -> None:
