@@ -77,7 +77,7 @@ class Engine:
             held = zip(zero.single_partition_of_fp32_groups, zero.bit16_groups, strict=True)
             self._optimizer.share({flat: _parts(tensors) for flat, tensors in held}, dist.all_reduce)
 
-    def forward(self, *arguments: Any, **options: Any) -> dict[str, torch.Tensor]:
+    def forward(self, *arguments: Any, **options: Any) -> dict[str, Any]:
         """The module's output for one micro-batch."""
         return self._engine(*arguments, **options)
 

@@ -31,8 +31,8 @@ class Listening(Engine):
 
     heard: list[float]
 
-    def forward(self, *arguments: Any) -> dict[str, torch.Tensor]:
-        sums = super().forward(*arguments)
+    def forward(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        sums = super().forward(*arguments, **options)
         self.heard = [*getattr(self, "heard", []), float(sums["masked_lm"].detach())]
         return sums
 
