@@ -72,8 +72,6 @@ def read_array(path: str) -> Iterator[Any]:
                 value, end = decoder.raw_decode(text, at)
             except (ValueError, RecursionError):
                 break  # the rest of the value is in the next chunk, or it is no JSON
-            if end == len(text) and chunk:
-                break  # a number may go on
             yield value
             at = end
         if len(text) - at > MAX_LINE_BYTES + CHUNK_BYTES:

@@ -60,6 +60,7 @@ def test_csv_without_a_header(tmp_path: Path) -> None:
 def test_csv_of_excel_that_names_its_delimiter(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("sep=|\nen|de\na, b; c|A, B; C\nd, e; f|D, E; F\n")
     assert texts("csv", tmp_path / "x.csv") == [("a, b; c", "A, B; C"), ("d, e; f", "D, E; F")]
+    assert bad_rows("csv", tmp_path / "x.csv") == []
 
 
 def test_bad_rows_of_a_csv_file_are_counted_and_take_no_other_with_them(tmp_path: Path) -> None:
