@@ -70,9 +70,9 @@ def resolve(lines: FiveLines) -> Continuation:
     choice = choose(lines.method, given)
     replay = check_replay(lines.replay, given, choice.recipe)
     pairs = look_at_pairs(lines.pairs, lines.languages, lines.columns) if lines.pairs else []
-    tests = look_at_pairs(lines.test, lines.languages, lines.columns) if lines.test else []
+    tests = look_at_pairs(lines.test, lines.languages, lines.columns, split="test") if lines.test else []
     kept = [path for path in lines.keep if not is_text(path)]
-    kept_pairs = look_at_pairs(kept) if kept else []
+    kept_pairs = look_at_pairs(kept, split="test") if kept else []
     kept_text = text_corpora([path for path in lines.keep if is_text(path)], "--keep")
     uses_text = bool(replay) or choice.recipe in ("mlm", "align")
     text = text_corpora(lines.text) if uses_text else []

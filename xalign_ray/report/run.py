@@ -88,7 +88,7 @@ class Run:
         return root == "demo" or bool(root and (whole_manifest(Path(root)) or {}).get("kind") == "demo")
 
     def sources(self, key: str) -> Sequence[Mapping[str, Any]]:
-        """The recipe's `corpora`, `parallel` or `dictionaries`."""
+        """The recipe's `corpora`, `parallel`, `tests` or `dictionaries`."""
         return self.config.get("data", {}).get(key, [])
 
 

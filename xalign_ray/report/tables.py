@@ -167,7 +167,7 @@ def difference_table(runs: Sequence[Run]) -> Table | None:
     if len(firsts) < 2:
         return None
     rows, counted = list[Row](), list[str]()
-    for key in ("corpora", "parallel", "dictionaries"):
+    for key in ("corpora", "parallel", "tests", "dictionaries"):
         # Where recipes have more or fewer of them, their paths say little.
         if len({len(run.sources(key)) for run in firsts}) > 1:
             counted.append(f"data.{key}")
