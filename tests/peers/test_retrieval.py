@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Pooling, Transformer
 
 from tests.unit.tasks.conftest import make_bert_in
+from xalign_ray.models.own_pooling import own_pooling, own_prompt
 from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.tasks.tatoeba import TATOEBA
 
@@ -67,6 +68,23 @@ def test_pooled_vectors_equal_sentence_transformers(
     model = Transformer(str(encoder))
     theirs = SentenceTransformer(modules=[model, Pooling(model.get_embedding_dimension(), pooling_mode=pooling)])
     ours = Encoder.open(str(encoder), "cpu").pool(sides[0], "de", (pooling,))[pooling][LAYERS]
+    np.testing.assert_allclose(ours, theirs.encode(sides[0]), atol=1e-6)
+
+
+def test_saved_prompt_and_pooling_give_the_vectors_of_sentence_transformers(
+    tmp_path: Path, encoder: Path, sides: tuple[list[str], list[str]]
+) -> None:
+    model = Transformer(str(encoder))
+    pooling = Pooling(model.get_embedding_dimension(), pooling_mode="mean")
+    prompts = {"query": f"{sides[0][0]} ", "document": ""}
+    theirs = SentenceTransformer(modules=[model, pooling], prompts=prompts, default_prompt_name="query")
+    theirs.save(str(tmp_path / "saved"))
+    folder = str(tmp_path / "saved")
+    prompt, kind = own_prompt(folder), own_pooling(folder)
+    assert (prompt, kind) == (prompts["query"], "mean")
+    ours = Encoder.open(folder, "cpu").sentence_vectors(
+        [prompt + text for text in sides[0]], ["de"] * len(sides[0]), kind
+    )
     np.testing.assert_allclose(ours, theirs.encode(sides[0]), atol=1e-6)
 
 

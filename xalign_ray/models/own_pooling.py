@@ -10,6 +10,7 @@ from xalign_ray.models.hub_cache import hub_file
 from xalign_ray.status_line import say
 
 _MODULES = "modules.json"
+_KNOWN = {"Transformer", "Pooling", "Normalize"}
 _PROMPTS = "config_sentence_transformers.json"
 _QUERY = "query"  # name of the prompt that is taken where none is the default
 
@@ -18,7 +19,7 @@ def own_pooling(encoder: str) -> str | None:
     """How the encoder's last layer becomes a sentence vector: "mean" or "cls"; None where no files say so.
 
     `modules.json` names the folder of the pooling module, whose config.json names the kind. Another kind is reported on
-    stderr, and counts as none.
+    stderr, and counts as none. So are modules that change the vectors further, which nothing here applies.
 
     Args:
         encoder: folder or hub id.
@@ -39,6 +40,10 @@ def own_pooling(encoder: str) -> str | None:
     except (TypeError, KeyError, AttributeError):
         damaged = f"{_MODULES} or the config.json of its pooling is damaged"
         raise DataError(f"{encoder}: {damaged}; fetch it again.") from None
+    others = sorted({one["type"].rpartition(".")[2] for one in modules} - _KNOWN)
+    if others or config.get("include_prompt") is False:
+        what = f"module {', '.join(others)} changes them" if others else "pooling leaves out the tokens of a prompt"
+        say(f"{encoder}: these vectors are not those of Sentence Transformers, whose {what}.")
     found = [named] if isinstance(named, str) else named
     if len(found) == 1 and found[0] in kinds:
         return found[0]

@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoTokenizer
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.evaluation import evaluate
 from xalign_ray.models.nearest import are_pairs
-from xalign_ray.models.own_pooling import own_prompt
+from xalign_ray.models.own_pooling import own_pooling, own_prompt
 from xalign_ray.tasks.retrieval import RETRIEVAL, read_translations
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.tasks.translations import TranslatedSentences
@@ -115,6 +115,26 @@ def test_a_task_without_prompts_refuses_one(tmp_path: Path, make_bert: Callable[
 def test_the_default_prompt_else_that_of_queries_is_the_encoders(tmp_path: Path, config: dict, prompt: str) -> None:
     (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(config))
     assert own_prompt(str(tmp_path)) == prompt
+
+
+@pytest.mark.parametrize(
+    ("module", "pooling", "said"),
+    [
+        ("Normalize", {}, ""),
+        ("Dense", {}, "whose module Dense changes them"),
+        ("Normalize", {"include_prompt": False}, "whose pooling leaves out the tokens of a prompt"),
+    ],
+)
+def test_modules_that_nothing_here_applies_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], module: str, pooling: dict, said: str
+) -> None:
+    write_sentence_files(tmp_path, "mean_tokens", {})
+    modules = [*json.loads((tmp_path / "modules.json").read_text()), {"path": "2", "type": f"x.{module}"}]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True, **pooling}))
+    assert own_pooling(str(tmp_path)) == "mean"
+    shown = capsys.readouterr().err
+    assert said in shown if said else not shown
 
 
 @pytest.mark.parametrize("text", ["[]", '{"prompts": [1]}', '{"prompts": {"query": 3}}'])
