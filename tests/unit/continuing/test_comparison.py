@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,20 @@ def test_other_vocabularies_have_no_loss_in_common(encoders: tuple[Path, Path], 
     found = compare(str(encoders[0]), str(other), [], [pairs_of()], device="cpu")
     assert "mlm_loss" not in {row.measure for row in found.rows}
     assert "the vocabularies differ" in found.notes[0]
+
+
+def test_both_encoders_are_pooled_and_prompted_as_the_bases_files_say(encoders: tuple[Path, Path]) -> None:
+    base, trained = encoders
+    modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+    (base / "modules.json").write_text(json.dumps(modules))
+    (base / "1_Pooling").mkdir()
+    (base / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
+    (base / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "two "}}))
+    found = compare(str(base), str(trained), [], [pairs_of()], device="cpu")
+    drift = rows_by_measure(found, trained=False)["drift"].yours
+    texts = [(text, "de") for text in pairs_of().first]
+    old, new = (SentenceScores(str(one), "two ", "cls", device="cpu").vectors(texts) for one in encoders)
+    assert drift == pytest.approx(1 - float(cosine_similarity(torch.tensor(old), torch.tensor(new)).mean()), abs=1e-6)
 
 
 def test_nothing_kept_is_said_in_one_line(encoders: tuple[Path, Path]) -> None:
