@@ -166,8 +166,8 @@ class ModelConfig(Frozen):
     init_from: Annotated[
         LocalPath | None,
         Field(
-            description="folder, hub id, or `run:RECIPE`: that recipe's run of the same seed, made first if it is not "
-            "there; family and sizes below are then the folder's own"
+            description="folder, hub id (or `id@revision`), or `run:RECIPE`: that recipe's run of the same seed, "
+            "made first if it is not there; family and sizes below are then the folder's own"
         ),
     ] = None
     family: Annotated[

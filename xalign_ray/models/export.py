@@ -26,7 +26,7 @@ from xalign_ray.models.extension import add_rows
 from xalign_ray.models.families import BY_MODEL_TYPE, LANGUAGES_KEY
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
-from xalign_ray.models.hub import model_file
+from xalign_ray.models.hub_cache import hub_file
 from xalign_ray.models.open_folder import POOLER, open_weights
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
 from xalign_ray.models.sentence_modules import copy_modules
@@ -198,7 +198,7 @@ def _left_as_they_were(
             add_rows(hf, new_rows)
         left = (f"{hf.base_model_prefix}.", *hf.all_tied_weights_keys)
         return {name: value for name, value in hf.state_dict().items() if not name.startswith(left)}, {}
-    file = model_file(start, SAFETENSORS)  # of pickled or sharded weights the pooler, which nothing here reads, is left
+    file = hub_file(start, SAFETENSORS)  # of pickled or sharded weights the pooler, which nothing here reads, is left
     if file is None or not any(POOLER in name.split(".") for name in weight_names(str(file.parent)) or ()):
         return {}, {}
     encoder, _ = open_weights(start, family.classes().encoder, hf.config)

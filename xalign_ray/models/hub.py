@@ -1,7 +1,8 @@
-"""Files of a model that is a local folder or a hub model, which may name a revision: `organisation/model@revision`."""
+"""Hub models by name and revision, `organisation/model@revision`: whether they can be had, and where they are."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -11,10 +12,11 @@ from urllib.request import Request, urlopen
 from xalign_ray.errors import DataError
 
 TIMEOUT_S = 10.0
+FILES = ["*.json", "*.safetensors", "*.bin", "*.model", "*.txt", "*/config.json"]  # not ONNX, TensorFlow, Flax
 
 
 def revision_of(name: str) -> tuple[str, dict[str, Any]]:
-    """A model's folder or hub id, and what `from_pretrained` is given beside it: the revision, if one is named.
+    """A model's folder or hub id, and what the hub's client is given beside it: the revision, if one is named.
 
     Example: `intfloat/multilingual-e5-small@fd1525a` is `("intfloat/multilingual-e5-small", {"revision": "fd1525a"})`.
     """
@@ -60,24 +62,17 @@ def check_reachable(name: str) -> None:
         raise DataError(f"{name} is no folder, and {constants.ENDPOINT} cannot be reached. {by_hand}.") from None
 
 
-def model_file(name: str, file: str) -> Path | None:
-    """A file of a model on this disk, fetched into the hub's cache if need be; None where the model has none.
+@lru_cache
+def snapshot(hub_id: str, revision: str) -> str:
+    """The folder of a revision in the hub's cache, fetched if need be.
 
     Raises:
-        OSError: there is no such hub model, or it cannot be reached.
+        DataError: there is no such model or revision, or the hub cannot be reached.
     """
-    if Path(name).is_dir():
-        path = Path(name) / file
-        return path if path.is_file() else None
-    from transformers.utils.hub import cached_file
+    from huggingface_hub import snapshot_download
 
-    hub_id, options = revision_of(name)
-    found = cached_file(
-        hub_id,
-        file,
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-        **options,
-    )
-    return Path(found) if found else None
+    try:
+        return snapshot_download(hub_id, revision=revision, allow_patterns=FILES)
+    except Exception as error:  # the hub's errors and those of its transport have no class in common
+        reason = str(error).strip().splitlines()[0]
+        raise DataError(f"{hub_id}@{revision} cannot be fetched from the hub: {reason}") from None

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from xalign_ray.local_paths import is_folder_name
+from xalign_ray.models.hub import revision_of, snapshot
 from xalign_ray.models.weight_files import CONFIG, WEIGHTS
 from xalign_ray.status_line import say
 
@@ -15,9 +16,18 @@ _ANSWER_S = 5  # seconds that the hub may take to answer
 
 
 def in_cache(name: str) -> str:
-    """The folder in the cache of a hub model that is whole there, with its tokenizer; else the name as it is."""
+    """The folder in the cache of a hub model that is whole there, with its tokenizer; else the name as it is.
+
+    A revision, `organisation/model@revision`, is fetched into the cache first.
+
+    Raises:
+        DataError: a revision cannot be fetched.
+    """
     if Path(name).is_dir() or is_folder_name(name):
         return name
+    hub_id, options = revision_of(name)
+    if options:
+        return snapshot(hub_id, options["revision"])
     config = _find(name, CONFIG)
     if config is None or not any(_find(name, file) for file in TOKENIZERS):
         return name
@@ -39,6 +49,8 @@ def hub_file(name: str, file: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
     from transformers.utils.hub import cached_file
 
+    if revision_of(name)[1]:
+        name = in_cache(name)
     if Path(name).is_dir():
         return Path(name, file) if Path(name, file).is_file() else None
     if isinstance(found := try_to_load_from_cache(name, file), str):

@@ -8,7 +8,7 @@ from typing import Any
 
 from xalign_ray.artifacts import read_json
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import model_file
+from xalign_ray.models.hub_cache import hub_file
 
 MODULES = "modules.json"
 SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json")  # prompts; the length of an input
@@ -41,18 +41,18 @@ def copy_modules(name: str, folder: Path) -> None:
         name: the folder or hub id that was continued.
         folder: the export.
     """
-    path = model_file(name, MODULES)
+    path = hub_file(name, MODULES)
     if path is None:
         return
     for _, below in _modules(path):
-        config = model_file(name, f"{below}/config.json") if below else None
+        config = hub_file(name, f"{below}/config.json") if below else None
         if config is not None:
             (folder / below).mkdir(parents=True, exist_ok=True)
             shutil.copyfile(config, folder / below / "config.json")
         elif below:  # a module without settings, such as Normalize
             (folder / below).mkdir(parents=True, exist_ok=True)
     for file in (MODULES, *SETTINGS):
-        if (found := model_file(name, file)) is not None:
+        if (found := hub_file(name, file)) is not None:
             shutil.copyfile(found, folder / file)
 
 

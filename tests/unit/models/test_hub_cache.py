@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.tasks.conftest import make_bert_in
+from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.load import load_recipe
+from xalign_ray.models.hub import revision_of
 
 OPEN = """
 from transformers import AutoModel
@@ -70,3 +73,42 @@ def test_a_model_that_is_cached_in_part_is_not_opened_from_there(home: Path, mis
     assert run(home, code).stdout.strip() == "acme/tiny"
     shutil.rmtree(snapshot)
     assert run(home, code).stdout.strip() == "acme/tiny"
+
+
+def test_a_revision_is_part_of_the_name_and_of_the_fingerprint(tmp_path: Path) -> None:
+    assert revision_of("intfloat/multilingual-e5-small@fd1525a") == (
+        "intfloat/multilingual-e5-small",
+        {"revision": "fd1525a"},
+    )
+    assert revision_of("intfloat/multilingual-e5-small") == ("intfloat/multilingual-e5-small", {})
+    folder = tmp_path / "run@3"
+    folder.mkdir()
+    assert revision_of(str(folder)) == (str(folder), {})
+    prints = {
+        run_fingerprint(load_recipe("tiny/mlm", [f"model.init_from=a/b{revision}"]).config, "data")
+        for revision in ("", "@one", "@two")
+    }
+    assert len(prints) == 3
+
+
+def test_each_revision_in_the_cache_opens_its_own_files(tmp_path: Path) -> None:
+    for commit, width in (("a" * 40, 16), ("b" * 40, 32)):
+        make_bert_in(tmp_path / "hub" / "models--acme--tiny" / "snapshots" / commit, ["one"])
+        config = tmp_path / "hub" / "models--acme--tiny" / "snapshots" / commit / "config.json"
+        config.write_text(config.read_text().replace('"model_type"', f'"xalign_seed": {width}, "model_type"'))
+    code = (
+        "import os; os.environ['HF_HUB_OFFLINE'] = '1'\n"
+        "from xalign_ray.config.schema import ModelConfig\n"
+        "from xalign_ray.models.backbone import backbone\n"
+        "from xalign_ray.tasks.hf_encoder import Encoder, check_hub\n"
+        "for commit in ('a' * 40, 'b' * 40):\n"
+        "    name = f'acme/tiny@{commit}'\n"
+        "    check_hub(name)\n"
+        "    seed = Encoder.open(name).model.config.xalign_seed\n"
+        "    print(seed, backbone(ModelConfig(init_from=name), 6, 8, 0)[1]['xalign_seed'])\n"
+    )
+    done = run(tmp_path, code)
+    assert done.stdout.splitlines()[-2:] == ["16 16", "32 32"], done.stderr
+    done = run(tmp_path, code.replace("('a' * 40, 'b' * 40)", "('c' * 40,)"))
+    assert "acme/tiny@cccc" in done.stderr.splitlines()[-1]
+    assert "cannot be fetched from the hub" in done.stderr.splitlines()[-1]
