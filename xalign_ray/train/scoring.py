@@ -45,6 +45,7 @@ class Scoring:
         self._tokens = self._rows * config.data.max_seq_length
         self._has_loss = can_score(objectives)
         self._held_out_steps = train.eval_steps
+        self._has_text = bool(config.data.corpora)
         every = train.retrieval_steps
         self._tests = prepared.tests if every != 0 else ()
         self._retrieval_steps = (max(1, train.max_steps // TENTHS) if every is None else every) if self._tests else 0
@@ -84,6 +85,10 @@ class Scoring:
             (
                 bool(self._held_out_steps) and not self._has_loss,
                 "There is no held-out loss: it is that of the objective masked_lm, which the recipe lacks.",
+            ),
+            (
+                bool(self._held_out_steps) and self._has_loss and not self._has_text,
+                "There is no held-out loss: it is of text in one language, and data.corpora names none.",
             ),
         ]
 

@@ -171,6 +171,15 @@ def test_a_recipe_whose_held_out_rows_cannot_be_scored_is_told_so_at_the_start(o
     assert events(tmp_path, "held_out") == []
 
 
+def test_pairs_alone_have_no_held_out_loss(one: Pool, tmp_path: Path):
+    pairs = [{"format": "tsv", "languages": ["en", "de"], "paths": ["x.tsv"]}]
+    settings = {"train__eval_steps": 1, "train__max_steps": 1, "streams": [{"kind": "masked_pairs"}]}
+    one.call(train, tmp_path, settings | {"data__corpora": [], "data__parallel": pairs})
+    (start,) = events(tmp_path, "start")
+    without = "There is no held-out loss: it is of text in one language, and data.corpora names none."
+    assert start["notes"][-1] == without
+
+
 def test_the_tokens_of_a_run_are_those_of_its_surviving_steps_over_all_attempts(one: Pool, tmp_path: Path):
     settings = {"checkpoint__save_steps": 2}
     with pytest.raises(synthetic.Interrupted):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.data.conftest import make_config, prepare_here
 from tests.unit.data.test_held_out_lines import trained_and_held_out
-from xalign_ray.data.held_out_lines import TEST_LINE, TEST_PAIR, comparable, held_out_lines
+from xalign_ray.data.held_out_lines import TEST_LINE, TEST_PAIR, comparable, find_test_lines, hash_lines, held_out_lines
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.tokenizer_folder import open_tokenizer
 from xalign_ray.errors import ConfigError, DataError
@@ -173,3 +173,11 @@ def test_too_few_pairs_to_keep_tests_out(tmp_path: Path) -> None:
         prepare_here(make_config(tmp_path, "data.test_fraction=0.002", *NO_TEXT))
     with pytest.raises(ConfigError, match=r"test_fraction keeps tests out of parallel where tests is empty; keep one"):
         make_config(tmp_path, "data.test_fraction=0.1", TESTS)
+
+
+def test_lines_of_tests_are_found_as_a_set_finds_them() -> None:
+    tests, lines = sentences("en", 300, "asked"), sentences("en", 500, "read") + sentences("en", 300, "asked")[::3]
+    for asked in (tests, tests[:1], []):
+        known = set(map(comparable, asked))
+        found = find_test_lines(lines, np.unique(hash_lines(asked)))
+        assert found.tolist() == [comparable(line) in known for line in lines]
