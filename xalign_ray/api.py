@@ -366,7 +366,7 @@ def _stoppable() -> Iterator[None]:
 
 
 def _names(paths: PathLike | Sequence[PathLike]) -> tuple[str, ...]:
-    return (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(map(os.fspath, paths))
+    return (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
 
 
 def _path(path: PathLike | None) -> Path | None:

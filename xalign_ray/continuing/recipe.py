@@ -23,6 +23,7 @@ from xalign_ray.run_folder import RUNS
 
 ROOT = "."  # paths are relative to the current folder
 EXPERIMENT = "continue"  # of MLflow, whose page begins with base against yours
+ROWS_OF_TEXT = 32  # of a step, where text alone is read
 TENTHS = 10  # of a run, after each of which it is scored and saved
 MAX_TESTS, MIN_TESTS = 1000, 200  # pairs kept out: of all languages together, and of two languages in any case
 
@@ -131,8 +132,10 @@ def _tree(
     on_gpu = _gpus()
     tree: dict[str, Any] = {"extends": f"continue/{choice.recipe}", "output": output, "data": data}
     streams, objectives = [*map(_plain, method.streams)], [*map(_plain, method.objectives)]
+    train: dict[str, Any] = {}
     if choice.recipe == "align" and text:
         tree["streams"] = [{"kind": "masked_text"}]
+        train = {"pairs_per_step": 0, "global_batch_size": ROWS_OF_TEXT}
     if replay:
         tree["streams"] = [*streams, {"kind": "masked_text", "weight": round(replay / (1 - replay), 6)}]
         if not any(loss.kind == "masked_lm" for loss in method.objectives):
@@ -144,7 +147,7 @@ def _tree(
     if objectives != [*map(_plain, method.objectives)]:
         tree["objectives"] = objectives
     rate = method.train.optimizer.learning_rate
-    train: dict[str, Any] = {"optimizer": {"learning_rate": rate / 2}} if encoder.hidden_size >= LARGE else {}
+    train |= {"optimizer": {"learning_rate": rate / 2}} if encoder.hidden_size >= LARGE else {}
     return tree | {
         "model": {"init_from": encoder.name},
         "train": train | ({"bf16": True} if on_gpu else {}),

@@ -72,7 +72,8 @@ def experiment_tags(milliseconds: int, kind: ExperimentKind = "pretrainings") ->
         milliseconds: the time under which the view is listed.
         kind: what it holds: pretrainings, a study's cells, which pretrain nothing, or runs of `xalign continue`.
     """
-    shared = {"name": "xalign: methods and scores", "createdAt": milliseconds, "updatedAt": milliseconds}
+    name = "xalign: base against yours" if kind == "continued" else "xalign: methods and scores"
+    shared = {"name": name, "createdAt": milliseconds, "updatedAt": milliseconds}
     state = json.dumps(_state(kind), separators=(",", ":"))
     return {SHARE_TAG: json.dumps(shared | {"state": state})}
 

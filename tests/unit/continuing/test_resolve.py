@@ -49,6 +49,7 @@ def resolved(model: str = "bare", pairs: str = "pairs.en-de.tsv", **options: Any
         {"model": "mlm", "text": "text.de.txt", "replay": 0.2},
         {"model": "mlm", "method": "align", "dictionary": "dictionary.en-de.tsv"},
         {"method": "align", "dictionary": "dictionary.en-de.tsv", "steps": 7},
+        {"model": "mlm", "pairs": "", "dictionary": "dictionary.en-de.tsv", "text": "text.de.txt"},
         {"model": "mlm", "method": "weam"},
         {"method": "ppa"},
         {"model": "mlm", "method": "mlm", "text": "text.de.txt", "pairs": ""},
