@@ -18,6 +18,7 @@ from xalign_ray.continuing.table import as_text
 from xalign_ray.evaluation import publish_scores
 from xalign_ray.local_paths import quoted, shown_path
 from xalign_ray.mirror import local_folder, written
+from xalign_ray.needs.shape import read_prices
 from xalign_ray.report.continued import read_continued
 from xalign_ray.report.log import RETRIEVAL, read_log
 from xalign_ray.report.verb import PAGE, report
@@ -77,12 +78,14 @@ def _compare(found: Continuation, run: Path) -> None:
 def _facts(found: Continuation, run: Path) -> Mapping[str, Any]:
     config, log = found.recipe.config, read_log(RunFolder(run).events)
     scored = log.points.loc[(log.points.series == RETRIEVAL) & (log.points.language != "")].sort_values("step")
+    prices = list(read_prices(found.lines.price).values())
     return {
         "base": found.encoder.name,
         "run": run.name,
         "steps": (finished_run(run) or {}).get("steps", config.train.max_steps),
         "seconds": log.seconds,
         "device_hours": log.seconds * config.parallel.workers / 3600,
+        "price": prices[0] if len(prices) == 1 else None,
         "methods": [found.tree["extends"].removeprefix("continue/")],
         "during": {language: own.value.tolist() for language, own in scored.groupby("language", sort=False)},
     }

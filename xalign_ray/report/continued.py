@@ -30,6 +30,7 @@ class Continued:
     Attributes:
         base: folder or hub id of the encoder that it began from.
         rows: one a measure and language, see `continuing/comparison.py`.
+        price: of an hour of a device, where the user gave one.
         during: retrieval in each language while it trained, in order of steps.
     """
 
@@ -42,6 +43,7 @@ class Continued:
     rows: Sequence[Row]
     notes: Sequence[str]
     during: Mapping[str, Sequence[float]]
+    price: float | None
 
     @property
     def name(self) -> str:
@@ -54,8 +56,9 @@ class Continued:
 
     @property
     def cost(self) -> str:
-        """Steps, time and device hours in words."""
-        hours = f"{self.device_hours:.2g} device hours"
+        """Steps, time, device hours and money in words."""
+        money = "" if self.price is None else f" at {self.price:g}: {self.device_hours * self.price:.2f}"
+        hours = f"{self.device_hours:.2g} device hours{money}"
         return f"{self.steps:,} steps, {duration(self.seconds)} of training, {hours}"
 
 
@@ -70,7 +73,7 @@ def read_continued(folder: Path) -> Continued | None:
         return None
     keys = ("base", "run", "steps", "seconds", "device_hours", "methods", "rows", "notes")
     found = read_json(path, "Delete it and give the same `xalign continue` again.", *keys)
-    return Continued(**{key: found[key] for key in keys}, during=found.get("during", {}))
+    return Continued(**{key: found[key] for key in keys}, during=found.get("during", {}), price=found.get("price"))
 
 
 def sentence(found: Continued) -> str:

@@ -49,6 +49,14 @@ def test_sparkline_runs_from_the_least_to_the_greatest() -> None:
     assert sparkline([]) == ""
 
 
+def test_cost_is_in_money_where_a_price_was_given(tmp_path: Path) -> None:
+    write_comparison_file(tmp_path)
+    found = read_continued(tmp_path)
+    assert found is not None
+    assert found.cost == "200 steps, 12m 30s of training, 0.21 device hours"
+    assert type(found)(**{**vars(found), "price": 2.4}).cost.endswith("0.21 device hours at 2.4: 0.50")
+
+
 def test_no_comparison_and_a_damaged_one(tmp_path: Path) -> None:
     assert read_continued(tmp_path) is None
     (tmp_path / "comparison.json").write_text('{"rows": [')
