@@ -73,4 +73,4 @@ def test_command_of_the_page_reads_the_files(made: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "languages      en, gl, is, sl, ug\n" in done.stdout
-    assert "60 steps, as asked for." in done.stdout
+    assert "40 steps, as asked for." in done.stdout
