@@ -14,7 +14,7 @@ from xalign_ray.text import cached_tokenizer
 from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.pretokens import find_pretoken_rules
-from xalign_ray.text.rows import NO_ENTRY
+from xalign_ray.text.rows import NO_ENTRY, NO_WORD
 from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_lines
 
 
@@ -29,7 +29,7 @@ class Forms(dict):
 
 
 def as_words(cut: EncodedLines, forms: Forms) -> list[list[Word]]:
-    names = {number: form for (_, form), number in forms.items()} | {NO_ENTRY: ""}
+    names = {number: form for (_, form), number in forms.items()} | {NO_ENTRY: "", NO_WORD: ""}
     pieces, lengths = iter(cut.pieces.tolist()), cut.word_length.tolist()
     words = iter(
         [

@@ -33,7 +33,7 @@ from xalign_ray.text.blanks import split_words
 from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
 from xalign_ray.text.collate import specials
 from xalign_ray.text.packing import pack_rows
-from xalign_ray.text.rows import NO_ENTRY, Index, Rows, spans, starts, sum_runs, take_segments
+from xalign_ray.text.rows import NO_WORD, Index, Rows, spans, starts, sum_runs, take_segments
 from xalign_ray.text.tokenizer import LONGEST_WORD
 
 Kept = NDArray[np.bool_]
@@ -362,9 +362,9 @@ def _count_dropped(counts: Counter[str], reason: str, dropped: Kept) -> None:
 
 
 def _count(rows: Rows) -> dict[str, int]:
-    known = rows.word_length[rows.entry != NO_ENTRY]
+    known = rows.word_length[rows.entry >= 0]
     return {
-        "words": len(rows.word_length),
+        "words": int((rows.entry != NO_WORD).sum()),
         "words_in_dictionary": len(known),
         "tokens": len(rows.pieces),
         "tokens_in_dictionary": int(known.sum()),

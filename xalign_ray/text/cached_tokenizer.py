@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from xalign_ray.text.pretokens import BLANK_MARK, PretokenRules, find_pretoken_rules
-from xalign_ray.text.rows import NO_ENTRY, Index, Ints, run_index, spans, starts, sum_runs
+from xalign_ray.text.rows import NO_ENTRY, NO_WORD, Index, Ints, run_index, spans, starts, sum_runs
 from xalign_ray.text.tokenizer import LONGEST_WORD, TokenizedLines, tokenize_lines
 
 CACHE_BYTES = 192 << 20
@@ -280,11 +280,11 @@ class CachedTokenizer:
         self._pieces.add(found.pieces)
         self._word_length.add(found.word_length)
         self._blank_word.add(found.blank_word)
-        if self._entries:
-            entries = self._entries
-            self._entry.add(np.asarray([entries.get((language, form), NO_ENTRY) for form in found.forms], np.int32))
-        else:
-            self._entry.add(np.full(len(found.forms), NO_ENTRY, np.int32))
+        entry = np.where(found.lettered, NO_ENTRY, NO_WORD)
+        if entries := self._entries:
+            known = np.asarray([entries.get((language, form), NO_ENTRY) for form in found.forms], np.int64)
+            entry = np.where(known >= 0, known, entry)
+        self._entry.add(entry)
         return np.arange(begin, self._row_words.size)
 
     def _gather(self, rows: Index, line_pretokens: NDArray[np.integer], place: bool) -> EncodedLines:

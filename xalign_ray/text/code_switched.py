@@ -14,7 +14,7 @@ from xalign_ray.text.code_switch import Lexicon, pick_synonyms, within_room
 from xalign_ray.text.collate import Columns, Layout, Marked, used_tokens
 from xalign_ray.text.counter_random import INSTANCE, SWITCH, random_bits, uniform
 from xalign_ray.text.prediction import Batch, Flags, Words, choose, locate_words, mask_units, predict
-from xalign_ray.text.rows import NO_ENTRY, Index, Rows, run_index, spans, starts, take_segments
+from xalign_ray.text.rows import Index, Rows, run_index, spans, starts, take_segments
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def code_switched_labels(stream: CodeSwitchedLabels, batch: Batch) -> Columns:
     """
     batch, layout = mask_units(batch), Layout()
     words = locate_words(batch, layout)
-    has_entry = batch.rows.entry != NO_ENTRY
+    has_entry = batch.rows.entry >= 0
     if stream.mix_unit == "instance":
         in_dictionary_mode = _sample_instances(batch, words, stream.t)
         others = ~has_entry & in_dictionary_mode if stream.refill else None
@@ -77,7 +77,7 @@ def code_switched_copy(stream: CodeSwitchedCopy, batch: Batch) -> Columns:
     room = batch.context.max_seq_length - used_tokens(batch.rows, layout)
     assert (room >= 0).all(), "rows were packed to more than half of their length"
     in_copy = np.repeat(np.arange(len(twice)) % 2 == 1, batch.rows.segment_words)
-    wanted = in_copy & (batch.rows.entry != NO_ENTRY)
+    wanted = in_copy & (batch.rows.entry >= 0)
     wanted &= uniform(random_bits(words.keys, SWITCH, words.number)) < stream.codeswitch_rate
     copied = _replace(batch, words, wanted, room)
 

@@ -12,6 +12,7 @@ Ints = NDArray[np.int32]
 Index = NDArray[np.int64]
 
 NO_ENTRY = -1  # the word is not in the dictionary
+NO_WORD = -2  # punctuation, or a later piece of a word that was split: not in the dictionary, nor counted as a word
 
 
 @dataclass(frozen=True)

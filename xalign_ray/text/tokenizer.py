@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from xalign_ray.config.tokenizers import BpeTokenizer
@@ -28,14 +29,16 @@ class TokenizedLines:
     """Lines split into words and pieces, as flat arrays.
 
     pieces [T] piece ids; word_length [W] pieces of each word; forms: the form of each word for look-ups, empty where
-    it has none; line_end [W] where each word ends in its line (in NFC), in characters; blank_word [W] the number, in
-    its line, of the word between blanks that each word begins in; line_words [N] words of each line, blank_words [N]
-    its words between blanks.
+    it has none; lettered [W] whether it counts as a word: not punctuation, nor a later piece of a word that was split;
+    line_end [W] where each word ends in its line (in NFC), in characters; blank_word [W] the number, in its line, of
+    the word between blanks that each word begins in; line_words [N] words of each line, blank_words [N] its words
+    between blanks.
     """
 
     pieces: Ints
     word_length: Ints
     forms: list[str]
+    lettered: NDArray[np.bool_]
     line_end: Index
     blank_word: Ints
     line_words: Ints
@@ -118,7 +121,8 @@ def tokenize_lines(
     lengths = np.diff(np.append(begins, len(ids)))
     word_line = piece_line[begins]
     formless = alone[begins]
-    first_word, last_word = words.trim(first_word[begins], last_word[begins + lengths - 1])
+    first_word, last_word, lettered = words.trim(first_word[begins], last_word[begins + lengths - 1])
+    lettered &= ~shares[begins]  # of a word that was split, the first piece stands for it
     line_begin = np.where(formless, at[begins] + offsets[begins, 0], words.begin[first_word]) - at[begins]
     line_end = np.where(formless, at[begins] + offsets[begins, 1], words.end[last_word]) - at[begins]
     spans = list(zip(word_line.tolist(), line_begin.tolist(), line_end.tolist(), strict=True))
@@ -134,6 +138,7 @@ def tokenize_lines(
             "" if is_formless or language is None else look_up_form(lines[line][begin:end], language)
             for (line, begin, end), is_formless in zip(spans, formless.tolist(), strict=True)
         ],
+        lettered=lettered,
         line_end=line_end,
         blank_word=blank_word,
         line_words=np.bincount(word_line, minlength=len(lines)).astype(np.int32),

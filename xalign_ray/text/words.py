@@ -52,17 +52,20 @@ class LineWords:
     end: Index
     lettered: NDArray[np.bool_]
 
-    def trim(self, first: Index, last: Index) -> tuple[Index, Index]:
+    def trim(self, first: Index, last: Index) -> tuple[Index, Index, NDArray[np.bool_]]:
         """Runs of words without the punctuation at their ends; a run of punctuation alone stays.
 
         Args:
             first: [R] the first word of each run, and `last` [R] its last.
+
+        Returns:
+            The same of the trimmed runs, and whether they are more than punctuation.
         """
         numbers = np.arange(len(self.lettered))
         before = np.maximum.accumulate(np.where(self.lettered, numbers, -1))
         after = np.minimum.accumulate(np.where(self.lettered, numbers, len(numbers))[::-1])[::-1]
         has_letters = after[first] <= last
-        return np.where(has_letters, after[first], first), np.where(has_letters, before[last], last)
+        return np.where(has_letters, after[first], first), np.where(has_letters, before[last], last), has_letters
 
 
 @lru_cache(maxsize=1)

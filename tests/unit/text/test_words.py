@@ -104,6 +104,16 @@ def test_pieces_of_words(case: str) -> None:
     assert pieces_of(vocabulary, line) == wanted
 
 
+def test_what_counts_as_a_word() -> None:
+    names = ["[UNK]", "(", "a", "b", "\u2581", "."]
+    made = Tokenizer(models.WordPiece({name: n for n, name in enumerate(names)}, unk_token="[UNK]",
+                                      continuing_subword_prefix=""))  # fmt: skip
+    made.normalizer = normalizers.Replace(" ", "\u2581")
+    found = tokenize_lines(made, ["(a aab.", "."], 3)
+    assert found.word_length.tolist() == [1] * 8
+    assert found.lettered.tolist() == [False, True, True, False, False, False, False, False]
+
+
 def test_an_added_token_behind_a_chinese_character_is_a_word_of_its_own() -> None:
     made = Tokenizer(models.WordPiece({"[UNK]": 0, "\u6587": 1}, unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer()
