@@ -99,6 +99,10 @@ CASES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a decoder, Llama": (lambda folder: write_config(folder, model_type="llama"), f"the family 'llama'; {FAMILIES}"),
     "T5": (lambda folder: write_config(folder, model_type="t5"), f"is of the family 't5'; {FAMILIES}"),
     "a vision model": (lambda folder: write_config(folder, model_type="vit"), f"is of the family 'vit'; {FAMILIES}"),
+    "mDeBERTa": (
+        lambda folder: write_config(folder, model_type="deberta-v2"),
+        "whose classes cannot keep the examples of a row apart; `evaluate` and `tune` take it, but only bert, ",
+    ),
     "BERT as a decoder": (lambda folder: write_config(folder, is_decoder=True), "is a decoder; only encoders can be"),
     "an empty folder": (empty, "holds no config.json; name a Hugging Face model folder."),
     "no config": (lambda folder: (folder / "config.json").unlink(), "holds no config.json; name a Hugging Face model"),
