@@ -123,6 +123,7 @@ def check_replay(replay: float | None, given: Given, recipe: str) -> float:
         raise ConfigError(f"--replay {replay:g} mixes text of the encoder's own kind in: add {TEXT}.")
     if not given.has_head:
         raise ConfigError(
-            f"--replay {replay:g} trains masked LM on text, and {given.encoder} has no masked-LM head: leave it out."
+            f"--replay {replay:g} trains masked LM on text, and {given.encoder} has no masked-LM head: leave it out, "
+            "or add pairs of the languages to keep to --pairs."
         )
     return replay

@@ -18,6 +18,7 @@ from xalign_ray.continuing.files import bytes_of_pair, count_pairs, dictionaries
 from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
 from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of_time
 from xalign_ray.continuing.methods import LARGE, Choice, Given, check_replay, choose
+from xalign_ray.continuing.replay import with_replay
 from xalign_ray.data.sources.pair_forms import look_at_pairs
 from xalign_ray.run_folder import RUNS
 
@@ -137,9 +138,7 @@ def _tree(
         tree["streams"] = [{"kind": "masked_text"}]
         train = {"pairs_per_step": 0, "global_batch_size": ROWS_OF_TEXT}
     if replay:
-        tree["streams"] = [*streams, {"kind": "masked_text", "weight": round(replay / (1 - replay), 6)}]
-        if not any(loss.kind == "masked_lm" for loss in method.objectives):
-            objectives = [{"kind": "masked_lm"}, *objectives]
+        tree["streams"], objectives = with_replay(replay, streams, objectives)
     if encoder.pooling != "mean":
         objectives = [
             one | {"pooling": encoder.pooling} if one["kind"] == "sentence_contrast" else one for one in objectives
