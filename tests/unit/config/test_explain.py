@@ -17,7 +17,7 @@ from xalign_ray.finetune.settings import FineTuning
 
 TRAIN = (
     "attention, bf16, eval_steps, global_batch_size, gradient_checkpointing, max_grad_norm, max_steps, "
-    "num_train_epochs, optimizer, pairs_per_step, per_device_batch_size, schedule, tf32, torch_compile"
+    "num_train_epochs, optimizer, pairs_per_step, per_device_batch_size, retrieval_steps, schedule, tf32, torch_compile"
 )
 STREAMS = "masked_text, masked_pairs, code_switched_labels, code_switched_copy, aligned_pairs, contrasted_pairs"
 
