@@ -11,6 +11,7 @@ from xalign_ray.local_paths import is_folder_name
 from xalign_ray.models.continued import has_head
 from xalign_ray.models.families import family_of
 from xalign_ray.models.known import encoder_values
+from xalign_ray.models.start_files import check_encoder_files
 from xalign_ray.models.weight_files import read_config
 from xalign_ray.status_line import say
 
@@ -43,6 +44,8 @@ def look_at_encoder(name: str) -> Encoder:
         DataError: its files are damaged.
     """
     known = encoder_values(name)
+    if known is None or Path(name).is_dir():
+        check_encoder_files(name)
     values = known or _read_of_hub(name)
     found = has_head(name, values)
     if found is None:

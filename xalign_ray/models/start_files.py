@@ -41,20 +41,31 @@ def check_start(config: RunConfig) -> None:
         return
     values = encoder_values(start)
     try:
+        check_encoder_files(start)
         if not Path(start).is_dir():
-            check_reachable(start)
             return
-        check_modules(start)
-        check_weight_files(start)
-        for path in sorted(Path(start).glob("*.bin")):
-            _check_pickle(path)
-        _check_names(start)
         tokenizer = config.data.tokenizer
         own = isinstance(tokenizer, FolderTokenizer) and Path(tokenizer.path) == Path(start)
         if values and (own or isinstance(tokenizer, StartTokenizer)):
             _check_tokenizer(config, start, values["vocab_size"])
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from None
+
+
+def check_encoder_files(start: str) -> None:
+    """Refuses a folder that holds no whole encoder, or more than one; a hub id that cannot be fetched.
+
+    Raises:
+        DataError: what is wrong, and what to do.
+    """
+    if not Path(start).is_dir():
+        check_reachable(start)
+        return
+    check_modules(start)
+    check_weight_files(start)
+    for path in sorted(Path(start).glob("*.bin")):
+        _check_pickle(path)
+    _check_names(start)
 
 
 def _check_names(start: str) -> None:
