@@ -190,9 +190,10 @@ def gemma_bpe() -> Tokenizer:
     made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     state = json.loads(made.to_str())
     vocabulary, merges = state["model"]["vocab"], state["model"]["merges"]
-    for left, right in (("<", "/"), ("\u2581", "</"), (">", "\u2581</")):
+    first = [["<", "/"], ["\u2581", "</"], [">", "\u2581</"]]
+    for left, right in first:
         vocabulary.setdefault(left + right, len(vocabulary))
-        merges.append([left, right])
+    state["model"]["merges"] = [*first, *(merge for merge in merges if merge not in first)]
     for byte in range(256):
         vocabulary[f"<0x{byte:02X}>"] = len(vocabulary)
     made = Tokenizer.from_str(json.dumps(state))
