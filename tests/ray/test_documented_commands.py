@@ -207,6 +207,7 @@ RUN: dict[str, Prepare | None] = {
     TRAINED_ALIGN: None,
     f"xalign evaluate {MLM} --task tatoeba --data runs/demo/tatoeba": link_runs,
     f"xalign evaluate {MLM} --task cloze --data runs/demo/tatoeba": None,
+    f"xalign evaluate {MLM} --task retrieval --data runs/demo/tatoeba": None,
     "xalign continue MODEL --pairs my.csv --show-recipe > recipe.yaml": write_pairs,
     "xalign continue MODEL --pairs my.csv --plan": None,
     "xalign continue MODEL --pairs my.csv --test test.csv --out runs/mine": None,
