@@ -38,6 +38,7 @@ TOPICS = (
     *OF_TEXT,
     "word_alignment",
     "objectives",
+    "contrast",
     "step",
     "fine_tuning",
     "resume",
@@ -48,6 +49,7 @@ TOPICS = (
 PEERS = {
     "whole": "datasets",
     "pretraining": "datasets",
+    "contrast": "sentence_transformers",
     "word_alignment": "eflomal",
 }  # packages that nothing else here needs
 
