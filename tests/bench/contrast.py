@@ -1,6 +1,6 @@
-"""Contrast over the whole step: its step against mlm's, and continuing an encoder against sentence-transformers' trainer.
+"""Contrast over the whole step: against masked LM, and continuing an encoder against sentence-transformers' trainer.
 
-`python contrast.py JSON` is one arm in a process of its own. Times are CPU seconds, which other processes disturb least.
+`python contrast.py JSON` is one arm in a process of its own. Times are CPU seconds: other processes disturb these least.
 The encoder is multilingual-e5-small where XALIGN_MODELS has it, else a random one of its size.
 """
 
@@ -19,8 +19,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+os.environ["OMP_NUM_THREADS"] = os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import numpy as np
 from records import record
@@ -175,7 +176,7 @@ def ours(arm: dict[str, Any]) -> list[float]:
     config = RunConfig.model_validate(tree)
     begins: list[float] = []
 
-    def open_batches(first: int, _rank: int, _workers: int) -> Iterator[dict[str, np.ndarray]]:
+    def open_batches(_first: int, _rank: int, _workers: int) -> Iterator[dict[str, np.ndarray]]:
         for step, batch in enumerate(batches):
             begins.append(time.process_time())
             position = step * count + np.arange(count)
