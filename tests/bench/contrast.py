@@ -1,6 +1,6 @@
 """Contrast over the whole step: against masked LM, and continuing an encoder against sentence-transformers' trainer.
 
-`python contrast.py JSON` is one arm in a process of its own. Times are CPU seconds: other processes disturb these least.
+`python contrast.py JSON` is one arm in a process of its own. Times are CPU seconds, for busy machines.
 The encoder is multilingual-e5-small where XALIGN_MODELS has it, else a random one of its size.
 """
 
