@@ -84,7 +84,10 @@ def test_an_unknown_option_exits_2_on_stderr(run: Run) -> None:
     ("words", "sentence"),
     [
         (["--aligner", "hnm"], "unknown aligner 'hnm'. Did you mean 'hmm'? Known: hmm, ibm, encoder."),
-        (["--format", "mosses"], "format must be one of moses, tsv, jsonl_pairs, tmx, opus."),
+        (
+            ["--format", "mosses"],
+            "format must be one of moses, tsv, csv, jsonl_pairs, json_pairs, parquet_pairs, arrow_pairs, tmx, opus.",
+        ),
     ],
 )
 def test_a_mistake_in_align_is_said_before_anything_starts(run: Run, words: list[str], sentence: str) -> None:
