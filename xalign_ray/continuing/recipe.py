@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from xalign_ray.config.choices import MaskedLm, MaskedText, SentenceContrast
 from xalign_ray.config.load import Recipe, load_recipe, resolve_tree
 from xalign_ray.config.schema import Corpus, ParallelCorpus
 from xalign_ray.continuing.encoder import Encoder, fetch_revision, look_at_encoder
@@ -99,7 +100,7 @@ def resolve(lines: FiveLines) -> Continuation:
         )
     notes.append(words)
     each = max(1, steps // TENTHS)
-    predicts = any(loss.kind == "masked_lm" for loss in plain.config.objectives)  # what a held-out loss is of
+    predicts = any(isinstance(loss, MaskedLm) for loss in plain.config.objectives)  # what a held-out loss is of
     tree["train"] |= {"max_steps": steps, "eval_steps": each if predicts else 0}
     tree["checkpoint"] = {"save_steps": each}
     recipe = _resolved(tree, lines, choice)
@@ -135,13 +136,13 @@ def _tree(
     streams, objectives = [*map(_plain, method.streams)], [*map(_plain, method.objectives)]
     train: dict[str, Any] = {}
     if choice.recipe == "align" and text:
-        tree["streams"] = [{"kind": "masked_text"}]
+        tree["streams"] = [{"kind": MaskedText().kind}]
         train = {"pairs_per_step": 0, "global_batch_size": ROWS_OF_TEXT}
     if replay:
         tree["streams"], objectives = with_replay(replay, streams, objectives)
     if encoder.pooling != "mean":
         objectives = [
-            one | {"pooling": encoder.pooling} if one["kind"] == "sentence_contrast" else one for one in objectives
+            one | {"pooling": encoder.pooling} if one["kind"] == SentenceContrast().kind else one for one in objectives
         ]
     if objectives != [*map(_plain, method.objectives)]:
         tree["objectives"] = objectives

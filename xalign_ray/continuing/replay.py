@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xalign_ray.config.choices import MaskedLm, MaskedText
+
 Block = dict[str, Any]  # of a recipe
 
 
@@ -21,6 +23,7 @@ def with_replay(share: float, streams: Sequence[Block], objectives: Sequence[Blo
     """
     assert 0 < share < 1, f"a share of {share:g} of the rows"
     others = sum(stream.get("weight", 1.0) for stream in streams)
-    text = {"kind": "masked_text", "weight": round(share / (1 - share) * others, 6)}
-    predicts = any(loss["kind"] == "masked_lm" for loss in objectives)
-    return [*streams, text], [*([] if predicts else [{"kind": "masked_lm"}]), *objectives]
+    text = {"kind": MaskedText().kind, "weight": round(share / (1 - share) * others, 6)}
+    masked_lm = MaskedLm().kind
+    predicts = any(loss["kind"] == masked_lm for loss in objectives)
+    return [*streams, text], [*([] if predicts else [{"kind": masked_lm}]), *objectives]

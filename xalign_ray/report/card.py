@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from xalign_ray.artifacts import read_json, write_atomic
-from xalign_ray.config.choices import OBJECTIVES
+from xalign_ray.config.choices import OBJECTIVES, ContrastedPairs
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
@@ -53,7 +53,7 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
     base = run.config.get("model", {}).get("init_from") or ""
     losses = [OBJECTIVES.get(loss.get("kind")) for loss in run.config.get("objectives") or []]
     reads_head = any(loss is not None and loss.predicts_pieces for loss in losses)
-    contrasts = any(loss is not None and loss.stream == "contrasted_pairs" for loss in losses)
+    contrasts = any(loss is not None and loss.stream == ContrastedPairs().kind for loss in losses)
     continued = read_continued(run.folder)
     # A head that no loss reads is as it was drawn, or as its encoder's file had it.
     has_head = reads_head and any("ForMaskedLM" in name for name in model.get("architectures") or [])
