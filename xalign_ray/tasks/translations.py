@@ -46,7 +46,8 @@ class TranslatedSentences:
 
     def swapped(self) -> TranslatedSentences:
         """The same pairs with the languages in the other order."""
-        return TranslatedSentences(self.languages[::-1], self.second, self.first, self.split)
+        language, other_language = self.languages
+        return TranslatedSentences((other_language, language), self.second, self.first, self.split)
 
     def joined(self, other: TranslatedSentences) -> TranslatedSentences:
         """These pairs and others of the same two languages, perhaps in the other order."""
