@@ -10,6 +10,7 @@ AUTO = "auto"
 METHODS = (AUTO, "contrast", "contrast-tlm", "align", "weam", "ppa", "mlm")
 LARGE = 1024  # hidden size from which an encoder is continued at half the learning rate
 REPLAY = 0.1  # share of rows that are text, where text is given beside pairs
+NEW_HEAD = "--set allow=[new_head], which trains one from random weights and harms the encoder at first"
 PAIRS, DICTIONARY, TEXT = "--pairs FILE", "--dictionary FILE", "--text FILE"
 
 
@@ -19,7 +20,7 @@ class Given:
 
     Attributes:
         encoder: its name, for messages.
-        has_head: whether the encoder has a masked-LM head.
+        has_head: whether the encoder has a masked-LM head, or a new one is allowed.
         pairs, dictionary, text: whether such files are given.
     """
 
@@ -82,7 +83,7 @@ def _refusal(method: str, given: Given) -> str:
         "contrast": [(given.pairs, f"it needs sentence pairs: add {PAIRS}.")],
         "contrast-tlm": [
             (given.pairs, f"it needs sentence pairs: add {PAIRS}."),
-            (given.has_head, f"TLM predicts masked words, and {no_head}: take --method contrast."),
+            (given.has_head, f"TLM predicts masked words, and {no_head}: take --method contrast, or {NEW_HEAD}."),
         ],
         "align": [
             (given.dictionary, f"it draws the words of a dictionary together: add {DICTIONARY}."),
@@ -97,12 +98,15 @@ def _refusal(method: str, given: Given) -> str:
         ],
         "weam": [
             (given.pairs, f"it needs sentence pairs: add {PAIRS}."),
-            (given.has_head, f"it predicts masked words, and {no_head}: take --method contrast."),
+            (given.has_head, f"it predicts masked words, and {no_head}: take --method contrast, or {NEW_HEAD}."),
         ],
         "ppa": [(given.pairs, f"it needs sentence pairs: add {PAIRS}.")],
         "mlm": [
             (given.text, f"it needs text: add {TEXT}."),
-            (given.has_head, f"it predicts masked words, and {no_head}: take --method contrast with {PAIRS}."),
+            (
+                given.has_head,
+                f"it predicts masked words, and {no_head}: take --method contrast with {PAIRS}, or {NEW_HEAD}.",
+            ),
         ],
     }
     return next((why for there, why in needed[method] if not there), "")

@@ -69,7 +69,8 @@ def resolve(lines: FiveLines) -> Continuation:
     """
     output = _folder_of_runs(lines.output)
     encoder = look_at_encoder(fetch_revision(lines.model, Path(output)))
-    given = Given(encoder.name, encoder.has_head, bool(lines.pairs), bool(lines.dictionary), bool(lines.text))
+    has_head = encoder.has_head or _allows_new_head(lines.set)
+    given = Given(encoder.name, has_head, bool(lines.pairs), bool(lines.dictionary), bool(lines.text))
     choice = choose(lines.method, given)
     replay = check_replay(lines.replay, given, choice.recipe)
     pairs = look_at_pairs(lines.pairs, lines.languages, lines.columns) if lines.pairs else []
@@ -158,6 +159,12 @@ def _tree(
         },
         "track": {"experiment": EXPERIMENT},
     }
+
+
+def _allows_new_head(settings: Sequence[str]) -> bool:
+    """Whether `--set allow=[new_head]` lets masked LM train a head from random weights."""
+    asked = [setting for setting in settings if setting.partition("=")[0] == "allow"]
+    return "new_head" in resolve_tree({"extends": "continue/mlm"}, COMMAND_LINE, "mlm", asked).config.allow
 
 
 def _tests(pairs: Sequence[ParallelCorpus], tests: Sequence[ParallelCorpus]) -> dict[str, Any]:

@@ -45,15 +45,27 @@ def test_recipe_of_a_method(method: str, there: str, recipe: str, why: str) -> N
             "--method auto takes mlm of text alone, but it predicts masked words, and mine has no masked-LM",
         ),
         ("contrast", "text", "--method contrast: it needs sentence pairs: add --pairs FILE."),
-        ("contrast-tlm", "pairs", "TLM predicts masked words, and mine has no masked-LM head: take --method contrast."),
+        (
+            "contrast-tlm",
+            "pairs",
+            "TLM predicts masked words, and mine has no masked-LM head: take --method contrast, or --set allow",
+        ),
         ("align", "pairs head", "it draws the words of a dictionary together: add --dictionary FILE."),
         ("align", "dictionary head", "it needs sentences to predict words in: add --text FILE or --pairs FILE."),
         ("align", "dictionary text", "the dictionary alone would draw all words together: add --pairs FILE."),
         ("weam", "text head", "--method weam: it needs sentence pairs: add --pairs FILE."),
-        ("weam", "pairs", "it predicts masked words, and mine has no masked-LM head: take --method contrast."),
+        (
+            "weam",
+            "pairs",
+            "mine has no masked-LM head: take --method contrast, or --set allow=[new_head]",
+        ),
         ("ppa", "text head", "--method ppa: it needs sentence pairs: add --pairs FILE."),
         ("mlm", "pairs head", "--method mlm: it needs text: add --text FILE."),
-        ("mlm", "text", "mine has no masked-LM head: take --method contrast with --pairs FILE."),
+        (
+            "mlm",
+            "text",
+            "mine has no masked-LM head: take --method contrast with --pairs FILE, or --set allow=[new_head]",
+        ),
     ],
 )
 def test_refused_in_a_sentence(method: str, there: str, said: str) -> None:

@@ -55,6 +55,7 @@ def resolved(model: str = "bare", pairs: str = "pairs.en-de.tsv", **options: Any
         {"model": "mlm", "method": "mlm", "text": "text.de.txt", "pairs": ""},
         {"set": ("train.optimizer.learning_rate=1e-4", "objectives.0.temperature=0.1", "seed=3")},
         {"pairs": "pairs.en-de.tsv other.en-fr.tsv"},
+        {"method": "weam", "set": ("allow=[new_head]",)},
     ],
 )
 def test_shown_recipe_is_the_recipe_that_runs(folder: Path, options: dict[str, Any]) -> None:
@@ -74,6 +75,14 @@ def test_pairs_of_an_encoder_without_a_head() -> None:
     assert "200 steps: 13 passes over 1,000 pairs in steps of 64, at least 200 (--steps sets another number)." in (
         found.notes
     )
+
+
+def test_a_new_head_is_trained_where_it_is_allowed() -> None:
+    found = resolved(method="mlm", text="text.de.txt", set=("allow=[new_head]",))
+    assert [one.kind for one in found.recipe.config.objectives] == ["masked_lm"]
+    assert "allow: [new_head]" in found.as_yaml
+    with pytest.raises(ConfigError, match=r"has no masked-LM head: .* or --set allow=\[new_head\]"):
+        resolved(method="mlm", text="text.de.txt")
 
 
 def test_text_beside_pairs_is_a_tenth_of_the_rows() -> None:
