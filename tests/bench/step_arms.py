@@ -119,6 +119,7 @@ class MadeRows:
         self.special = SimpleNamespace(pad=0, cls=1, sep=2)
         self.new_rows: dict[int, list[int]] = {}
         self.held_out_missing: dict[str, int] = {}
+        self.tests: list[Any] = []
 
     def pairs(self, _split: str) -> SimpleNamespace:
         """For dictionary_alignment."""

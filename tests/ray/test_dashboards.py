@@ -27,6 +27,7 @@ from xalign_ray.train.ray_gauges import CellGauges, RunGauges
 
 pytestmark = pytest.mark.ray
 STEPS = 12
+TEST = "{format: moses, languages: [en, qgr], paths: [parallel/train.en-qgr.en, parallel/train.en-qgr.qgr]}"
 SHOWN_WITHIN_S = 30  # after which what has not come will not
 AGAIN = "again"
 PLANNED, FORGOTTEN_S = f'ray_xalign_planned_token_share{{run="{AGAIN}"}}', 10  # a node forgets after two reports, 6 s
@@ -47,7 +48,7 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     request.getfixturevalue("cluster")
     folder = tmp_path_factory.mktemp("watched")
     settings = [*write_world(folder, sentences=300), *batches(24, 12, STEPS, 6, 6), "parallel.workers=2"]
-    settings += ["parallel.cpus_per_worker=0.5", "data.held_out_fraction=0.05"]
+    settings += ["parallel.cpus_per_worker=0.5", "data.held_out_fraction=0.05", f"data.tests=[{TEST}]"]
     with (folder / "demo" / "wiki" / "en.jsonl").open("ab") as text:
         text.write(b"\xff\xfe is not UTF-8\n")
     prepare_here(recipe(settings, name="tiny/mlm"))

@@ -34,6 +34,7 @@ def train_on_full_rows(config: RunConfig, vocab_size: int, before_step: Callable
         special=SimpleNamespace(pad=0, cls=1, sep=2),
         new_rows={},
         held_out_missing={},
+        tests=[],
         pairs=lambda _: None,
     )
     torch.set_num_threads(1)
