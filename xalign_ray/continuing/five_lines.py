@@ -75,6 +75,14 @@ class FiveLines(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _keeps_what_is_not_trained(self) -> FiveLines:
+        trained = {path.rpartition("=")[2] for path in (*self.pairs, *self.text)}  # text may be de=FILE
+        both = [path for path in self.keep if path.rpartition("=")[2] in trained]
+        if both:
+            raise ValueError(f"keep names {both[0]}, which is trained on: forgetting is seen in what is not")
+        return self
+
+    @model_validator(mode="after")
     def _names_two(self) -> FiveLines:
         for name in ("languages", "columns"):
             if len(getattr(self, name)) not in (0, 2):

@@ -38,6 +38,10 @@ def test_options_win_over_the_file_and_empty_ones_do_not(tmp_path: Path) -> None
         (f"{MODEL}steps: 3\nhours: 2", "steps and hours are both a length; keep one."),
         (f"{MODEL}budget: 3", "budget needs the price of an hour of the device, such as price H100=2.5."),
         (f"{MODEL}languages: en", "languages names the two sides of the pairs: give two, as in languages en,de."),
+        (
+            f"{MODEL}text: [de=t.txt]\nkeep: [t.txt]",
+            "keep names t.txt, which is trained on: forgetting is seen in what",
+        ),
         ("pairs: my.csv", "'model' is required and not given."),
         ("extends: tiny/mlm", "is a recipe (it has the key extends): run it with xalign pretrain"),
         (f"{MODEL}pairs: [", "is not YAML"),
