@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.config.schema import ModelConfig
+from xalign_ray.errors import ConfigError
 from xalign_ray.models.family import Classes, Counts, Family, Values
 
 if TYPE_CHECKING:
@@ -92,9 +93,15 @@ class EuroBert(Family):
         """The output table."""
         return hf.lm_head(hidden)
 
-    def transform_of(self, hf: Any) -> nn.Module:
-        """None: only a head that is told the language is extended, see `refusal`."""
-        raise NotImplementedError
+    def transform_of(self, hf: Any) -> nn.Module:  # noqa: ARG002
+        """None, so that it cannot be told the language.
+
+        Raises:
+            ConfigError: always; recipes are refused earlier, see `refusal`.
+        """
+        raise ConfigError(
+            "EuroBERT's head has no layer that could be told the language: set model.conditioned_head to false."
+        )
 
     def copy_transform(self, hf: Any) -> nn.Module:  # noqa: ARG002
         """Nothing between the states and the table."""
