@@ -269,10 +269,15 @@ def test_a_relative_output_is_refused_before_a_job_is_made_and_in_one(cluster: C
     assert done.stderr.startswith(said)
     assert "Give an absolute one that all nodes see, for example --set output=/shared/runs." in done.stderr
     job = ["ray", "job", "submit", "--working-dir", ".", "--", "python", "jobs/pretrain.py", *words[1:]]
-    by_hand = subprocess.run(job, cwd=ROOT, env=cluster.environment, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert by_hand.returncode == 1
-    assert said in by_hand.stdout + by_hand.stderr
-    assert "exit code 2" in by_hand.stdout + by_hand.stderr
+    whole = {"cwd": ROOT, "env": cluster.environment, "capture_output": True, "text": True, "timeout": PATIENCE_S}
+    for _ in range(3):
+        done = subprocess.run(job, **whole)
+        # Ray's own race: two environments of one job unpack its code at once, the second removes it under the first.
+        if "wrong while downloading or unpacking the working_dir" not in done.stdout + done.stderr:
+            break
+    assert done.returncode == 1
+    assert said in done.stdout + done.stderr
+    assert "exit code 2" in done.stdout + done.stderr
 
 
 def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster, tmp_path: Path) -> None:
