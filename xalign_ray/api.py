@@ -281,7 +281,7 @@ def tune(
         DataError: model or data are missing or damaged.
         TrainingError: fine-tuning failed.
     """
-    from xalign_ray.experiments.tune import tune
+    from xalign_ray.studies.tune import tune
 
     given = [data] if isinstance(data, str | os.PathLike) else data
     folders = [absolute_path(Path(folder)) for folder in given]
@@ -308,7 +308,7 @@ def study(name: PathLike, *settings: str, out: PathLike | None = None, rehash: b
         TrainingError: cells failed; everything else has been done and is on disk.
         LockError: another process writes a folder of it, or has taken it over.
     """
-    from xalign_ray.experiments.study import run_study
+    from xalign_ray.studies.study import run_study
 
     with _stoppable():
         return run_study(os.fspath(name), _path(out), settings, rehash)

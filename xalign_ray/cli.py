@@ -196,7 +196,7 @@ def tune(
     train_language: TrainLanguage = "en",
 ) -> None:
     """Fine-tune a model on English, then score every language: a study of one cell. A list of values is searched."""
-    from xalign_ray.experiments.tune import tune
+    from xalign_ray.studies.tune import tune
 
     options = dict(map(_read_option, settings))
     tune(model, task, data, out, options, codes(languages), train_language, _show_scores)
@@ -219,7 +219,7 @@ def study(
     ] = "",
 ) -> None:
     """Run the cells of a study that have not ended, side by side, and report on all."""
-    from xalign_ray.experiments.study import run_study, show_plan
+    from xalign_ray.studies.study import run_study, show_plan
 
     name = f"{name}/{scale}" if scale else name
     typer.echo(show_plan(name, out, settings) if plan else str(run_study(name, out, settings, rehash)))
@@ -313,7 +313,7 @@ def word_map(
 @app.command()
 def quickstart(out: Out = None) -> None:
     """The whole way on the embedded world: MLM against ALIGN-MLM, in a few minutes on two cores."""
-    from xalign_ray.experiments.study import quickstart
+    from xalign_ray.studies.study import quickstart
 
     quickstart(out)
 

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.data.conftest import one_after_the_other
 from xalign_ray import pipeline
 from xalign_ray.data import prepare
-from xalign_ray.experiments import evaluations, schedule, trials
-from xalign_ray.experiments.cells import FINISHED, Evaluation, Pretraining
-from xalign_ray.experiments.trials import Ended, Take
+from xalign_ray.studies import evaluations, schedule, trials
+from xalign_ray.studies.cells import FINISHED, Evaluation, Pretraining
+from xalign_ray.studies.trials import Ended, Take
 from xalign_ray.train import driver
 
 

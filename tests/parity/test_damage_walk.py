@@ -26,8 +26,8 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data import prepare as preparation
 from xalign_ray.data.stats import measure
 from xalign_ray.demo.writer import write_demo
-from xalign_ray.experiments.study import run_study
 from xalign_ray.report.verb import report
+from xalign_ray.studies.study import run_study
 
 SETTINGS = (
     "data.corpora=[{format: jsonl, language: en, paths: [wiki/en.jsonl]},"

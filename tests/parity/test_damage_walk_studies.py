@@ -25,10 +25,10 @@ from tests.ray.tagging_world import write_encoder, write_tags
 from tests.unit.report.run_folders import score, write_run
 from xalign_ray import evaluation
 from xalign_ray.artifacts import hash_files
-from xalign_ray.experiments.cells import CELLS
-from xalign_ray.experiments.study import run_study
 from xalign_ray.finetune.tune import MODEL
 from xalign_ray.report.verb import report
+from xalign_ray.studies.cells import CELLS
+from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import replay
 

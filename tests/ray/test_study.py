@@ -30,11 +30,11 @@ from tests.unit.data.conftest import prepare_here
 from xalign_ray import cli
 from xalign_ray.artifacts import read_manifest
 from xalign_ray.errors import ConfigError, TrainingError
-from xalign_ray.experiments.cells import CELLS, STOP_MARK
-from xalign_ray.experiments.declared import AshaSearch, GridSearch, Search
-from xalign_ray.experiments.study import run_study
-from xalign_ray.experiments.trials import run_trials, scheduler_of
-from xalign_ray.experiments.tune import tune
+from xalign_ray.studies.cells import CELLS, STOP_MARK
+from xalign_ray.studies.declared import AshaSearch, GridSearch, Search
+from xalign_ray.studies.study import run_study
+from xalign_ray.studies.trials import run_trials, scheduler_of
+from xalign_ray.studies.tune import tune
 from xalign_ray.tasks.scores import SCORES, read_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, read_events
 from xalign_ray.track.follower import replay

@@ -15,8 +15,8 @@ from xalign_ray import mirror, pipeline, publisher
 from xalign_ray.artifacts import hash_files, write_manifest
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.experiments.study import run_study
 from xalign_ray.mirror import CACHE, fetch_checkpoint, local_folder, opened, published, refresh, url_of
+from xalign_ray.studies.study import run_study
 from xalign_ray.train.driver import check_mirror
 
 URL = "s3://store/runs/a"

@@ -66,7 +66,7 @@ import sys, time
 from pathlib import Path
 from xalign_ray import cli, pipeline, stops
 from xalign_ray.errors import StoppedError
-from xalign_ray.experiments import schedule
+from xalign_ray.studies import schedule
 from xalign_ray.train import driver
 begun = []
 def pretrain(recipe, title):

@@ -12,7 +12,7 @@ from tests.ray.small import recipe, write_world
 from tests.unit.data.conftest import prepare_here
 from xalign_ray import pipeline
 from xalign_ray.errors import TrainingError
-from xalign_ray.experiments.study import run_study
+from xalign_ray.studies.study import run_study
 
 
 def test_a_cell_whose_data_are_there_and_whose_run_is_not_is_pretrained(

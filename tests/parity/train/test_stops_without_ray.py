@@ -26,7 +26,7 @@ from xalign_ray import cli, pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.local import open_local
 from xalign_ray.errors import ConfigError, LockError
-from xalign_ray.experiments.study import run_study
+from xalign_ray.studies.study import run_study
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")

@@ -11,10 +11,10 @@ import yaml
 from transformers import AutoModelForTokenClassification
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.experiments.declared import FineTuningConfig, load_study
 from xalign_ray.finetune.papers import read_papers
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
+from xalign_ray.studies.declared import FineTuningConfig, load_study
 from xalign_ray.tasks.pos import PosTask
 
 SCRIPTS, ALIGN = "google-research/xtreme, scripts", "princeton-nlp/align-mlm, scripts/alignedmlm_paper_experiments"

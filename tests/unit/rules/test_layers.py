@@ -32,7 +32,7 @@ LAYERS = [
     {"alignment", "pipeline"},
     {"evaluation"},
     {"continuing"},
-    {"experiments", "opened_run", "word_map"},
+    {"studies", "opened_run", "word_map"},
     {"api"},
     {"upload"},
     {"arguments", "submit"},
@@ -45,7 +45,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 HOMES = {
     "ray.data": ["data"],
     "ray.train": ["train/driver.py", "train/rendezvous.py"],
-    "ray.tune": ["experiments/trials.py"],
+    "ray.tune": ["studies/trials.py"],
     "deepspeed": ["train"],
     "mlflow": ["track", "report"],
     "matplotlib": ["report"],
@@ -179,7 +179,7 @@ def modules(*folders: str) -> list[str]:
         (["xalign_ray.tasks.registry"], ["torch", "transformers"]),
         (["xalign_ray.finetune.tune", "xalign_ray.tasks.registry"], ["datasets", "transformers.trainer", "ray"]),
         (
-            ["xalign_ray.experiments.study", "xalign_ray.train.driver"],
+            ["xalign_ray.studies.study", "xalign_ray.train.driver"],
             ["torch._dynamo", "deepspeed", "mlflow", "sympy"],
         ),
     ],

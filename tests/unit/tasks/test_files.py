@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.experiments.tune import tune
+from xalign_ray.studies.tune import tune
 from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, read_lines
 
 
@@ -94,7 +94,7 @@ def test_files_of_other_names_are_named_before_ray_is_imported(tmp_path: Path):
         (tmp_path / name).write_text("a\tNOUN\n")
     code = (
         "import sys\nfrom pathlib import Path\nfrom xalign_ray.errors import DataError\n"
-        "from xalign_ray.experiments.tune import tune\n"
+        "from xalign_ray.studies.tune import tune\n"
         "try:\n    tune('no-model', 'pos', [Path(sys.argv[1])], out=Path(sys.argv[1], 'out'))\n"
         "except DataError as error:\n    print(error)\n"
         "print('ray' in sys.modules)\n"
@@ -112,7 +112,7 @@ def test_a_tuning_says_which_files_it_does_not_read_before_it_imports_ray(
 ):
     for name in ("en.train.conllu", "en.dev.conllu", "de.test.conllu", "german.conllu"):
         (tmp_path / name).touch()
-    monkeypatch.setitem(sys.modules, "xalign_ray.experiments.schedule", None)  # what imports Ray
+    monkeypatch.setitem(sys.modules, "xalign_ray.studies.schedule", None)  # what imports Ray
     with pytest.raises(ImportError):
         tune("no-model", "pos", [tmp_path], out=tmp_path / "out")
     assert capsys.readouterr().err == (

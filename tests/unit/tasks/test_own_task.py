@@ -13,9 +13,9 @@ import pytest
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.evaluation import known_task
-from xalign_ray.experiments.cells import Cell
-from xalign_ray.experiments.declared import EvaluationConfig, FineTuningConfig, load_study
-from xalign_ray.experiments.plan import plan_study
+from xalign_ray.studies.cells import Cell
+from xalign_ray.studies.declared import EvaluationConfig, FineTuningConfig, load_study
+from xalign_ray.studies.plan import plan_study
 from xalign_ray.tasks import registry
 from xalign_ray.tasks.scores import Score, read_scores, write_scores
 

@@ -17,25 +17,25 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.inputs import check_inputs
 from xalign_ray.errors import ConfigError, DataError, TrainingError
-from xalign_ray.experiments.cells import FINISHED, TOKENIZED, WAITING, Cell, Evaluation, Trial
-from xalign_ray.experiments.choice import write_choices
-from xalign_ray.experiments.declared import StudyConfig, load_study
-from xalign_ray.experiments.plan import Plan, check_contents, check_task_files, plan_study
-from xalign_ray.experiments.progress import Progress
-from xalign_ray.experiments.record import describe_plan, write_record
 from xalign_ray.local_paths import shown_path
 from xalign_ray.locks import hold
 from xalign_ray.mirror import local_folder, url_of, written
 from xalign_ray.ray_job import check_lasting
 from xalign_ray.run_folder import CHOICES, RUNS, STUDY, RunFolder
 from xalign_ray.status_line import say, say_next
+from xalign_ray.studies.cells import FINISHED, TOKENIZED, WAITING, Cell, Evaluation, Trial
+from xalign_ray.studies.choice import write_choices
+from xalign_ray.studies.declared import StudyConfig, load_study
+from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan_study
+from xalign_ray.studies.progress import Progress
+from xalign_ray.studies.record import describe_plan, write_record
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
 from xalign_ray.track.follower import check_uri, open_command, publish, resolve_uri, runs_page
 from xalign_ray.train.cluster_address import check_named_cluster
 
 if TYPE_CHECKING:
-    from xalign_ray.experiments.schedule import Schedule
+    from xalign_ray.studies.schedule import Schedule
 
 QUICKSTART = "quickstart"
 STUDIES = "studies"
@@ -115,7 +115,7 @@ def quickstart(out: Path | None = None) -> None:
 
 def open_schedule(plan: Plan, folder: Path) -> Schedule:
     """The cells of a plan as a study's folder has them."""
-    from xalign_ray.experiments.schedule import Schedule  # Ray is not imported before names are right
+    from xalign_ray.studies.schedule import Schedule  # Ray is not imported before names are right
 
     return Schedule(plan, folder)
 

@@ -22,7 +22,7 @@ from transformers import (
 
 from tests.parity.cells_here import run_cells_here
 from xalign_ray.errors import DataError
-from xalign_ray.experiments.study import run_study
+from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import SCORES, read_scores
 
 SENTENCES = {

@@ -18,10 +18,10 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 from ray.tune.search import Searcher
 
 from xalign_ray.artifacts import read_manifest, write_json
-from xalign_ray.experiments.cell_log import cell_logged, close_log
-from xalign_ray.experiments.cells import FAILED, STOP_MARK, STOPPED, TOKENIZED, Trial, state_of
-from xalign_ray.experiments.declared import AshaSearch, Search
 from xalign_ray.finetune.tune import tune_task
+from xalign_ray.studies.cell_log import cell_logged, close_log
+from xalign_ray.studies.cells import FAILED, STOP_MARK, STOPPED, TOKENIZED, Trial, state_of
+from xalign_ray.studies.declared import AshaSearch, Search
 from xalign_ray.tasks.registry import TUNED_TASKS, load_task
 
 RETRIES = 1  # of a fine-tuning that died or failed, before it is reported; the others go on

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from xalign_ray.experiments import choice
-from xalign_ray.experiments.cells import Trial
-from xalign_ray.experiments.choice import Choice, write_choices
-from xalign_ray.experiments.declared import Resources
 from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.studies import choice
+from xalign_ray.studies.cells import Trial
+from xalign_ray.studies.choice import Choice, write_choices
+from xalign_ray.studies.declared import Resources
 
 LOW, HIGH = 1e-5, 1e-3
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.artifacts import whole_manifest, write_json
-from xalign_ray.experiments.cell_log import seconds_of
-from xalign_ray.experiments.cells import Job, Pretraining
 from xalign_ray.mirror import url_of
 from xalign_ray.run_folder import STUDY
 from xalign_ray.status_line import duration
+from xalign_ray.studies.cell_log import seconds_of
+from xalign_ray.studies.cells import Job, Pretraining
 
 if TYPE_CHECKING:
-    from xalign_ray.experiments.schedule import Schedule
+    from xalign_ray.studies.schedule import Schedule
 
 UNKNOWN = dict.fromkeys(("name", "folder", "task", "train_language", "training", "setting", "development", "seconds"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.artifacts import read_json
-from xalign_ray.experiments.cells import FINISHED, Cell, Trial
+from xalign_ray.studies.cells import FINISHED, Cell, Trial
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt, last_event, run_identity
 from xalign_ray.track.origin import origin
 

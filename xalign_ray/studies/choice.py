@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from xalign_ray.artifacts import hash_value, write_json
-from xalign_ray.experiments.cells import Trial
 from xalign_ray.run_folder import CHOICES
+from xalign_ray.studies.cells import Trial
 
 
 @dataclass(frozen=True, slots=True)

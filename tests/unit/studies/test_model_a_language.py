@@ -16,13 +16,13 @@ from tests.unit.report.run_folders import score, write_run
 from tests.unit.report.run_folders import write_study as write_finished
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.experiments.cells import Trial
-from xalign_ray.experiments.declared import load_study
-from xalign_ray.experiments.plan import check_task_files, plan_study
-from xalign_ray.experiments.study import run_study
 from xalign_ray.report.compare import compare, score_frame
 from xalign_ray.report.groups import known_groupings
 from xalign_ray.report.sources import find_runs
+from xalign_ray.studies.cells import Trial
+from xalign_ray.studies.declared import load_study
+from xalign_ray.studies.plan import check_task_files, plan_study
+from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import SCORES, read_scores
 
 LABELS = ("entailment", "neutral", "contradiction")

@@ -17,8 +17,12 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import needed_recipes
 from xalign_ray.data.inputs import open_root
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.experiments.cells import Cell, Evaluation, Job, Pretraining, Trial
-from xalign_ray.experiments.declared import (
+from xalign_ray.finetune.before_training import check_contents as check_contents_of
+from xalign_ray.finetune.before_training import check_files
+from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.models.families import LANGUAGES_KEY
+from xalign_ray.studies.cells import Cell, Evaluation, Job, Pretraining, Trial
+from xalign_ray.studies.declared import (
     AshaSearch,
     EncoderConfig,
     EvaluationConfig,
@@ -26,10 +30,6 @@ from xalign_ray.experiments.declared import (
     Resources,
     StudyConfig,
 )
-from xalign_ray.finetune.before_training import check_contents as check_contents_of
-from xalign_ray.finetune.before_training import check_files
-from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.models.families import LANGUAGES_KEY
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 from xalign_ray.tasks.task import ENGLISH
 from xalign_ray.tasks.tokenized import check_languages

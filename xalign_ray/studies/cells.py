@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from xalign_ray.artifacts import hash_value, whole_manifest
 from xalign_ray.config.load import Recipe
-from xalign_ray.experiments.declared import Resources
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
+from xalign_ray.studies.declared import Resources
 from xalign_ray.tasks.scores import SCORES, are_whole
 
 CELLS = "cells"

@@ -12,10 +12,10 @@ import yaml
 from xalign_ray.config.load import list_studies
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError, TrainingError
-from xalign_ray.experiments.cells import Cell, Evaluation, Trial
-from xalign_ray.experiments.declared import RandomSearch, Resources, Settings, StudyConfig, load_study
-from xalign_ray.experiments.plan import Plan, check_task_files, plan_study
-from xalign_ray.experiments.study import show_plan
+from xalign_ray.studies.cells import Cell, Evaluation, Trial
+from xalign_ray.studies.declared import RandomSearch, Resources, Settings, StudyConfig, load_study
+from xalign_ray.studies.plan import Plan, check_task_files, plan_study
+from xalign_ray.studies.study import show_plan
 
 ENCODERS = {"a": "hub/a", "b": "hub/b"}
 POS = {"task": "pos", "data": "pos"}
@@ -330,7 +330,7 @@ def test_development_files_of_tested_languages_are_looked_for_where_they_choose(
 def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from xalign_ray.experiments.study import run_study
+    from xalign_ray.studies.study import run_study
     from xalign_ray.train import driver
 
     def connect(*_: object) -> None:

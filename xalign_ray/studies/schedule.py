@@ -18,8 +18,10 @@ from xalign_ray import pipeline, stops
 from xalign_ray.artifacts import MANIFEST, whole_manifest
 from xalign_ray.config.load import Recipe
 from xalign_ray.errors import ConfigError, DataError, StoppedError, XalignError
-from xalign_ray.experiments.cell_log import close_log
-from xalign_ray.experiments.cells import (
+from xalign_ray.exports import export
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.studies.cell_log import close_log
+from xalign_ray.studies.cells import (
     FAILED,
     FINISHED,
     NOT_CHOSEN,
@@ -32,12 +34,10 @@ from xalign_ray.experiments.cells import (
     Trial,
     state_of,
 )
-from xalign_ray.experiments.choice import Choice, choose
-from xalign_ray.experiments.evaluations import start_evaluation
-from xalign_ray.experiments.plan import Plan
-from xalign_ray.experiments.trials import last_line, run_trials, scheduler_of
-from xalign_ray.exports import export
-from xalign_ray.run_folder import RunFolder
+from xalign_ray.studies.choice import Choice, choose
+from xalign_ray.studies.evaluations import start_evaluation
+from xalign_ray.studies.plan import Plan
+from xalign_ray.studies.trials import last_line, run_trials, scheduler_of
 from xalign_ray.train.ray_gauges import CellGauges
 
 LOOK_S = 0.1

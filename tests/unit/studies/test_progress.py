@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.experiments.progress import describe_end
+from xalign_ray.studies.progress import describe_end
 
 
 @pytest.mark.parametrize(

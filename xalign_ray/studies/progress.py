@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xalign_ray.artifacts import whole_manifest
-from xalign_ray.experiments.cell_log import seconds_of
-from xalign_ray.experiments.cells import FINISHED, Cell, Job
-from xalign_ray.experiments.record import write_record
 from xalign_ray.status_line import say
+from xalign_ray.studies.cell_log import seconds_of
+from xalign_ray.studies.cells import FINISHED, Cell, Job
+from xalign_ray.studies.record import write_record
 from xalign_ray.track.events import run_identity
 from xalign_ray.track.follower import publish
 
 if TYPE_CHECKING:
-    from xalign_ray.experiments.schedule import Schedule
+    from xalign_ray.studies.schedule import Schedule
 
 
 class Progress:
