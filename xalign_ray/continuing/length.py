@@ -40,7 +40,9 @@ def _bounded(steps: float, of: str) -> tuple[int, str]:
     number = min(max(once, FLOOR), CAP)
     passes = number / max(steps, 1e-9)
     bound = f", at least {FLOOR:,}" if number > once else f", at most {CAP:,}" if number < once else ""
-    return number, f"{number:,} steps: {passes:.2g} passes over {of}{bound} (--steps sets another number)."
+    times = f"{passes:.2g}"
+    said = f"{number:,} steps: {times} {'pass' if times == '1' else 'passes'} over {of}{bound}"
+    return number, f"{said} (--steps sets another number)."
 
 
 def steps_of_time(lines: FiveLines, recipe: Recipe, output: Path, bytes_of_pair: float) -> tuple[int, str]:
