@@ -339,7 +339,7 @@ def report(
         ConfigError: an argument cannot mean anything.
         DataError: a folder is not a run, or is damaged.
     """
-    from xalign_ray.report.verb import report
+    from xalign_ray.results.page import report
 
     with _stoppable():
         names = [absolute_model(os.fspath(run)) for run in runs]

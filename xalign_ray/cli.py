@@ -245,7 +245,7 @@ def report(
     tracking: Annotated[str, typer.Option(metavar="URI", help="where MLflow is; sqlite: runs/mlflow.db")] = "sqlite",
 ) -> None:
     """One page on a run, or on several compared."""
-    from xalign_ray.report.verb import report
+    from xalign_ray.results.page import report
 
     typer.echo(str(report(runs, out, codes(by), sizes, baseline, tracking)))
     say_next("open the page in a browser")

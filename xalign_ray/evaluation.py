@@ -121,7 +121,7 @@ def publish_scores(run: Path | None) -> None:
     saved = read_saved(run) if run else {}
     if run is None or "recipe" not in saved:
         return
-    from xalign_ray.report.card import write_model_card
+    from xalign_ray.results.card import write_model_card
     from xalign_ray.track.follower import publish, resolve_uri
 
     with written(run, "model card", publish=False):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from xalign_ray.data.prepared import Prepared
 
-LIBRARIES = ("transformers.modeling_utils", "deepspeed", "xalign_ray.models.export", "xalign_ray.report.card")
+LIBRARIES = ("transformers.modeling_utils", "deepspeed", "xalign_ray.models.export", "xalign_ray.results.card")
 LOOK_S = 1.0
 
 

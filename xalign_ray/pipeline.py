@@ -306,7 +306,7 @@ def default_folder(recipe: Recipe, fingerprint: str) -> Path:
 
 def _repair_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any], trust: bool) -> None:
     """Repairs what is missing or damaged of a finished run: its config.yaml, its export."""
-    from xalign_ray.report.card import write_model_card
+    from xalign_ray.results.card import write_model_card
 
     with suppress(DataError):
         return check_run(folder)
@@ -349,7 +349,7 @@ def _followed(recipe: Recipe, folder: Path, active: bool = True) -> Iterator[Non
 
 
 def _finish_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any], trust: bool) -> None:
-    from xalign_ray.report.card import write_model_card
+    from xalign_ray.results.card import write_model_card
 
     export_run(recipe, prepared, folder, facts, trust=trust)
     facts = {key: facts[key] for key in ("recipe", "fingerprint", "seed", "data_fingerprint")}

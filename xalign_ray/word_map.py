@@ -51,7 +51,7 @@ def word_map(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
         raise DataError(f"{data} must hold at least four pairs of words, of two languages; give one MUSE file.")
     shown = {model: shown_path(Path(model)) if Path(model).is_dir() else model for model in models}
     say(f"Drawing words of {', '.join(shown.values())}: loading the models.")
-    from xalign_ray.report.charts import COLOURS, Chart, draw_png
+    from xalign_ray.results.charts import COLOURS, Chart, draw_png
     from xalign_ray.tasks.hf_encoder import Encoder  # torch
 
     frames = {shown[model]: _measure(Encoder.open(find_encoder(model)[0]), pairs) for model in models}
@@ -112,7 +112,7 @@ def _place(vectors: Vectors) -> Any:
 
 
 def _draw(frame: pd.DataFrame, styles: Sequence[dict[str, Any]], axes: Any) -> None:
-    from xalign_ray.report.charts import LINE
+    from xalign_ray.results.charts import LINE
 
     for row in frame.itertuples():
         axes.plot([row.source_x, row.target_x], [row.source_y, row.target_y], color=LINE, lw=0.8, zorder=1)

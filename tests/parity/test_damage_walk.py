@@ -26,7 +26,7 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data import prepare as preparation
 from xalign_ray.data.stats import measure
 from xalign_ray.demo.writer import write_demo
-from xalign_ray.report.verb import report
+from xalign_ray.results.page import report
 from xalign_ray.studies.study import run_study
 
 SETTINGS = (

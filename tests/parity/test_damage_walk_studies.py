@@ -22,11 +22,11 @@ from mlflow import MlflowClient
 from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, files_of
 from tests.ray.tagging_world import write_encoder, write_tags
-from tests.unit.report.run_folders import score, write_run
+from tests.unit.results.run_folders import score, write_run
 from xalign_ray import evaluation
 from xalign_ray.artifacts import hash_files
 from xalign_ray.finetune.tune import MODEL
-from xalign_ray.report.verb import report
+from xalign_ray.results.page import report
 from xalign_ray.studies.cells import CELLS
 from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import Score

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from tests.unit.report.run_folders import choice, held_out, score, start, step, write_run
+from tests.unit.results.run_folders import choice, held_out, score, start, step, write_run
 from xalign_ray.artifacts import write_json
 from xalign_ray.cli import app
 from xalign_ray.errors import TrackingError
-from xalign_ray.report.sources import find_runs
+from xalign_ray.results.sources import find_runs
 from xalign_ray.tasks.scores import write_scores
 from xalign_ray.track.events import EventLog
 from xalign_ray.track.follower import replay

@@ -11,14 +11,14 @@ import yaml
 from tests.parity.train.pool import Pool
 from tests.ray.runs import Curve, calm, check_rows, events, facts, on_ray, starts
 from tests.ray.small import batches, recipe
-from tests.unit.report.run_folders import open_folders, report_on
+from tests.unit.results.run_folders import open_folders, report_on
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepare import prepare
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import StoppedError
-from xalign_ray.report.charts import RESTARTED, loss_frame, training_chart
-from xalign_ray.report.log import TOTAL
+from xalign_ray.results.charts import RESTARTED, loss_frame, training_chart
+from xalign_ray.results.log import TOTAL
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import train
 

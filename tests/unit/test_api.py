@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import xalign_ray as xa
-from tests.unit.report.run_folders import score, start, step, write_run
+from tests.unit.results.run_folders import score, start, step, write_run
 from tests.unit.rules.tree import ROOT
 from xalign_ray import pipeline
 from xalign_ray.errors import ConfigError, DataError, LockError, StoppedError
@@ -36,15 +36,6 @@ def test_an_import_brings_in_nothing_heavy_and_says_nothing() -> None:
     code = f"import sys, xalign_ray; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
-
-
-def test_a_verb_keeps_its_name_when_the_folder_of_that_name_is_imported() -> None:
-    code = (
-        "import xalign_ray.report.run as run, xalign_ray.pipeline, xalign_ray as xa\n"
-        "print(xa.report.__name__, xa.plan, run.read_run, xa.report.run)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert done.stdout.startswith("report <function plan"), done.stderr
 
 
 def test_the_package_says_that_it_is_typed() -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.report.run_folders import score, write_run
+from tests.unit.results.run_folders import score, write_run
 from xalign_ray import exports, pipeline
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import LockError
 from xalign_ray.locks import LOCK, hold
 from xalign_ray.mirror import written
-from xalign_ray.report.verb import report
+from xalign_ray.results.page import report
 
 HOLDER = """
 import sys, pathlib, time
@@ -80,7 +80,7 @@ def test_a_verb_waits_until_the_other_process_has_written(
 ) -> None:
     """All of it but the weights, which need a trained run."""
     monkeypatch.setattr(Prepared, "open", lambda _: None)
-    monkeypatch.setattr("xalign_ray.report.card.write_model_card", lambda _: None)
+    monkeypatch.setattr("xalign_ray.results.card.write_model_card", lambda _: None)
     for module in (exports, pipeline):
         monkeypatch.setattr(
             module, "export_run", lambda *_, **__: (run / "evaluation" / "order").write_text(order(run))

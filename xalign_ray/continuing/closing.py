@@ -19,9 +19,9 @@ from xalign_ray.evaluation import publish_scores
 from xalign_ray.local_paths import quoted, shown_path
 from xalign_ray.mirror import local_folder, written
 from xalign_ray.needs.shape import read_prices
-from xalign_ray.report.continued import read_continued
-from xalign_ray.report.log import RETRIEVAL, read_log
-from xalign_ray.report.verb import PAGE, report
+from xalign_ray.results.continued import read_continued
+from xalign_ray.results.log import RETRIEVAL, read_log
+from xalign_ray.results.page import PAGE, report
 from xalign_ray.run_folder import CARD, RunFolder
 from xalign_ray.status_line import say
 from xalign_ray.track.follower import open_command, resolve_uri, runs_page

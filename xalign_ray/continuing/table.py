@@ -9,8 +9,8 @@ import rich.table
 from rich.console import Console
 from rich.text import Text
 
-from xalign_ray.report.continued import Continued, of_comparison, sentence
-from xalign_ray.report.tables import Table
+from xalign_ray.results.continued import Continued, of_comparison, sentence
+from xalign_ray.results.tables import Table
 
 _IN_TERMINAL = ("Translations found: ", "Masked-LM loss")  # how the titles begin; the rest stands on the page
 _SHORTEST = 60

@@ -93,7 +93,7 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
             raise TrainingError(
                 f"{len(schedule.failures)} cells of {study.name} failed; the same command tries them again.\n{reasons}"
             )
-        from xalign_ray.report.verb import report  # pandas, which takes a second to import
+        from xalign_ray.results.page import report  # pandas, which takes a second to import
 
         page = report([str(folder)])
         inner = sorted(path for name in (EVENT_LOG, SCORES, MANIFEST) for path in folder.glob(f"*/*/{name}"))

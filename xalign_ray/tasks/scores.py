@@ -11,8 +11,8 @@ import numpy as np
 
 from xalign_ray.artifacts import hash_value
 from xalign_ray.errors import DataError
+from xalign_ray.results.score_files import read_records, write_records
 from xalign_ray.run_folder import SCORES as SCORES  # the name of the file, for those who read or write it
-from xalign_ray.score_files import read_records, write_records
 
 ALL_LANGUAGES = "all"
 
@@ -103,7 +103,7 @@ def show_scores(scores: Sequence[Score], width: int) -> Iterator[str]:
 
 
 def _mean(group: Sequence[Score]) -> Score:
-    from xalign_ray.averages import over_languages  # here: pandas costs every importer half a second
+    from xalign_ray.results.aggregate import over_languages  # here: pandas costs every importer half a second
 
     chances = [score.chance for score in group if score.chance is not None]
     hashes = [score.test_set for score in group]

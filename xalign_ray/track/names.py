@@ -68,8 +68,3 @@ def is_known(metric: str) -> bool:
     return metric in METRICS or any(
         metric == f"train/loss_{kind}" or metric in loss.metrics for kind, loss in PLUGGED_OBJECTIVES.items()
     )
-
-
-def evaluation_key(metric: str, language: str | None) -> str:
-    """The MLflow key of a score: `metric` for the mean over languages, else `metric_language`."""
-    return metric if language in (None, "all") else f"{metric}_{language}"

@@ -25,7 +25,7 @@ from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import DataError
 from xalign_ray.mirror import CACHE, url_of
 from xalign_ray.publisher import files_below
-from xalign_ray.report.verb import report
+from xalign_ray.results.page import report
 
 STEPS, SAVED_EVERY = 60, 20
 

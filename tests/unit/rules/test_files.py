@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.rules.tree import PACKAGE, ROOT, first_sentence, parse, python_files, text_files
 
-LONGEST = 400  # lines; past that a file is asking to be two
+LONGEST = 600  # lines; past that a file is asking to be two
 MEDIAN = 150
 OURS = python_files(PACKAGE, ROOT / "jobs", ROOT / "docs", ROOT / "tests", ROOT / "dashboards")
 # Spelled in pieces, or this file would break its own rule.
@@ -21,7 +21,7 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def test_no_file_is_longer_than_400_lines() -> None:
+def test_no_file_is_longer_than_600_lines() -> None:
     lengths = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in OURS}
     assert {path: length for path, length in lengths.items() if length > LONGEST} == {}
 

@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from tests.parity.cells_here import run_cells_here
-from tests.unit.report.run_folders import score, write_run
-from tests.unit.report.run_folders import write_study as write_finished
+from tests.unit.results.run_folders import score, write_run
+from tests.unit.results.run_folders import write_study as write_finished
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.report.compare import compare, score_frame
-from xalign_ray.report.groups import known_groupings
-from xalign_ray.report.sources import find_runs
+from xalign_ray.results.compare import compare, score_frame
+from xalign_ray.results.groups import known_groupings
+from xalign_ray.results.sources import find_runs
 from xalign_ray.studies.cells import Trial
 from xalign_ray.studies.declared import load_study
 from xalign_ray.studies.plan import check_task_files, plan_study

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from xalign_ray.track.names import METRICS, evaluation_key
+from xalign_ray.track.names import METRICS
 
 
 def test_training_and_data_keys_are_area_and_name() -> None:
@@ -15,12 +15,6 @@ def test_training_and_data_keys_are_area_and_name() -> None:
 
 def test_every_name_has_a_description() -> None:
     assert all(METRICS.values())
-
-
-def test_the_mean_over_languages_has_the_plain_key() -> None:
-    assert evaluation_key("tatoeba_accuracy", "all") == "tatoeba_accuracy"
-    assert evaluation_key("tatoeba_accuracy", None) == "tatoeba_accuracy"
-    assert evaluation_key("alignment_heldout", "en-de") == "alignment_heldout_en-de"
 
 
 def test_names_events_and_follower_import_neither_mlflow_nor_torch() -> None:

@@ -1,0 +1,110 @@
+"""The model card: front matter that Hugging Face reads, the run's own numbers, how to load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.results.run_folders import score, write_run
+from xalign_ray.artifacts import write_json
+from xalign_ray.errors import DataError
+from xalign_ray.results.card import write_model_card
+
+
+def write_card(folder: Path, *settings: str, **model: Any) -> tuple[dict[str, Any], str]:
+    """Front matter and text of the card of a run whose export says this of itself."""
+    scores = {"tatoeba": [score(value=0.0021)]}
+    run = write_run(folder / "run", "tiny/align-mlm", settings=settings, seed=3, scores=scores)
+    known = {
+        "model_type": "bert",
+        "architectures": ["BertForMaskedLM"],
+        "num_hidden_layers": 2,
+        "hidden_size": 96,
+        "xalign_languages": [],
+        "xalign_segments": 2,
+        "xalign_objective": "align-mlm",
+        "xalign_step": 4,
+    }
+    write_json(run / "export" / "config.json", known | model)
+    write_model_card(run)
+    _, front, text = (run / "export" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    return yaml.safe_load(front), text
+
+
+def test_the_front_matter_names_languages_method_and_library(tmp_path: Path) -> None:
+    front, _ = write_card(tmp_path)
+    assert front == {
+        "language": ["en", "qgr", "qdv"],
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
+        "tags": ["xalign-ray", "multilingual", "cross-lingual", "bert", "align-mlm"],
+    }
+
+
+def test_the_card_has_scores_data_run_and_recipe(tmp_path: Path) -> None:
+    _, text = write_card(tmp_path)
+    assert "2 layers of width 96 for en, qgr, qdv, pretrained for 4 steps" in text
+    assert "| Sentence retrieval (Tatoeba) (tatoeba_accuracy) | 0.2 (at chance) | 0.2 | 1,000 " in text
+    assert "| encoder | start | learning rate | dropout |\n" in text
+    assert "| tiny/align-mlm | from scratch (bert) | 0.003 | 0 |\n" in text
+    assert "| qgr | 931 | 5,894 | 52,402 | 40 % |" in text
+    assert "Vocabulary 3,698. Bad input lines: 3. Dictionary pairs: 966 trained, 289 held out." in text
+    assert "never a source of claims" in text
+    recipe = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
+    assert (recipe["recipe"], recipe["seed"]) == ("tiny/align-mlm", 3)
+
+
+def test_a_continued_encoder_is_not_called_pretrained(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", settings=["model.init_from=/models/e5-small", "data.tokenizer={kind: start}"])
+    write_json(run / "export" / "config.json", {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 96})
+    write_model_card(run)
+    assert "continued from `e5-small` for 4 steps by" in (run / "export" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_model_with_language_embeddings_is_loaded_with_the_language(tmp_path: Path) -> None:
+    front, text = write_card(tmp_path, architectures=["BertModel"], xalign_languages=["en", "qgr"])
+    assert front["pipeline_tag"] == "feature-extraction"
+    assert "model = AutoModel.from_pretrained(folder)" in text
+    assert 'kind = 2 * languages.index("en")' in text
+    assert 'inputs["token_type_ids"] = torch.full_like(inputs["input_ids"], kind)' in text
+
+
+@pytest.mark.parametrize(
+    ("start", "base", "said"),
+    [
+        ("google-bert/bert-base-multilingual-cased", "google-bert/bert-base-multilingual-cased", None),
+        ("run:tiny/mlm", None, "tiny/mlm"),
+        ("{folder}/my encoder", None, "my encoder"),
+        ("/gone/my-encoder", None, "my-encoder"),
+    ],
+)
+def test_a_continued_encoder_says_what_it_was_continued_from(
+    tmp_path: Path, start: str, base: str | None, said: str | None
+) -> None:
+    """A folder of this machine is named, not where it lies."""
+    (tmp_path / "my encoder").mkdir()
+    front, text = write_card(tmp_path, f"model.init_from={start.format(folder=tmp_path)}")
+    assert front.get("base_model") == base
+    assert f"for en, qgr, qdv, continued from `{said or base}` for 4 steps" in text
+    assert "pretrained" not in text.split("## ")[0]
+
+
+def test_a_head_that_no_loss_trained_fills_no_masks(tmp_path: Path) -> None:
+    front, text = write_card(tmp_path, "objectives=[{kind: dictionary_alignment}]")
+    assert front["pipeline_tag"] == "feature-extraction"
+    assert "model = AutoModel.from_pretrained(folder)" in text
+
+
+def test_a_model_without_them_is_loaded_without(tmp_path: Path) -> None:
+    _, text = write_card(tmp_path)
+    assert "model = AutoModelForMaskedLM.from_pretrained(folder)" in text
+    assert "token_type_ids" not in text
+
+
+def test_a_run_that_was_not_exported_is_named(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    with pytest.raises(DataError, match=f"{run} has no exported encoder .*; run `xalign export {run}` first"):
+        write_model_card(run)

@@ -1,0 +1,282 @@
+"""A comparison as a pure function of scores: means over languages and seeds, differences, and their files."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests.unit.results.run_folders import compare_folders, entries, score, write_run
+from xalign_ray.errors import ConfigError
+from xalign_ray.results.compare import Comparison, Record, score_frame
+from xalign_ray.results.compare import compare as compare_scores
+from xalign_ray.results.groups import known_groupings
+from xalign_ray.results.intervals import critical, paired_uncertainty
+from xalign_ray.results.log import Log
+from xalign_ray.results.page import write_comparison
+from xalign_ray.results.run import Run
+from xalign_ray.results.tables import Entry, score_table, terminal_table
+from xalign_ray.tasks.scores import Score
+
+Values = Mapping[str, float]
+
+
+def scores(values: Values, run: str = "a", seed: int = 0, **fields: Any) -> list[Score]:
+    """A score a language, chance 0.1 on 100 things each."""
+    known: dict[str, Any] = {"run": run, "seed": seed, "chance": 0.1, "n": 100} | fields
+    return [score(value=value, language=language, **known) for language, value in values.items()]
+
+
+def compare(
+    by_label: Mapping[str, Sequence[Score]],
+    baseline: str | None,
+    by: Sequence[str],
+    seeds: Mapping[str, int] | None = None,
+) -> Comparison:
+    """Scores by label; `seeds` are those of pretraining by a run's name, where they are known."""
+    runs = [
+        Run(
+            Path(name),
+            {"seed": (seeds or {}).get(name)},
+            Log(),
+            tuple(one for one in own if one.run == name),
+            label=label,
+        )
+        for label, own in by_label.items()
+        for name in dict.fromkeys(str(one.run) for one in own)
+    ]
+    known = known_groupings(runs, {})
+    return compare_scores(score_frame(runs), list(by_label), baseline, {name: known[name] for name in by})
+
+
+def cells(comparison: Comparison, by: str, label: str) -> dict[str, Record]:
+    return {record["group"]: record for record in comparison.records(by) if record["label"] == label}
+
+
+def written(comparison: Comparison, folder: Path) -> tuple[list[dict[str, str]], str]:
+    """The records of comparison.csv and the text of comparison.md."""
+    write_comparison(comparison, folder)
+    with (folder / "comparison.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file)), (folder / "comparison.md").read_text(encoding="utf-8")
+
+
+def test_a_group_is_the_mean_of_its_languages_and_the_difference_that_of_the_same_ones() -> None:
+    given = {
+        "base": scores({"de": 0.2, "nl": 0.4, "fr": 0.6, "hi": 0.3}),
+        "new": scores({"de": 0.5, "nl": 0.5, "fr": 0.7}),
+    }
+    found = compare(given, None, ["task", "family"])
+    assert cells(found, "task", "base")["all languages"]["mean"] == pytest.approx(0.375)
+    new = cells(found, "task", "new")["all languages"]
+    assert new["mean"] == pytest.approx(1.7 / 3)
+    assert (new["languages"], new["n"], new["chance"]) == ("de fr nl", 300, pytest.approx(0.1))
+    assert new["difference"] == pytest.approx((0.3 + 0.1 + 0.1) / 3)  # not 1.7 / 3 - 0.375: hi is left out
+    assert (new["difference_languages"], new["difference_seeds"]) == (3, 1)
+    # Student's interval of 0.3, 0.1 and 0.1: standard error 1/15, 2 degrees of freedom.
+    assert [new["low_95"], new["high_95"]] == pytest.approx([1 / 6 - 4.3027 / 15, 1 / 6 + 4.3027 / 15], abs=1e-5)
+    assert new["undecided"] == "too few seeds"
+    germanic = cells(found, "family", "new")["Germanic"]
+    assert germanic["difference"] == pytest.approx(0.2)
+    assert (germanic["low_95"], germanic["high_95"]) == (None, None)
+    assert "Indo-Aryan" not in cells(found, "family", "new")
+    note = score_table(found, "task").note
+    assert "Not every score of a row is a mean over the same languages; differences are over common ones." in note
+
+
+def test_every_metric_is_compared_whatever_its_name_and_cosines_are_not() -> None:
+    given = {
+        label: [*scores({"de": value}, metric="pos_accuracy", layer=None), *scores({"de": value}, metric="pair_cosine")]
+        for label, value in (("base", 0.5), ("new", 0.75))
+    }
+    records = compare(given, "base", ["task"]).records("task")
+    found = {record["metric"]: record["difference"] for record in records if record["label"] == "new"}
+    assert found == {"pair_cosine": None, "pos_accuracy": pytest.approx(0.25)}
+
+
+def test_fine_tuning_seeds_of_one_encoder_are_replicates_and_of_several_encoders_averaged() -> None:
+    one = {"base": [row for seed, value in enumerate((0.2, 0.4)) for row in scores({"de": value}, "a", seed)]}
+    assert cells(compare(one, None, ["task"]), "task", "base")["all languages"]["values"] == [0.2, 0.4]
+    several = {"base": [*one["base"], *scores({"de": 0.9}, "b", 0)]}
+    found = cells(compare(several, None, ["task"]), "task", "base")["all languages"]
+    assert found["values"] == pytest.approx([0.3, 0.9])
+    given = several | {"new": scores({"de": 0.6}, "c", 0)}
+    known = cells(compare(given, None, ["task"], {"a": 8, "b": 7, "c": 8}), "task", "new")["all languages"]
+    assert (known["gaps"], known["difference_seeds"]) == (pytest.approx([0.3]), 1)
+
+
+def test_pretraining_seeds_are_paired_though_nobody_tells_them() -> None:
+    given = {
+        "base": [*scores({"de": 0.1}, "m0", 0), *scores({"de": 0.3}, "m1", 1)],
+        "new": [*scores({"de": 0.6}, "a1", 1), *scores({"de": 0.9}, "a2", 2)],
+    }
+    difference = cells(compare(given, None, ["task"]), "task", "new")["all languages"]
+    assert (difference["difference"], difference["difference_seeds"]) == (pytest.approx(0.3), 1)
+
+
+def test_a_pretraining_seed_is_no_fine_tuning_seed_of_the_same_number() -> None:
+    tuned = [row for seed in (0, 1, 2) for row in scores({"de": 0.2 + seed / 10}, "hub", seed, metric="pos_accuracy")]
+    own = [row for seed in (0, 1, 2) for row in scores({"de": 0.3 + seed / 10}, f"r{seed}", 0, metric="pos_accuracy")]
+    found = compare({"base": tuned, "new": own}, None, ["task"], {f"r{seed}": seed for seed in (0, 1, 2)})
+    cell = cells(found, "task", "new")["all languages"]
+    assert (cell["difference"], cell["difference_seeds"], cell["gaps"]) == (pytest.approx(0.1), 0, [])
+    assert cell["low_95"] < 0 < cell["high_95"]  # paired by number it would be [10.0, 10.0]
+    several = [row for seed in (0, 1, 2) for row in scores({"de": 0.5}, "r0", seed, metric="pos_accuracy")]
+    found = compare({"base": own, "new": several}, None, ["task"], {f"r{seed}": seed for seed in (0, 1, 2)})
+    assert cells(found, "task", "new")["all languages"]["difference_seeds"] == 0
+    found = compare({"base": tuned, "new": several}, None, ["task"], {"r0": 0})
+    assert cells(found, "task", "new")["all languages"]["difference_seeds"] == 3  # both are fine-tuning seeds
+
+
+def test_seeds_are_in_the_order_of_their_numbers() -> None:
+    given = {"base": [row for seed in (10, 9, 2) for row in scores({"de": seed / 100}, f"r{seed}")]}
+    known = {f"r{seed}": seed for seed in (10, 9, 2)}
+    assert cells(compare(given, None, ["task"], known), "task", "base")["all languages"]["values"] == [0.02, 0.09, 0.1]
+
+
+@pytest.mark.parametrize("other", [{"n": 90}, {"test_set": "b" * 64}])
+def test_test_sets_of_one_name_but_another_size_or_content_are_not_compared(other: Mapping[str, Any]) -> None:
+    given = {
+        "base": scores({"de": 0.2, "fr": 0.4}, test_set="a" * 64),
+        "new": [*scores({"de": 0.5}, **{"test_set": "a" * 64} | other), *scores({"fr": 0.5}, test_set="a" * 64)],
+    }
+    found = compare(given, None, ["task", "language"])
+    new = {record["split"]: record for record in found.records("task") if record["label"] == "new"}
+    assert new["test"]["languages"] == "fr"
+    assert new["test"]["difference"] == pytest.approx(0.1)
+    (apart,) = new.keys() - {"test"}
+    assert (new[apart]["languages"], new[apart]["difference"]) == ("de", None)
+    assert apart == ("test, n 90" if "n" in other else "test, content bbbbbb")
+    assert "test sets that differ; they are not compared" in score_table(found, "task").note
+
+
+def test_scores_of_an_unknown_test_set_are_compared_by_size() -> None:
+    given = {"base": scores({"de": 0.2}), "new": scores({"de": 0.5}, test_set="a" * 64)}
+    assert cells(compare(given, None, ["task"]), "task", "new")["all languages"]["difference"] == pytest.approx(0.3)
+
+
+def test_chance_is_the_mean_over_seeds_and_languages() -> None:
+    given = {
+        "base": [
+            *scores({"de": 0.9, "fr": 0.9}, "m0", 0, chance=0.1),
+            *scores({"de": 0.9}, "m1", 1, chance=0.3),
+            *scores({"fr": 0.9}, "m1", 1, chance=0.5),
+        ]
+    }
+    found = compare(given, None, ["task", "language"])
+    assert [record["chance"] for record in found.records("language")] == pytest.approx([0.2, 0.3])
+    assert cells(found, "task", "base")["all languages"]["chance"] == pytest.approx(0.25)
+
+
+def test_intervals_of_a_row_allow_for_all_its_arms() -> None:
+    values = np.random.default_rng(0).random((4, 3, 3))  # arms, languages, seeds
+    given = {
+        f"arm{arm}": [
+            row
+            for seed in range(3)
+            for row in scores(dict(zip(("de", "fr", "hi"), values[arm, :, seed], strict=True)), f"r{arm}{seed}")
+        ]
+        for arm in range(4)
+    }
+    known = {f"r{arm}{seed}": seed for arm in range(4) for seed in range(3)}
+    found = paired_uncertainty(values)
+    reach = float(found.standard_error * critical(found.degrees, 3))
+    for arm in (1, 2, 3):
+        cell = cells(compare(given, None, ["task"], known), "task", f"arm{arm}")["all languages"]
+        gap = values[arm].mean() - values[0].mean()
+        assert [cell["low_95"], cell["high_95"]] == pytest.approx([gap - reach, gap + reach])
+        assert cell["comparisons"] == 3
+
+
+def test_test_sets_come_before_development_sets_and_stand_as_they_were_written() -> None:
+    given = {"base": [*scores({"de": 0.1}, split="dev"), *scores({"de": 0.2}, split="pud"), *scores({"de": 0.3})]}
+    assert [record["split"] for record in compare(given, None, ["task"]).records("task")] == ["test", "dev", "pud"]
+
+
+def test_a_language_that_a_seed_lacks_is_left_out_of_the_mean() -> None:
+    given = {"base": [*scores({"de": 0.1, "fr": 0.9}, "m0", 0), *scores({"de": 0.3}, "m1", 1)]}
+    found = cells(compare(given, None, ["task", "language"]), "task", "base")["all languages"]
+    assert (found["languages"], found["values"]) == ("de", [0.1, 0.3])
+
+
+def test_without_single_languages_the_given_mean_stands_and_single_layers_never_do() -> None:
+    given = {"base": [score(value=0.4), score(value=0.9, layer=3)]}
+    found = compare(given, None, ["task", "language", "family"])
+    assert cells(found, "task", "base")["all languages"]["mean"] == 0.4
+    assert (found.records("language"), found.records("family")) == ([], [])
+
+
+def test_what_is_at_chance_says_so_and_a_fall_to_it_stays_in_the_csv(tmp_path: Path) -> None:
+    given = {"base": scores({"de": 0.5}), "new": scores({"de": 0.12})}
+    found = compare(given, "base", ["language"])
+    _, row = score_table(found, "language").rows
+    assert row[:4] == entries("de", Entry("50.0", mark="best"), Entry("12.0", "at chance", "quiet"), "10")
+    records, _ = written(found, tmp_path)
+    assert [(row["label"], row["mean"], row["at_chance"], row["difference"]) for row in records] == [
+        ("base", "0.5", "False", ""),
+        ("new", "0.12", "True", "-0.38"),
+    ]
+
+
+def test_the_files_hold_every_grouping(tmp_path: Path) -> None:
+    given = {
+        "base": scores({"de": 0.2, "nl": 0.4, "fr": 0.6}),
+        "new": scores({"de": 0.5, "nl": 0.5, "fr": 0.7}),
+    }
+    records, text = written(compare(given, "base", ["family", "task"]), tmp_path)
+    assert [line for line in text.splitlines() if line.startswith("###")] == [
+        "### Scores by language family",
+        "### Scores, mean over languages",
+    ]
+    assert "| Germanic (de, nl) | 30.0 | 50.0 (+20.0) | 10 | 200 | 1 |" in text
+    assert "| 40.0 | 56.7 (+16.7 [-12.0, 45.4]) | 10 | 300 (3 languages) | 1 |" in text
+    last = records[-1]
+    assert [(row["by"], row["group"], row["label"]) for row in records][:2] == [
+        ("family", "Germanic", "base"),
+        ("family", "Germanic", "new"),
+    ]
+    assert (last["by"], last["languages"], last["baseline"], last["difference_languages"]) == (
+        "task",
+        "de fr nl",
+        "base",
+        "3",
+    )
+    assert float(last["low_95"]) == pytest.approx(-0.1202, abs=1e-4)
+    assert (last["comparisons"], last["undecided"]) == ("1", "too few seeds")
+
+
+def test_the_terminal_shows_the_first_grouping_and_fits_eighty_columns() -> None:
+    given = {
+        "tiny/mlm": scores({"de": 0.2, "nl": 0.4, "fr": 0.6, "hi": 0.1}),
+        "tiny/dict-mlm-unconditioned": scores({"de": 0.5, "nl": 0.5, "fr": 0.7, "hi": 0.2}),
+    }
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(terminal_table(compare(given, None, ["task", "language"]), "task"))
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert ["tiny/dict-mlm-unconditioned", "47.5", "+15.0", "[-0.9,", "30.9]", "1"] in lines
+    assert not any("nl" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "message"), [("bass", r"'bass' is none of the compared recipes\. Did you mean 'base'\?")]
+)
+def test_an_unknown_baseline_gets_the_nearest_label(baseline: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compare({"base": scores({"de": 0.2})}, baseline, ["task"])
+
+
+def groupings(folders: Sequence[Path], **chosen: Any) -> list[str]:
+    return list(compare_folders(folders, **chosen).by)
+
+
+def test_a_report_has_the_groupings_that_say_more_than_the_mean(tmp_path: Path) -> None:
+    one = write_run(tmp_path / "one", "tiny/align-mlm", scores={"tatoeba": scores({"qgr": 0.1, "qdv": 0.2})})
+    two = write_run(tmp_path / "two", "tiny/align-mlm", scores={"tatoeba": scores({"qgr": 0.1, "de": 0.2})})
+    assert groupings([one]) == ["task", "language"]
+    assert groupings([two]) == ["task", "language", "family", "dictionary"]
+    assert groupings([two], sizes={"de": 9000.0}) == ["task", "language", "family", "size", "dictionary"]
+    assert groupings([one], by=["dictionary"]) == ["dictionary"]

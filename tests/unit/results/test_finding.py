@@ -1,0 +1,214 @@
+"""The sentence that a report opens with: who is best, by how much, and honest about what is not decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.results.run_folders import score
+from xalign_ray.results.charts import draw_svgs, score_chart
+from xalign_ray.results.compare import Comparison, score_frame
+from xalign_ray.results.compare import compare as compare_scores
+from xalign_ray.results.groups import known_groupings
+from xalign_ray.results.log import Log
+from xalign_ray.results.run import Run
+from xalign_ray.results.sentences import find
+from xalign_ray.tasks.scores import Score
+
+FOUR = {"de": 0.2, "nl": 0.3, "fr": 0.4, "hi": 0.1}
+Values = Mapping[str, float]
+
+
+def compare(runs: Sequence[Run], labels: Sequence[str], baseline: str | None = None) -> Comparison:
+    return compare_scores(score_frame(runs), labels, baseline, known_groupings([], {}))
+
+
+def compared(by_label: Mapping[str, Sequence[Values]], baseline: str | None = None, **fields: Any) -> Comparison:
+    """Scores by label, pretraining seed and language."""
+    known: dict[str, Any] = {"chance": 0.01, "n": 1000} | fields
+    runs = [
+        Run(Path(f"{label}{seed}"), {"seed": seed}, Log(), tuple(scores), label=label)
+        for label, seeds in by_label.items()
+        for seed, values in enumerate(seeds)
+        for scores in [[score(value=value, language=language, **known) for language, value in values.items()]]
+    ]
+    return compare(runs, list(by_label), baseline)
+
+
+def of_one_run(by_label: Mapping[str, Sequence[Score]]) -> Comparison:
+    """Scores by label."""
+    runs = [Run(Path(label), {}, Log(), tuple(scores), label=label) for label, scores in by_label.items()]
+    return compare(runs, list(by_label))
+
+
+def shifted(values: Values, *gains: float) -> Values:
+    return {
+        language: value + gain for (language, value), gain in zip(values.items(), gains * len(values), strict=False)
+    }
+
+
+def test_a_difference_whose_interval_excludes_zero_is_the_finding() -> None:
+    found = find(compared({"mlm": [FOUR] * 3, "new": [shifted(FOUR, 0.1)] * 3}))
+    assert found.sentence == (
+        "new is best on Sentence retrieval (Tatoeba): 35.0 %, 10.0 points above mlm over 4 languages and 3 seeds; "
+        "the 95 % interval of the difference, [10.0, 10.0], excludes zero."
+    )
+
+
+def test_one_seed_says_nothing_about_other_seeds() -> None:
+    sentence = find(compared({"mlm": [FOUR], "new": [shifted(FOUR, 0.1)]})).sentence
+    assert sentence.endswith("over 4 languages and one seed; the 95 % interval of the difference, [10.0, 10.0], "
+                             "excludes zero and says nothing about other seeds.")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seeds", "why"),
+    [
+        ([(0.1, -0.09, 0.1, -0.09)], "too few seeds"),
+        ([(0.2, -0.1, 0.2, -0.1), (0.2, -0.1, 0.2, -0.1), (0.2, -0.1, 0.2, -0.12)], "too few languages"),
+        ([(0.2, 0.2, 0.2, 0.2), (-0.1, -0.1, -0.1, -0.1), (0.1, 0.1, 0.1, 0.12)], "too few seeds"),
+    ],
+)
+def test_an_interval_that_includes_zero_is_undecided_and_says_why(seeds: Sequence[Sequence[float]], why: str) -> None:
+    sentence = find(compared({"mlm": [FOUR] * len(seeds), "new": [shifted(FOUR, *gains) for gains in seeds]})).sentence
+    assert sentence.startswith("Undecided: new scores highest on Sentence retrieval (Tatoeba), ")
+    assert sentence.endswith(f"includes zero: {why}.")
+
+
+def test_a_difference_near_zero_is_a_finding() -> None:
+    seeds = [shifted(FOUR, 0.001), shifted(FOUR, 0.002), shifted(FOUR, 0.0)]
+    sentence = find(compared({"mlm": [FOUR] * 3, "new": seeds})).sentence
+    assert sentence.startswith(
+        "No difference of more than 1 point: new scores highest on Sentence retrieval (Tatoeba), 25.1 %, 0.1 points "
+        "above mlm over 4 languages and 3 seeds; the 95 % interval of the difference, [-0.1, 0.3], lies within 1 point"
+    )
+
+
+def test_one_language_says_nothing_about_other_languages() -> None:
+    runs = {"mlm": [{"de": 0.2}] * 3, "new": [{"de": 0.5}, {"de": 0.51}, {"de": 0.52}]}
+    sentence = find(compared(runs)).sentence
+    assert sentence.startswith("new is best on ")
+    assert sentence.endswith("excludes zero and says nothing about other languages.")
+
+
+def test_the_next_best_is_named_that_the_best_was_not_compared_with() -> None:
+    runs = {"mlm": [FOUR] * 3, "new": [shifted(FOUR, 0.1)] * 3, "other": [shifted(FOUR, 0.09)] * 3}
+    assert find(compared(runs)).sentence.endswith(
+        "excludes zero. The interval allows for 2 comparisons. new and other (34.0 %) were not compared."
+    )
+
+
+def test_the_highest_of_several_equal_encoders_is_rarely_called_best() -> None:
+    random, languages = np.random.default_rng(0), ["de", "fr", "hi", "nl", "pl", "ru", "sv", "uk", "zh"]
+    called = 0
+    for _ in range(30):
+        values = 0.5 + 0.05 * random.standard_normal((8, 3, 9))
+        arms = {f"a{n}": [dict(zip(languages, seed, strict=True)) for seed in own] for n, own in enumerate(values)}
+        called += " is best on " in find(compared(arms)).sentence
+    assert called <= 3
+
+
+@pytest.mark.parametrize(
+    ("values", "scope"),
+    [({"de": 0.2}, "one language and one seed"), ({"de": 0.2, "fr": 0.1}, "2 languages and one seed")],
+)
+def test_one_or_two_languages_and_one_seed_are_too_few(values: Values, scope: str) -> None:
+    sentence = find(compared({"mlm": [values], "new": [shifted(values, 0.3)]})).sentence
+    assert sentence.startswith("Undecided: new scores highest")
+    assert sentence.endswith(f"30.0 points above mlm, but {scope} are too few for an interval.")
+
+
+def test_a_baseline_that_is_best_is_compared_with_the_next() -> None:
+    others = {"new": [shifted(FOUR, -0.05)] * 3, "worse": [shifted(FOUR, -0.09)] * 3}
+    sentence = find(compared({"mlm": [FOUR] * 3, **others}, "mlm")).sentence
+    assert sentence.startswith("mlm is best on Sentence retrieval (Tatoeba): 25.0 %, 5.0 points above new over")
+    assert "[5.0, 5.0], excludes zero" in sentence
+
+
+def test_guesses_are_not_compared() -> None:
+    found = find(compared({"mlm": [FOUR], "new": [shifted(FOUR, 0.1)]}, chance=0.5))
+    assert found.sentence == (
+        "Every encoder is at chance on Sentence retrieval (Tatoeba): no more than guessing "
+        "(over 4 languages and one seed)."
+    )
+
+
+def test_a_metric_on_which_all_guess_is_no_headline_but_said_and_a_trained_one_comes_last() -> None:
+    def scored(value: float) -> list[Score]:
+        guess = score("pos_accuracy", 0.3, chance=0.3, run="a")
+        return [score(value=value, run="a"), guess, score("alignment_trained", 0.9 + value / 9, run="a")]
+
+    found = find(of_one_run({"mlm": scored(0.3), "new": scored(0.4)}))
+    assert (found.key or "")[0] == "tatoeba_accuracy"
+    assert found.at_chance == ("Parts of speech",)
+    seen = {label: [one for one in scored(0.3) if one.metric != "tatoeba_accuracy"] for label in ("mlm", "new")}
+    assert (find(of_one_run(seen)).key or "")[0] == "pos_accuracy"
+
+
+def test_one_encoder_is_told_with_its_chance_and_none_with_nothing() -> None:
+    assert find(compared({"mlm": [FOUR]})).sentence == (
+        "mlm reaches 25.0 % on Sentence retrieval (Tatoeba), over 4 languages and one seed; chance is 1 %."
+    )
+    nothing = find(compared({"mlm": []}))
+    assert (nothing.key, nothing.sentence[:30]) == (None, "Nothing has been scored yet th")
+
+
+def test_transfer_of_a_tuned_head_comes_before_retrieval_and_what_all_have_before_both() -> None:
+    retrieval = [score(value=0.5, run="a"), score(value=0.1, metric="pos_accuracy_supervised", run="a")]
+    transfer = [score(value=0.4, metric="pos_accuracy", run="a")]
+    both = of_one_run({"mlm": [*retrieval, *transfer], "new": [*retrieval, *transfer]})
+    assert (find(both).key or "")[0] == "pos_accuracy"
+    one = of_one_run({"mlm": [*retrieval, *transfer], "new": retrieval})
+    assert (find(one).key or "")[0] == "tatoeba_accuracy"
+
+
+def test_the_chart_shows_languages_and_where_they_are_many_families() -> None:
+    few = compared({"mlm": [FOUR], "new": [FOUR]})
+    many = dict.fromkeys(
+        [
+            "af",
+            "da",
+            "de",
+            "nl",
+            "no",
+            "sv",
+            "ca",
+            "es",
+            "fr",
+            "it",
+            "pt",
+            "ro",
+            "bg",
+            "cs",
+            "hr",
+            "mk",
+            "pl",
+            "ru",
+            "sk",
+            "sl",
+            "uk",
+        ],
+        0.3,
+    )
+    lots = compared({"mlm": [many], "new": [shifted(many, 0.1)]})
+    for comparison, rows in ((few, ["all languages", "de", "nl"]), (lots, ["all languages", "Germanic", "Slavic"])):
+        chart = score_chart(comparison, find(comparison).key or ())
+        first, second = draw_svgs(chart)
+        assert list(chart.panels) == ["percent", "points above mlm"]
+        assert all(f">{row}</text>" in first for row in rows)
+        assert "var(--series-1)" in second
+    assert ">cs</text>" not in draw_svgs(score_chart(lots, find(lots).key or ()))[0]
+
+
+def test_more_encoders_than_colours_are_told_apart_and_black_is_drawn_in_the_pages_ink() -> None:
+    labels = [f"{'long-' * 6}{number}" for number in range(8)]
+    comparison = compared({label: [shifted(FOUR, place / 20)] for place, label in enumerate(labels)})
+    chart = score_chart(comparison, find(comparison).key or ())
+    keys = {(style["color"], style["marker"]) for style in chart.styles.values()}
+    assert len(keys) == 8
+    assert "fill: var(--series-6)" in draw_svgs(chart)[0]
+    assert list(chart.panels)[1] == "points above the baseline"

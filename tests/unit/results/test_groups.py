@@ -1,0 +1,152 @@
+"""Groups of languages: families, sizes of Wikipedias, dictionaries, and what they are refused for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.results.groups import Groupings, check_groupings, known_groupings, read_sizes
+from xalign_ray.results.log import Log
+from xalign_ray.results.run import Run
+from xalign_ray.text.language_codes import check_language
+from xalign_ray.text.language_families import family_of, languages_of
+
+XTREME = (
+    "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi "
+    "yo zh"
+)
+
+
+def grouped(by: str, languages: list[str], known: Groupings) -> dict[str, list[str]]:
+    """The languages of each group, in the order of a table."""
+    places = sorted((known[by](language), language) for language in languages)
+    return {name: [language for (_, other), language in places if other == name] for (_, name), _ in places}
+
+
+def run_with_dictionaries(label: str, *languages: str) -> Run:
+    config: dict[str, Any] = {"data": {"dictionaries": [{"languages": ["en", code]} for code in languages]}}
+    return Run(Path(label), config, Log(), (), label=label)
+
+
+def test_every_language_of_xtreme_has_a_family() -> None:
+    codes = XTREME.split()
+    assert len(codes) == 40
+    families = {code: family_of(code) for code in codes}
+    assert "other families" not in families.values()
+    assert {code: family_of(check_language(code)) for code in codes} == families
+
+
+@pytest.mark.parametrize(
+    ("code", "family"),
+    [
+        ("de", "Germanic"),
+        ("pt-BR", "Romance"),
+        ("zh-Hant", "Sino-Tibetan"),
+        ("qgr", "invented or derived"),
+        ("qu", "other families"),
+        ("quz", "other families"),
+    ],
+)
+def test_a_family_is_that_of_the_language_whatever_its_script_or_region(code: str, family: str) -> None:
+    assert family_of(code) == family
+
+
+@pytest.mark.parametrize(
+    ("language", "sides"),
+    [
+        ("de", ("de",)),
+        ("en-de", ("en", "de")),
+        ("en-DE", ("en-DE",)),
+        ("en-zh-Hans", ("en", "zh-Hans")),
+        ("zh-Hans-pt-BR", ("zh-Hans", "pt-BR")),
+        ("de-x-old-en", ("de-x-old-en",)),
+        ("es-419", ("es-419",)),
+    ],
+)
+def test_a_pair_is_told_from_a_region(language: str, sides: tuple[str, ...]) -> None:
+    assert languages_of(language) == sides
+
+
+def test_a_pair_with_english_belongs_to_its_other_language_and_known_families_come_first() -> None:
+    languages = ["qgr", "en-hi", "nl", "de", "de-fr", "en"]
+    assert grouped("family", languages, known_groupings([], {})) == {
+        "Germanic": ["de", "en", "nl"],
+        "Germanic and Romance": ["de-fr"],
+        "Indo-Aryan": ["en-hi"],
+        "invented or derived": ["qgr"],
+    }
+
+
+def test_sizes_are_grouped_by_the_rounded_power_of_two_and_the_smaller_side_decides() -> None:
+    # log2(90) = 6.49 rounds to 6, log2(91) = 6.51 to 7; 2 ** 5.5 = 45.25, 2 ** 6.5 = 90.5, 2 ** 7.5 = 181.02.
+    known = known_groupings([], {"sw": 90, "is": 91, "de": 9000, "pt": 91})
+    assert grouped("size", ["sw", "is", "pt-BR", "de-sw", "yo"], known) == {
+        "6 (45.3 to 90.5 MB)": ["de-sw", "sw"],
+        "7 (90.5 to 181 MB)": ["is", "pt-BR"],
+        "size not known": ["yo"],
+    }
+
+
+def test_dictionaries_count_where_a_run_has_any_and_english_stands_alone() -> None:
+    runs = [
+        run_with_dictionaries("plain"),
+        run_with_dictionaries("one", "de"),
+        run_with_dictionaries("two", "de", "hi"),
+    ]
+    known = known_groupings(runs, {})
+    assert grouped("dictionary", ["de", "en-de", "hi", "yo", "en"], known) == {
+        "dictionary": ["de", "en-de"],
+        "dictionary in some runs only": ["hi"],
+        "no dictionary": ["yo"],
+        "English itself": ["en"],
+    }
+
+
+def test_only_what_is_known_is_a_grouping() -> None:
+    assert list(known_groupings([], {})) == ["task", "language", "family"]
+    known = known_groupings([run_with_dictionaries("a", "de")], {"de": 1.0})
+    assert list(known) == ["task", "language", "family", "size", "dictionary"]
+
+
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [
+        ("famly", r"There is no grouping 'famly'\. Did you mean 'family'\? Known: task, language, family, size, dict"),
+        ("size", r"Scores cannot be grouped by size: give --sizes, a CSV file with language,megabytes"),
+        ("dictionary", r"Scores cannot be grouped by dictionary: no compared run had a dictionary"),
+    ],
+)
+def test_a_grouping_that_cannot_be_made_is_refused(by: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_groupings([by], known_groupings([], {}))
+
+
+def test_sizes_are_read_with_their_languages_in_the_one_spelling(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.csv"
+    path.write_bytes(b"\xef\xbb\xbflanguage,megabytes,source\r\ndeu,9000,dump\r\nsw,30.5,dump\r\n")
+    assert read_sizes(path) == {"de": 9000.0, "sw": 30.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("code,size\nde,1\n", "must begin with the header language,megabytes"),
+        ("language,megabytes\nde,much\n", "line 2: could not convert string to float: 'much'"),
+        ("language,megabytes\nde,1\nxx-yy-zz,1\n", "line 3: 'xx-yy-zz' is not a language code"),
+        ("language,megabytes\nde,0\n", "line 2: a size must be above 0 MB, it is 0"),
+        ("language,megabytes\nde\n", "line 2: could not convert string to float: ''"),
+    ],
+)
+def test_a_file_of_sizes_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "sizes.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=f"{path} {message}"):
+        read_sizes(path)
+
+
+def test_a_file_of_sizes_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none.csv cannot be read .*; give a CSV file with language,megabytes"):
+        read_sizes(tmp_path / "none.csv")

@@ -1,0 +1,63 @@
+"""Which scores stand for a run, and which stay in its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xalign_ray.errors import DataError
+from xalign_ray.results.headline import evaluation_key, headline, read_headlines, table
+
+
+def record(metric: str, language: str, value: float, layer: Any = None, **fields: Any) -> dict[str, Any]:
+    return {"metric": metric, "language": language, "layer": layer, "value": value, "seed": 0, "step": 20, **fields}
+
+
+def test_the_mean_over_languages_has_the_plain_key() -> None:
+    assert evaluation_key("tatoeba_accuracy", "all") == "tatoeba_accuracy"
+    assert evaluation_key("tatoeba_accuracy", None) == "tatoeba_accuracy"
+    assert evaluation_key("alignment_heldout", "en-de") == "alignment_heldout_en-de"
+
+
+def test_a_layer_curve_is_no_headline() -> None:
+    curve = [record("tatoeba_accuracy", "de", 0.1 * layer, layer) for layer in range(3)]
+    assert headline([*curve, record("tatoeba_accuracy", "de", 0.7, "last4")], 100) == {"tatoeba_accuracy_de": (0.7, 20)}
+
+
+def test_the_mean_over_languages_comes_first_and_survives_the_limit() -> None:
+    languages = [record("pos_accuracy", f"l{i}", 0.5) for i in range(200)]
+    chosen = headline([*languages, record("pos_accuracy", "all", 0.4)], 100)
+    assert list(chosen)[:2] == ["pos_accuracy", "pos_accuracy_l0"]
+    assert len(chosen) == 100
+
+
+def test_seeds_are_averaged_but_variants_are_not_mixed() -> None:
+    records = [
+        record("alignment_heldout", "en-de", 0.2, seed=0, pooling="mean"),
+        record("alignment_heldout", "en-de", 0.4, seed=1, pooling="mean"),
+        record("alignment_heldout", "en-de", 0.9, seed=0, pooling="first"),
+    ]
+    value, step = headline(records, 100)["alignment_heldout_en-de"]
+    assert (value, step) == (pytest.approx(0.3), 20)
+
+
+def test_a_model_of_unknown_step_is_shown_at_zero() -> None:
+    assert headline([record("pos_accuracy", "de", 0.5, step=None)], 100) == {"pos_accuracy_de": (0.5, 0)}
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"scores": [1]}', '{"scores": [{"metric": "pos_accuracy"}]}'])
+def test_a_file_that_holds_no_scores_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "scores.json").write_text(content)
+    with pytest.raises(
+        DataError, match=r"scores.json is not a file of scores( of this version| \(.*\)); delete it and evaluate"
+    ):
+        read_headlines(tmp_path / "scores.json")
+
+
+def test_the_table_holds_every_record() -> None:
+    records = [record("pos_accuracy", "de", 0.5), record("pos_accuracy", "zh", 0.25, 3)]
+    assert table(records) == (
+        "metric,language,layer,value,seed,step\npos_accuracy,de,,0.5,0,20\npos_accuracy,zh,3,0.25,0,20\n"
+    )

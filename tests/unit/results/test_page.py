@@ -1,0 +1,324 @@
+"""The page and its files: whole in itself, the numbers those of the scores, honest about what they are."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from tests.unit.results.run_folders import (
+    compare_folders,
+    held_out,
+    open_folders,
+    report_on,
+    score,
+    start,
+    step,
+    write_run,
+    write_study,
+)
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.results.charts import MAX_DRAWN, curves_of, held_out_chart, loss_frame
+from xalign_ray.results.run import label_runs
+from xalign_ray.results.sentences import caveats, how_to_read
+from xalign_ray.results.tables import Entry, Table, run_table, terminal_table
+from xalign_ray.results.templates import ENVIRONMENT
+
+LAYERS = [
+    score(value=value, layer=layer, language=code) for code in ("all", "qgr") for layer, value in enumerate((0.1, 0.2))
+]
+
+
+class Reader(HTMLParser):
+    """Collects what a page refers to, its ids, and the cells of its tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.ids: list[str] = []
+        self.rows: list[list[str]] = []
+        self.open = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("src", "href", "data", "srcset", "action") and value:
+                self.references.append(value)
+            if name == "id" and value:
+                self.ids.append(value)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.open += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open -= tag in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    align = [
+        start(data=folder / "data"),
+        *(step(n, 5.0 - 10 * n / 4, loss_dictionary_alignment=-n / 4) for n in range(1, 5)),
+        held_out(4, {"en": 4.5, "qgr": 4.25}),
+        {"event": "end", "attempt": 1, "time": 1009.0, "step": 4, "metrics": {"run/tokens": 10, "run/tokens_per_s": 1}},
+    ]
+    return [
+        write_run(folder / "mlm", scores={"tatoeba": [score(value=0.0021), *LAYERS]}),
+        write_run(folder / "align", "tiny/align-mlm", scores={"tatoeba": [score(value=0.1234)]}, events=align),
+    ]
+
+
+@pytest.fixture(scope="module")
+def files(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the report."""
+    return report_on(runs, tmp_path_factory.mktemp("report")).parent
+
+
+@pytest.fixture(scope="module")
+def page(files: Path) -> str:
+    return (files / "index.html").read_text(encoding="utf-8")
+
+
+def curve_of(folders: list[Path]) -> pd.DataFrame:
+    """The one curve of the masked-LM loss of these runs."""
+    losses = loss_frame(open_folders(folders))
+    own = losses[losses.series == "train/loss_masked_lm"]
+    return curves_of(own.rename(columns={"series": "panel", "step": "x", "run": "across"}))
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_page_needs_nothing_outside_itself_and_links_to_what_lies_beside_it(files: Path, page: str) -> None:
+    references = [reference for reference in Reader(page).references if not reference.startswith("#")]
+    assert sorted(set(references) | {"index.html"}) == sorted(os.listdir(files))
+    assert {"headline.png", "losses.png", "held-out.png", "layers.png"} <= set(references)
+    assert all((files / name).read_bytes()[1:4] == b"PNG" for name in references if name.endswith("png"))
+    assert "http" not in page
+    assert not re.search(r"url\((?!#)|@import|<script|<link|<iframe", page)
+
+
+def test_every_reference_inside_the_page_has_one_target(page: str) -> None:
+    reader = Reader(page)
+    inner = {reference.removeprefix("#") for reference in reader.references if reference.startswith("#")}
+    assert inner <= set(reader.ids)
+    assert {name.removeprefix("url(#").rstrip(")") for name in re.findall(r"url\(#[^)]*\)", page)} <= set(reader.ids)
+    assert len(reader.ids) == len(set(reader.ids))
+
+
+def test_the_page_shows_the_numbers_of_the_scores(page: str) -> None:
+    (row,) = [row for row in Reader(page).rows if row[0].endswith("tatoeba_accuracy") and len(row) == 6]
+    assert [" ".join(cell.split()) for cell in row[1:]] == ["0.2 at chance", "12.3 +12.1", "0.2", "1,000", "1"]
+
+
+def test_the_page_draws_losses_and_layers_as_text_that_can_be_read(page: str) -> None:
+    names = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
+    assert list(dict.fromkeys(name.partition(": ")[0] for name in names)) == [
+        "Sentence retrieval (Tatoeba)",
+        "Training losses by step",
+        "Held-out masked-LM loss by step",
+        "Tatoeba accuracy by layer",
+    ]
+    for title in ("masked LM loss", "dictionary alignment loss", "total loss (weighted sum)", "mean over languages"):
+        assert f">{title}</text>" in page
+
+
+def test_two_reports_of_the_same_runs_are_the_same_bytes(runs: list[Path], page: str, tmp_path: Path) -> None:
+    assert report_on(runs, tmp_path).read_text(encoding="utf-8") == page
+
+
+def test_scores_csv_has_every_record_with_its_mark(files: Path) -> None:
+    rows = read_csv(files / "scores.csv")
+    assert len(rows) == 6
+    first, last = rows[0], rows[-1]
+    assert (first["label"], first["run"], float(first["value"]), first["at_chance"]) == (
+        "tiny/mlm",
+        "mlm",
+        0.0021,
+        "True",
+    )
+    assert (last["label"], last["metric"], float(last["value"]), last["at_chance"]) == (
+        "tiny/align-mlm",
+        "tatoeba_accuracy",
+        0.1234,
+        "False",
+    )
+
+
+def test_layers_csv_has_single_layers_only(files: Path) -> None:
+    rows = [(row["language"], row["layer"], float(row["value"])) for row in read_csv(files / "layers.csv")]
+    assert rows == [("all", "0", 0.1), ("all", "1", 0.2), ("qgr", "0", 0.1), ("qgr", "1", 0.2)]
+
+
+def test_losses_csv_has_every_loss_at_every_step(files: Path) -> None:
+    rows = [row for row in read_csv(files / "losses.csv") if row["label"] == "tiny/align-mlm"]
+    found = {(row["series"], row["language"], int(row["step"])): float(row["value"]) for row in rows}
+    assert found["train/loss_dictionary_alignment", "", 3] == -0.75
+    assert found["train/loss", "", 4] == -5.0
+    assert found["held_out/loss", "", 4] == 4.375
+    assert found["held_out/loss", "qgr", 4] == 4.25
+    assert len(found) == 3 * 4 + 3
+
+
+def test_text_of_users_cannot_become_markup(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "<b>&", settings=["notes=<script>alert(1)</script> & more"])
+    page = report_on([run], tmp_path / "out").read_text(encoding="utf-8")
+    assert "<script>" not in page
+    assert "<b>" not in page
+    assert "&lt;b&gt;&amp;" in page
+
+
+def test_text_of_a_study_and_of_labels_is_neither_markup_nor_mathematics(tmp_path: Path) -> None:
+    cells: list[dict[str, object]] = []
+    for number, label in enumerate(("<i>$\\frac{$</i>", '"><script>')):
+        scores = [
+            score(value=0.2 + number / 10, language=code, run=None, encoder=label) for code in ("de", "fr", "<u>")
+        ]
+        cells.append({"kind": "evaluation", "label": label, "scores": scores})
+    cells.append({"kind": "finetuning", "label": "<i>$\\frac{$</i>", "state": "failed", "reason": "<em>x</em>"})
+    study = write_study(tmp_path / "<s>", cells)
+    (study / "study.json").write_text((study / "study.json").read_text().replace("Why.", "<em>Why</em>"))
+    page = report_on([study], tmp_path / "out").read_text(encoding="utf-8")
+    for markup in ("<i>", "<script>", "<u>", "<em>", "<s>"):
+        assert markup not in page
+    assert page.count("&lt;em&gt;") == 2
+    assert "points above &lt;i&gt;$\\frac{$&lt;/i&gt;</text>" in page
+
+
+def test_the_embedded_world_is_named_where_it_was_used_and_only_there(tmp_path: Path) -> None:
+    demo = write_run(tmp_path / "demo")
+    real = write_run(tmp_path / "real", settings=["data.root=/somewhere/real"])
+    said = [any("embedded world" in line for line in caveats(open_folders([run]))) for run in (demo, real)]
+    assert said == [True, False]
+
+
+def test_one_seed_is_said_to_be_one_seed(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, f"tiny/{name}") for name in ("mlm", "align-mlm")]
+    assert any(line.startswith("One seed of each recipe was run") for line in how_to_read(open_folders(runs)))
+    runs.append(write_run(tmp_path / "mlm1", "tiny/mlm", seed=1))
+    assert any(line.endswith("One seed only: tiny/align-mlm.") for line in how_to_read(open_folders(runs)))
+
+
+def test_a_restarted_run_shows_attempts_their_cost_and_only_the_surviving_curve(tmp_path: Path) -> None:
+    events = [
+        start(time=1000.0),
+        step(1, 6.0, time=1001.0),
+        step(2, 5.0, time=1002.0),
+        step(3, 99.0, time=1004.0),
+        start(step=2, attempt=2, time=1100.0),
+        step(3, 4.0, attempt=2, time=1101.0),
+    ]
+    runs = open_folders([write_run(tmp_path / "run", events=events)])
+    assert runs[0].log.seconds == 5.0
+    (row,) = run_table(runs).rows
+    assert row[4] == Entry("3 of 4", "not finished")
+    assert row[-1] == Entry("2", "resumed at 2")
+    assert curve_of([tmp_path / "run"])["mean"].tolist() == [6.0, 5.0, 4.0]
+
+
+def test_a_curve_over_seeds_has_mean_and_range_at_the_steps_that_all_have(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "a", seed=0, events=[start(), step(1, 6.0), step(2, 4.0), step(3, 3.0)])
+    second = write_run(tmp_path / "b", seed=1, events=[start(), step(1, 8.0), step(2, 5.0)])
+    curve = curve_of([first, second])
+    assert (curve.x.tolist(), curve["mean"].tolist()) == ([1, 2], [7.0, 4.5])
+    assert (curve.low.tolist(), curve.high.tolist()) == ([6.0, 4.0], [8.0, 5.0])
+
+
+@pytest.mark.parametrize(
+    ("losses", "titles"),
+    [({"qgr": 4.0}, ["qgr"]), ({"zz": 3.0, "qgr": 4.0, "en": 5.0}, ["mean over languages", "en", "qgr", "zz"])],
+)
+def test_held_out_losses_stand_in_the_order_of_the_data_their_mean_first(
+    losses: dict[str, float], titles: list[str], tmp_path: Path
+) -> None:
+    runs = open_folders([write_run(tmp_path / "run", events=[start(), held_out(1, losses)])])
+    chart = held_out_chart(runs, loss_frame(runs))
+    assert chart is not None
+    assert list(chart.panels) == titles
+
+
+def test_of_many_languages_those_with_most_text_have_a_panel(tmp_path: Path) -> None:
+    losses = {f"q{number:02}": 4.0 for number in range(40)}
+    runs = open_folders([write_run(tmp_path / "run", events=[start(), held_out(1, losses)])])
+    pools = {f"text/q{number:02}": {"tokens": number} for number in range(40)}
+    runs = [replace(run, data={"languages": [*losses], "pools": pools}) for run in runs]
+    chart = held_out_chart(runs, loss_frame(runs))
+    assert chart is not None
+    assert list(chart.panels) == ["mean over languages", *(f"q{number}" for number in range(39, 28, -1))]
+    assert chart.notes == ["29 more are in losses.csv."]
+
+
+def test_a_long_curve_is_thinned_by_means(tmp_path: Path) -> None:
+    events = [start(), *(step(n, float(n % 2)) for n in range(1, 2 * MAX_DRAWN + 1))]
+    curve = curve_of([write_run(tmp_path / "run", events=events)])
+    assert (len(curve), set(curve["mean"])) == (MAX_DRAWN, {0.5})
+
+
+def test_a_loss_that_was_not_finite_is_left_out(tmp_path: Path) -> None:
+    broken = step(2, 5.0)
+    broken["metrics"]["train/loss"] = None
+    run = write_run(tmp_path / "run", events=[start(), step(1, 6.0), broken])
+    rows = read_csv(report_on([run], tmp_path / "out").with_name("losses.csv"))
+    assert [row["step"] for row in rows if row["series"] == "train/loss"] == ["1"]
+
+
+def test_a_run_without_scores_still_has_a_page(tmp_path: Path) -> None:
+    page = report_on([write_run(tmp_path / "run")], tmp_path / "out")
+    assert read_csv(page.with_name("scores.csv")) == []
+    assert "How it was run" in page.read_text(encoding="utf-8")
+
+
+def test_the_terminal_table_fits_eighty_columns(runs: list[Path]) -> None:
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(terminal_table(compare_folders(runs), "task"))
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert ["tatoeba_accuracy", "chance", "0.2", "n", "1,000"] in lines
+    assert ["tiny/mlm", "0.2", "(at", "chance)", "1"] in lines
+    assert ["tiny/align-mlm", "12.3", "+12.1", "1"] in lines
+
+
+def test_a_table_has_the_same_text_in_markdown_and_html() -> None:
+    table = Table("T", ("", "a|b"), [(Entry("all"),), ("x<y", Entry("1.0", "at chance", "quiet"))], "Note.")
+    markdown = ENVIRONMENT.get_template("tables.md").render(tables=[table])
+    rows = "| **all** |  |\n| x<y | 1.0 (at chance) |"
+    assert markdown.strip() == f"### T\n\n|  | a\\|b |\n| --- | ---: |\n{rows}\n\nNote."
+    html = ENVIRONMENT.get_template("tables.html").module.html(table)  # type: ignore[attr-defined]
+    assert '<th colspan="2" class="name"><span>all</span></th>' in html
+    assert '<th class="name">x&lt;y</th><td class=" quiet">1.0 <small>at chance</small></td>' in html
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"{tmp_path} is not a run: it holds neither events.jsonl nor a scores.json"):
+        report_on([tmp_path], tmp_path / "out")
+
+
+def test_no_run_at_all_is_refused() -> None:
+    with pytest.raises(ConfigError, match="A report needs at least one run"):
+        label_runs([])
+
+
+def test_an_unknown_baseline_gets_the_nearest_label(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'tiny/mln' is none of the compared recipes\. Did you mean 'tiny/mlm'\?"):
+        report_on(runs, tmp_path, baseline="tiny/mln")
+
+
+def test_scores_of_an_unfinished_run_come_with_a_warning(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", scores={"tatoeba": [score()]}, events=[start(), step(1, 6.0)])
+    page = report_on([run], tmp_path / "out").read_text(encoding="utf-8")
+    assert "Not finished yet: tiny/mlm." in page

@@ -1,0 +1,132 @@
+"""The papers' numbers next to ours: cells by hand, claims with their verdicts, and no word where no paper is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from tests.unit.results.run_folders import open_folders, report_on, score, write_run, write_study
+from tests.unit.results.test_page import Reader
+from xalign_ray.results.against_papers import against_papers
+from xalign_ray.results.claims import Correlation, printed_points, read_claims
+from xalign_ray.results.compare import score_frame
+from xalign_ray.results.paper_tables import terminal_tables
+from xalign_ray.results.quantities import measured
+from xalign_ray.results.spearman import spearman
+
+# EM of MLQA by label, language and seed.
+WEAM = {
+    "mlm": {"en": (0.5, 0.6), "es": (0.30, 0.32), "de": (0.20, 0.22), "zh": (0.10, 0.12)},
+    "weam": {"en": (0.5, 0.6), "es": (0.34, 0.36), "de": (0.24, 0.26), "zh": (0.14, 0.16)},
+}
+
+
+def study(
+    folder: Path,
+    values: Mapping[str, Mapping[str, tuple[float, ...]]],
+    seeds: int,
+    metrics: Sequence[str] = ("mlqa_em", "mlqa_f1"),
+) -> Path:
+    cells = []
+    for label, own in values.items():
+        for seed in range(seeds):
+            run = write_run(folder / f"{label}-{seed}", f"tiny/{label}", seed=seed)
+            cells.append({"kind": "pretraining", "label": label, "folder": str(run)})
+            scores = [
+                score(metric, each[seed], task="mlqa", language=language, run=run.name, layer=None, pooling=None)
+                for metric in metrics
+                for language, each in own.items()
+            ]
+            cells.append({"kind": "evaluation", "label": label, "scores": scores})
+    return write_study(folder / "study", cells)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("weam")
+    return report_on([study(folder, WEAM, seeds=2)], folder / "report")
+
+
+def test_cells_that_both_have_stand_side_by_side_with_what_follows_from_print_and_what_is_quoted(page: Path) -> None:
+    frame = pd.read_csv(page.with_name("papers.csv")).set_index(["section", "row", "column"])
+    (table,) = set(frame.table)  # no XNLI here
+    own = frame.loc["zero-shot", "mBERT+WEAM", "avg_zero_shot_EM"]
+    assert (table, own.printed, round(own.recomputed, 4)) == ("Table 1", 48.2, 47.0)
+    assert (own.ours, own.standard_deviation) == (pytest.approx(25.0), pytest.approx(2**0.5))  # seeds: 24 and 26
+    assert (own.difference, own.seeds, own.languages, own.scale) == (pytest.approx(-22.0), 2, "de es zh", "tiny")
+    assert frame.loc["zero-shot", "mBERT+WEAM", "es_EM"].difference == pytest.approx(35.0 - 49.6)
+    assert pd.isna(frame.loc["zero-shot", "mBERT+TLM", "es_EM"].ours)
+    rows = [[" ".join(cell.split()) for cell in row] for row in Reader(page.read_text(encoding="utf-8")).rows]
+    (row,) = [row for row in rows if row[0] == "mBERT+WEAM"]
+    assert row[1] == "66.7 55.0 ± 7.1 (-11.7)"
+    assert row[11:] == ["48.2 / 47.0 25.0 ± 1.4 (-22.0)", "66.2 / 65.3 25.0 ± 1.4 (-40.3)", "2", "tiny"]
+    quoted = [row for row in rows if "quoted from Lewis et al. 2020" in row[0]]
+    assert [row[1] for row in quoted] == ["65.2", "65.2 55.0 ± 7.1 (-10.2)"]
+    assert not [row for row in rows if row[0].startswith("mBERT+TLM")]
+    text = page.with_name("comparison.md").read_text(encoding="utf-8")
+    assert "| 48.2 / 47.0 (25.0 ± 1.4 (-22.0)) |" in text
+    assert "Means of ours are over our languages: 3 to 4 (named in papers.csv). 2 rows of print" in text
+
+
+def test_claims_are_judged_next_to_what_is_printed(page: Path) -> None:
+    frame = pd.read_csv(page.with_name("claims.csv"), keep_default_na=False).set_index("claim")
+    assert set(frame.paper) == {"weam"}
+    known = frame.loc["weam-over-translations"]
+    assert (known.verdict, known.why, known.estimate) == ("undecided", "no mlm translated_per_language", "")
+    assert list(frame.loc["weam-questions"].step) == ["weam less weam-tlm", "weam-tlm less mlm"]
+    assert "no weam-tlm" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("seeds", "said"), [(2, "holds"), (1, "undecided: too few seeds (one)")])
+def test_the_terminal_has_cells_and_verdicts_and_one_seed_decides_nothing(
+    seeds: int, said: str, tmp_path: Path
+) -> None:
+    tlm = {language: tuple(value - 0.01 for value in own) for language, own in WEAM["weam"].items()}
+    runs = open_folders([study(tmp_path, WEAM | {"weam-tlm": tlm}, seeds)])
+    found = against_papers(runs, measured(runs, score_frame(runs)))
+    (verdict,) = [one for one in found.verdicts if one.name == "weam-questions"]
+    assert [round(value, 6) for value in verdict.estimates] == [0.01, 0.03]
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    for table in terminal_tables(found):
+        console.print(table)
+    text = console.export_text()
+    mean = "35.0 ± 1.4 (-14.6)" if seeds == 2 else "34.0 (-15.6)"
+    assert ["zero-shot:", "mBERT+WEAM", "es", "EM", "49.6", *mean.split(), str(seeds)] in map(
+        str.split, text.splitlines()
+    )
+    line = f"{said} +1.7 +1.0 [1.0, 1.0] {seeds}".split()
+    assert line in map(str.split, text.splitlines())
+
+
+def test_a_paper_whose_own_labels_or_numbers_are_not_there_is_not_named(tmp_path: Path) -> None:
+    plain = study(tmp_path / "plain", {"mlm": WEAM["mlm"]}, seeds=1)  # a label of every paper
+    other = study(tmp_path / "other", WEAM, seeds=1, metrics=["tatoeba_accuracy"])  # none that it prints
+    for folder in (plain, other):
+        runs = open_folders([folder])
+        assert against_papers(runs, measured(runs, score_frame(runs))).papers == []
+    out = report_on([plain], tmp_path / "report").parent
+    assert not list(out.glob("papers.csv")) + list(out.glob("claims.csv"))
+    assert "Against the papers" not in (out / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_printed_correlations_follow_from_the_printed_tables() -> None:
+    found = []
+    for claim in read_claims().values():
+        if isinstance(claim, Correlation):
+            places = printed_points(claim)
+            assert len(places) == 12
+            found.append(round(float(spearman([x for *_, x, _ in places], [y for *_, y in places])), 3))
+    assert found == [-0.727, -0.781, -0.734]
+
+
+def test_the_nine_languages_of_a_printed_mean_are_those_of_ours(tmp_path: Path) -> None:
+    values = {"en": (0.9,), "de": (0.7,), "sw": (0.2,)}  # Swahili is none of them
+    page = report_on([study(tmp_path, {"mlm": values, "dict-mlm-50": values}, 1, ["ner_f1"])], tmp_path / "report")
+    frame = pd.read_csv(page.with_name("papers.csv")).set_index(["table", "row", "column"])
+    assert frame.loc["Table 1", "mBERT (ours)", "NER_F1"].ours == pytest.approx(60.0)
+    own = frame.loc["Table 2", "mBERT (ours)", "NER_F1"]
+    assert (own.ours, own.languages) == (pytest.approx(80.0), "de en")

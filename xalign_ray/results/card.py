@@ -1,0 +1,111 @@
+"""Writes the model card of an exported encoder: what it is, how it was trained, how it scored, how to load it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xalign_ray.artifacts import read_json, write_atomic
+from xalign_ray.config.choices import OBJECTIVES, ContrastedPairs
+from xalign_ray.config.schema import RUN_OF
+from xalign_ray.config.yaml_text import parse_yaml
+from xalign_ray.errors import DataError
+from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.results.compare import compare, score_frame
+from xalign_ray.results.continued import of_comparison, read_continued, sentence
+from xalign_ray.results.groups import known_groupings
+from xalign_ray.results.run import Run, label_runs, read_run
+from xalign_ray.results.sentences import caveats, how_to_read
+from xalign_ray.results.tables import data_tables, run_table, score_table, values_table
+from xalign_ray.results.templates import ENVIRONMENT
+from xalign_ray.run_folder import CARD, RunFolder
+
+_GROUPINGS = ("task", "language")
+
+
+def write_model_card(run: Path) -> None:
+    """Writes `export/README.md` of a run: a Hugging Face model card, with the scores that there are so far.
+
+    Raises:
+        DataError: the run has not been exported.
+    """
+    export = RunFolder(run).export
+    path = export / "config.json"
+    if not path.is_file():
+        raise DataError(f"{run} has no exported encoder ({path} is missing); run `xalign export {run}` first.")
+    model = read_json(path, f"`xalign export {run}` writes it again.", "model_type", "hidden_size")
+    write_atomic(export / CARD, _write(label_runs([read_run(run)])[0], model))
+
+
+def _write(run: Run, model: Mapping[str, Any]) -> str:
+    known = known_groupings([run], {})
+    scores = compare(score_frame([run]), [run.label], None, {by: known[by] for by in _GROUPINGS})
+    tables = [
+        *(score_table(scores, by) for by in _GROUPINGS),
+        values_table([run]),
+        *data_tables([run]),
+        run_table([run]),
+    ]
+    base = run.config.get("model", {}).get("init_from") or ""
+    losses = [OBJECTIVES.get(loss.get("kind")) for loss in run.config.get("objectives") or []]
+    reads_head = any(loss is not None and loss.predicts_pieces for loss in losses)
+    contrasts = any(loss is not None and loss.stream == ContrastedPairs().kind for loss in losses)
+    continued = read_continued(run.folder)
+    # A head that no loss reads is as it was drawn, or as its encoder's file had it.
+    has_head = reads_head and any("ForMaskedLM" in name for name in model.get("architectures") or [])
+    return ENVIRONMENT.get_template("card.md").render(
+        base="" if Path(base).is_absolute() or base.startswith(RUN_OF) else base,
+        start=_start(base),
+        run=run,
+        model=model,
+        languages=_languages(run),
+        steps=f"{model.get('xalign_step', run.log.last_step):,}",
+        fingerprint=str(run.config.get("fingerprint", ""))[:12],
+        has_head=has_head,
+        pipeline="sentence-similarity" if contrasts else "fill-mask" if has_head else "feature-extraction",
+        pooling=next((loss["pooling"] for loss in run.config.get("objectives") or [] if "pooling" in loss), ""),
+        licence=_licence(base),
+        finding=sentence(continued) if continued else "",
+        stock=model.get("model_type") in BY_MODEL_TYPE,
+        told=model.get("xalign_languages") or [],
+        reading=[*caveats([run]), *how_to_read([run])],
+        tables=[*(of_comparison(continued) if continued else []), *(table for table in tables if table.rows)],
+        recipe=yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True),
+    )
+
+
+def _start(init_from: str) -> str:
+    """The name of the encoder that a run continued: a hub id, a folder's, or that of the run whose export it is."""
+    path = Path(init_from)
+    if not path.is_absolute():
+        return init_from.removeprefix(RUN_OF)
+    return path.parent.name if path.name == "export" else path.name
+
+
+def _licence(init_from: str) -> str:
+    """What the front matter of the base's own card says; empty where there is none."""
+    card = Path(init_from) / CARD
+    if not card.is_file():
+        return ""
+    parts = card.read_text(encoding="utf-8", errors="replace").split("---\n", 2)
+    if len(parts) < 3 or parts[0].strip():
+        return ""
+    with suppress(yaml.YAMLError):
+        front = parse_yaml(parts[1])
+        return str(front.get("license") or "") if isinstance(front, dict) else ""
+    return ""
+
+
+def _languages(run: Run) -> list[str]:
+    """The run's languages in the order of their ids."""
+    if run.data is not None:
+        return list(run.data["languages"])
+    named = [corpus["language"] for corpus in run.sources("corpora")]
+    named += [
+        code for key in ("parallel", "dictionaries") for source in run.sources(key) for code in source["languages"]
+    ]
+    return list(dict.fromkeys(named))

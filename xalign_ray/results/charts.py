@@ -1,0 +1,370 @@
+"""Draws the charts of a report: headline scores with intervals, losses, scores by layer; as SVG and as PNG."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from markupsafe import Markup, escape
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from xalign_ray.results.aggregate import KEY, measure
+from xalign_ray.results.compare import Comparison, Record
+from xalign_ray.results.log import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, is_loss, thin
+from xalign_ray.results.run import Run, columns_of
+from xalign_ray.tasks.registry import METRICS
+from xalign_ray.tasks.scores import ALL_LANGUAGES
+
+# Okabe and Ito's colours, told apart with any colour vision; dashes and markers tell them apart without colour.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#010101")  # SVG leaves plain black out
+INK, PALE, LINE, PAPER = "#333333", "#dddddd", "#999999", "#fefefe"
+VARIABLES = {colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS)}
+VARIABLES |= {INK: "var(--ink)", PALE: "var(--grid)", LINE: "var(--line)", PAPER: "var(--paper)"}
+RESTARTED = "went on from a checkpoint"
+RING: dict[str, Any] = {"ls": "", "marker": "o", "ms": 6.5, "mfc": PAPER, "mew": 1.5}
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "xalign",
+    "text.parse_math": False,  # labels are text of users
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.axisbelow": True,
+    "axes.edgecolor": LINE,
+    "axes.facecolor": "none",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": PALE,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": INK,
+    "xtick.major.size": 2.5,
+    "ytick.color": INK,
+    "ytick.major.size": 2.5,
+}
+_PER_ROW = 3  # panels of a PNG
+_LEGEND_WIDTH = 110  # letters above a PNG
+_LEFT_OUT = re.compile(r'^.*?(?=<svg)|\s*<metadata>.*?</metadata>|\sxmlns(?::xlink)?="[^"]*"', re.DOTALL)
+_ID = re.compile(r'(\bid="|url\(#|href="#)')
+_COLOUR = re.compile("|".join(VARIABLES))
+
+Styles = Mapping[str, Mapping[str, Any]]  # how matplotlib draws each label
+MAX_DRAWN = 160  # points of a curve; more are averaged, so that a long run is still a small page
+_MAX_PANELS = 12
+_MAX_DOTS = 40  # of a score chart: with more, families stand for their languages, and all languages for families
+_MAX_NAME = 24  # letters of a baseline that fit above a panel
+_LAYERED = "tatoeba_accuracy"
+_MEAN = "mean over languages"
+_MARKERS = "oDs^"  # of dots, the next one each time that all colours are taken
+_DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+_WIDTH, _WIDER = 1.6, 2.4  # of a line, and what each later one that lies on it adds: points
+_Z = 1.96  # standard errors to either side of a 95 % interval
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Small panels of one kind, with one legend.
+
+    Attributes:
+        name: of its PNG, and what ids in its SVGs begin with.
+        alt, notes, file: what it shows, sentences that its caption ends with, the file with its numbers.
+        styles, rings: of each label; a ring is a step after which a run of it went on from a checkpoint.
+        panels: what draws each one, by the title above it.
+        size: of a panel: width and height in inches.
+    """
+
+    name: str
+    alt: str
+    notes: Sequence[str]
+    file: str
+    styles: Styles
+    panels: Mapping[str, Callable[[Axes], None]]
+    rings: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    size: tuple[float, float] = (3.6, 2.3)
+
+
+def draw_svgs(chart: Chart) -> list[Markup]:
+    """An `<svg>` element a panel: text as text, colours as the page's variables, ids that no other panel has."""
+    found = []
+    with matplotlib.rc_context(_STYLE):
+        for number, (title, draw) in enumerate(chart.panels.items()):
+            figure = Figure(figsize=chart.size, layout="constrained", facecolor="none")
+            FigureCanvasSVG(figure)
+            axes = figure.subplots()
+            axes.set_title(title)
+            draw(axes)
+            text = io.StringIO()
+            figure.savefig(text, format="svg", metadata={"Date": None})
+            body = _ID.sub(rf"\g<1>{chart.name}-{number}-", _LEFT_OUT.sub("", text.getvalue()))
+            body = _COLOUR.sub(lambda match: VARIABLES[match[0]], body).replace("xlink:href", "href")
+            found.append(
+                Markup(body.replace("<svg", f'<svg role="img" aria-label="{escape(f"{chart.alt}: {title}")}"', 1))
+            )
+    return found
+
+
+def draw_png(chart: Chart) -> bytes:
+    """All panels on white, with a legend."""
+    with matplotlib.rc_context(_STYLE):
+        columns = min(_PER_ROW, len(chart.panels))
+        rows = math.ceil(len(chart.panels) / columns)
+        size = (columns * chart.size[0], rows * chart.size[1] + 0.35)
+        figure = Figure(figsize=size, layout="constrained", facecolor="white")
+        for number, (title, draw) in enumerate(chart.panels.items(), start=1):
+            axes = figure.add_subplot(rows, columns, number)
+            axes.set_title(title)
+            draw(axes)
+        handles = [Line2D([], [], label=label, **style) for label, style in chart.styles.items()]
+        handles += [Line2D([], [], label=RESTARTED, color=INK, **RING)] if chart.rings else []
+        if len(handles) > 1:
+            per_row = _LEGEND_WIDTH // (max(len(str(handle.get_label())) for handle in handles) + 8)
+            ncols = max(1, min(len(handles), per_row))
+            figure.legend(handles=handles, loc="outside upper left", ncols=ncols, frameon=False, handlelength=3)
+        found = io.BytesIO()
+        FigureCanvasAgg(figure).print_png(found, metadata={"Software": None})
+    return found.getvalue()
+
+
+def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
+    """One measurement by language, or by family where languages are too many, and the differences beside it."""
+    by = {name: _cells(comparison, name, key) for name in ("task", "language", "family")}
+    shown = next((by[name] for name in ("language", "family") if 0 < len(by[name]) <= _MAX_DOTS), [])
+    cells = [*by["task"], *shown]
+    styles = dot_styles(comparison.labels)
+    panels = {"percent": partial(_draw_scores, cells, styles)}
+    notes = ["Small dots: seeds."] if any(cell["seeds"] > 1 for cell in cells) else []
+    if any(cell["difference"] is not None for cell in cells):
+        name = comparison.baseline if len(comparison.baseline) <= _MAX_NAME else "the baseline"
+        panels[f"points above {name}"] = partial(_draw_differences, cells, styles)
+        notes.append(
+            "Differences: 95 % confidence interval over languages and seeds, which allows for all encoders of a row; "
+            "none below three languages and three seeds."
+        )
+    groups = len({cell["group"] for cell in cells})
+    size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
+    return Chart("headline", METRICS[key[0]].title, notes, "comparison.csv", styles, panels, size=size)
+
+
+def dot_styles(labels: Sequence[str]) -> Styles:
+    """A colour a label; another marker where all colours are taken."""
+    return {
+        label: {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number // len(COLOURS) % 4], "ls": ""}
+        for number, label in enumerate(labels)
+    }
+
+
+def loss_frame(runs: Sequence[Run]) -> pd.DataFrame:
+    """One long frame of losses: label, run, seed, and what `Log.points` has, runs of one label equally thinned."""
+    widths = {label: max(run.log.width for run in own) for label, own in columns_of(runs).items()}
+    frames = [
+        thin(run.log.points, widths[run.label])[0].assign(label=run.label, run=run.name, seed=run.seed) for run in runs
+    ]
+    return pd.concat(frames, ignore_index=True).reindex(columns=["label", "run", "seed", *POINT])
+
+
+def training_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
+    """Masked-LM loss, every other loss on its own axis, and the total where it is more than the masked-LM loss."""
+    own = losses.loc[losses.series.map(is_loss) & (losses.language == "")]
+    others = sorted({*own.series} - {TOTAL, MASKED_LM})
+    titles = {name: _name_loss(name) for name in (MASKED_LM, *others, *([TOTAL] if others else []))}
+    curves = curves_of(own.rename(columns={"series": "panel", "step": "x", "run": "across"}))
+    return _curve_chart(runs, curves, titles, "losses", "Training losses", shared=False)
+
+
+def held_out_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
+    """Held-out masked-LM loss: the mean over languages, then language by language, of many the largest."""
+    return _language_chart(runs, losses.loc[losses.series == HELD_OUT], "held-out", "Held-out masked-LM loss")
+
+
+def retrieval_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
+    """Retrieval on the recipe's tests while training went on, from the untrained model at step 0, in percent."""
+    own = losses.loc[losses.series == RETRIEVAL]
+    own = own.assign(value=100 * own.value)
+    return _language_chart(runs, own, "retrieval", "Translations found while training (%)")
+
+
+def _language_chart(runs: Sequence[Run], own: pd.DataFrame, name: str, subject: str) -> Chart | None:
+    """The mean over languages, then language by language, of many those with most text."""
+    known = [code for run in runs for code in (run.data or {}).get("languages", ())]
+    languages = [
+        code for code in dict.fromkeys([*known, *sorted(set(own.language))]) if code in set(own.language) - {""}
+    ]
+    if len(languages) >= _MAX_PANELS:  # not all are drawn: those with most text
+        pools = {name: pool for run in runs for name, pool in (run.data or {}).get("pools", {}).items()}
+        languages.sort(key=lambda code: -pools.get(f"text/{code}", {}).get("tokens", 0))
+    titles = ({} if len(languages) == 1 else {"": _MEAN}) | {code: code for code in languages}
+    curves = curves_of(own.rename(columns={"language": "panel", "step": "x", "run": "across"}))
+    return _curve_chart(runs, curves, titles, name, subject)
+
+
+def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
+    """Tatoeba accuracy at every layer: the mean over languages, then language by language."""
+    measured = measure(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
+    measured = measured.groupby(["label", "language", "layer", "seed"])[["value", "chance"]].mean().mul(100)
+    measured = measured.reset_index().rename(columns={"language": "panel", "layer": "x", "seed": "across"})
+    order = sorted(measured.panel.unique(), key=lambda language: (language != ALL_LANGUAGES, language))
+    titles = {language: _MEAN if language == ALL_LANGUAGES else language for language in order}
+    chances = measured.groupby("panel").chance.mean().dropna().to_dict()
+    return _curve_chart(runs, curves_of(measured), titles, "layers", "Tatoeba accuracy", "layer", chances=chances)
+
+
+def curves_of(points: pd.DataFrame) -> pd.DataFrame:
+    """The mean over the runs of a label with the lowest and the highest, at the places that all its runs have.
+
+    Args:
+        points: a row a value: panel, label, across (the run or seed), x and value.
+
+    Returns:
+        A row a point: panel, label, x, mean, low, high; at most MAX_DRAWN a curve, each the mean of its neighbours.
+    """
+    curve = ["panel", "label"]
+    runs = points.groupby(curve).across.nunique().rename("runs")
+    places = points.groupby([*curve, "x"]).value.agg(mean="mean", low="min", high="max", there="size")
+    places = places.join(runs).reset_index().astype({"x": float})
+    places = places.loc[places.there == places.runs]
+    number, size = places.groupby(curve).cumcount(), places.groupby(curve).x.transform("size")
+    bins = places.assign(bin=number * np.minimum(size, MAX_DRAWN) // size).groupby([*curve, "bin"])
+    return bins[["x", "mean", "low", "high"]].mean().reset_index().drop(columns="bin")
+
+
+def _curve_chart(
+    runs: Sequence[Run],
+    curves: pd.DataFrame,
+    titles: Mapping[str, str],
+    name: str,
+    subject: str,
+    axis: str = "step",
+    shared: bool = True,
+    chances: Mapping[str, float] | None = None,
+) -> Chart | None:
+    """A panel for each of the titles that has curves, None where there is none; on one vertical axis if `shared`."""
+    columns, chances, file = columns_of(runs), chances or {}, "layers.csv" if axis == "layer" else "losses.csv"
+    drawn = [panel for panel in titles if panel in set(curves.panel)]
+    if not drawn:
+        return None
+    several = "Lines are means over seeds, bands reach from the lowest to the highest seed."
+    notes = [several] if len(runs) > len(columns) else []
+    if len(drawn) > _MAX_PANELS:
+        notes.append(f"{len(drawn) - _MAX_PANELS} more are in {file}.")
+        drawn = drawn[:_MAX_PANELS]
+    own = curves.loc[curves.panel.isin(drawn)]
+    starts = {label: {start["step"] for run in own for start in run.log.starts} for label, own in columns.items()}
+    rings = {label: sorted(steps - {0}) for label, steps in starts.items() if axis == "step" and steps - {0}}
+    ends = [own.low.min(), own.high.max(), *(chances[panel] for panel in drawn if panel in chances)]
+    margin = 0.05 * (max(ends) - min(ends)) or 0.05
+    limits = (min(ends) - margin, max(ends) + margin) if shared else None
+    styles = _line_styles(columns)
+    if name == "losses" and len({style["lw"] for style in styles.values()}) > 1:
+        notes.append("Where curves lie on each other, the first is the widest and the others are drawn inside it.")
+    panels = {
+        titles[panel]: partial(
+            _draw_curves, own.loc[own.panel == panel], styles, rings, axis, limits, chances.get(panel)
+        )
+        for panel in drawn
+    }
+    return Chart(name, f"{subject} by {axis}", notes, file, styles, panels, rings)
+
+
+def _line_styles(columns: Mapping[str, Sequence[Run]]) -> Styles:
+    """Colours and dashes; curves of one recipe and seed lie on each other: they are whole, and later ones narrower."""
+    made = [(own[0].settings, own[0].seed) if own[0].config else label for label, own in columns.items()]
+    return {
+        label: {
+            "color": COLOURS[number % len(COLOURS)],
+            "linestyle": "-" if made.count(made[number]) > 1 else _DASHES[number % len(_DASHES)],
+            "lw": _WIDTH + _WIDER * made[number + 1 :].count(made[number]),
+        }
+        for number, label in enumerate(columns)
+    }
+
+
+def _name_loss(name: str) -> str:
+    words = name.removeprefix(TOTAL).removeprefix("_").replace("_", " ").replace("masked lm", "masked LM")
+    return f"{words} loss" if words else "total loss (weighted sum)"
+
+
+def _cells(comparison: Comparison, by: str, key: tuple[str, ...]) -> list[Record]:
+    return [cell for cell in comparison.records(by) if tuple(cell[name] for name in KEY) == key]
+
+
+def _draw_curves(
+    curves: pd.DataFrame,
+    styles: Styles,
+    rings: Mapping[str, Sequence[int]],
+    axis: str,
+    limits: tuple[float, float] | None,
+    chance: float | None,
+    axes: Axes,
+) -> None:
+    for label, style in styles.items():
+        own = curves.loc[curves.label == label]
+        axes.plot(own.x, own["mean"], marker="o" if len(own) <= 14 else None, ms=3, **style)
+        if (own.high > own.low).any():
+            axes.fill_between(own.x, own.low, own.high, color=style["color"], alpha=0.18, lw=0)
+        if steps := [step for step in rings.get(label, ()) if own.x.min() <= step <= own.x.max()]:
+            ring = RING | {"ms": RING["ms"] + style["lw"] - _WIDTH, "color": style["color"]}
+            axes.plot(steps, np.interp(steps, own.x, own["mean"]), zorder=3, **ring)
+    if chance is not None:
+        axes.axhline(chance, color=LINE, lw=1, ls=(0, (2, 2)))
+    axes.set_xlabel(axis)
+    axes.grid(axis="y")
+    axes.locator_params(axis="y", nbins=5)
+    axes.locator_params(axis="x", nbins=5, integer=axis == "layer")
+    axes.set_ylim(limits)
+
+
+def _draw_scores(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
+    for cell, row, place, style in _places(cells, styles, axes):
+        axes.plot([100 * end for end in _wilson(cell["mean"], cell["n"])], [place] * 2, color=style["color"], lw=0.9)
+        if cell["seeds"] > 1:
+            axes.plot(
+                [100 * value for value in cell["values"]], [place] * cell["seeds"], ".", ms=3, color=style["color"]
+            )
+        axes.plot(100 * cell["mean"], place, ms=5, **style)
+        if cell["chance"] is not None:
+            axes.plot([100 * cell["chance"]] * 2, [row - 0.45, row + 0.45], color=LINE, lw=1, ls=(0, (1, 1.5)))
+    axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
+
+
+def _draw_differences(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
+    axes.axvline(0, color=INK, lw=0.8)
+    for cell, _, place, style in _places(cells, styles, axes):
+        if cell["low_95"] is not None:
+            axes.plot([100 * cell["low_95"], 100 * cell["high_95"]], [place] * 2, color=style["color"], lw=1.6)
+        if cell["difference"] is not None:
+            axes.plot(100 * cell["difference"], place, ms=5, **style)
+
+
+def _places(
+    cells: Sequence[Record], styles: Styles, axes: Axes
+) -> Iterator[tuple[Record, int, float, Mapping[str, Any]]]:
+    """Each cell with its row, height and style: a row a group from above, its labels below each other."""
+    rows, labels = list(dict.fromkeys(cell["group"] for cell in cells)), list(styles)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(axis="x")
+    axes.tick_params(axis="y", length=0)
+    for cell in cells:
+        row = rows.index(cell["group"])
+        shift = (labels.index(cell["label"]) - (len(labels) - 1) / 2) * 0.75 / len(labels)
+        yield cell, row, row + shift, styles[cell["label"]]
+
+
+def _wilson(share: float, n: int) -> tuple[float, float]:
+    """The 95 % interval of a share of n independent questions (Wilson 1927)."""
+    centre, width = share + _Z**2 / (2 * n), _Z * float(np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)))
+    return (centre - width) / (1 + _Z**2 / n), (centre + width) / (1 + _Z**2 / n)

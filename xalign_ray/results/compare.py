@@ -1,0 +1,240 @@
+"""Compares encoders: one long frame of scores, means over groups of languages and seeds, differences with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from xalign_ray.config.explain import suggest
+from xalign_ray.errors import ConfigError
+from xalign_ray.results.aggregate import KEY, Block, blocks, mean_and_deviation, measure, over_languages, without_layers
+from xalign_ray.results.groups import Groupings
+from xalign_ray.results.intervals import (
+    FEWEST,
+    critical,
+    difference_interval,
+    interval,
+    paired_uncertainty,
+    reason,
+    uncertainty,
+)
+from xalign_ray.results.run import Run
+from xalign_ray.tasks.registry import METRICS
+from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
+from xalign_ray.tasks.task import SHARE
+
+_FIELDS = [field.name for field in fields(Score)]
+SCORE_COLUMNS = ["label", *_FIELDS, "at_chance"]
+COLUMNS = [
+    *("by", "group", "languages", *KEY, "label", "mean", "standard_deviation"),
+    *("seeds", "n", "chance", "at_chance", "baseline", "difference", "low_95", "high_95"),
+    *("difference_languages", "difference_seeds", "comparisons", "undecided"),
+]
+_INTERNAL = ["values", "gaps", "fewest_seeds"]
+_ROW = [*KEY, "place", "group"]
+_STANDARD_ERRORS = 2
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Encoders side by side.
+
+    Attributes:
+        labels: of the encoders, in their order.
+        baseline: one of them.
+        frame: a row a grouping, measurement, group of languages and label, in the order of tables; COLUMNS, `values`
+            (the mean of each seed), `gaps` (the difference of each common seed) and `fewest_seeds` (of either side).
+            `mean` is over the languages that all its seeds have, `difference` from the baseline over the languages and
+            seeds that both have (over all seeds of each, and `difference_seeds` 0, where none is in common); None for
+            the baseline, for what it lacks, and for cosines. `low_95` and `high_95` are None where there are too few
+            for an interval; all `comparisons` of a row are right in 95 % of the cases. `undecided` says why a
+            difference is, and is empty where it is decided.
+        by: the groupings to show, in their order.
+    """
+
+    labels: tuple[str, ...]
+    baseline: str
+    frame: pd.DataFrame
+    by: tuple[str, ...]
+
+    def records(self, by: str) -> list[Record]:
+        """The rows of a grouping."""
+        return self.frame.loc[self.frame.by == by].to_dict("records")  # type: ignore[return-value]
+
+
+def score_frame(runs: Sequence[Run]) -> pd.DataFrame:
+    """One long frame of the scores of labelled runs, a row a score.
+
+    Its columns are SCORE_COLUMNS (`run` is the folder's name; `at_chance` None where chance is not known), `replicate`
+    (the pretraining seed, or the run's name where it is not known), `of_tuned_head` (whether `seed` is one of
+    fine-tuning) and `single_layer` (a score of one numbered layer, which belongs to a curve).
+    """
+    values_of = attrgetter(*_FIELDS)
+    rows = [
+        (*values_of(score), run.label, run.name, run.name if run.seed is None else run.seed)
+        for run in runs
+        for score in run.scores
+    ]
+    frame = pd.DataFrame(rows, columns=[*_FIELDS, "label", "folder", "replicate"], dtype=object)
+    guessed = pd.Series(is_at_chance(frame.value, frame.chance, frame.n), frame.index, dtype=object)
+    return frame.assign(
+        run=frame.folder,
+        of_tuned_head=[METRICS[metric].of_tuned_head for metric in frame.metric],
+        at_chance=guessed.where(frame.chance.notna(), None),
+        single_layer=frame.layer.map(lambda layer: isinstance(layer, int)).astype(bool),
+    )
+
+
+def is_at_chance(value: ArrayLike, chance: ArrayLike, n: ArrayLike) -> NDArray[np.bool_]:
+    """Whether values lie no more than two standard errors of guessing above chance; False where chance is not known.
+
+    The standard error is the binomial sqrt(p (1 - p) / n) with p = chance, for shares in [0, 1].
+    """
+    shares, p, counts = (np.asarray(one, float) for one in (value, chance, n))
+    return shares <= p + _STANDARD_ERRORS * np.sqrt(p * (1 - p) / counts)
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is a share of things that came out right: those can be compared, higher being better."""
+    return METRICS[metric].unit == SHARE
+
+
+def compare(scores: pd.DataFrame, labels: Sequence[str], baseline: str | None, by: Groupings) -> Comparison:
+    """Groups scores by language groups, averages them over languages and seeds, and takes differences.
+
+    Scores of single layers belong to a curve and are left out. Every language of a group weighs the same.
+
+    Args:
+        scores: as `score_frame` makes it.
+        labels: of the encoders, in their order.
+        baseline: label of the encoder that the others are compared with, the first if None.
+        by: the groupings.
+
+    Raises:
+        ConfigError: the baseline is no label.
+    """
+    if baseline is not None and baseline not in labels:
+        raise ConfigError(
+            f"The baseline '{baseline}' is none of the compared recipes.{suggest(baseline, labels)} "
+            f"They are {', '.join(labels)}."
+        )
+    chosen = baseline or labels[0]
+    frame = pd.DataFrame(columns=[*COLUMNS, *_INTERNAL], dtype=object)
+    measured = measure(without_layers(scores))
+    if len(measured):
+        by_place = measured.sort_values("place")
+        orders = {name: list(by_place[name].unique()) for name in KEY[1:]}
+        orders |= {"metric": list(METRICS), "label": list(labels)}
+        measured = measured.assign(
+            **{name: pd.Categorical(measured[name], order, ordered=True) for name, order in orders.items()}
+        )
+        frame = pd.concat([frame, *(_compare_by(name, measured, by[name], chosen) for name in by)], ignore_index=True)
+    return Comparison(tuple(labels), chosen, frame.astype(object).where(frame.notna(), None), tuple(by))
+
+
+def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str) -> pd.DataFrame:
+    # Where one label tells languages and another only their mean, the mean stands for it among all languages.
+    single = measured if by == "task" else measured.loc[measured.language != ALL_LANGUAGES]
+    places = {language: place_of(language) for language in single.language.unique()}
+    grouped = single.assign(
+        place=single.language.map(lambda language: places[language][0]),
+        group=single.language.map(lambda language: places[language][1]),
+    )
+    rows: dict[tuple[Any, ...], dict[str, Block]] = {}
+    for (*row, label), block in blocks(grouped, [*_ROW, "label"]).items():
+        rows.setdefault(tuple(row), {})[str(label)] = block
+    records = [
+        {"by": by, "baseline": baseline, "label": label, **dict(zip(_ROW, row, strict=True)), **_describe(block), **gap}
+        for row, own in rows.items()
+        for differences in [dict(_differences(own, baseline)) if is_share(row[0]) else {}]
+        for label, block in own.items()
+        for gap in [differences.get(label, {})]
+    ]
+    return pd.DataFrame(records, dtype=object).drop(columns="place", errors="ignore")
+
+
+def _describe(block: Block) -> Record:
+    mean, deviation = mean_and_deviation(block.values)
+    guessed = None if block.chance is None else bool(is_at_chance(mean, block.chance, block.n))
+    facts = {"mean": mean, "standard_deviation": deviation, "seeds": len(block.seeds), "n": block.n}
+    facts |= {"values": over_languages(block.values).tolist(), "languages": " ".join(block.languages)}
+    return facts | {"chance": block.chance, "at_chance": guessed}
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """An arm and the baseline in the languages that both have, with the seeds of both or, `paired`, the common ones."""
+
+    languages: tuple[str, ...]
+    seeds: tuple[str, ...]
+    values: np.ndarray
+    base: np.ndarray
+    paired: bool
+
+    @property
+    def gap(self) -> float:
+        return float(self.values.mean() - self.base.mean())
+
+    @property
+    def place(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Arms of one place have their languages and seeds in common."""
+        return self.languages, self.seeds
+
+    @property
+    def fewest_seeds(self) -> int:
+        return min(self.values.shape[1], self.base.shape[1])
+
+
+def _differences(own: Mapping[str, Block], baseline: str) -> Iterator[tuple[str, Record]]:
+    """The difference of each arm from the baseline, with intervals that are all right in 95 % of the cases.
+
+    So whichever arm is the best, the interval of its difference is honest. Arms that have all languages and seeds in
+    common share the estimate of variance.
+    """
+    if baseline not in own:
+        return
+    pairs = {label: pair for label in own if label != baseline and (pair := _pair(own[label], own[baseline]))}
+    for label, pair in pairs.items():
+        alike = [one for one in pairs.values() if pair.paired and one.place == pair.place]
+        few = max(len(pair.languages), pair.fewest_seeds) < FEWEST
+        if len(alike) < 2:
+            found = uncertainty(pair.values, pair.base, pair.paired)
+            ends = difference_interval(pair.values, pair.base, pair.paired, len(pairs))
+        else:
+            found = paired_uncertainty(np.stack([pair.base, *(one.values for one in alike)]))
+            ends = None if few else interval(pair.gap, found, critical(found.degrees, len(pairs)))
+        low, high = ends or (None, None)
+        yield (
+            label,
+            {
+                "difference": pair.gap,
+                "low_95": low,
+                "high_95": high,
+                "difference_languages": len(pair.languages),
+                "difference_seeds": len(pair.seeds),
+                "fewest_seeds": pair.fewest_seeds,
+                "comparisons": len(pairs),
+                "undecided": reason(ends, len(pair.languages), pair.fewest_seeds, bool(found.by_seeds)),
+                "gaps": (over_languages(pair.values) - over_languages(pair.base)).tolist() if pair.paired else [],
+            },
+        )
+
+
+def _pair(own: Block, base: Block) -> _Pair | None:
+    languages = [language for language in own.languages if language in base.languages]
+    seeds = [seed for seed in own.seeds if seed in base.seeds]
+    if not languages:
+        return None
+    values, other = (
+        block.values[np.isin(block.languages, languages)][:, np.isin(block.seeds, seeds) if seeds else slice(None)]
+        for block in (own, base)
+    )
+    return _Pair(tuple(languages), tuple(seeds), values, other, bool(seeds))

@@ -1,0 +1,156 @@
+"""What `comparison.json` of a continued run says: its base against it, for the terminal, the page, the card, MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.artifacts import read_json
+from xalign_ray.results.tables import NONE, Entry, Table
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.status_line import duration
+
+Row = Mapping[str, Any]
+_SHARES = ("retrieval", "retrieval_csls", "drift")  # shown in percent
+_TITLES = {
+    "retrieval": "Translations found",
+    "retrieval_csls": "Translations found, by CSLS",
+    "mlm_loss": "Masked-LM loss (lower is better)",
+    "drift": "Distance of the vectors from the base's",
+}
+_BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+
+
+@dataclass(frozen=True)
+class Continued:
+    """The comparison of a continued run with its base.
+
+    Attributes:
+        base: folder or hub id of the encoder that it began from.
+        rows: one a measure and language, see `continuing/comparison.py`.
+        price: of an hour of a device, where the user gave one.
+        during: retrieval in each language while it trained, in order of steps.
+    """
+
+    base: str
+    run: str
+    steps: int
+    seconds: float
+    device_hours: float
+    methods: Sequence[str]
+    rows: Sequence[Row]
+    notes: Sequence[str]
+    during: Mapping[str, Sequence[float]]
+    price: float | None
+
+    @property
+    def name(self) -> str:
+        """The base's name: a hub id, or its folder's last part."""
+        return Path(self.base).name if Path(self.base).is_absolute() else self.base
+
+    def of(self, measure: str, trained: bool) -> list[Row]:
+        """The rows of a measure in languages that were trained, or not."""
+        return [row for row in self.rows if row["measure"] == measure and row["trained"] == trained]
+
+    @property
+    def cost(self) -> str:
+        """Steps, time, device hours and money in words."""
+        money = "" if self.price is None else f" at {self.price:g}: {self.device_hours * self.price:.2f}"
+        hours = f"{self.device_hours:.2g} device hours{money}"
+        return f"{self.steps:,} steps, {duration(self.seconds)} of training, {hours}"
+
+
+def read_continued(folder: Path) -> Continued | None:
+    """The comparison of a run, None where there is none.
+
+    Raises:
+        DataError: its file is damaged.
+    """
+    path = RunFolder(folder).comparison
+    if not path.is_file():
+        return None
+    keys = ("base", "run", "steps", "seconds", "device_hours", "methods", "rows", "notes")
+    found = read_json(path, "Delete it and give the same `xalign continue` again.", *keys)
+    return Continued(**{key: found[key] for key in keys}, during=found.get("during", {}), price=found.get("price"))
+
+
+def sentence(found: Continued) -> str:
+    """The finding: what retrieval gained and lost, over languages."""
+    rows = found.of("retrieval", True)
+    if not rows:
+        return f"{found.run} was continued from {found.name} for {found.steps:,} steps; no test pairs were scored."
+    base, yours = _mean(rows, "base"), _mean(rows, "yours")
+    verdicts = [row["verdict"] for row in rows]
+    counts = ", ".join(
+        f"{verdicts.count(verdict)} {verdict}" for verdict in ("gained", "kept", "lost") if verdict in verdicts
+    )
+    of = f"over {len(rows)} languages" if len(rows) > 1 else f"in {rows[0]['language']}"
+    return f"Translations found {of}: {100 * base:.1f} % before, {100 * yours:.1f} % after ({counts})."
+
+
+def origin(found: Continued) -> str:
+    """What was continued, how, and what it cost."""
+    return f"Continued from {found.name} by {', '.join(found.methods)}: {found.cost}."
+
+
+def of_comparison(found: Continued) -> Iterator[Table]:
+    """A table of each measure that has rows: trained languages first, then what must not get worse."""
+    for trained in (True, False):
+        for measure, title in _TITLES.items():
+            if rows := found.of(measure, trained):
+                where = "trained languages" if trained else "languages that were not trained"
+                yield _table(f"{title}: {where}", measure, rows, found.during if trained else {})
+
+
+def _table(title: str, measure: str, rows: Sequence[Row], during: Mapping[str, Sequence[float]]) -> Table:
+    shows = bool(during) and measure == "retrieval"
+    header = ["language", "base", "yours", "difference", "verdict", *(["during"] if shows else [])]
+    body = [_entries(row, measure, during if shows else None) for row in rows]
+    if len(rows) > 1:
+        base, yours = _mean(rows, "base"), _mean(rows, "yours")
+        entries = ("mean", _number(base, measure), _number(yours, measure), _signed(yours - base, measure), NONE)
+        body.append((*entries, *([NONE] if shows else [])))
+    counts = sorted({row["count"] for row in rows})
+    many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    files = ", ".join(dict.fromkeys(row["split"] for row in rows))
+    unit = "In percent; differences in points. " if measure in _SHARES else "In nats a masked token. "
+    note = f"{unit}{many} {'pairs' if measure.startswith('retrieval') else 'sentences'} of {files}; 95 % interval."
+    return Table(title, tuple(header), tuple(body), note=note)
+
+
+def _entries(row: Row, measure: str, during: Mapping[str, Sequence[float]] | None) -> tuple[Entry | str, ...]:
+    interval = "" if row["low"] is None else f"{_signed(row['low'], measure)} to {_signed(row['high'], measure)}"
+    verdict = row["verdict"]
+    cells: list[Entry | str] = [
+        row["language"],
+        _number(row["base"], measure),
+        _number(row["yours"], measure),
+        Entry(_signed(row["difference"], measure), interval),
+        Entry(verdict, mark="best" if verdict == "gained" else "") if verdict else NONE,
+    ]
+    if during is not None:
+        cells.append(sparkline(during.get(row["language"], ())))
+    return tuple(cells)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Values as eight heights of blocks, the least as the lowest."""
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    width = (high - low) or 1.0
+    return "".join(_BLOCKS[round((value - low) / width * (len(_BLOCKS) - 1))] for value in values)
+
+
+def _mean(rows: Sequence[Row], key: str) -> float:
+    return sum(row[key] for row in rows) / len(rows)
+
+
+def _number(value: float, measure: str) -> str:
+    return f"{100 * value:.1f}" if measure in _SHARES else f"{value:.3f}"
+
+
+def _signed(value: float, measure: str) -> str:
+    return f"{100 * value:+.1f}" if measure in _SHARES else f"{value:+.3f}"

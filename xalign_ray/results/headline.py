@@ -1,0 +1,83 @@
+"""From all scores of a run folder to the few that are shown as numbers of the run."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pandas as pd
+
+from xalign_ray.errors import DataError
+from xalign_ray.results.aggregate import (
+    ALL_LANGUAGES,
+    KEY,
+    blocks,
+    mean_and_deviation,
+    measure,
+    preferred,
+    without_layers,
+)
+from xalign_ray.results.score_files import Record, read_records
+
+_NEEDED = frozenset({"metric", "language", "layer", "value"})
+_COLUMNS = [*KEY, "language", "value", "chance", "n", "test_set", "seed", "step"]
+
+
+def read_headlines(path: Path) -> list[Record]:
+    """The score records of one scores.json, all with the fields that a headline needs.
+
+    Raises:
+        DataError: the file is not one of scores, or was changed after it was written.
+    """
+    records = read_records(path)
+    if all(record.keys() >= _NEEDED for record in records):
+        return records
+    raise DataError(f"{path} is not a file of scores of this version; delete it and evaluate again.")
+
+
+def headline(records: list[Record], max_keys: int) -> dict[str, tuple[float, int]]:
+    """The scores that stand for a run, averaged as its report does: one value for each metric and language.
+
+    A record of a numbered layer belongs to a layer curve and is no headline. Of a metric with several splits, layers or
+    poolings the first counts: test before development sets, then as they were written. A metric has a mean over
+    languages where a record has one.
+
+    Args:
+        records: score records in the order of writing.
+        max_keys: largest number of keys; means over languages come first.
+
+    Returns:
+        MLflow key -> (value, training step of the encoder, 0 where it is not known).
+    """
+    frame = pd.DataFrame(records, dtype=object).reindex(columns=_COLUMNS)
+    frame = frame.loc[frame.value.notna()].assign(label="", run="", replicate="", of_tuned_head=False)
+    frame["language"] = frame.language.where(frame.language.notna(), ALL_LANGUAGES)
+    averaged = set(frame.metric[frame.language == ALL_LANGUAGES])
+    shown = preferred(measure(without_layers(frame)))
+    means = blocks(shown.loc[shown.metric.isin(averaged)], ["label", "metric"])
+    single = blocks(shown.loc[shown.language != ALL_LANGUAGES], ["label", "metric", "language"])
+    steps = shown.groupby("metric").step.max()
+    return {
+        evaluation_key(*key): (mean_and_deviation(block.values)[0], int(steps[key[0]]))
+        for key, block in [
+            *(((metric, ALL_LANGUAGES), block) for (_, metric), block in means.items()),
+            *(((metric, language), block) for (_, metric, language), block in single.items()),
+        ][:max_keys]
+    }
+
+
+def evaluation_key(metric: str, language: str | None) -> str:
+    """The MLflow key of a score: `metric` for the mean over languages, else `metric_language`."""
+    return metric if language in (None, "all") else f"{metric}_{language}"
+
+
+def table(records: list[Record]) -> str:
+    """All records as CSV, which MLflow shows as a table."""
+    text = io.StringIO()
+    if records:
+        names = dict.fromkeys(name for record in records for name in record)
+        writer = csv.DictWriter(text, fieldnames=list(names), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+    return text.getvalue()

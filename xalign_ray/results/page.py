@@ -1,0 +1,258 @@
+"""The verb `report`: one page on runs, studies and MLflow experiments, its figures and the numbers beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import yaml
+from rich.console import Console
+
+from xalign_ray.artifacts import hash_value, write_atomic
+from xalign_ray.errors import LockError
+from xalign_ray.mirror import local_folder, written
+from xalign_ray.results import charts, tables
+from xalign_ray.results.against_papers import AgainstPapers, against_papers, cell_frame, claim_frame
+from xalign_ray.results.aggregate import KEY
+from xalign_ray.results.cell_times import time_tables
+from xalign_ray.results.charts import Chart
+from xalign_ray.results.compare import COLUMNS, SCORE_COLUMNS, Comparison, compare, score_frame
+from xalign_ray.results.continued import Continued, of_comparison, origin, read_continued, sentence
+from xalign_ray.results.groups import Groupings, check_groupings, known_groupings, read_sizes
+from xalign_ray.results.paper_tables import CELLS, CLAIMS, cell_tables, sources, terminal_tables, verdict_table
+from xalign_ray.results.quantities import Measured, measured
+from xalign_ray.results.run import Run, columns_of, label_runs
+from xalign_ray.results.sentences import caveats, find, how_to_read, repetitions
+from xalign_ray.results.sources import MLFLOW, check_names, find_runs
+from xalign_ray.results.tables import Table
+from xalign_ray.results.templates import ENVIRONMENT
+from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
+from xalign_ray.run_folder import CARD, RunFolder
+from xalign_ray.status_line import say
+from xalign_ray.track.follower import resolve_uri
+
+PAGE = "index.html"
+_FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
+
+_ALWAYS = ("task", "language")
+_OF_FINDING = (*_ALWAYS, "family")
+_MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
+
+
+class Section(NamedTuple):
+    """A part of the page that the links at the top lead to; `folded` and the `recipes` by label open on a click."""
+
+    name: str
+    title: str
+    tables: Sequence[Table] = ()
+    charts: Sequence[Chart] = ()
+    notes: Sequence[str] = ()
+    folded: Sequence[Table] = ()
+    recipes: Mapping[str, str] = {}
+
+
+def report(
+    names: Sequence[str],
+    out: Path | None = None,
+    by: Sequence[str] = (),
+    sizes: Path | None = None,
+    baseline: str | None = None,
+    tracking: str = "sqlite",
+) -> Path:
+    """One page on a run or study (inside its folder) or on several compared.
+
+    Args:
+        names: folders of runs or studies, `mlflow:EXPERIMENT`, `mlflow:RUN_ID`.
+        out: folder of the report.
+        by: groupings, the first one for the terminal; all that are possible if none are given.
+        sizes: a CSV file with the size of each language's Wikipedia.
+        baseline: label of the column that the others are compared with; the study's, or the first one's if None.
+        tracking: where MLflow is, as `track.mlflow` in a recipe; `sqlite` is runs/mlflow.db.
+
+    Returns:
+        The page.
+
+    Raises:
+        ConfigError: there is no such folder, the baseline is none of the labels, or a grouping cannot be made.
+        DataError: a folder is no run, or a file is damaged.
+        TrackingError: MLflow does not answer, or has no such runs.
+    """
+    alone = len(names) == 1 and not names[0].startswith(MLFLOW)
+    target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
+    check_names(names)
+    say(f"Reading {', '.join(names)}.")
+    runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
+    try:
+        with written(target, "report", waits=False):
+            comparison, papers = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)
+    except LockError as locked:
+        raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
+    for table in (tables.terminal_table(comparison, comparison.by[0]), *terminal_tables(papers)):
+        if table.row_count:
+            Console(stderr=True).print(table)
+    return target / PAGE
+
+
+def write_report(
+    runs: Sequence[Run],
+    out: Path,
+    by: Sequence[str] = (),
+    sizes: Mapping[str, float] | None = None,
+    baseline: str | None = None,
+) -> tuple[Comparison, AgainstPapers]:
+    """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, comparison.md, and figures.
+
+    Where arms have a paper's labels, papers.csv and claims.csv as well, and a part of the page. Runs of one label are
+    one column: mean and spread. The page is whole in itself: no network, no file beside it is needed to read it.
+    `sizes` are of Wikipedias in megabytes by language; the rest is as in `report`.
+    """
+    scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
+    comparison = compare_runs(runs, scores, by, sizes, baseline)
+    known, found = measured(runs, scores), find(comparison)
+    papers, transferred = against_papers(runs, known), transfer_frame(known)
+    headline = charts.score_chart(comparison, found.key) if found.key else None
+    transfer = _transfer_section(comparison, known, transferred, known_groupings(runs, sizes or {}))
+    compared = Section("papers", "Against the papers", _paper_tables(papers), notes=sources(papers))
+    continued = {run.label: base for run in runs if (base := read_continued(run.folder))}
+    every = [*_continued_sections(continued), *_sections(runs, comparison, losses, scores, (transfer, compared))]
+    sections = [section for section in every if any(section[2:])]
+    only = next(iter(continued.values())) if len(runs) == len(continued) == 1 else None
+    guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
+    recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
+    files = {CELLS: cell_frame(papers), CLAIMS: claim_frame(papers)} if papers.papers else {}
+    files |= {POINTS: transferred} if len(transferred) else {}
+    page = ENVIRONMENT.get_template("page.html").render(
+        title=_title(runs),
+        notes=[
+            *dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes")),
+            *([origin(only)] if only else []),
+        ],
+        links=_links(runs[0], out) if len(runs) == 1 else {},
+        lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
+        wide=len(columns) > _MAX_NARROW,
+        finding=sentence(only) if only else found.sentence,
+        headline=headline,
+        caveats=[*guessed, *caveats(runs)],
+        reading=how_to_read(runs),
+        sections=sections,
+        draw_svgs=charts.draw_svgs,
+        variables=charts.VARIABLES,
+        restarted=charts.RESTARTED,
+        files=[*_FILES, *files],
+    )
+    _write_csv(out / "scores.csv", scores.reindex(columns=SCORE_COLUMNS))
+    _write_csv(out / "layers.csv", scores.loc[scores.single_layer].reindex(columns=SCORE_COLUMNS))
+    _write_csv(out / "losses.csv", losses)
+    for name, frame in files.items():
+        _write_csv(out / name, frame)
+    write_comparison(comparison, out, papers)
+    for chart in filter(None, [headline, *(chart for section in sections for chart in section.charts)]):
+        write_atomic(out / f"{chart.name}.png", charts.draw_png(chart))
+    write_atomic(out / PAGE, page)
+    return comparison, papers
+
+
+def compare_runs(
+    runs: Sequence[Run],
+    scores: pd.DataFrame,
+    by: Sequence[str] = (),
+    sizes: Mapping[str, float] | None = None,
+    baseline: str | None = None,
+) -> Comparison:
+    """The scores of labelled runs compared as `report` shows them, by all possible groupings if none are given.
+
+    A grouping that nobody asked for is left out where its one group says what the mean over all languages says.
+    """
+    known = known_groupings(runs, sizes or {})
+    check_groupings(by, known)
+    groupings = {name: known[name] for name in dict.fromkeys([*(by or known), *_OF_FINDING])}
+    whole = compare(scores, list(columns_of(runs)), baseline or _baseline_of_study(runs), groupings)
+    groups = whole.frame.groupby(["by", *KEY]).group.nunique()
+    several = set(groups[groups > 1].index.get_level_values("by"))
+    return replace(whole, by=tuple(by) or tuple(name for name in known if name in _ALWAYS or name in several))
+
+
+def write_comparison(comparison: Comparison, out: Path, papers: AgainstPapers | None = None) -> None:
+    """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
+    frame = comparison.frame
+    shown = pd.concat([frame.loc[frame.by == by] for by in comparison.by])
+    _write_csv(out / "comparison.csv", shown.reindex(columns=COLUMNS))
+    shown = _filled(*(tables.score_table(comparison, by) for by in comparison.by))
+    shown += _paper_tables(papers) if papers else []
+    write_atomic(out / "comparison.md", ENVIRONMENT.get_template("tables.md").render(tables=shown))
+
+
+def _sections(
+    runs: Sequence[Run],
+    comparison: Comparison,
+    losses: pd.DataFrame,
+    scores: pd.DataFrame,
+    after_scores: Sequence[Section],
+) -> Iterator[Section]:
+    columns = columns_of(runs)
+    for by in comparison.by:
+        gaps = _filled(tables.gap_table(comparison)) if by == "task" and len(columns) < len(runs) else []
+        yield Section(by, tables.SUBJECTS[by], _filled(tables.score_table(comparison, by)), folded=gaps)
+    yield from after_scores
+    yield Section("retrieval", "Retrieval", charts=list(filter(None, [charts.retrieval_chart(runs, losses)])))
+    curves = list(filter(None, [charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]))
+    yield Section("losses", "Losses", charts=curves, notes=repetitions(runs))
+    yield Section("layers", "Layers", charts=list(filter(None, [charts.layer_chart(runs, scores)])))
+    yield Section("data", "Data", _filled(*tables.data_tables(runs)))
+    configs = {label: dict(own[0].config) for label, own in columns.items() if own[0].config}
+    recipes = {label: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) for label, tree in configs.items()}
+    yield Section(
+        "recipes", "Recipes", _filled(tables.values_table(runs), tables.difference_table(runs)), recipes=recipes
+    )
+    yield Section("running", "Running", _filled(*tables.study_tables(runs), *time_tables(runs), tables.run_table(runs)))
+
+
+def _continued_sections(continued: Mapping[str, Continued]) -> Iterator[Section]:
+    """Each continued run against its own base, before anything else."""
+    for number, (label, found) in enumerate(continued.items()):
+        title = "Base against yours" if len(continued) == 1 else f"{found.name} against {label}"
+        yield Section(f"base-{number}", title, _filled(*of_comparison(found)), notes=found.notes)
+
+
+def _links(run: Run, out: Path) -> dict[str, str]:
+    """What lies beside a run's page, by what it is; seen from the page."""
+    folder = RunFolder(run.folder)
+    paths = {"the encoder": folder.export, "its model card": folder.export / CARD, "the recipe": folder.config}
+    return {name: os.path.relpath(path, out) for name, path in paths.items() if path.exists()}
+
+
+def _transfer_section(comparison: Comparison, known: Measured, points: pd.DataFrame, groupings: Groupings) -> Section:
+    first, *others = (transfer_table(known, by, groupings[by]) for by in dict.fromkeys(["task", *comparison.by]))
+    chart = transfer_chart(points, comparison.labels)
+    return Section("transfer", "Transfer", _filled(first), [chart] if chart else [], folded=_filled(*others))
+
+
+def _paper_tables(papers: AgainstPapers) -> list[Table]:
+    return _filled(verdict_table(papers), *cell_tables(papers))
+
+
+def _filled(*every: Table | None) -> list[Table]:
+    return [table for table in every if table and (table.rows or table.note)]
+
+
+def _title(runs: Sequence[Run]) -> str:
+    labels = list(columns_of(runs))
+    compared = " / ".join(labels) if len(labels) <= 4 else f"{len(labels)} recipes compared"
+    return " / ".join(dict.fromkeys(run.study["name"] for run in runs if run.study)) or compared
+
+
+def _baseline_of_study(runs: Sequence[Run]) -> str | None:
+    """The baseline of the first study that names one, as its column is labelled here."""
+    for study in (run.study for run in runs if run.study):
+        for label in columns_of(runs):
+            if study["baseline"] in (label, label.removesuffix(f" ({study['name']})")):
+                return label
+    return None
+
+
+def _write_csv(path: Path, frame: pd.DataFrame) -> None:
+    write_atomic(path, frame.to_csv(index=False, lineterminator="\n"))

@@ -1,0 +1,191 @@
+"""The sentences of a report and a model card: the finding, caveats, how to read the numbers, what repetitions show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from xalign_ray.artifacts import hash_value
+from xalign_ray.results.aggregate import KEY
+from xalign_ray.results.compare import Comparison, Record
+from xalign_ray.results.intervals import NEAR_ZERO
+from xalign_ray.results.log import read_steps
+from xalign_ray.results.run import Run, columns_of
+from xalign_ray.results.tables import percent, points
+from xalign_ray.results.templates import ENVIRONMENT
+from xalign_ray.tasks.registry import METRICS
+from xalign_ray.tasks.scores import ALL_LANGUAGES
+
+_SEEN = "alignment_trained"  # what such metrics ask is what a loss trained: no finding where there is another
+_DEMO = (
+    "These runs were trained on the embedded world: a small made-up set of languages to learn the tool by and to test "
+    "it with. Its numbers are never a source of claims about a method."
+)
+
+Key = tuple[str, ...]  # values of KEY
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a report says first.
+
+    Attributes:
+        sentence: honest about what is not decided.
+        key: the headline measurement, None where nothing has been scored.
+        at_chance: titles of the other metrics on which no encoder is above chance.
+    """
+
+    sentence: str
+    key: Key | None = None
+    at_chance: tuple[str, ...] = ()
+
+
+def find(comparison: Comparison) -> Finding:
+    """The finding on the headline metric.
+
+    That is the first one of the table that most encoders have, where higher is better and not all are at chance; of
+    those, transfer of a head that was fine-tuned on English comes first.
+    """
+    by_key: dict[Key, list[Record]] = {}
+    for cell in comparison.records("task"):
+        if METRICS[cell["metric"]].higher_is_better:
+            by_key.setdefault(tuple(cell[name] for name in KEY), []).append(cell)
+    if not by_key:
+        return Finding("Nothing has been scored yet that could be compared; `xalign evaluate RUN` scores a run.")
+    guessed = {key for key, cells in by_key.items() if all(cell["at_chance"] for cell in cells)}
+
+    def rank(key: Key) -> tuple[bool, int, bool, bool]:
+        is_transfer = METRICS[key[0]].of_tuned_head and not key[0].endswith("_supervised")
+        return key[0].startswith(_SEEN), -len(by_key[key]), key in guessed, not is_transfer
+
+    first = min(by_key, key=rank)
+    others = dict.fromkeys(METRICS[key[0]].title for key in by_key if key in guessed and key != first)
+    return Finding(_sentence(comparison, by_key[first], METRICS[first[0]].title), first, tuple(others))
+
+
+def caveats(runs: Sequence[Run]) -> list[str]:
+    """What must be known before the first number is read."""
+    lines = [_DEMO] if any(run.on_demo for run in runs) else []
+    unfinished = dict.fromkeys(run.label for run in runs if not run.finished)
+    return lines + ([f"Not finished yet: {', '.join(unfinished)}."] if unfinished else [])
+
+
+def how_to_read(runs: Sequence[Run]) -> list[str]:
+    """What a reader should know before believing a number, as far as it applies to these runs."""
+    columns = columns_of(runs)
+    text = ENVIRONMENT.get_template("reading.md").render(
+        scored={score.metric for run in runs for score in run.scores},
+        columns=len(columns),
+        single=[label for label, own in columns.items() if len(own) == 1],
+        aligned=any("dictionary_alignment" in str(run.config.get("objectives")) for run in runs),
+    )
+    return text.splitlines()
+
+
+def repetitions(runs: Sequence[Run]) -> list[str]:
+    """A sentence for each run whose recipe and seed an earlier one has, along the steps that both took."""
+    columns = columns_of(runs)
+    firsts: dict[tuple[str, int | None], Run] = {}
+    lines = []
+    for run in runs:
+        first = firsts.setdefault((hash_value(run.settings), run.seed), run)
+        names = [one.label if len(columns[one.label]) == 1 else f"{one.label}, seed {one.seed}" for one in (first, run)]
+        if first is not run and (said := _compare(first, run, names[0])):
+            lines.append(f"{names[1]} {said}{_resumptions(run)}")
+    return lines
+
+
+def _sentence(comparison: Comparison, every: Sequence[Record], title: str) -> str:
+    cells = _alike(comparison, every)
+    left_out = " Encoders with scores in other languages are left out." if len(cells) < len(every) else ""
+    return _judge(comparison, cells, title) + left_out
+
+
+def _alike(comparison: Comparison, cells: Sequence[Record]) -> list[Record]:
+    """Those over the baseline's languages, or the first one's: means over others may be higher for being easier."""
+    base = next((cell for cell in cells if cell["label"] == comparison.baseline), cells[0])
+    return [cell for cell in cells if cell["languages"] == base["languages"]]
+
+
+def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
+    best, alone = max(cells, key=lambda cell: cell["mean"]), len(comparison.labels) == 1
+    name, reached = best["label"], f"{percent(best['metric'], best['mean'])} %"
+    scope = _over(len(best["languages"].split()), best["seeds"], best["languages"])
+    if all(cell["at_chance"] for cell in cells):
+        return f"{name if alone else 'Every encoder'} is at chance on {title}: no more than guessing ({scope})."
+    if alone:
+        chance = "" if best["chance"] is None else f"; chance is {100 * best['chance']:.2g} %"
+        return f"{name} reaches {reached} on {title}, {scope}{chance}."
+    # The best is compared with the baseline, and where it is the baseline with the best of the others.
+    is_baseline = name == comparison.baseline
+    others = [cell for cell in cells if cell["difference"] is not None]
+    compared = max(others, key=lambda cell: cell["mean"], default=best) if is_baseline else best
+    score = f"{name} scores highest on {title}, {reached}"
+    if compared["difference"] is None:
+        return f"{score}, {scope}; there is nothing to compare it with."
+    sign, other = (-1, compared["label"]) if is_baseline else (1, comparison.baseline)
+    apart = f"{points(sign * compared['difference']).lstrip('+')} points above {other}"
+    over = _over(compared["difference_languages"], compared["difference_seeds"], compared["languages"])
+    if compared["low_95"] is None:
+        return f"Undecided: {score}, {apart}, but {over.removeprefix('over ')} are too few for an interval."
+    ends = sorted(sign * compared[end] for end in ("low_95", "high_95"))
+    shown = f"the 95 % interval of the difference, [{', '.join(points(end).lstrip('+') for end in ends)}],"
+    limits = _limits(compared)
+    if compared["undecided"] == NEAR_ZERO:
+        near = f"No difference of more than 1 point: {score}, {apart} {over}"
+        return f"{near}; {shown} lies within 1 point of zero{limits}."
+    if compared["undecided"]:
+        return f"Undecided: {score}, {apart} {over}, but {shown} includes zero: {compared['undecided']}."
+    if ends[1] < 0:
+        return f"Undecided: {score}, but it is below {other} {over}, which both have; {shown} excludes zero{limits}."
+    rest = [cell for cell in cells if cell["label"] not in (name, other)]
+    decided = f"{name} is best on {title}: {reached}, {apart} {over}; {shown} excludes zero{limits}."
+    return decided + _next_best(name, rest)
+
+
+def _limits(cell: Record) -> str:
+    """What the interval of a difference cannot be about."""
+    lacking = ["seeds"] * (cell["fewest_seeds"] == 1) + ["languages"] * (cell["difference_languages"] == 1)
+    return f" and says nothing about other {' or '.join(lacking)}" if lacking else ""
+
+
+def _next_best(best: str, cells: Sequence[Record]) -> str:
+    """The next best encoder, with which the best one was not compared."""
+    if not cells:
+        return ""
+    second = max(cells, key=lambda cell: cell["mean"])
+    score = f"{second['label']} ({percent(second['metric'], second['mean'])} %)"
+    return f" The interval allows for {len(cells) + 1} comparisons. {best} and {score} were not compared."
+
+
+def _over(languages: int, seeds: int, names: str) -> str:
+    many = f"{languages} languages" if languages > 1 else "one language"
+    many = "means over languages" if names == ALL_LANGUAGES else many
+    return f"over {many} and {'one seed' if seeds == 1 else f'{seeds} seeds' if seeds else 'no seed in common'}"
+
+
+def _compare(first: Run, other: Run, name: str) -> str:
+    both = read_steps(first.log).merge(read_steps(other.log), on="step", suffixes=("", "_other"))
+    if not len(both):
+        return ""
+    if len(strange := both[both.batch_hash != both.batch_hash_other]):
+        return f"took other rows than {name} from step {strange.step.iloc[0]:,} on."
+    gaps = (both.loss - both.loss_other).abs().set_axis(both.step)
+    same = f"took the same rows as {name} at each of {len(both):,} steps, and their total losses"
+    if not gaps.any():
+        return f"{same} are equal."
+    apart = gaps[gaps > 0].index[0]
+    equal = f" are equal before step {apart:,} and" if apart > gaps.index[0] else ""
+    return f"{same}{equal} differ by at most {gaps.max():.1g}, at step {gaps.idxmax():,}."
+
+
+def _resumptions(run: Run) -> str:
+    """Where it went on from a checkpoint, and where that was with another number of workers."""
+    places: list[str] = []
+    for before, now in pairwise(run.log.starts):
+        if now["step"]:
+            workers = (before.get("workers"), now.get("workers"))
+            changed = f" (workers: {workers[0]}, then {workers[1]})" if workers[0] != workers[1] else ""
+            places.append(f"after step {now['step']:,}{changed}")
+    return f" It went on {', '.join(places)}." if places else ""

@@ -1,0 +1,248 @@
+"""Finds the runs that a report is asked for: folders of runs and studies, or what MLflow holds of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.artifacts import check_files, read_json, read_manifest
+from xalign_ray.config.explain import check_folder
+from xalign_ray.config.saved import read_saved
+from xalign_ray.credentials import with_credentials
+from xalign_ray.errors import DataError, TrackingError, XalignError
+from xalign_ray.finetune.training_set import PER_LANGUAGE
+from xalign_ray.mirror import local_folder, opened
+from xalign_ray.results.log import Log
+from xalign_ray.results.run import Run, columns_of, read_run
+from xalign_ray.run_folder import CHOICES, EXPORT, STUDY
+from xalign_ray.tasks.scores import Score
+from xalign_ray.track.follower import quiet_mlflow, reason_of
+
+MLFLOW = "mlflow:"
+_HINT = "Give the `xalign study` or `xalign tune` that made it again: it writes it anew and repeats no finished cell."
+_CELL = frozenset({"name", "kind", "label", "folder", "state"})
+_ENGLISH = "english"
+_PLAIN = (None, _ENGLISH)
+
+Choices = Sequence[Mapping[str, Any]]
+Source = tuple[str, str, int | None]  # label, a run's name or an encoder's path, and the pretraining step
+
+
+def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
+    """The runs in the order of their names, those of an experiment from the oldest; one that is named twice once.
+
+    Of a study these are its pretraining runs with the scores of its own cells, labelled as the study labels them.
+    Runs of an experiment that hold no scores are passed over, and so are fine-tunings of settings that were not chosen.
+    The scores of trials are joined to the runs that they began from.
+
+    Args:
+        names: folders of runs and of studies, `mlflow:EXPERIMENT` and `mlflow:RUN_ID`.
+        tracking_uri: as `follower.resolve_uri` returns it.
+
+    Raises:
+        ConfigError: there is no such folder.
+        DataError: a folder is no run, or a file of it is damaged.
+        TrackingError: MLflow cannot be reached, has no such run or experiment, or no scores of it.
+    """
+    check_names(names)
+    runs: list[Run] = []
+    for name in dict.fromkeys(names):
+        if name.startswith(MLFLOW):
+            runs += _from_mlflow(name.removeprefix(MLFLOW), tracking_uri)
+        else:
+            folder = local_folder(name)
+            is_study = any((folder / file).is_file() for file in (STUDY, CHOICES))
+            runs += _from_study(folder) if is_study else [read_run(folder)]
+    return join_trials(_with_distinct_labels(runs))
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raises ConfigError if one of the folders is not there."""
+    for name in names:
+        if not name.startswith(MLFLOW):
+            check_folder(opened(name))
+
+
+def join_trials(runs: Sequence[Run]) -> list[Run]:
+    """The runs, each with the scores of the trials among them that were tuned from its encoder.
+
+    A run without a recipe is a trial, or an evaluation of another encoder. Its scores go to the run and step that
+    they name; where that is not among the runs of its label, all scores of one encoder become one run, with the recipe
+    of the run or that beside the encoder if it is still there. A run or score that is found twice counts once.
+    """
+    own: dict[tuple[str, Path], Run] = {}
+    trials: dict[Source, list[Score]] = defaultdict(list)
+    studies: dict[Source, Mapping[str, Any] | None] = {}
+    for run in runs:
+        if "recipe" in run.config or not run.scores:
+            place = (run.label, run.folder.resolve())
+            own[place] = _with(own.get(place, run), run.scores)
+            continue
+        for score in run.scores:
+            source = (run.label, score.run or score.encoder, score.step)
+            trials[source].append(score)
+            studies[source] = run.study
+    joined = []
+    for run in own.values():
+        steps = {run.log.last_step, *(score.step for score in run.scores)}
+        joined.append(_with(run, [score for step in steps for score in trials.pop((run.label, run.name, step), [])]))
+    recipes = {run.name: run.config for run in own.values()}
+    return joined + [_as_run(source, scores, recipes, studies[source]) for source, scores in trials.items()]
+
+
+def _with(run: Run, scores: Iterable[Score]) -> Run:
+    return replace(run, scores=tuple(dict.fromkeys([*run.scores, *scores])))
+
+
+def _as_run(
+    source: Source, scores: Sequence[Score], recipes: Mapping[str, Mapping[str, Any]], study: Mapping[str, Any] | None
+) -> Run:
+    """The encoder of these scores as a run, with its recipe where that is known."""
+    label, name, step = source
+    first, folder = scores[0], Path(name).parent if Path(name).name == EXPORT else Path(name)
+    config = recipes.get(name, {}) if label else {}
+    if first.run and not config and Path(first.encoder).name == EXPORT:
+        found = read_saved(Path(first.encoder).parent)
+        config = found if "recipe" in found else {}
+    if first.run and not config:
+        folder = Path(f"{name} at step {step}")
+    return _with(Run(folder, config, Log(), (), label=label, study=study), scores)
+
+
+def _from_study(folder: Path) -> list[Run]:
+    check_files(folder, (read_manifest(folder) or {}).get("files", {}), _HINT)
+    study = read_json(folder / STUDY, _HINT, "name", "baseline", "labels", "cells")
+    if not all(isinstance(cell, dict) and cell.keys() >= _CELL for cell in study["cells"]):
+        raise DataError(f"{folder / STUDY} is damaged: a cell lacks one of {', '.join(sorted(_CELL))}. {_HINT}")
+    study["choices"] = _read_choices(folder)
+    left_out, found = _left_out(study["choices"]), []
+    rows = _rows_without_english(study["cells"])
+    for cell in study["cells"]:
+        path, what = opened(folder / local_folder(cell["folder"] or "")), {"label": cell["label"], "study": study}
+        if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["name"] not in left_out:
+            run = replace(read_run(path), config={}, **what)
+            if cell["label"] in _of_several_models(study):
+                run = replace(run, scores=tuple(replace(score, run=None, encoder=run.label) for score in run.scores))
+            found.append(run)
+            for label in rows.get(_row_of(cell), ()) if cell.get("training") == _ENGLISH else ():
+                english = tuple(score for score in run.scores if score.language == cell["train_language"])
+                found.append(replace(run, label=label, scores=english))
+        elif cell["kind"] == "pretraining" and path.is_dir() and cell["state"] not in ("waiting", "failed"):
+            if cell["label"] not in study["labels"]:
+                continue  # others begin from it; it is none of the study's encoders
+            # What else was ever evaluated in its folder is not of this study.
+            found.append(replace(read_run(path), scores=(), **what))
+    order = {label: place for place, label in enumerate(study["labels"])}
+    return sorted(join_trials(found), key=lambda run: order.get(run.label, len(order)))
+
+
+def _rows_without_english(cells: Sequence[Mapping[str, Any]]) -> Mapping[Any, Iterable[str]]:
+    """Labels with a model a language, by what was tuned for what: their English is that of the zero-shot model.
+
+    As in the tables of PPA, whose translate-train rows repeat it.
+    """
+    rows: dict[Any, dict[str, None]] = defaultdict(dict)
+    for cell in cells:
+        if (cell.get("training") or "").endswith(PER_LANGUAGE):
+            rows[_row_of(cell)][cell["label"]] = None
+    return rows
+
+
+def _row_of(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    return cell.get("encoder"), cell.get("task"), cell.get("train_language")
+
+
+def _of_several_models(study: Mapping[str, Any]) -> set[str]:
+    """Labels that models share, each with languages of its own: together they are one encoder."""
+    encoders = study.get("study", {}).get("encoders", ())
+    labels = [one["label"] or one["model"] for one in encoders if one.get("model") and one.get("languages")]
+    return {label for label in labels if labels.count(label) > 1}
+
+
+def _with_distinct_labels(runs: Sequence[Run]) -> list[Run]:
+    """Columns of two studies that have one label and are not of the same runs get the study's name."""
+    several = set()
+    for label, own in columns_of([run for run in runs if run.study]).items():
+        folders: dict[str, set[Path]] = defaultdict(set)
+        for run in own:
+            folders[run.study["name"]].add(run.folder.resolve())  # type: ignore[index]
+        several |= {label} if len({frozenset(one) for one in folders.values()}) > 1 else set()
+    return [
+        replace(run, label=f"{run.label} ({run.study['name']})") if run.study and run.label in several else run
+        for run in runs
+    ]
+
+
+def _read_choices(folder: Path) -> Choices:
+    choices = read_json(folder / CHOICES, _HINT)
+    try:
+        _left_out(choices)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise DataError(f"{folder / CHOICES} is damaged: it holds no choices ({error!r}). {_HINT}") from None
+    return choices
+
+
+def _left_out(choices: Choices) -> set[str]:
+    """The cells that competed and were not chosen."""
+    tried = {name for choice in choices for candidate in choice["candidates"] for name in candidate["development"]}
+    return tried - _kept(choices).keys()
+
+
+def _kept(choices: Choices) -> dict[str, str | None]:
+    """The kind of training of each cell that was chosen, by its name."""
+    return {
+        name: choice["training"]
+        for choice in choices
+        if choice["chosen"] is not None
+        for name in choice["candidates"][choice["chosen"]]["development"]
+    }
+
+
+def _from_mlflow(name: str, tracking_uri: str) -> list[Run]:
+    database = Path(tracking_uri.removeprefix("sqlite:///"))
+    if tracking_uri.startswith("sqlite:///") and not database.is_file():
+        raise TrackingError(f"{database} is missing: give --tracking, where MLflow keeps the runs.")
+    quiet_mlflow()
+    try:
+        runs = list(_restore(name, tracking_uri))
+    except XalignError:
+        raise
+    except Exception as error:  # whatever MLflow and the way to its files raise
+        raise TrackingError(f"MLflow at {tracking_uri} does not answer: {reason_of(error)}") from error
+    if not runs:
+        raise TrackingError(
+            f"'{name}' at {tracking_uri} holds no scores; evaluate the runs, or bring them there with "
+            "`xalign track replay`."
+        )
+    return runs
+
+
+def _restore(name: str, tracking_uri: str) -> Iterator[Run]:
+    # MLflow takes 2-3 s to import: only where it is asked for.
+    from mlflow import MlflowClient
+
+    from xalign_ray.track import restore
+
+    client = MlflowClient(with_credentials(tracking_uri))
+    with tempfile.TemporaryDirectory(prefix="xalign-report-") as scratch:
+        every = [
+            (run, Path(scratch) / run.info.run_id / restore.name_of(run)) for run in restore.find_runs(client, name)
+        ]
+        folders = [folder for run, folder in every if restore.restore(client, run, folder)]
+        choices = [one for folder in folders if (folder / CHOICES).is_file() for one in _read_choices(folder)]
+        trainings, left_out = _kept(choices), _left_out(choices)
+        for run in map(read_run, folders):
+            if run.scores and run.name not in left_out:
+                yield _of_training(run, trainings.get(run.name))
+
+
+def _of_training(run: Run, training: str | None) -> Run:
+    """An encoder that was tuned on more than plain English is another column's."""
+    if training in _PLAIN:
+        return run
+    named = (replace(score, run=f"{score.run or Path(score.encoder).name}, {training}") for score in run.scores)
+    return replace(run, scores=tuple(named))

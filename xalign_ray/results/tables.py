@@ -1,0 +1,363 @@
+"""Tables as values: scores for a page or a terminal, gaps seed by seed, the data, recipes and course of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import rich.box
+import rich.table
+from rich.text import Text
+
+from xalign_ray.results.aggregate import KEY
+from xalign_ray.results.compare import Comparison, Record, is_share
+from xalign_ray.results.run import Run, columns_of
+from xalign_ray.tasks.registry import METRICS
+from xalign_ray.tasks.scores import ALL_LANGUAGES
+
+AT_CHANCE = "at chance"
+PLUS_MINUS = "\u00b1"
+_MAX_NAMED = 12  # languages that a group is followed by
+SUBJECTS = {
+    "task": "Scores",
+    "language": "Languages",
+    "family": "Families",
+    "size": "Wikipedia sizes",
+    "dictionary": "Dictionaries",
+}
+_TITLES = {
+    "task": "Scores, mean over languages",
+    "language": "Scores by language",
+    "family": "Scores by language family",
+    "size": "Scores by size of the language's Wikipedia",
+    "dictionary": "Scores of languages with and without a dictionary",
+}
+_NOTES = {
+    "size": "Groups are round(log2(size in MB)).",
+    "dictionary": "A language has a dictionary where the recipe names one that it is a side of.",
+}
+_CELL = ("name", "label", "kind", "state", "reason")
+_ENDED = ("finished", "not chosen")
+
+
+class Entry(NamedTuple):
+    """What stands in one cell: its text, a small note on it, and a mark: "quiet" (it says nothing) or "best"."""
+
+    text: str
+    note: str = ""
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.note})" if self.note else self.text
+
+
+NONE = Entry("-", mark="quiet")
+
+
+Row = tuple[Entry | str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first `names` columns hold words, all others numbers; `link` is a file with the same numbers.
+
+    A row has a cell a column, or a single one that is a heading of those below it; a string becomes an entry.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Entry | str]]
+    note: str = ""
+    names: int = 1
+    link: str = ""
+
+    def __post_init__(self) -> None:
+        rows = (tuple(Entry(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows)
+        object.__setattr__(self, "rows", tuple(rows))
+
+
+def score_table(comparison: Comparison, by: str) -> Table:
+    """One row a metric and group of languages, one column an encoder, with the difference as a note on each score."""
+    grouped, rows, last = by != "task", [], ""
+    for suffix, cells in _grouped(comparison, by):
+        first, found, best = cells[0], {cell["label"]: cell for cell in cells}, _best(cells)
+        name = Entry(METRICS[first["metric"]].title + suffix, first["metric"])
+        rows += [(name,)] if grouped and name.text != last else []
+        last = name.text
+        languages = sorted({language for cell in cells for language in cell["languages"].split()} - {ALL_LANGUAGES})
+        named = ", ".join(languages) if len(languages) <= _MAX_NAMED else f"{len(languages)} languages"
+        count = f"{len(languages)} language{'s' * (len(languages) > 1)}" if languages else ""
+        count += ", with en" if "en" in languages else ""
+        seeds = [str(cell["seeds"]) for cell in cells]
+        rows.append(
+            (
+                Entry(first["group"], "" if by == "language" else named) if grouped else name,
+                *(_entry(found[label], label in best) if label in found else NONE for label in comparison.labels),
+                _span(cells, "chance", lambda value: f"{100 * value:.2g}") or "-",
+                Entry(_span(cells, "n", "{:,}".format), "" if grouped else count),
+                seeds[0] if len(set(seeds)) == 1 else ", ".join(seeds),
+            )
+        )
+    header = (by if grouped else "", *comparison.labels, "chance", "n", "seeds")
+    note = " ".join(["Percent; cosines as they are.", *_explain(comparison, by), _NOTES.get(by, "")])
+    return Table(_TITLES[by], header, rows, note.strip() if rows else "", link="comparison.csv")
+
+
+def terminal_table(comparison: Comparison, by: str) -> rich.table.Table:
+    """A grouping with a row an encoder below each metric and group: fits however many encoders there are."""
+    several, alone, last = len(comparison.labels) > 1, by == "task", ""
+    title = _TITLES[by] + (f"; difference: points above {comparison.baseline}" if several else "")
+    title += ", with 95 % intervals" if comparison.frame.loc[comparison.frame.by == by].low_95.notna().any() else ""
+    drawn = rich.table.Table(title=Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left")
+    drawn.add_column("", overflow="fold")
+    for heading in ("percent", "difference" if several else "", "seeds"):
+        drawn.add_column(heading, justify="right", overflow="fold", no_wrap=True)
+    for suffix, cells in _grouped(comparison, by):
+        metric, chance = cells[0]["metric"] + suffix, _span(cells, "chance", lambda value: f"{100 * value:.2g}")
+        facts = (f"chance {chance}" if chance else "", f"n {_span(cells, 'n', '{:,}'.format)}", "")
+        if not alone and metric != last:
+            drawn.add_row(metric)
+        drawn.add_row(metric if alone else f"  {cells[0]['group']}", *facts)
+        last = metric
+        for cell in cells:
+            label = Text(f"{'  ' if alone else '    '}{cell['label']}")
+            mean = Text(f"{_mean(cell)} ({AT_CHANCE})", "dim") if cell["at_chance"] else Text(_mean(cell))
+            drawn.add_row(label, mean, _difference(cell), str(cell["seeds"]))
+    return drawn
+
+
+def gap_table(comparison: Comparison) -> Table:
+    """One row a metric and column: mean gap, every seed's gap, in how many seeds the column is above the baseline."""
+    rows, last = [], ""
+    for suffix, cells in _grouped(comparison, "task"):
+        title, found = METRICS[cells[0]["metric"]].title + suffix, {cell["label"]: cell for cell in cells}
+        for cell in (cell for cell in cells if cell["difference"] is not None):
+            gaps, guessed = cell["gaps"], bool(cell["at_chance"] and found[comparison.baseline]["at_chance"])
+            gap = points(cell["difference"])
+            rows.append(
+                (
+                    title if title != last else "",
+                    cell["label"],
+                    Entry(gap, "both at chance", "quiet") if guessed else gap,
+                    ", ".join(map(points, gaps)) or "no seed in common",
+                    f"{sum(value > 0 for value in gaps)} of {len(gaps)}" if gaps else "-",
+                )
+            )
+            last = title
+    header = ("", "recipe", "mean gap", "gap in each seed", "above in")
+    note = "In points of percent. A seed is compared with the same seed of the baseline." if rows else ""
+    return Table(f"Difference from {comparison.baseline}", header, rows, note, names=2)
+
+
+def data_tables(runs: Sequence[Run]) -> list[Table]:
+    """One table a prepared data set: tokens of each language or pair, and how many words the dictionaries know."""
+    users: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for run in runs:
+        if run.data is not None:
+            users.setdefault(run.data["fingerprint"], {})[run.label] = run.data
+    return [_data_table(own, alone=len(users) == 1) for own in users.values()]
+
+
+def difference_table(runs: Sequence[Run]) -> Table | None:
+    """The settings in which recipes differ, None where there is nothing to compare."""
+    firsts = [own[0] for own in columns_of(runs).values()]
+    if len(firsts) < 2:
+        return None
+    rows, counted = list[Row](), list[str]()
+    for key in ("corpora", "parallel", "tests", "dictionaries"):
+        # Where recipes have more or fewer of them, their paths say little.
+        if len({len(run.sources(key)) for run in firsts}) > 1:
+            counted.append(f"data.{key}")
+            rows.append((f"data.{key}", *(_describe(run.sources(key)) for run in firsts)))
+    settings = [run.settings for run in firsts]
+    for key in sorted({key for own in settings for key in own}):
+        values = [own.get(key) for own in settings]
+        if any(value != values[0] for value in values) and not key.startswith(tuple(counted)):
+            rows.append((key, *(NONE if value is None else str(value) for value in values)))
+    note = "Seeds, workers, ZeRO stage, paths of output and tracking are left out."
+    header = ("setting", *(run.label for run in firsts))
+    return Table("What differs between the recipes", header, rows, note if rows else f"The recipes are equal. {note}")
+
+
+def values_table(runs: Sequence[Run]) -> Table:
+    """One row a label: the values that decide what a run learns, as its start event has them."""
+    firsts = {run.label: run.log.starts[-1]["values"] for run in reversed(runs) if _has_values(run)}
+    names = list(dict.fromkeys(name for values in firsts.values() for name in values))
+    rows = [(label, *(values.get(name, NONE) for name in names)) for label, values in reversed(firsts.items())]
+    return Table("What was trained", ("encoder", *names), rows, names=1 + len(names))
+
+
+def _has_values(run: Run) -> bool:
+    return bool(run.log.starts and run.log.starts[-1].get("values"))
+
+
+def run_table(runs: Sequence[Run]) -> Table:
+    """One row a run: where it stands, on what it ran, and what that cost."""
+    rows = [_run_row(run) for run in runs if run.log.started]
+    note = (
+        "Seconds: from the start of an attempt to its last event, all attempts added up, start-up of the cluster not "
+        "included. Tokens/s: of the last attempt. Waiting: share of step time spent waiting for rows."
+    )
+    names = ("recipe", "folder", "started (UTC)")
+    numbers = ("seed", "steps", "workers", "ZeRO", "seconds", "tokens", "tokens/s", "waiting", "memory", "attempts")
+    return Table("How it was run", (*names, *numbers), rows, note if rows else "", names=3)
+
+
+def study_tables(runs: Sequence[Run]) -> list[Table]:
+    """Of each study what its searches chose by development scores, and the cells that have not ended."""
+    tables = []
+    for name, study in {run.study["name"]: run.study for run in runs if run.study}.items():
+        tried = [row for choice in study["choices"] if len(choice["candidates"]) > 1 for row in _choice_rows(choice)]
+        header = ("fine-tuning", "task", "setting", "development score of each cell", "chosen")
+        note = "The highest mean development score decides, before a test score is looked at."
+        tables.append(Table(f"Settings tried by {name}", header, tried, note if tried else "", names=3))
+        late = [cell for cell in study["cells"] if cell["state"] not in _ENDED]
+        cells = [[str(cell.get(key) or "") for key in _CELL] for cell in late]
+        note = f"{len(study['cells']) - len(late)} of {len(study['cells'])} cells have ended." if late else ""
+        tables.append(Table(f"Cells of {name} that have not ended", _CELL, cells, note, names=len(_CELL)))
+    return tables
+
+
+def percent(metric: str, value: float) -> str:
+    """A score as tables print it."""
+    return f"{100 * value:z.1f}" if is_share(metric) else f"{value:z.2f}"
+
+
+def points(gap: float) -> str:
+    """A difference in points of percent, with its sign."""
+    return f"{round(100 * gap, 1) + 0.0:+.1f}"  # adding zero makes -0.0 a plain zero
+
+
+def _grouped(comparison: Comparison, by: str) -> Iterator[tuple[str, list[Record]]]:
+    """The cells of each row, and what tells its metric from another row's that has it too, in brackets."""
+    frame = comparison.frame.loc[comparison.frame.by == by]
+    several = frame.groupby("metric")[KEY[1:]].nunique() > 1
+    for _, row in groupby(comparison.records(by), key=lambda cell: (*(cell[name] for name in KEY), cell["group"])):
+        cells = list(row)
+        own = [cells[0][part] for part in KEY[1:] if several.at[cells[0]["metric"], part]]
+        yield f" ({', '.join(own)})" if own else "", cells
+
+
+def _entry(cell: Record, best: bool) -> Entry:
+    if cell["at_chance"]:
+        return Entry(_mean(cell), AT_CHANCE, "quiet")
+    return Entry(_mean(cell), _difference(cell), "best" if best else "")
+
+
+def _best(cells: Sequence[Record]) -> set[str]:
+    """The labels of the highest score, none if there is nothing to choose from or means are over other languages."""
+    if len(cells) < 2 or not is_share(cells[0]["metric"]) or len({cell["languages"] for cell in cells}) > 1:
+        return set()
+    shown = {cell["label"]: float(percent(cell["metric"], cell["mean"])) for cell in cells}
+    return {label for label, value in shown.items() if value == max(shown.values())}
+
+
+def _mean(cell: Record) -> str:
+    mean, spread = percent(cell["metric"], cell["mean"]), cell["standard_deviation"]
+    return mean if spread is None else f"{mean} {PLUS_MINUS} {percent(cell['metric'], spread)}"
+
+
+def _difference(cell: Record) -> str:
+    """The difference in points of percent with its 95 % interval, empty where there is none."""
+    if cell["difference"] is None:
+        return ""
+    ends = [points(cell[end]).lstrip("+") for end in ("low_95", "high_95") if cell[end] is not None]
+    return f"{points(cell['difference'])} [{', '.join(ends)}]" if ends else points(cell["difference"])
+
+
+def _explain(comparison: Comparison, by: str) -> Iterator[str]:
+    """What the notation means, as far as the table uses it."""
+    frame = comparison.frame.loc[comparison.frame.by == by]
+    if frame.standard_deviation.notna().any():
+        yield f"{PLUS_MINUS} is the sample standard deviation over seeds."
+    if frame.difference.notna().any():
+        several = ", which allows for all differences of its row" if frame.comparisons.max() > 1 else ""
+        ends = f", with its 95 % interval{several}" if frame.low_95.notna().any() else ""
+        yield f"Below: the difference from {comparison.baseline} in points{ends}."
+    if (frame.groupby([*KEY, "group"]).languages.nunique() > 1).any():
+        yield "Not every score of a row is a mean over the same languages; differences are over common ones."
+    if frame.split.str.contains(", n |, content ").any():
+        yield "Rows that name n or content are of test sets that differ; they are not compared with each other."
+
+
+def _span(cells: Sequence[Record], name: str, show: Callable[..., str]) -> str:
+    """The values that the cells of a row have: one, or from the lowest to the highest."""
+    ends = list(dict.fromkeys(map(show, sorted({cell[name] for cell in cells if cell[name] is not None}))))
+    return " to ".join(ends if len(ends) < 2 else (ends[0], ends[-1]))
+
+
+def _choice_rows(choice: Mapping[str, Any]) -> list[Row]:
+    settings = [candidate["setting"] for candidate in choice["candidates"]]
+    varied = [name for name in settings[0] if any(one[name] != settings[0][name] for one in settings)]
+    return [
+        (
+            *((choice["label"], choice["task"]) if number == 0 else ("", "")),
+            ", ".join(f"{name} {settings[number][name]}" for name in varied),
+            ", ".join("-" if one is None else f"{100 * one:.1f}" for one in candidate["development"].values()),
+            Entry("chosen", mark="best") if number == choice["chosen"] else "",
+        )
+        for number, candidate in enumerate(choice["candidates"])
+    ]
+
+
+def _data_table(users: Mapping[str, Mapping[str, Any]], alone: bool) -> Table:
+    """The manifest of one data set, by the labels of those that read it."""
+    manifest, *_ = users.values()
+    bad, dictionary = sum(manifest.get("bad_rows", {}).values()), manifest.get("dictionary")
+    note = f"Vocabulary {manifest['vocabulary']['size']:,}. Bad input lines: {bad:,}."
+    if dictionary:
+        trained, held_out = dictionary["pairs_trained"], dictionary["pairs_held_out"]
+        note += f" Dictionary pairs: {trained:,} trained, {held_out:,} held out."
+    rows = []
+    for name, pool in sorted(manifest.get("pools", {}).items()):
+        kind, _, language = name.partition("/")
+        counts = pool.get("counts", {})
+        words, known = counts.get("words"), counts.get("words_in_dictionary")
+        rows.append(
+            (
+                Entry(language, "" if kind == "text" else "parallel"),
+                _count(counts.get("documents" if kind == "text" else "pairs")),
+                _count(pool["examples"]),
+                _count(pool["tokens"]),
+                f"{100 * known / words:.0f} %" if words and known is not None else NONE,
+            )
+        )
+    header = ("language", "documents or pairs", "examples", "tokens", "words in the dictionaries")
+    if not dictionary:
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    return Table("Training data" if alone else f"Training data of {', '.join(users)}", header, rows, note)
+
+
+def _describe(sources: Sequence[Mapping[str, Any]]) -> Entry:
+    """Sources by language or pair."""
+    names = ["-".join(source["languages"]) if "languages" in source else source["language"] for source in sources]
+    return Entry(f"{len(names)}", ", ".join(dict.fromkeys(names))) if names else NONE
+
+
+def _run_row(run: Run) -> Row:
+    log, start = run.log, run.log.starts[-1] if run.log.starts else {}
+    end = (log.end or {}).get("metrics", {})
+    resumed = [str(start["step"]) for start in log.starts if start["attempt"] > 1]
+    planned = start.get("steps", log.last_step)
+    return (
+        run.label,
+        run.name,
+        f"{datetime.fromtimestamp(log.started, UTC):%Y-%m-%d %H:%M}",
+        str(run.seed),
+        f"{planned:,}" if run.finished else Entry(f"{log.last_step:,} of {planned:,}", "not finished"),
+        str(start.get("workers", "-")),
+        str(start.get("zero_stage", "-")),
+        f"{log.seconds:,.0f}",
+        _count(end.get("run/tokens")),
+        _count(end.get("run/tokens_per_s")),
+        NONE if log.waiting is None else f"{100 * log.waiting:.0f} %",
+        f"{log.memory:,.0f} MB" if log.memory else NONE,
+        Entry(str(start.get("attempt", 0)), f"resumed at {', '.join(resumed)}" if resumed else ""),
+    )
+
+
+def _count(value: float | None) -> Entry | str:
+    return NONE if value is None else f"{value:,.0f}"
