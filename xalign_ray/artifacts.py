@@ -19,7 +19,8 @@ from xalign_ray.errors import DataError
 from xalign_ray.file_checks import read_plain
 
 MANIFEST = "manifest.json"
-STUDY_KIND, TRIAL_KIND = "study", "tuned"  # what a manifest says of itself where it is not that of a run
+LOCK = ".lock"
+STUDY_KIND, TRIAL_KIND, EVALUATION_KIND = "study", "tuned", "evaluation"  # of manifests that are not those of runs
 HOST = socket.gethostname()
 
 
@@ -114,8 +115,9 @@ def hash_file(path: Path) -> str:
 
 
 def hash_files(folder: Path) -> dict[str, str]:
-    """The hash of each file below a folder but its manifest, by its name from there."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+    """The hash of each file below a folder but its manifest and locks, by its name from there."""
+    aside = (folder / MANIFEST, *folder.glob(f"{LOCK}*"))
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path not in aside)
     return {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
 
 

@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xalign_ray.artifacts import hash_value
+from xalign_ray.artifacts import EVALUATION_KIND, hash_file, hash_value, whole_manifest
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError
 from xalign_ray.local_paths import absolute_model, absolute_path, is_folder_name, quoted, shown_path
-from xalign_ray.mirror import local_folder, opened, publish_file, url_of, written
+from xalign_ray.mirror import local_folder, opened, url_of
 from xalign_ray.pipeline import check_export
 from xalign_ray.ray_job import check_lasting
-from xalign_ray.run_folder import CARD, EVALUATION, RUNS, SCORES, RunFolder
+from xalign_ray.run_folder import CONFIG, EVALUATION, RUNS, SCORES, RunFolder
 from xalign_ray.status_line import say, say_next
+from xalign_ray.track.follower import Track, publish, resolve_uri, track_of
+from xalign_ray.track.scored_encoder import scoring_identity
+from xalign_ray.work.job import open_job
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score
@@ -32,9 +35,9 @@ def evaluate(
 ) -> list[Score]:
     """Scores an exported folder, a run folder or a hub model on a task. Never trains.
 
-    Writes `scores.json` into `out`, by default into the folder of `target_folder`. Scores all languages of the data if
-    none are named. `show` gets them before the last lines. `prompt` is put before each sentence, of a task that takes
-    one; None is what the encoder's files name.
+    Writes `scores.json` into `out`, by default into the folder of `target_folder`, with a log and a manifest: MLflow
+    shows it below the encoder's run. Scores all languages of the data if none are named. `show` gets them before the
+    last lines. `prompt` is put before each sentence, of a task that takes one; None is what the encoder's files name.
     """
     from xalign_ray.tasks.registry import TASKS
     from xalign_ray.tasks.scores import write_scores
@@ -46,15 +49,33 @@ def evaluate(
     if prompt is not None and not TASKS[task].takes_prompt:
         takes = ", ".join(name for name, one in TASKS.items() if one.takes_prompt)
         raise ConfigError(f"--prompt: the task {task} puts no text before sentences; tasks that do: {takes}.")
+    _refuse_other_folders(target)
     options = {} if prompt is None else {"prompt": prompt}
-    say(f"Evaluating {name_of(encoder, run)} on {task}: loading the model.")
-    scores = TASKS[task].evaluate(encoder, opened(data) if data else None, languages, **options)
-    with written(target, "evaluate"):
+    name = name_of(encoder, run)
+    say(f"Evaluating {name} on {task}: loading the model.")
+    folder = opened(data) if data else None
+    params = {"task": task, "data": None if folder is None else str(folder)} | options
+    fingerprint = hash_value([encoder, list(languages or ()), params])
+    params = {key: value for key, value in params.items() if value is not None}
+    identity = scoring_identity(fingerprint, f"{name}: {task}", encoder, name, languages, params)
+    with open_job(target, f"evaluate {task}", identity) as job:
+        if track := _track_of(run, out):
+            job.follow(track=track)
+        scores = TASKS[task].evaluate(encoder, folder, languages, **options)
         write_scores(target / SCORES, scores)
+        files = {SCORES: hash_file(target / SCORES)}
+        job.finish({"kind": EVALUATION_KIND, "task": task, "encoder": encoder, "files": files})
     publish_scores(run)
     show(scores)
     say_scores(target, run)
     return scores
+
+
+def _refuse_other_folders(target: Path) -> None:
+    """Scores would replace the log and the manifest of what is in the folder."""
+    manifest = whole_manifest(target)
+    if (target / CONFIG).is_file() or (manifest is not None and manifest.get("kind") != EVALUATION_KIND):
+        raise ConfigError(f"--out {shown_path(target)} is the folder of a run, a model or a study. Name another.")
 
 
 def say_scores(target: Path, run: Path | None) -> None:
@@ -116,19 +137,23 @@ def known_task(task: str, known: Iterable[str]) -> str:
     return task
 
 
+def _track_of(run: Path | None, out: Path | None) -> Track | None:
+    """Where in MLflow an evaluation is shown: with its run; of other models in the database of `runs`."""
+    if run:
+        saved = read_saved(run)
+        return track_of(saved["track"], saved["output"]) if "recipe" in saved else None
+    return None if out else Track(resolve_uri("sqlite", RUNS), "xalign")
+
+
 def publish_scores(run: Path | None) -> None:
     """Brings a run's new scores to its model card and to where its config says it is tracked."""
     saved = read_saved(run) if run else {}
     if run is None or "recipe" not in saved:
         return
     from xalign_ray.results.card import write_model_card
-    from xalign_ray.track.follower import publish, resolve_uri
 
-    with written(run, "model card", publish=False):
-        write_model_card(run)
-        publish_file(RunFolder(run).export / CARD)
-    track = saved["track"]
-    if track["mlflow"] != "off" and (
-        said := publish(run, resolve_uri(track["mlflow"], local_folder(saved["output"])), track["experiment"])
-    ):
-        say(said)
+    with open_job(run, "model card", upload="its card", card=write_model_card):
+        pass
+    track = track_of(saved["track"], saved["output"])
+    if track and (sentence := publish(run, track.uri, track.experiment)):
+        say(sentence)

@@ -14,9 +14,10 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.saved import open_saved
 from xalign_ray.errors import DataError
 from xalign_ray.local_paths import shown_path
-from xalign_ray.mirror import fetch, fetch_checkpoint, local_folder, opened, written
+from xalign_ray.mirror import fetch, fetch_checkpoint, local_folder, opened
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.status_line import say
+from xalign_ray.work.job import open_job
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,5 +122,8 @@ def export(run: str | Path, step: int | None = None, out: Path | None = None, tr
     fetch(prepared := local_folder(data))
     if step != 0:
         fetch_checkpoint(run, step)
-    with written(out or run, "export"):
+    from xalign_ray.results.card import write_model_card
+
+    card = write_model_card if out is None and step is None else None  # the card lies in the export that is replaced
+    with open_job(out or run, "export", with_run=True, card=card):
         return export_run(recipe, Prepared.open(prepared), run, {"fingerprint": fingerprint}, step, out, trust)

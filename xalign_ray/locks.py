@@ -20,15 +20,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from xalign_ray import stops
-from xalign_ray.artifacts import HOST, MACHINE, process_start, remove_unfinished, unfinished
+from xalign_ray.artifacts import HOST, LOCK, MACHINE, process_start, remove_unfinished, unfinished
 from xalign_ray.errors import LockError, written_in
 
-LOCK = ".lock"
 LEASE_S = 60.0  # a lock that was not touched for so long is nobody's; longer than anything holds Python's interpreter
 BEAT_S = 5.0
 LOOK_S = 0.2
 
-_held: set[Path] = set()  # folders that this process holds
+_held: dict[Path, int] = {}  # the folders that this process holds, and the thread that does
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def hold(
     lock = Lock(path, content, taken, beat_s, reported)
     _remove_marks(path, content)
     _remove_leftovers(path, lease_s)
-    _held.add(folder.resolve())
+    _held[folder.resolve()] = threading.get_ident()
     try:
         with written_in(folder):
             yield lock
@@ -135,14 +134,14 @@ def hold(
             raise LockError(lost_sentence(folder)) from None
         raise
     finally:
-        _held.discard(folder.resolve())
+        del _held[folder.resolve()]
         _remove_leftovers(path, lease_s)
         lock.release()
 
 
 def is_held(folder: Path) -> bool:
-    """Whether this process holds the lock on a folder."""
-    return folder.resolve() in _held
+    """Whether this thread holds the lock on a folder."""
+    return _held.get(folder.resolve()) == threading.get_ident()
 
 
 def check_writable(folder: Path) -> None:

@@ -31,6 +31,7 @@ from xalign_ray.run_folder import RunFolder, check_export
 from xalign_ray.status_line import say
 from xalign_ray.track.origin import origin
 from xalign_ray.train.cluster_address import check_named_cluster
+from xalign_ray.work.job import open_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -310,7 +311,7 @@ def _repair_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[st
 
     with suppress(DataError):
         return check_run(folder)
-    with hold(folder, "pretrain", waits=True), published(folder, "pretrain"):
+    with open_job(folder, "pretrain"):
         try:
             open_saved(folder)
         except DataError as damage:

@@ -14,10 +14,11 @@ from xalign_ray.artifacts import write_atomic
 from xalign_ray.errors import DataError
 from xalign_ray.evaluation import find_encoder
 from xalign_ray.local_paths import shown_path
-from xalign_ray.mirror import local_folder, opened, written
+from xalign_ray.mirror import local_folder, opened
 from xalign_ray.models.nearest import Vectors, unit_rows
 from xalign_ray.status_line import say
 from xalign_ray.tasks.word_pairs import WordPair, read_muse_pairs
+from xalign_ray.work.job import open_job
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
@@ -67,7 +68,7 @@ def word_map(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
     }  # fmt: skip
     chart = Chart("words", "Words and their translations", [], TABLE, styles, panels, size=(5.2, 4.4))
     target = local_folder(out)
-    with written(target, "word-map"):
+    with open_job(target, "word-map", with_run=True):
         write_atomic(target / FIGURE, draw_png(chart))
         write_atomic(target / TABLE, found.to_csv(index=False))
     return found

@@ -1,105 +1,214 @@
-"""Verbs that write into a run take its lock: each waits for another process that holds it, or is refused in words."""
+"""Two writers of one run: whichever two verbs they are, one waits for the other or is refused; nothing is lost."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.results.run_folders import score, write_run
-from xalign_ray import exports, pipeline
+from xalign_ray import evaluation, exports, pipeline
+from xalign_ray.artifacts import LOCK
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import LockError
-from xalign_ray.locks import LOCK, hold
-from xalign_ray.mirror import written
-from xalign_ray.results.page import report
+from xalign_ray.locks import hold
+from xalign_ray.results import card, page
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.tasks.registry import TASKS
+from xalign_ray.tasks.scores import read_scores
+from xalign_ray.work.job import open_job
 
+PATIENCE_S = 60
 HOLDER = """
 import sys, pathlib, time
-from xalign_ray.locks import hold
-with hold(pathlib.Path(sys.argv[1]), "pretrain"):
+from xalign_ray.work.job import open_job
+with open_job(pathlib.Path(sys.argv[1]), "pretrain"):
     print("held", flush=True)
     sys.stdin.readline()
     (pathlib.Path(sys.argv[1]) / "written_first").touch()
 """
+CONFIG = {"model_type": "bert", "hidden_size": 8, "num_hidden_layers": 2, "architectures": ["BertForMaskedLM"]}
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return write_run(tmp_path / "runs" / "one", scores={"tatoeba": [score()]})
-
-
-def start_holder(folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", HOLDER, str(folder)]
-    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert holder.stdout
-    assert holder.stdout.readline() == "held\n"
-    return holder
-
-
-def test_report_is_refused_while_another_process_writes_its_run(run: Path, tmp_path: Path) -> None:
-    holder = start_holder(run)
-    try:
-        with pytest.raises(LockError) as refused:
-            report([str(run)])
-        assert str(refused.value).startswith(f"{run} is being written by pretrain on ")
-        assert str(refused.value).endswith("or stop it. Or write the report into another folder: --out FOLDER.")
-        assert not (run / "report").exists()
-        assert report([str(run)], tmp_path / "elsewhere").is_file()
-    finally:
-        holder.communicate("\n", timeout=60)
-    assert report([str(run)]).is_file()
-    assert not (run / LOCK).exists()
-
-
-def write_scores(run: Path) -> None:
-    with written(run / "evaluation" / "pos", "evaluate"):
-        (run / "evaluation" / "order").write_text(order(run))
+    folder = write_run(tmp_path / "runs" / "one", settings=['track.mlflow="off"'])
+    write_export(folder)
+    return folder
 
 
 def write_export(run: Path) -> None:
-    exports.export(run)
+    export = RunFolder(run).export
+    export.mkdir(exist_ok=True)
+    for path in export.iterdir():
+        path.unlink()
+    (export / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+
+
+class Gate:
+    """Lets the first that comes to it wait for `opened`; counts those inside."""
+
+    def __init__(self) -> None:
+        self.entered, self.opened = threading.Event(), threading.Event()
+        self.inside = self.most_inside = 0
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        self.inside += 1
+        self.most_inside = max(self.most_inside, self.inside)
+        is_first = not self.entered.is_set()
+        self.entered.set()
+        assert not is_first or self.opened.wait(PATIENCE_S)
+        try:
+            yield
+        finally:
+            self.inside -= 1
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """What each verb does once its folder is its own goes through one gate; all of it but the weights."""
+    gate = Gate()
+
+    def gated(work: Callable[..., Any]) -> Callable[..., Any]:
+        def through(*given: Any, **named: Any) -> Any:
+            with gate.passed():
+                return work(*given, **named)
+
+        return through
+
+    monkeypatch.setattr(Prepared, "open", lambda _: None)
+    for module in (exports, pipeline):
+        monkeypatch.setattr(module, "export_run", gated(lambda _, __, folder, *___, **____: write_export(folder)))
+    monkeypatch.setattr(card, "write_model_card", gated(card.write_model_card))
+    monkeypatch.setattr(page, "write_report", gated(page.write_report))
+    return gate
+
+
+class Scored:
+    """A task that needs no model."""
+
+    needs_data, takes_prompt = False, False
+
+    def evaluate(self, *_: object) -> list[Any]:
+        return [score()]
+
+
+def evaluate(run: Path) -> None:
+    evaluation.evaluate(str(run), "tatoeba", None)
 
 
 def repair(run: Path) -> None:
     pipeline._repair_run(None, None, run, {}, False)  # type: ignore[arg-type]
 
 
-def order(run: Path) -> str:
-    return "second" if (run / "written_first").is_file() else "first"
+VERBS: dict[str, Callable[[Path], Any]] = {
+    "evaluate": evaluate,
+    "export": lambda run: exports.export(run),
+    "report": lambda run: page.report([str(run)]),
+    "repair": repair,
+}
 
 
-@pytest.mark.parametrize("verb", [write_scores, write_export, repair])
-def test_a_verb_waits_until_the_other_process_has_written(
-    run: Path, verb: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("first", "second"), product(VERBS, VERBS))
+def test_of_two_verbs_on_one_run_the_second_waits_or_is_refused(
+    run: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], first: str, second: str
 ) -> None:
-    """All of it but the weights, which need a trained run."""
-    monkeypatch.setattr(Prepared, "open", lambda _: None)
-    monkeypatch.setattr("xalign_ray.results.card.write_model_card", lambda _: None)
-    for module in (exports, pipeline):
-        monkeypatch.setattr(
-            module, "export_run", lambda *_, **__: (run / "evaluation" / "order").write_text(order(run))
-        )
-    holder = start_holder(run)
-    threading.Thread(target=lambda: (time.sleep(1), holder.communicate("\n")), daemon=True).start()
-    verb(run)
-    assert (run / "evaluation" / "order").read_text() == "second"
-    assert f"{run} is being written by pretrain on " in capfd.readouterr().err
+    monkeypatch.setitem(TASKS, "tatoeba", Scored())
+    errors: list[BaseException] = []
+
+    def act(name: str) -> None:
+        try:
+            VERBS[name](run)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=act, args=(name,), daemon=True) for name in (first, second)]
+    threads[0].start()
+    assert gate.entered.wait(PATIENCE_S)
+    threads[1].start()
+    until = time.monotonic() + PATIENCE_S
+    while not (said := capfd.readouterr().err).count(" is being written by ") and not errors:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    gate.opened.set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    assert gate.most_inside == 1, errors
+    if second == "report":
+        (refused,) = errors
+        assert isinstance(refused, LockError)
+        assert str(refused).endswith("or stop it. Or write the report into another folder: --out FOLDER.")
+    else:
+        assert errors == []
+        assert f"{run} is being written by " in said
+        assert "; it is waited for.\n" in said
+    if "evaluate" in (first, second):
+        assert [one.metric for one in read_scores(RunFolder(run).evaluation("tatoeba") / "scores.json")]
+        assert "tatoeba_accuracy" in (RunFolder(run).export / "README.md").read_text()
+    if {first, second} & {"export", "repair"}:
+        assert (RunFolder(run).export / "README.md").is_file(), "an export that is written again keeps its card"
+    assert not list(run.rglob(f"{LOCK}*"))
+
+
+def test_of_two_evaluations_into_one_folder_the_second_waits(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gate = Gate()
+
+    class Slow(Scored):
+        def evaluate(self, *_: object) -> list[Any]:
+            with gate.passed():
+                return super().evaluate()
+
+    monkeypatch.setitem(TASKS, "tatoeba", Slow())
+    out = tmp_path / "scores"
+    threads = [
+        threading.Thread(target=evaluation.evaluate, args=(str(run), "tatoeba", None, out), daemon=True) for _ in "12"
+    ]
+    threads[0].start()
+    assert gate.entered.wait(PATIENCE_S)
+    threads[1].start()
+    until = time.monotonic() + PATIENCE_S
+    while f"{out} is being written by evaluate tatoeba on " not in capfd.readouterr().err:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    gate.opened.set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert gate.most_inside == 1
+    assert [json.loads(line)["attempt"] for line in (out / "events.jsonl").read_text().splitlines()] == [1, 1, 2, 2]
+
+
+def test_report_is_refused_while_another_process_writes_its_run(run: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDER, str(run)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout
+    assert holder.stdout.readline() == "held\n"
+    try:
+        with pytest.raises(LockError) as refused:
+            page.report([str(run)])
+        assert str(refused.value).startswith(f"{run} is being written by pretrain on ")
+        assert str(refused.value).endswith("or stop it. Or write the report into another folder: --out FOLDER.")
+        assert not (run / "report").exists()
+        assert page.report([str(run)], tmp_path / "elsewhere").is_file()
+    finally:
+        holder.communicate("\n", timeout=60)
+    assert page.report([str(run)]).is_file()
     assert not (run / LOCK).exists()
 
 
-def test_a_process_that_holds_a_run_writes_inside_it(run: Path) -> None:
-    with hold(run, "study"), written(run / "report", "report", waits=False):
+def test_the_thread_that_holds_a_run_writes_inside_it(run: Path) -> None:
+    with hold(run, "study"), open_job(run / "report", "report", waits=False, with_run=True):
         assert (run / LOCK).is_file()
     assert not (run / LOCK).exists()
-
-
-def test_a_folder_outside_of_runs_has_no_lock(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    with written(tmp_path / "out", "evaluate"):
-        assert not (tmp_path / "out" / LOCK).exists()

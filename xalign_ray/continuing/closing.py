@@ -17,7 +17,7 @@ from xalign_ray.continuing.recipe import ROOT, Continuation
 from xalign_ray.continuing.table import as_text
 from xalign_ray.evaluation import publish_scores
 from xalign_ray.local_paths import quoted, shown_path
-from xalign_ray.mirror import local_folder, written
+from xalign_ray.mirror import local_folder
 from xalign_ray.needs.shape import read_prices
 from xalign_ray.results.continued import read_continued
 from xalign_ray.results.log import RETRIEVAL, read_log
@@ -25,6 +25,7 @@ from xalign_ray.results.page import PAGE, report
 from xalign_ray.run_folder import CARD, RunFolder
 from xalign_ray.status_line import say
 from xalign_ray.track.follower import open_command, resolve_uri, runs_page
+from xalign_ray.work.job import open_job
 
 
 def closing_lines(run: Path, width: int | None = None) -> str:
@@ -71,7 +72,7 @@ def _compare(found: Continuation, run: Path) -> None:
         found.recipe.config.languages,
         cache=Path(found.recipe.config.output) / "vectors",
     )
-    with written(run, "comparison"):
+    with open_job(run, "comparison"):
         write_comparison(RunFolder(run).comparison, comparison, _facts(found, run))
 
 

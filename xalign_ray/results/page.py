@@ -14,7 +14,7 @@ from rich.console import Console
 
 from xalign_ray.artifacts import hash_value, write_atomic
 from xalign_ray.errors import LockError
-from xalign_ray.mirror import local_folder, written
+from xalign_ray.mirror import local_folder
 from xalign_ray.results import charts, tables
 from xalign_ray.results.against_papers import AgainstPapers, against_papers, cell_frame, claim_frame
 from xalign_ray.results.aggregate import KEY
@@ -34,6 +34,7 @@ from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, 
 from xalign_ray.run_folder import CARD, RunFolder
 from xalign_ray.status_line import say
 from xalign_ray.track.follower import resolve_uri
+from xalign_ray.work.job import open_job
 
 PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
@@ -87,7 +88,7 @@ def report(
     say(f"Reading {', '.join(names)}.")
     runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
     try:
-        with written(target, "report", waits=False):
+        with open_job(target, "report", waits=False, with_run=True):
             comparison, papers = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)
     except LockError as locked:
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None

@@ -17,7 +17,6 @@ CELLS = "cells"
 TOKENIZED = "tokenized"  # data sets that all fine-tunings of a study share, removed when it is over
 STOP_MARK = "stopped.json"  # of a fine-tuning that was stopped for others: it has no manifest, and is not run again
 FINISHED, STOPPED, WAITING, FAILED, NOT_CHOSEN = "finished", "stopped", "waiting", "failed", "not chosen"
-EVALUATION_KIND = "evaluation"  # what the manifest of an evaluation's cell says of itself
 
 
 @dataclass(frozen=True, eq=False)

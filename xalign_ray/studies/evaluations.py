@@ -7,9 +7,9 @@ from pathlib import Path
 
 import ray
 
-from xalign_ray.artifacts import hash_file, write_manifest
+from xalign_ray.artifacts import EVALUATION_KIND, hash_file, write_manifest
 from xalign_ray.studies.cell_log import cell_logged
-from xalign_ray.studies.cells import EVALUATION_KIND, Evaluation
+from xalign_ray.studies.cells import Evaluation
 from xalign_ray.tasks.registry import TASKS, load_task
 from xalign_ray.tasks.scores import SCORES, write_scores
 

@@ -7,12 +7,16 @@ import os
 import shlex
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from xalign_ray.config.explain import check_folder
 from xalign_ray.credentials import hide_credentials, with_credentials, without_credentials
 from xalign_ray.errors import ConfigError, TrackingError, XalignError
+from xalign_ray.mirror import local_folder
 from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.track.events import check_tuned, check_whole, run_identity
 from xalign_ray.track.mlflow_page import PAGE, SHARE_KEY, SHARE_TAG
@@ -79,6 +83,26 @@ def runs_page(tracking_uri: str, experiment: str) -> str:
             shared = f"&viewStateShareKey={SHARE_KEY}" if SHARE_TAG in found.tags else ""
             return f"/#/experiments/{found.experiment_id}/{PAGE}{shared}"
     return ""
+
+
+@dataclass(frozen=True)
+class Track:
+    """Where in MLflow a job is shown: a tracking URI as `resolve_uri` returns it, and an experiment."""
+
+    uri: str
+    experiment: str
+
+
+def track_of(track: Mapping[str, Any], output: str | Path) -> Track | None:
+    """Where a recipe says that its runs are shown; None if nowhere.
+
+    Args:
+        track: the recipe's `track`.
+        output: the folder of runs.
+    """
+    if track["mlflow"] == "off":
+        return None
+    return Track(resolve_uri(track["mlflow"], local_folder(output)), track["experiment"])
 
 
 class Follower:

@@ -24,6 +24,7 @@ LAYERS = [
     {"config", "results/aggregate"},
     {"results/compared", "results/headline"},
     {"text", "demo", "track", "layout"},
+    {"work"},
     {"models"},
     {"objectives", "data"},
     {"train"},

@@ -1,0 +1,55 @@
+"""What the start event of an evaluation or a fine-tuning says: the encoder, the run that made it, the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.artifacts import read_json
+from xalign_ray.track.events import run_identity
+from xalign_ray.track.origin import origin
+
+
+def scoring_identity(
+    fingerprint: str,
+    title: str,
+    model: str,
+    label: str,
+    languages: Sequence[str] | None,
+    params: Mapping[str, Any],
+    parent: dict[str, str] | None = None,
+    steps: int = 0,
+) -> dict[str, Any]:
+    """The fields of the event.
+
+    Args:
+        fingerprint: hash of all that the scores follow from.
+        title: its name in MLflow.
+        model: folder or hub id of the encoder.
+        label: what a user calls the encoder.
+        languages: those that are scored; all that are found if None.
+        params: the settings, as MLflow shows them.
+        parent: identity of the study below which MLflow shows it; below the encoder's run if None.
+        steps: epochs of a fine-tuning.
+    """
+    made_by = run_identity(run := Path(model).parent) if Path(model).is_dir() else None
+    return {
+        "fingerprint": fingerprint,
+        "steps": steps,
+        "title": title,
+        "parent": parent or made_by,
+        "pretraining": {"run": run.name, **made_by} if made_by else {},
+        "params": {**_encoder_params(model, label, run.name if made_by else None), **params},
+        "labels": {"languages": ",".join(languages)} if languages else {},
+        "origin": origin(),
+    }
+
+
+def _encoder_params(model: str, label: str, run: str | None) -> dict[str, Any]:
+    """What an encoder says of its pretraining, under the names that a search in MLflow uses."""
+    path = Path(model) / "config.json"
+    config = read_json(path, "Export the run again.") if path.is_file() else {}
+    known = {name: config.get(f"xalign_{name}") for name in ("objective", "recipe", "step")}
+    known |= {"encoder": label, "pretraining_seed": config.get("xalign_seed"), "pretraining_run": run}
+    return {name: value for name, value in known.items() if value is not None}

@@ -1,0 +1,1 @@
+"""The making of folders: what every verb that writes one goes through."""

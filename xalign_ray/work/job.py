@@ -1,0 +1,195 @@
+"""One way to make a folder: its lock, its mirror in a store, its event log and who follows it, its manifest last."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from xalign_ray.artifacts import MANIFEST, write_manifest
+from xalign_ray.errors import LockError
+from xalign_ray.locks import hold, holds, is_held, lost_sentence
+from xalign_ray.mirror import publish_file, published
+from xalign_ray.run_folder import CARD, EVENT_LOG, STUDY, RunFolder
+from xalign_ray.status_line import say
+from xalign_ray.track.events import Event, EventLog, EventReader, last_attempt
+from xalign_ray.track.follower import Track, follow
+
+POLL_S = 0.5  # how often the log is read for those who follow it
+FINISHED = "finished"
+
+Upload = Literal["while it grows", "once finished", "its card"]
+
+
+class Shown(Protocol):
+    """Somebody who is shown the events of a job as they are written: a progress line, gauges."""
+
+    def show(self, event: Event, /) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Job:
+    """A folder that is being made, as each process that works on it sees it.
+
+    Attributes:
+        folder: on a disk that all of them share.
+        identity: what the start event says.
+        token: of the lock; empty where a launcher has none to pass on.
+    """
+
+    folder: Path
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    token: str = ""
+
+    @property
+    def events(self) -> Path:
+        """The event log."""
+        return self.folder / EVENT_LOG
+
+    def open_log(self) -> EventLog:
+        """The log of a new attempt."""
+        return EventLog(self.events, last_attempt(self.events) + 1)
+
+    def is_ours(self) -> bool:
+        """Whether the folder is still this job's."""
+        return not self.token or holds(self.folder, self.token)
+
+    def lost(self) -> LockError:
+        """The error of a job whose folder is another's."""
+        return LockError(lost_sentence(self.folder))
+
+
+class OpenJob(Job):
+    """A job in the process that holds its lock.
+
+    Attributes:
+        log: of this attempt; None where a worker writes it, or nobody.
+        waited: whether another process has written the folder just before.
+    """
+
+    log: EventLog | None = None
+    waited = False
+
+    def __init__(self, folder: Path, identity: Mapping[str, Any], token: str, stack: ExitStack) -> None:
+        super().__init__(folder, identity, token)
+        self._stack = stack
+        self._manifest: dict[str, Any] | None = None
+
+    @property
+    def for_workers(self) -> Job:
+        """The job as other processes get it."""
+        return Job(self.folder, self.identity, self.token)
+
+    def follow(self, *shown: Shown, track: Track | None = None) -> None:
+        """Lets `shown` and MLflow follow the log until the job is over: the new events, read once for all `shown`.
+
+        MLflow reads by itself, from the first event on: it may be away for hours, and holds up nobody.
+        """
+        if track:
+            self._stack.callback(_say_if_any, follow(self.folder, track.uri, track.experiment).close)
+        if shown:
+            self._stack.enter_context(_tail(self.events, shown))
+
+    def finish(self, manifest: Mapping[str, Any]) -> None:
+        """Says what the manifest holds, which is written when all else is done."""
+        self._manifest = dict(manifest)
+
+
+@contextmanager
+def open_job(
+    folder: Path,
+    kind: str,
+    identity: Mapping[str, Any] | None = None,
+    *,
+    waits: bool = True,
+    with_run: bool = False,
+    upload: Upload | None = "while it grows",
+    keep: int | None = None,
+    card: Callable[[Path], None] | None = None,
+) -> Iterator[OpenJob]:
+    """Makes a folder: inside, this process alone writes it. Nothing is taken again that this thread holds already.
+
+    Args:
+        folder: made if it is not there.
+        kind: the verb, for those who find the folder locked.
+        identity: what the start event says; without it the job writes no log of its own.
+        waits: wait for another writer, and say once for whom; without it the folder is refused.
+        with_run: lock the run or study that the folder lies in as well: its writers write the folder too.
+        upload: what goes to the store of a folder that mirrors one, and when; None: another job uploads it.
+        keep: checkpoints that stay in the store, beside what is removed here; all if None.
+        card: renews the model card of the folder, after its manifest.
+
+    Raises:
+        LockError: another process writes the folder, or has taken it over.
+        DataError: the store refuses.
+    """
+    home = _run_around(folder) if with_run else None
+    with ExitStack() as stack:
+        job = OpenJob(folder, identity or {}, "", stack)
+        if home and not is_held(home):
+            stack.enter_context(hold(home, kind, waits))
+        if not is_held(folder):
+            lock = stack.enter_context(hold(folder, kind, waits and home is None))  # so that no two wait for each other
+            job.token, job.waited = lock.token, lock.waited
+        if upload == "while it grows":
+            stack.enter_context(published(folder, kind, keep))
+        began = time.monotonic()
+        if identity is not None:
+            (folder / MANIFEST).unlink(missing_ok=True)
+            job.log = stack.enter_context(job.open_log())
+            job.log.write("start", 0, **identity)
+        yield job
+        if job.log:
+            seconds = {"run/seconds": time.monotonic() - began}
+            job.log.write("end", job.identity.get("steps", 0), seconds, state=FINISHED)
+        if job._manifest is not None:
+            write_manifest(folder, job._manifest)
+        if card:
+            card(folder)
+        if upload == "its card":
+            publish_file(RunFolder(folder).export / CARD)
+        if upload == "once finished" and job._manifest is not None:
+            stack.enter_context(published(folder, kind, keep))
+
+
+def _run_around(folder: Path) -> Path | None:
+    """The run, study or evaluation that a folder lies in."""
+    marks = (EVENT_LOG, STUDY)
+    return next((one for one in folder.absolute().parents if any((one / mark).is_file() for mark in marks)), None)
+
+
+@contextmanager
+def _tail(log: Path, shown: tuple[Shown, ...]) -> Iterator[None]:
+    """Inside, a thread reads what is added to a log, whoever writes it, and shows it."""
+    reader, over = EventReader(log), threading.Event()
+    for _ in reader.stream():
+        pass  # earlier attempts are history
+
+    def read_on() -> None:
+        is_last = False
+        while not is_last:
+            is_last = over.wait(POLL_S)
+            for event in reader.stream():
+                for one in shown:
+                    one.show(event)
+
+    thread = threading.Thread(target=read_on, name="tail", daemon=True)
+    with ExitStack() as stack:
+        for one in shown:
+            stack.enter_context(closing(one))
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def _say_if_any(close: Callable[[], str | None]) -> None:
+    if sentence := close():
+        say(sentence)
