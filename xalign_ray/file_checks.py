@@ -100,7 +100,8 @@ _NOT_TEXT = (
     ),
     (
         rb"(?i)<(\?xml|!doctype|!--|mediawiki|tmx|srcset|refset|tstset|xliff|tei|cesdoc)",
-        "XML or SGML, not plain text. Read it with the format that fits (wikipedia, tmx), or take the text out of it.",
+        "XML or SGML, not plain text. Read it with the format that fits (wikipedia, tmx, xliff), or take the text out "
+        "of it.",
     ),
 )
 _JSON = re.compile(rb'\[?\s*\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
@@ -176,7 +177,7 @@ def check_archive(path: str | Path, head: bytes) -> None:
         DataError: it is one; names the kind.
     """
     if kind := next((kind for kind, pattern in _ARCHIVES.items() if re.match(pattern, head)), None):
-        hint = " A zip of OPUS is read with format opus." if kind == "zip" else ""
+        hint = f" A {kind} of Moses files is read with format opus." if kind in ("zip", "tar") else ""
         raise DataError(
             f"{path} is a {kind} archive, which is not read here. Unpack it, or pack it as .gz, .bz2 or .zst.{hint}"
         )

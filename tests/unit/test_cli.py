@@ -86,7 +86,8 @@ def test_an_unknown_option_exits_2_on_stderr(run: Run) -> None:
         (["--aligner", "hnm"], "unknown aligner 'hnm'. Did you mean 'hmm'? Known: hmm, ibm, encoder."),
         (
             ["--format", "mosses"],
-            "format must be one of moses, tsv, csv, jsonl_pairs, json_pairs, parquet_pairs, arrow_pairs, tmx, opus.",
+            "format must be one of moses, tsv, csv, xlsx, jsonl_pairs, json_pairs, parquet_pairs, arrow_pairs, tmx, "
+            "xliff, po, opus.",
         ),
     ],
 )

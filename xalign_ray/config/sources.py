@@ -9,10 +9,24 @@ from pydantic import Field, model_validator
 from xalign_ray.config.fields import Frozen, LocalPath
 
 TextFormat = Literal["wikipedia", "text", "jsonl", "parquet", "conllu"]
-PairFormat = Literal["moses", "tsv", "csv", "jsonl_pairs", "json_pairs", "parquet_pairs", "arrow_pairs", "tmx", "opus"]
+PairFormat = Literal[
+    "moses",
+    "tsv",
+    "csv",
+    "xlsx",
+    "jsonl_pairs",
+    "json_pairs",
+    "parquet_pairs",
+    "arrow_pairs",
+    "tmx",
+    "xliff",
+    "po",
+    "opus",
+]
 WITH_COLUMNS = (
     "tsv",
     "csv",
+    "xlsx",
     "jsonl_pairs",
     "json_pairs",
     "parquet_pairs",

@@ -40,10 +40,10 @@ PAIRS = (
     ("sourcesentence", "targetsentence"), ("anchor", "positive"), ("query", "positive"), ("sentence1", "sentence2"),
     ("sentencea", "sentenceb"), ("sent1", "sent2"), ("text1", "text2"), ("texta", "textb"), ("original", "translation"),
     ("source", "translation"), ("src", "mt"), ("sentence", "translation"), ("text", "translation"),
-    ("source", "reference"), ("src", "ref"), ("input", "target"), ("lang1", "lang2"), ("l1", "l2"),
+    ("source", "reference"), ("src", "ref"), ("input", "target"), ("msgid", "msgstr"), ("lang1", "lang2"), ("l1", "l2"),
 )  # fmt: skip
 SUFFIXES = frozenset(
-    (".gz", ".bz2", ".zst", ".txt", ".text", ".tok", ".raw", ".csv", ".tsv", ".tab", ".jsonl", ".json")
+    (".gz", ".bz2", ".zst", ".txt", ".text", ".tok", ".raw", ".csv", ".tsv", ".tab", ".jsonl", ".json", ".po")
 )
 _REGION = re.compile(r"[A-Za-z]{2,3}[-_][A-Z]{2}|[A-Za-z]{2,3}[-_][A-Za-z]{4}")
 

@@ -7,6 +7,7 @@ import json
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -20,8 +21,12 @@ from xalign_ray.data.sources.csv_pairs import DELIMITERS, cell_text, csv_rows, r
 from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.data.sources.jsonl import find_key, read_array
 from xalign_ray.data.sources.open import NOT_UTF8, NUL, Chunks, Line, check_lines, read_lines
+from xalign_ray.data.sources.opus import member_names
 from xalign_ray.data.sources.parquet import open_parquet
+from xalign_ray.data.sources.po import SOURCE, is_po, open_po, po_languages, po_texts
 from xalign_ray.data.sources.tmx import unit_texts
+from xalign_ray.data.sources.workbook import first_cells
+from xalign_ray.data.sources.xliff import read_units
 from xalign_ray.data.sources.xml import stream_elements
 from xalign_ray.errors import DataError
 from xalign_ray.file_checks import HEAD_BYTES
@@ -33,6 +38,8 @@ ROWS = 500  # looked at
 MAX_NAME = 64  # characters of a column's name
 FITTING = 0.5  # of the rows: those that have as many columns as the first
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
+_OLE = b"\xd0\xcf\x11\xe0"
+_MO = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
 
 
 @dataclass(frozen=True)
@@ -70,8 +77,16 @@ def look_at_file(path: str) -> FirstRows | None:
     with open_bytes(path) as file:
         raw = file.read(HEAD_BYTES)
     if raw.startswith(b"PK\x03\x04"):
-        return _opus(path)
+        return _workbook(path) if _is_workbook(path) else _archive(path)
+    if raw.startswith(_OLE):
+        raise DataError(f"{path} is an old Excel workbook or Word file. Save its sheet as .xlsx, or as CSV in UTF-8.")
+    if raw.startswith(_MO):
+        raise DataError(f"{path} is a compiled catalogue of gettext. Give the .po file that it was made of.")
+    if _is_tar(raw):
+        return _archive(path)
     head = next(iter(Chunks(path)), b"")[:HEAD_BYTES]
+    if _is_tar(head):
+        return _archive(path)
     if raw.startswith(b"PAR1"):
         return _parquet(path)
     if raw.startswith(_ARROW):
@@ -79,6 +94,10 @@ def look_at_file(path: str) -> FirstRows | None:
     text = _decoded(head).lstrip()
     if "<tmx" in text.lower():
         return _tmx(path)
+    if "<xliff" in text.lower():
+        return _xliff(path)
+    if is_po(text):
+        return _po(path)
     if text.startswith("[") and (found := _json_array(path)):
         return found
     if text.startswith("{"):
@@ -144,21 +163,60 @@ def _without_regions(unit: Mapping[str, str]) -> dict[str, str]:
     return texts
 
 
-def _opus(path: str) -> FirstRows:
-    try:
-        with open_bytes(path) as file, zipfile.ZipFile(file) as archive:
-            members = archive.namelist()
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{path} is no zip file, or is cut short ({error}). Fetch it again.") from None
-    if "xl/workbook.xml" in members:
-        raise DataError(f"{path} is an Excel workbook. Save its sheet as CSV in UTF-8, and give that.")
+def _xliff(path: str) -> FirstRows:
+    broken: list[BrokenFileError] = []
+    units = list(islice(held_back(read_units(path), broken), ROWS + 1))
+    if broken and not units:
+        raise broken[0]
+    full = [unit for unit in units[:ROWS] if not unit.skipped]
+    if not full:
+        raise DataError(f"{path} holds no translation that is finished, in {len(units):,} units.")
+    is_whole = len(units) <= ROWS
+    if not all(map(all, (unit.languages for unit in full))):
+        return FirstRows((path,), "xliff", "XLIFF", ("source", "target"), [unit.texts for unit in full], is_whole)
+    texts = [_without_regions(dict(zip(unit.languages, unit.texts, strict=True))) for unit in full]
+    names = list(dict.fromkeys(code for row in texts for code in row))
+    rows = [tuple(row.get(code, "") for code in names) for row in texts]
+    return FirstRows((path,), "xliff", "XLIFF", tuple(names), rows, is_whole, by_language=True)
+
+
+def _po(path: str) -> FirstRows:
+    catalogue = open_po(path)
+    source, target = po_languages(path, catalogue.metadata)
+    rows = [po_texts(entry, catalogue.metadata) for entry in catalogue]
+    rows = [row for row in rows if row[1]]
+    names = (without_region(source) or SOURCE, without_region(target)) if target else ("msgid", "msgstr")
+    return FirstRows((path,), "po", "PO", names, rows[:ROWS], len(rows) <= ROWS, by_language=bool(target))
+
+
+def _is_workbook(path: str) -> bool:
+    with open_bytes(path) as file, suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
+        return "xl/workbook.xml" in archive.namelist()
+    return False
+
+
+def _workbook(path: str) -> FirstRows:
+    cells = first_cells(path, ROWS + 2)
+    width = max(map(len, cells))
+    table = [row + [""] * (width - len(row)) for row in cells]
+    return _with_header(path, "xlsx", "Excel", table, len(table) < ROWS + 2)
+
+
+def _is_tar(head: bytes) -> bool:
+    return head[257:262] == b"ustar"
+
+
+def _archive(path: str) -> FirstRows:
+    members = member_names(path)
+    if any(member == "mimetype" or member.startswith("META-INF/") for member in members):
+        raise DataError(f"{path} is a document of an office program. Save its table as CSV in UTF-8, and give that.")
     codes = [code for member in members if (code := language_of_file(member)[0])]
     if len(codes) != 2:
         raise DataError(
-            f"{path} is a zip file without two files that end in a language, as those of OPUS have (x.en, x.de). "
+            f"{path} is an archive without two files that end in a language, as those of OPUS have (x.en, x.de). "
             "Unpack it, and give the files."
         )
-    return FirstRows((path,), "opus", "zip of OPUS", tuple(codes), [], False, by_language=True)
+    return FirstRows((path,), "opus", "archive of Moses files", tuple(codes), [], False, by_language=True)
 
 
 def _json_array(path: str) -> FirstRows | None:

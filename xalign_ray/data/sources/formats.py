@@ -22,11 +22,14 @@ from xalign_ray.data.sources.open import check_lines, read_lines
 from xalign_ray.data.sources.opus import read_opus
 from xalign_ray.data.sources.parquet import read_parquet, split_parquet
 from xalign_ray.data.sources.parts import Part, one_part_a_file, split_at_lines, split_in_parallel
+from xalign_ray.data.sources.po import read_po
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Noted, Pair, Record, Skipped, list_reasons
 from xalign_ray.data.sources.text import read_text, split_text
 from xalign_ray.data.sources.tmx import read_tmx
 from xalign_ray.data.sources.tsv import read_tsv
 from xalign_ray.data.sources.wikipedia import read_wikipedia
+from xalign_ray.data.sources.workbook import read_workbook
+from xalign_ray.data.sources.xliff import read_xliff
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.file_checks import check_plain
 from xalign_ray.storage import is_url
@@ -59,6 +62,9 @@ FORMATS: dict[str, Format] = {
     "parquet_pairs": Format(read_parquet_pairs, split_parquet_pairs, "pairs", (2,), content="other"),
     "arrow_pairs": Format(read_arrow_pairs, one_part_a_file, "pairs", (2,), content="other"),
     "tmx": Format(read_tmx, one_part_a_file, "pairs", (2,), content="other"),
+    "xliff": Format(read_xliff, one_part_a_file, "pairs", (2,), content="other"),
+    "po": Format(read_po, one_part_a_file, "pairs", (2,), content="other"),
+    "xlsx": Format(read_workbook, one_part_a_file, "pairs", (2,), content="other"),
     "opus": Format(read_opus, one_part_a_file, "pairs", (2,), content="other"),
     "muse": Format(read_muse, one_part_a_file, "entries", (2,)),
 }

@@ -6,6 +6,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -13,7 +14,7 @@ from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, NOT_UTF8, Chunks, Line, read_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Pair, Record, Skipped
-from xalign_ray.text.language_codes import NAMES
+from xalign_ray.text.language_codes import NAMES, check_language, is_language
 
 NOT_JSON = "it is not JSON"
 _BETWEEN = re.compile(r"[\s,]*")
@@ -148,7 +149,18 @@ def _strings(value: Any, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]
 
 def _first(value: Any, names: Sequence[str]) -> Any:
     found = (find_key(value, name) for name in names)
-    return next((text for text in found if text is not None), None)
+    text = next((text for text in found if text is not None), None)
+    if text is not None or len(names) == 1 or not isinstance(value, dict):
+        return text
+    above = [value, value.get("translation")]  # a code that is written in another way: `amh` for am
+    alike = (inner.get(key) for inner in above if isinstance(inner, dict) for key in inner if _means(key, names[0]))
+    return next((text for text in alike if isinstance(text, str)), None)
+
+
+@lru_cache(maxsize=4096)
+def _means(key: str, code: str) -> bool:
+    written = key.replace("_", "-")
+    return is_language(written) and check_language(written) == code
 
 
 def find_key(value: Any, name: str) -> Any:

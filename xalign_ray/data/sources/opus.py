@@ -1,12 +1,15 @@
-"""Reads the zip files of OPUS: Moses pairs that lie in an archive next to its licence and notes."""
+"""Reads zip and tar archives of Moses pairs, as OPUS publishes them next to their licence and notes."""
 
 from __future__ import annotations
 
+import io
 import lzma
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import cast
+from contextlib import ExitStack
+from typing import IO, BinaryIO, NamedTuple, cast
 
 from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, TRUNCATED, BrokenFile, BrokenFileError
 from xalign_ray.data.sources.files import open_bytes
@@ -17,27 +20,56 @@ from xalign_ray.data.sources.records import Record
 from xalign_ray.errors import DataError
 from xalign_ray.text.language_codes import check_language, is_language
 
-_FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)  # the last is a wrong CRC
+_FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.ReadError)  # OSError: a wrong CRC
+
+
+class _Member(NamedTuple):
+    """A file within an archive, and its size unpacked."""
+
+    file: IO[bytes]
+    size: int
 
 
 def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:
-    """Pairs of the two members whose names end in the languages, as `Tanzil.en-sw.sw` does; `source` is zip:member.
+    """Pairs of the two members whose names end in the languages, as `Tanzil.en-sw.sw` does; `source` is archive:member.
 
     Raises:
-      DataError: the zip is not whole, is encrypted, or has not one member for each language.
+      DataError: the archive is not whole, is encrypted, or has not one member for each language.
       BrokenFileError: a member cannot be read on; after the pairs before it.
     """
     (path,) = part.paths
-    try:
-        with open_bytes(path) as file, zipfile.ZipFile(file) as archive:
-            members = [_find_member(path, archive.namelist(), code) for code in languages]
-            names = [f"{path}:{member}" for member in members]
-            unpacked = [_unpack(archive, path, member) for member in members]
-            yield from pair_lines(list(map(number_lines, unpacked, names)), names, languages)
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{path} is no zip file, or is cut short ({error}). Fetch it again.") from None
-    except RuntimeError as error:  # of zipfile, for a password or a packing that it does not know
-        raise DataError(f"{path} cannot be unpacked here: {error}. Unpack it, and read it with format moses.") from None
+    found = member_names(path)
+    members = [_find_member(path, found, code) for code in languages]
+    names = [f"{path}:{member}" for member in members]
+    with ExitStack() as stack:
+        unpacked = [_unpack(_open(path, member, stack), name) for member, name in zip(members, names, strict=True)]
+        yield from pair_lines(list(map(number_lines, unpacked, names)), names, languages)
+
+
+def member_names(path: str) -> list[str]:
+    """The files in an archive, but for those that Apple's programs add: `._x.en` and `__MACOSX/`.
+
+    Raises:
+      DataError: it is no zip or tar archive, or is not whole.
+    """
+    with open_bytes(path) as file:
+        is_zip = file.read(4) == b"PK\x03\x04"
+        file.seek(0)
+        try:
+            if is_zip:
+                with zipfile.ZipFile(file) as archive:
+                    names = [info.filename for info in archive.infolist() if not info.is_dir()]
+            else:
+                with _tar(file) as archive:
+                    names = [member.name for member in archive if member.isfile()]
+        except _FAULTS as error:
+            kind = "zip" if is_zip else "tar"
+            raise DataError(f"{path} is no {kind} file, or is cut short ({error}). Fetch it again.") from None
+    return [name for name in names if not any(part == "__MACOSX" or part.startswith("._") for part in name.split("/"))]
+
+
+def _tar(file: BinaryIO) -> tarfile.TarFile:
+    return tarfile.open(fileobj=file, mode="r:*")
 
 
 def _find_member(path: str, names: Sequence[str], language: str) -> str:
@@ -53,18 +85,39 @@ def _find_member(path: str, names: Sequence[str], language: str) -> str:
     return found[0]
 
 
-def _unpack(archive: zipfile.ZipFile, path: str, member: str) -> Iterator[bytes]:
-    at, size = 0, archive.getinfo(member).file_size
-    with cast("zipfile.ZipExtFile", archive.open(member)) as file:
-        while True:
-            try:
-                chunk = file.read1(CHUNK_BYTES)
-            except _FAULTS as error:
-                reason = TRUNCATED if isinstance(error, EOFError) else DAMAGED
-                reason = CHECKSUM if "CRC" in str(error) else reason
-                share = 1 - at / size if size else 1.0
-                raise BrokenFileError(BrokenFile(f"{path}:{member}", reason, at, size, share)) from error
-            if not chunk:
-                return
-            yield chunk
-            at += len(chunk)
+def _open(path: str, name: str, stack: ExitStack) -> _Member:
+    """A member by a handle of its own: two that are read side by side in a packed tar would each turn it back."""
+    file = stack.enter_context(open_bytes(path))
+    is_zip = file.read(4) == b"PK\x03\x04"
+    file.seek(0)
+    if not is_zip:
+        archive = stack.enter_context(_tar(file))
+        info = archive.getmember(name)
+        return _Member(cast("IO[bytes]", archive.extractfile(info)), info.size)
+    archive = stack.enter_context(zipfile.ZipFile(file))
+    try:
+        return _Member(archive.open(name), archive.getinfo(name).file_size)
+    except RuntimeError as error:  # for a password or a packing that zipfile does not know
+        raise DataError(f"{path} cannot be unpacked here: {error}. Unpack it, and read it with format moses.") from None
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{path} is no zip file, or is cut short ({error}). Fetch it again.") from None
+
+
+def _unpack(member: _Member, name: str) -> Iterator[bytes]:
+    file, size = member
+    read = (
+        file.read1 if isinstance(file, io.BufferedIOBase) else file.read
+    )  # what one step gave, not lost with the next
+    at = 0
+    while True:
+        try:
+            chunk = read(CHUNK_BYTES)
+        except _FAULTS as error:
+            reason = TRUNCATED if isinstance(error, EOFError | tarfile.ReadError) else DAMAGED
+            reason = CHECKSUM if "CRC" in str(error) else reason
+            share = 1 - at / size if size else 1.0
+            raise BrokenFileError(BrokenFile(name, reason, at, size, share)) from error
+        if not chunk:
+            return
+        yield chunk
+        at += len(chunk)

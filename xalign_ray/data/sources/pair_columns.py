@@ -96,7 +96,7 @@ def _code_of(table: FirstRows, place: int) -> str:
     code = language_of_name(table.names[place])
     if code == "id" and sum(" " in row[place] for row in table.rows) * 2 < len(table.rows):
         return ""  # not Indonesian
-    if len(code.partition("-")[0]) < 3 or table.format in ("tmx", "opus"):
+    if len(code.partition("-")[0]) < 3 or table.format in ("tmx", "xliff", "po", "opus"):
         return code
     (found,) = languages_of_texts([_texts(table, place)])
     return code if not found or is_alike(found, code) else ""

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from xalign_ray.data.sources.column_languages import language_of_file
 from xalign_ray.data.sources.files import expand
-from xalign_ray.data.sources.first_rows import FirstRows, look_at_arrow, look_at_file, look_at_texts
+from xalign_ray.data.sources.first_rows import ROWS, FirstRows, look_at_arrow, look_at_file, look_at_texts
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.status_line import say
 from xalign_ray.storage import is_url
 
 SPLITS = {
@@ -21,10 +22,14 @@ SPLITS = {
 }  # fmt: skip
 HUB_TIMEOUT_S = 10.0
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(:[\w.-]+)?")
-_FILE_SUFFIX = re.compile(r"\.(csv|tsv|txt|tab|jsonl?|parquet|arrow|tmx|zip|gz|bz2|zst|[a-z]{2,3})$", re.IGNORECASE)
+_FILE_SUFFIX = re.compile(
+    r"\.(csv|tsv|txt|tab|jsonl?|parquet|arrow|tmx|xlf|xliff|sdlxliff|po|pot|xlsx|zip|tar|tgz|gz|bz2|zst|[a-z]{2,3})$",
+    re.IGNORECASE,
+)
 _NOTES = re.compile(
     r"\.|(readme|licen[sc]e|copying|changelog|citation|notice|authors|manifest|checksums?|sha256sums?|md5sums?)\b"
-    r"|.*\.(md|rst|ya?ml|html?|py|sh|pdf|lock|ids|xml|bib|log|toml)$|(dataset_infos?|dataset_dict|state)\.json$",
+    r"|.*\.(md|rst|ya?ml|html?|py|sh|pdf|lock|ids|xml|bib|log|toml)$|(dataset_infos?|dataset_dict|state)\.json$"
+    r"|.*\.(mo|pot)$|__MACOSX$",
     re.IGNORECASE,
 )
 _SHARD = re.compile(r"\d{3,}(-of-\d{3,})?")
@@ -61,7 +66,35 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
             texts += together
         else:
             found.append(replace(first, paths=tuple(together)))
-    return [*found, *_text_groups(texts)]
+    return [*_catalogues(found), *_text_groups(texts)]
+
+
+def _catalogues(found: Sequence[FirstRows]) -> list[FirstRows]:
+    """The same sources; files of translation programs that are in the same languages are one.
+
+    Catalogues without a translation, or from English into English, are left out where there are others.
+
+    Raises:
+        DataError: a catalogue holds no translation, and is the only source.
+    """
+    idle = [one for one in found if one.format == "po" and (not one.rows or one.names[0] == one.names[1])]
+    if idle and len(idle) == len(found):
+        raise DataError(f"{idle[0].title} holds no translation into another language: its entries are empty or fuzzy.")
+    if idle:
+        more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+        say(f"{idle[0].title}{more}: left out, without a translation into another language")
+    groups: dict[object, FirstRows] = {}
+    for place, one in enumerate(found):
+        key = (one.format, one.names) if one.format in ("po", "xliff") else place
+        if one not in idle:
+            groups[key] = _joined(groups[key], one) if key in groups else one
+    return list(groups.values())
+
+
+def _joined(first: FirstRows, other: FirstRows) -> FirstRows:
+    rows = first.rows + other.rows
+    is_whole = first.is_whole and other.is_whole and len(rows) <= ROWS
+    return replace(first, paths=first.paths + other.paths, rows=rows[:ROWS], is_whole=is_whole)
 
 
 def _shards(files: Sequence[str]) -> list[list[str]]:

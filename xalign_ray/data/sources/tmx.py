@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from xml.etree.ElementTree import Element
 
@@ -36,7 +36,7 @@ def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
     try:
         for number, unit in enumerate(stream_elements(Chunks(path), ("tu",)), start=1):
             texts = unit_texts(unit)
-            first_text, second_text = (_choose(texts, code) for code in (first, second))
+            first_text, second_text = (choose_text(texts, code) for code in (first, second))
             seen.update(texts)
             if first_text is not None and second_text is not None:
                 both = True
@@ -59,15 +59,20 @@ def unit_texts(unit: Element) -> dict[str, str]:
     for variant in unit.iter():
         if local_name(variant) == "tuv":
             segment = next((child for child in variant if local_name(child) == "seg"), None)
-            text = " ".join("".join(_words(segment)).split()) if segment is not None else ""
-            texts.setdefault(_code(variant.get(_LANG) or variant.get("lang") or ""), text)
+            texts.setdefault(written_code(variant.get(_LANG) or variant.get("lang") or ""), segment_text(segment))
     return texts
 
 
 @lru_cache(maxsize=1024)
-def _code(written: str) -> str:
+def written_code(written: str) -> str:
+    """The canonical code of a language as a program wrote it (`de_DE`); as it is written if it is none."""
     written = written.strip().replace("_", "-")
     return check_language(written) if is_language(written) else written
+
+
+def segment_text(segment: Element | None) -> str:
+    """The text of a segment on one line, without the inline codes of the program it is from."""
+    return " ".join("".join(_words(segment)).split()) if segment is not None else ""
 
 
 def _words(segment: Element) -> Iterator[str]:
@@ -85,7 +90,8 @@ def _words(segment: Element) -> Iterator[str]:
                 waiting.append(child)
 
 
-def _choose(texts: dict[str, str], code: str) -> str | None:
+def choose_text(texts: Mapping[str, str], code: str) -> str | None:
+    """The text in a language, or in the first of its regions and scripts: `en` takes en-GB; None if there is none."""
     if code in texts:
         return texts[code]
     return next((text for language, text in texts.items() if language.startswith(f"{code}-")), None)

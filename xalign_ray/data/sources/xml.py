@@ -28,8 +28,11 @@ _CUT_OFF = frozenset(
 )
 
 
-def stream_elements(chunks: Chunks, names: Collection[str]) -> Iterator[Element]:
+def stream_elements(chunks: Chunks, names: Collection[str], starts: Collection[str] = ()) -> Iterator[Element]:
     """The elements with these names, whatever their namespace and depth, none of which may lie in another.
+
+    Args:
+      starts: names of elements above them that are yielded where they begin, with their attributes alone.
 
     Nothing outside the bytes is looked at: an external DTD is not resolved. Encodings that expat lacks (gb2312, big5,
     shift_jis, euc-kr, ...) are decoded here, as the XML declaration names them.
@@ -50,6 +53,8 @@ def stream_elements(chunks: Chunks, names: Collection[str]) -> Iterator[Element]
             for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
                 if event == "start":
                     above.append(element)
+                    if local_name(element) in starts:
+                        yield element
                     continue
                 above.pop()
                 if local_name(element) in names:

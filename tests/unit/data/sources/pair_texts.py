@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import tarfile
 import zipfile
 from pathlib import Path
 
+import openpyxl
+import polib
 import pyarrow
 from pyarrow import parquet
 
@@ -70,6 +73,47 @@ def zipped(members: dict[str, str]) -> bytes:
         for name, text in members.items():
             archive.writestr(name, text)
     return out.getvalue()
+
+
+def tarred(members: dict[str, str]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, text in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text.encode())
+            archive.addfile(info, io.BytesIO(text.encode()))
+    return out.getvalue()
+
+
+def workbook(rows: Rows) -> bytes:
+    book, out = openpyxl.Workbook(), io.BytesIO()
+    for row in rows:
+        book.active.append(row)
+    book.save(out)
+    return out.getvalue()
+
+
+def po_text(pairs: list[tuple[str, str]], **header: str) -> str:
+    file = polib.POFile()
+    file.metadata = {name.replace("_", "-"): value for name, value in header.items()}
+    file.extend(polib.POEntry(msgid=text, msgstr=translation) for text, translation in pairs)
+    return str(file)
+
+
+def xliff_text(units: list[str], attributes: str = 'source-language="en" target-language="de"') -> str:
+    body = "".join(f"<trans-unit id='{n}'>{unit}</trans-unit>\n" for n, unit in enumerate(units))
+    file = f"<file original='a' datatype='x' {attributes}><body>{body}</body></file>"
+    return f'<?xml version="1.0"?>\n<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">{file}</xliff>\n'
+
+
+def xliff2_text(segments: list[str]) -> str:
+    body = "".join(f"<unit id='{n}'><segment>{segment}</segment></unit>\n" for n, segment in enumerate(segments))
+    names = 'xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en-US" trgLang="de"'
+    return f"<xliff {names}><file id='f'>{body}</file></xliff>\n"
+
+
+def both(source: str, target: str) -> str:
+    return f"<source>{source}</source><target>{target}</target>"
 
 
 IDS = [f"doc{n:04d}" for n in range(8)]

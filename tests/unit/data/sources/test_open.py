@@ -209,7 +209,7 @@ def test_an_archive_of_a_kind_that_is_not_read_is_named(tmp_path: Path) -> None:
         list(read_lines(path))
     assert str(caught.value) == (
         f"{path} is a zip archive, which is not read here. Unpack it, or pack it as .gz, .bz2 or .zst."
-        " A zip of OPUS is read with format opus."
+        " A zip of Moses files is read with format opus."
     )
 
 

@@ -18,7 +18,6 @@ from tests.unit.data.sources.pair_texts import (
     table,
     tmx_text,
     write_texts,
-    zipped,
 )
 from xalign_ray.data import language_id
 from xalign_ray.data.sources.pair_forms import look_at_pairs
@@ -147,12 +146,6 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
         json.dumps({"en": EN, "de": DE}, indent=2),
         {},
         " begins like JSON, but its first line is no whole object. Give an object a line.",
-    ),
-    "excel": (
-        "x.xlsx",
-        zipped({"xl/workbook.xml": "<x/>"}),
-        {},
-        " is an Excel workbook. Save its sheet as CSV in UTF-8, and give that.",
     ),
     "lists": (
         "x.jsonl",

@@ -20,12 +20,18 @@ from tests.unit.data.sources.pair_texts import (
     IDS,
     PAIRS,
     SCORES,
+    both,
     csv_text,
+    po_text,
     table,
+    tarred,
     tmx_text,
     tsv_text,
+    workbook,
     write_parquet,
     write_texts,
+    xliff2_text,
+    xliff_text,
     zipped,
 )
 from xalign_ray.data.sources.pair_files import fetch_dataset
@@ -166,7 +172,37 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
     "opus": (
         "x.zip",
         zipped({"x.de-en.en": "\n".join(EN), "x.de-en.de": "\n".join(DE), "LICENSE": "free"}),
-        "zip of OPUS, languages en and de",
+        "archive of Moses files, languages en and de",
+    ),
+    "zip of a Mac": (
+        "x.zip",
+        zipped({"x.en": "\n".join(EN), "x.de": "\n".join(DE), "__MACOSX/._x.en": "\0", "._x.de": "\0"}),
+        "archive of Moses files, languages en and de",
+    ),
+    "tar.gz": (
+        "x.tar.gz",
+        tarred({"x/._t.en": "\0", "x/t.en": "\n".join(EN), "x/t.de": "\n".join(DE)}),
+        "archive of Moses files, languages en and de",
+    ),
+    "tar": (
+        "x.tar",
+        gzip.decompress(tarred({"t.de": "\n".join(DE), "t.en": "\n".join(EN)})),
+        "archive of Moses files, languages de and en",
+    ),
+    "excel": (
+        "x.xlsx",
+        workbook(table("id,Source,Target", IDS, EN, DE)),
+        "Excel, columns Source (en) and Target (de), 8 pairs; left out: id",
+    ),
+    "po": ("django.po", po_text(PAIRS, Language="de_DE"), "PO, languages en and de, 8 pairs"),
+    "po by its name": ("app-de.po", po_text(PAIRS), "PO, languages en and de, 8 pairs"),
+    "po.gz": ("x.po.gz", gzip.compress(po_text(PAIRS, Language="de").encode()), "PO, languages en and de, 8 pairs"),
+    "xliff": ("x.xlf", xliff_text([both(*pair) for pair in PAIRS]), "XLIFF, languages en and de, 8 pairs"),
+    "xliff 2": ("x.xliff", xliff2_text([both(*pair) for pair in PAIRS]), "XLIFF, languages en and de, 8 pairs"),
+    "xliff without a target language": (
+        "x.xlf",
+        xliff_text([both(*pair) for pair in PAIRS], 'source-language="en"'),
+        "XLIFF, columns source (en) and target (de), 8 pairs",
     ),
 }
 
@@ -261,6 +297,18 @@ def shards(folder: Path) -> list[Path]:
     return [folder / "x"]
 
 
+def locales(folder: Path) -> list[Path]:
+    for name, text in {
+        "de/LC_MESSAGES/a.po": po_text(PAIRS[:3]),
+        "de/LC_MESSAGES/b.po": po_text(PAIRS[3:]),
+        "de/LC_MESSAGES/b.mo": "\xde\x12\x04\x95",
+        "en/LC_MESSAGES/a.po": po_text([(en, "") for en in EN], Language="en"),
+    }.items():
+        (folder / "x" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "x" / name).write_text(text, encoding="utf-8")
+    return [folder / "x"]
+
+
 PLACES: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
     "en.txt de.txt": (
         two(en_txt=EN, de_txt=DE),
@@ -289,6 +337,7 @@ PLACES: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
         "Parquet, columns translation.en (en) and translation.de (de), 8 pairs",
     ),
     "parquet anchor": (parquet_of(anchor=EN, positive=DE), "columns anchor (en) and positive (de), 8 pairs"),
+    "folder of locales": (locales, "a.po and 1 more: PO, languages en and de, 8 pairs"),
     "clone of the hub": (shards, "train-00000-of-00002.parquet and 1 more: Parquet, columns en and de"),
     "saved data set": (saved, "saved data set, columns anchor (en) and positive (de)"),
     "saved splits": (saved_splits, "saved data set, columns translation.en (en) and translation.de (de), 8 pairs"),

@@ -29,7 +29,7 @@ def test_an_unknown_format_is_refused_with_the_nearest(tmp_path: Path) -> None:
     assert str(caught.value) == (
         "unknown format 'wikpedia'. Did you mean 'wikipedia'?"
         " Known: wikipedia, text, jsonl, parquet, conllu, moses, tsv, jsonl_pairs, csv, json_pairs, parquet_pairs,"
-        " arrow_pairs, tmx, opus, muse."
+        " arrow_pairs, tmx, xliff, po, xlsx, opus, muse."
     )
 
 
@@ -136,8 +136,8 @@ def test_records_are_shown_as_json_objects() -> None:
 
 
 def test_parts_of_an_unknown_format_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"unknown format 'xliff'"):
-        parts("xliff", [])
+    with pytest.raises(ConfigError, match=r"unknown format 'sgml'"):
+        parts("sgml", [])
 
 
 def test_the_recipe_knows_every_format_and_no_other() -> None:
