@@ -16,7 +16,7 @@ from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import NOT_UTF8, Chunks
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Pair, Record, Skipped
-from xalign_ray.data.sources.xliff import UNTRANSLATED, find_sides
+from xalign_ray.data.sources.xliff import UNTRANSLATED, match_languages
 from xalign_ray.errors import DataError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def read_po(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     first, second = languages
     catalogue = open_po(path)
     codes = po_languages(path, catalogue.metadata)
-    places = find_sides(codes, (first, second))
+    places = match_languages(codes, (first, second))
     if places is None:
         raise DataError(f"{path} is translated into '{codes[1]}', which is neither {first} nor {second}.")
     for entry in catalogue:

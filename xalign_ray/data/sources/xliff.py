@@ -45,7 +45,7 @@ def read_xliff(part: Part, languages: Sequence[str]) -> Iterator[Record | Skippe
     try:
         for number, unit in enumerate(read_units(path), start=1):
             seen.update(unit.languages)
-            places = find_sides(unit.languages, (first, second))
+            places = match_languages(unit.languages, (first, second))
             if places is None:
                 yield Skipped(OTHER_LANGUAGES)
                 continue
@@ -63,7 +63,7 @@ def read_xliff(part: Part, languages: Sequence[str]) -> Iterator[Record | Skippe
         raise DataError(f"{path} has no unit in {first} and {second}; its languages are {named}.")
 
 
-def find_sides(codes: tuple[str, str], languages: tuple[str, str]) -> tuple[int, int] | None:
+def match_languages(codes: tuple[str, str], languages: tuple[str, str]) -> tuple[int, int] | None:
     """Which of source and target (0, 1) is in each of two languages; a code that is not known fits any."""
 
     def fits(code: str, language: str) -> bool:
