@@ -10,10 +10,12 @@ from xalign_ray.artifacts import hash_file, hash_value, whole_json
 from xalign_ray.config.load import merge
 from xalign_ray.config.plugin_sources import plugin_hashes
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import ConfigError
 
 ORDER_VERSION = 3  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
 CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads, fewer are closer to a schedule
+TERMS_AT_ONCE = 1024  # terms of a loss over the whole step whose comparisons are in memory
 WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 # What a continued encoder takes of a recipe.
 NOT_OF_THE_START = ("hidden_dropout_prob", "language_embeddings", "conditioned_head")
@@ -42,6 +44,21 @@ class BatchSizes:
     def rows_of(self, rank: int) -> tuple[int, int]:
         """The rows [low, high) of each global step that a worker computes; workers differ by at most one row."""
         return rank * self.global_rows // self.workers, (rank + 1) * self.global_rows // self.workers
+
+
+def choose_attention(train: TrainConfig, on_gpu: bool, dense_only: bool = False) -> str:
+    """`train.attention`, where it is auto the faster of the two: varlen but where it would go example by example.
+
+    Args:
+        dense_only: whether the encoder has an attention of its own; a recipe that asks for varlen is refused before.
+    """
+    if dense_only:
+        return "dense"
+    if train.attention != "auto":
+        return train.attention
+    # Compiled on a CPU it would be as many graphs as examples; on a GPU in fp32 each layer would wait for the device.
+    by_example = not train.bf16 if on_gpu else train.torch_compile
+    return "dense" if by_example else "varlen"
 
 
 def derive_batch(config: RunConfig) -> BatchSizes:

@@ -27,6 +27,7 @@ class Encoder:
         has_head: whether it has a masked-LM head.
         pooling: how its last layer becomes a sentence vector, "mean" or "cls".
         room: the most tokens of a row.
+        no_masked_lm: why its family's masked LM cannot be trained; empty if it can.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Encoder:
     hidden_size: int
     pooling: str
     room: int
+    no_masked_lm: str = ""
 
 
 def look_at_encoder(name: str) -> Encoder:
@@ -53,7 +55,8 @@ def look_at_encoder(name: str) -> Encoder:
         found = any(one.endswith("ForMaskedLM") for one in classes)
     pooling = _pooling(name) if Path(name).is_dir() or known is None else "mean"  # of those that we know by name
     family = family_of(name, values)
-    return Encoder(name, found, int(values["hidden_size"]), pooling, family.room({**family.defaults, **values}))
+    room = family.room({**family.defaults, **values})
+    return Encoder(name, found, int(values["hidden_size"]), pooling, room, family.no_masked_lm)
 
 
 def fetch_revision(name: str, output: Path) -> str:

@@ -10,7 +10,7 @@ AUTO = "auto"
 METHODS = (AUTO, "contrast", "contrast-tlm", "align", "weam", "ppa", "mlm")
 LARGE = 1024  # hidden size from which an encoder is continued at half the learning rate
 REPLAY = 0.1  # share of rows that are text, where text is given beside pairs
-NEW_HEAD = "--set allow=[new_head], which trains one from random weights and harms the encoder at first"
+NEW_HEAD = ", or --set allow=[new_head], which trains one from random weights and harms the encoder at first"
 PAIRS, DICTIONARY, TEXT = "--pairs FILE", "--dictionary FILE", "--text FILE"
 
 
@@ -22,6 +22,7 @@ class Given:
         encoder: its name, for messages.
         has_head: whether the encoder has a masked-LM head, or a new one is allowed.
         pairs, dictionary, text: whether such files are given.
+        no_masked_lm: why its family's masked LM cannot be trained, empty if it can; see models/family.py.
     """
 
     encoder: str
@@ -29,6 +30,7 @@ class Given:
     pairs: bool
     dictionary: bool
     text: bool
+    no_masked_lm: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,14 @@ def _choose_auto(given: Given) -> Choice:
 def _refusal(method: str, given: Given) -> str:
     """Why a method cannot be trained, and what to do; empty if it can."""
     no_head = f"{given.encoder} has no masked-LM head"
+    new_head = NEW_HEAD
+    if given.no_masked_lm:
+        no_head, new_head = f"{given.encoder} {given.no_masked_lm}", ""
     needed = {
         "contrast": [(given.pairs, f"it needs sentence pairs: add {PAIRS}.")],
         "contrast-tlm": [
             (given.pairs, f"it needs sentence pairs: add {PAIRS}."),
-            (given.has_head, f"TLM predicts masked words, and {no_head}: take --method contrast, or {NEW_HEAD}."),
+            (given.has_head, f"TLM predicts masked words, and {no_head}: take --method contrast{new_head}."),
         ],
         "align": [
             (given.dictionary, f"it draws the words of a dictionary together: add {DICTIONARY}."),
@@ -98,14 +103,14 @@ def _refusal(method: str, given: Given) -> str:
         ],
         "weam": [
             (given.pairs, f"it needs sentence pairs: add {PAIRS}."),
-            (given.has_head, f"it predicts masked words, and {no_head}: take --method contrast, or {NEW_HEAD}."),
+            (given.has_head, f"it predicts masked words, and {no_head}: take --method contrast{new_head}."),
         ],
         "ppa": [(given.pairs, f"it needs sentence pairs: add {PAIRS}.")],
         "mlm": [
             (given.text, f"it needs text: add {TEXT}."),
             (
                 given.has_head,
-                f"it predicts masked words, and {no_head}: take --method contrast with {PAIRS}, or {NEW_HEAD}.",
+                f"it predicts masked words, and {no_head}: take --method contrast with {PAIRS}{new_head}.",
             ),
         ],
     }
@@ -127,7 +132,8 @@ def check_replay(replay: float | None, given: Given, recipe: str) -> float:
         raise ConfigError(f"--replay {replay:g} mixes text of the encoder's own kind in: add {TEXT}.")
     if not given.has_head:
         raise ConfigError(
-            f"--replay {replay:g} trains masked LM on text, and {given.encoder} has no masked-LM head: leave it out, "
-            "or add pairs of the languages to keep to --pairs."
+            f"--replay {replay:g} is masked LM on text, and {given.encoder} has no masked-LM head, so it "
+            "learns nothing from text. To keep a language, add sentence pairs in it (one more --pairs FILE); --keep "
+            "FILE shows whether it was kept."
         )
     return replay

@@ -69,8 +69,9 @@ def resolve(lines: FiveLines) -> Continuation:
     """
     output = _folder_of_runs(lines.output)
     encoder = look_at_encoder(fetch_revision(lines.model, Path(output)))
-    has_head = encoder.has_head or _allows_new_head(lines.set)
-    given = Given(encoder.name, has_head, bool(lines.pairs), bool(lines.dictionary), bool(lines.text))
+    has_head = encoder.has_head or (_allows_new_head(lines.set) and not encoder.no_masked_lm)
+    there = (bool(lines.pairs), bool(lines.dictionary), bool(lines.text))
+    given = Given(encoder.name, has_head, *there, encoder.no_masked_lm)
     choice = choose(lines.method, given)
     replay = check_replay(lines.replay, given, choice.recipe)
     pairs = look_at_pairs(lines.pairs, lines.languages, lines.columns) if lines.pairs else []

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 DENSE = "sdpa"  # takes boolean masks as they are; eager attention would add them to the scores
+OWN = "eager"  # the family's own code, which takes boolean masks too
 VARLEN = "xalign_varlen"  # what transformers knows `varlen_attention` by
 HALF = (torch.bfloat16, torch.float16)
 

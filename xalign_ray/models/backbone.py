@@ -72,6 +72,7 @@ def check_fits(
     table, room, pad = values["vocab_size"], family.room(values), values["pad_token_id"]
     refusals = [
         (values["is_decoder"], "is a decoder; only encoders can be continued"),
+        (bool(misfit := family.misfit(values)), misfit),
         (
             not values["tie_word_embeddings"] and not family.may_be_untied,
             "has an output table of its own; it must be tied to the input table",

@@ -10,6 +10,7 @@ from xalign_ray.config.load import COMMAND_LINE, RECIPES, Recipe
 from xalign_ray.config.schema import RUN_OF, RunConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.families import family_of
+from xalign_ray.models.family import Family
 from xalign_ray.models.known import encoder_values
 from xalign_ray.models.weight_files import weight_names
 
@@ -23,12 +24,32 @@ def check_head(config: RunConfig) -> None:
     """Refuses a masked LM over a head that would be new, as far as the names of the folder's weights say it.
 
     Raises:
-        ConfigError: see `refuse_new_head`.
+        ConfigError: see `check_family` and `refuse_new_head`.
     """
     init_from = config.model.init_from
     values = encoder_values(init_from) if init_from else None
-    if init_from is not None and values is not None and has_head(init_from, values) is False:
+    if init_from is None or values is None:
+        return
+    check_family(config, family_of(init_from, values))
+    if has_head(init_from, values) is False:
         refuse_new_head(config)
+
+
+def check_family(config: RunConfig, family: Family) -> None:
+    """Refuses what the family of the encoder that a recipe continues cannot do, whatever its weights.
+
+    Raises:
+        ConfigError: a masked LM, or an attention that it has not.
+    """
+    start = f"model.init_from: {config.model.init_from} is of the family {family.model_type}, which"
+    losses = [loss.kind for loss in config.objectives if loss.predicts_pieces]
+    if family.no_masked_lm and losses:
+        raise ConfigError(
+            f"{start} {family.no_masked_lm}: objective {', '.join(losses)} cannot be trained. Take losses that predict "
+            "no words, such as sentence_contrast (continue/contrast)."
+        )
+    if family.dense_only and config.train.attention == "varlen":
+        raise ConfigError(f"{start} has an attention of its own: set train.attention to auto or dense.")
 
 
 def has_head(init_from: str, values: Mapping[str, Any]) -> bool | None:
@@ -45,6 +66,8 @@ def has_head(init_from: str, values: Mapping[str, Any]) -> bool | None:
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from None
     family = family_of(init_from, values)
+    if family.no_masked_lm:
+        return False
     return family.has_head(names, values) if names else None
 
 

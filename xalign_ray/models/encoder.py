@@ -14,7 +14,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.layout import laid_out
 from xalign_ray.models import attention
 from xalign_ray.models.backbone import backbone, check_fits
-from xalign_ray.models.continued import refuse_new_head
+from xalign_ray.models.continued import check_family, refuse_new_head
 from xalign_ray.models.decoder import Decoder
 from xalign_ray.models.extension import add_rows
 from xalign_ray.models.family import Family
@@ -61,7 +61,7 @@ class AlignedEncoder(nn.Module):
         if not len(ids):
             # Models cannot reshape zero rows; a row of padding calls the same modules, as the other ranks need.
             return self.encode({key: batch[key].new_zeros(1, ids.shape[1]) for key in READ}, layer)[:0]
-        if self.hf.config._attn_implementation == attention.DENSE:
+        if self.hf.config._attn_implementation != attention.VARLEN:
             mask = self.family.mask(self.hf.config, attention.same_example(examples))
             return self._encode(batch, layer, attention_mask=mask)
         laid = laid_out(batch)
@@ -73,18 +73,22 @@ class AlignedEncoder(nn.Module):
         hidden = self._encode(given, layer, attention_mask=None, **seen)
         return hidden.new_zeros(ids.numel(), self.hidden_size).index_put((real_at,), hidden[0]).unflatten(0, ids.shape)
 
-    def _encode(self, batch: Mapping[str, Tensor], layer: int | None, **seen: Any) -> Tensor:
+    def _encode(self, batch: Mapping[str, Tensor], layer: int | None, attention_mask: Any, **seen: Any) -> Tensor:
         vectors = self.embed(batch["input_ids"])
         if self.languages is not None:
             vectors = vectors + self.languages(batch["language_ids"])
         given = self.family.arguments(self.hf.config, batch)
         with record_function("step/encoder"):
-            made = self.hf.base_model(inputs_embeds=vectors, output_hidden_states=layer is not None, **given, **seen)
-        return made.last_hidden_state if layer is None else made.hidden_states[layer]
+            return self.family.run(self.hf.base_model, vectors, attention_mask, layer, **given, **seen)
 
     def attend(self, implementation: str) -> None:
-        """Sets how tokens see each other: an `attention.implementation`, of which all give the same up to rounding."""
-        self.hf.set_attn_implementation(implementation)
+        """Sets how tokens see each other: an `attention.implementation`, of which all give the same up to rounding.
+
+        Of a family whose attention is its own, nothing.
+        """
+        assert not self.family.dense_only or implementation == attention.DENSE, "recipes are refused, see check_family"
+        if not self.family.dense_only:
+            self.hf.set_attn_implementation(implementation)
 
     def predict(self, hidden: Tensor, language: Tensor, transform: nn.Module | None = None) -> Tensor:
         """Logits [N, V] over the vocabulary, of hidden states [N, d] whose label is in the language [N].
@@ -162,12 +166,12 @@ def open_start(init_from: str, family: Family, values: Mapping[str, Any]) -> tup
     """
     classes = family.classes()
     try:
-        hf, drawn = open_weights(
-            init_from, classes.masked_lm, _config(family, values), attn_implementation=attention.DENSE
-        )
+        config = _config(family, values)
+        hf, drawn = open_weights(init_from, classes.masked_lm, config, attn_implementation=config._attn_implementation)
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from error
-    if values["tie_word_embeddings"] and hf.get_output_embeddings().weight is not hf.get_input_embeddings().weight:
+    tied = values["tie_word_embeddings"] and not family.no_masked_lm
+    if tied and hf.get_output_embeddings().weight is not hf.get_input_embeddings().weight:
         raise ConfigError(
             f"model.init_from: {init_from} has an output table that differs from its word embeddings, though its "
             "config.json says that they are tied; only an encoder with one table can be continued."
@@ -184,6 +188,7 @@ def check_opens(config: RunConfig) -> None:
     if config.model.init_from is None:
         return
     family, values = backbone(config.model, 0, config.data.max_seq_length, 0)
+    check_family(config, family)
     check_fits(config.model.init_from, family, values, 0, config.data.max_seq_length, values["pad_token_id"])
     _, drawn = open_start(config.model.init_from, family, values)
     if drawn:
@@ -200,5 +205,5 @@ def _load(model: ModelConfig, family: Family, values: Mapping[str, Any], with_he
 
 def _config(family: Family, values: Mapping[str, Any]) -> Any:
     config = family.classes().config.from_dict(dict(values))
-    config._attn_implementation = attention.DENSE
+    config._attn_implementation = attention.OWN if family.dense_only else attention.DENSE
     return config

@@ -8,6 +8,7 @@ from typing import Any
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.bert import Bert
+from xalign_ray.models.deberta import DebertaV2
 from xalign_ray.models.eurobert import EuroBert
 from xalign_ray.models.family import Family
 from xalign_ray.models.modernbert import ModernBert
@@ -22,8 +23,9 @@ FAMILIES: Mapping[str, Family] = {
     "modernbert": ModernBert(),
     "eurobert": EuroBert(),
 }
-BY_MODEL_TYPE: Mapping[str, Family] = {family.model_type: family for family in (*FAMILIES.values(), Camembert())}
-DEBERTA = "deberta-v2"  # mDeBERTa; its embeddings and its layers are given one mask, which must be of one row
+BY_MODEL_TYPE: Mapping[str, Family] = {
+    family.model_type: family for family in (*FAMILIES.values(), Camembert(), DebertaV2())
+}
 LANGUAGES_KEY = "xalign_languages"  # in an exported folder's config.json: the languages folded into its token types
 
 
@@ -37,11 +39,6 @@ def family_of(init_from: str, values: Mapping[str, Any]) -> Family:
         raise ConfigError(
             f"model.init_from: {init_from} has language embeddings folded into its token types, which cannot be "
             "trained apart again; continue the run's checkpoint instead."
-        )
-    if values["model_type"] == DEBERTA:
-        raise ConfigError(
-            f"model.init_from: {init_from} is of the family '{DEBERTA}', whose classes cannot keep the examples of a "
-            f"row apart; `evaluate` and `tune` take it, but only {', '.join(BY_MODEL_TYPE)} can be continued."
         )
     if values["model_type"] not in BY_MODEL_TYPE:
         raise ConfigError(

@@ -71,6 +71,8 @@ class Family(ABC):
         output_bias: in a state dict, the bias of the decoder.
         counts_from_padding: whether positions begin behind the padding id, so that another one moves them.
         may_be_untied: whether the head may have a table of its own, as released models of the family do.
+        dense_only: whether its attention is its own, under a mask over the row: no kernel can stand in for it.
+        no_masked_lm: why its masked LM cannot be trained, after its name; empty if it can.
     """
 
     model_type: ClassVar[str]
@@ -82,6 +84,8 @@ class Family(ABC):
     output_bias: ClassVar[str]
     counts_from_padding: ClassVar[bool] = False
     may_be_untied: ClassVar[bool] = False
+    dense_only: ClassVar[bool] = False
+    no_masked_lm: ClassVar[str] = ""
 
     def values(self, model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> dict[str, Any]:
         """The config.json of an encoder from scratch, for rows of at most `max_positions` tokens."""
@@ -120,6 +124,10 @@ class Family(ABC):
         """Why it cannot be trained with these settings, after the name of the family; empty if it can."""
         return ""
 
+    def misfit(self, values: Values) -> str:  # noqa: ARG002
+        """Why an encoder with these values cannot be continued, after its name; empty if it can."""
+        return ""
+
     def has_head(self, names: Collection[str], values: Values) -> bool:  # noqa: ARG002
         """Whether weights of these names hold a masked-LM head."""
         return any(name.endswith(self.output_bias) or self.transform in name for name in names)
@@ -144,6 +152,14 @@ class Family(ABC):
     def kept(self, values: Values) -> int:
         """The numbers that a layer keeps of a token for its backward pass, without dropout."""
 
+    def kept_by_row(self, values: Values, length: int) -> int:  # noqa: ARG002
+        """The same of a row of so many tokens, besides what is kept of each; by default nothing."""
+        return 0
+
+    def products(self, values: Values) -> int:  # noqa: ARG002
+        """Products of width d for two tokens that see each other: for their score, and for the sum of the values."""
+        return 2
+
     @abstractmethod
     def classes(self, with_languages: bool = False) -> Classes:
         """What holds it; `with_languages`, an export whose token types carry the language."""
@@ -159,6 +175,19 @@ class Family(ABC):
     def mask(self, config: Any, same_example: Tensor) -> Any:  # noqa: ARG002
         """Its `attention_mask`, of which tokens are of one example: bool [B, 1, L, L]."""
         return same_example
+
+    def run(self, model: Any, vectors: Tensor, attention_mask: Any, layer: int | None, **given: Any) -> Tensor:
+        """Hidden states [B, L, d] of the last layer of its encoder, or after `layer` of them.
+
+        Args:
+            vectors: of the words, [B, L, d].
+            attention_mask: what `mask` gives; None where an attention over tokens without padding is told by `given`.
+            given: what `arguments` gives.
+        """
+        made = model(
+            inputs_embeds=vectors, attention_mask=attention_mask, output_hidden_states=layer is not None, **given
+        )
+        return made.last_hidden_state if layer is None else made.hidden_states[layer]
 
     @abstractmethod
     def predict(self, hf: Any, hidden: Tensor) -> Tensor:

@@ -67,6 +67,17 @@ ENCODERS: Mapping[str, Values] = {
     "EuroBERT/EuroBERT-210m": _euro(768, 12, 12, 12, 3072),
     "EuroBERT/EuroBERT-610m": _euro(1152, 26, 18, 6, 4096),
     "EuroBERT/EuroBERT-2.1B": _euro(2304, 32, 18, 6, 6144),
+    "microsoft/mdeberta-v3-base": {
+        **_modern(768, 12, 12, 3072),
+        "model_type": "deberta-v2",
+        "vocab_size": 251_000,
+        "relative_attention": True,
+        "position_buckets": 256,
+        "pos_att_type": "p2c|c2p",
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+        "position_biased_input": False,
+    },
 }
 # Ids of the tokenizers that `xalign data derive` makes, in the folders that recipes name: two of each English piece.
 DERIVED: Mapping[str, int] = {

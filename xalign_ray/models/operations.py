@@ -28,7 +28,7 @@ class Operations:
         counts = family.count(values, read_by_head=2 * d if conditioned_head else d)
         self._a_token = 2 * counts.layers
         self._a_label = 2 * (counts.transform + counts.output_bias + d * values["vocab_size"])
-        self._a_pair = 4 * d  # of tokens that see each other, in a layer: a product for its score and one for its sum
+        self._a_pair = 2 * d * family.products(values)  # of tokens that see each other, in a layer
         self._windows = Counter(family.windows(values))
 
     def forward(self, lengths: NDArray[np.int64]) -> float:

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xalign_ray.config.derive import TERMS_AT_ONCE
 from xalign_ray.errors import ConfigError
 from xalign_ray.layout import labelled_at
 from xalign_ray.text.dictionary import DictionaryPairs
 
-TERMS_AT_ONCE = 1024  # terms of a `StepObjective` whose comparisons are in memory
 Gather = Callable[[Tensor], Tensor]  # every rank's rows one below the other, in order of rank; called by all ranks
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from xalign_ray.config.derive import choose_attention
 from xalign_ray.config.training import TrainConfig
 from xalign_ray.models import attention
 from xalign_ray.models.encoder import AlignedEncoder
@@ -11,7 +12,7 @@ from xalign_ray.models.encoder import AlignedEncoder
 
 def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> None:
     """Makes the encoder run as a recipe asks; what it computes stays the same up to rounding."""
-    encoder.attend(attention.implementation(choose_attention(train, device)))
+    encoder.attend(attention.implementation(choose_attention(train, device.type != "cpu", encoder.family.dense_only)))
     if train.gradient_checkpointing:
         # Not reentrant: ZeRO sees the gradient of each weight once.
         encoder.hf.gradient_checkpointing_enable({"use_reentrant": False})
@@ -24,21 +25,13 @@ def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) ->
                 module.compile(dynamic=True)
 
 
-def describe(train: TrainConfig, device: torch.device) -> str:
-    """How it is run, for people to read."""
+def describe(train: TrainConfig, device: torch.device, dense_only: bool = False) -> str:
+    """How it is run, for people to read; `dense_only` as the encoder's family says."""
+    kind = choose_attention(train, device.type != "cpu", dense_only)
     said = {
-        f"{choose_attention(train, device)} attention": True,
+        f"{kind} attention": True,
         "gradient checkpointing": train.gradient_checkpointing,
         "compiled": train.torch_compile,
         "bf16": train.bf16,
     }
     return ", ".join(text for text, holds in said.items() if holds)
-
-
-def choose_attention(train: TrainConfig, device: torch.device) -> str:
-    """`train.attention`, where it is auto the faster of the two: varlen but where it would go example by example."""
-    if train.attention != "auto":
-        return train.attention
-    # Compiled on a CPU it would be as many graphs as examples; on a GPU in fp32 each layer would wait for the device.
-    by_example = train.torch_compile if device.type == "cpu" else not train.bf16
-    return "dense" if by_example else "varlen"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import LockError, LossError, StoppedError, TrainingError
 from xalign_ray.locks import lost_sentence
-from xalign_ray.models.encoder import build_encoder
+from xalign_ray.models.encoder import AlignedEncoder, build_encoder
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import EventLog, last_attempt, last_step
@@ -163,7 +163,8 @@ class Loop:
         self._facts = facts
         self._on_checkpoint = on_checkpoint
         self._progress = progress
-        self._execution = describe(config.train, workers.device)
+        encoder = cast(AlignedEncoder, objectives.encoder)
+        self._execution = describe(config.train, workers.device, encoder.family.dense_only)
         self._checkpoints, self._found, self._notes = checkpoints, found, notes
         self._engine = Engine(objectives, config, workers, universal=needs_resharding(self._found, workers))
         if self._found and needs_resharding(self._found, workers):

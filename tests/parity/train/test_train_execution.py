@@ -13,7 +13,7 @@ from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_losses import TOGETHER
 from tests.parity.train.test_train_steps import TIGHT, run
-from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.derive import choose_attention, run_fingerprint
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.attention import DENSE, VARLEN
 from xalign_ray.models.encoder import READ, AlignedEncoder
@@ -82,11 +82,12 @@ def test_a_layer_runs_again_going_backward():
 def test_auto_attention_is_dense_where_varlen_goes_example_by_example():
     def chosen(device: torch.device, **train: object) -> str:
         config = synthetic.config(**{f"train__{key}": value for key, value in train.items()})
-        return execution.choose_attention(config.train, device)
+        return choose_attention(config.train, device.type != "cpu")
 
     assert chosen(CPU) == chosen(CPU, bf16=True) == chosen(GPU, bf16=True) == "varlen"
     assert chosen(GPU, bf16=True, torch_compile=True) == chosen(CPU, attention="varlen", torch_compile=True) == "varlen"
     assert chosen(GPU) == chosen(CPU, torch_compile=True) == chosen(CPU, attention="dense") == "dense"
+    assert choose_attention(synthetic.config().train, False, dense_only=True) == "dense"
 
 
 def test_how_it_is_run_is_said_and_changes_no_fingerprint():

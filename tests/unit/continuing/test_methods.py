@@ -75,6 +75,16 @@ def test_refused_in_a_sentence(method: str, there: str, said: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("method", ["contrast-tlm", "weam", "mlm"])
+def test_family_without_a_masked_lm_is_not_offered_a_new_head(method: str) -> None:
+    asked = Given("mine", False, True, True, True, "was trained otherwise")
+    with pytest.raises(
+        ConfigError, match=r"mine was trained otherwise: take --method contrast( with --pairs FILE)?\.$"
+    ):
+        choose(method, asked)
+    assert choose("auto", asked).recipe == "contrast"
+
+
 @pytest.mark.parametrize(
     ("replay", "there", "recipe", "share"),
     [
@@ -92,7 +102,10 @@ def test_replay_needs_text_and_a_head(replay: float | None, there: str, recipe: 
 
 @pytest.mark.parametrize(
     ("there", "said"),
-    [("pairs head", "add --text FILE"), ("pairs text", "--replay 0.1 trains masked LM on text, and mine has no")],
+    [
+        ("pairs head", "add --text FILE"),
+        ("pairs text", "--replay 0.1 is masked LM on text, and mine has no .* add sentence pairs in it"),
+    ],
 )
 def test_replay_that_cannot_be_trained_is_refused(there: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):

@@ -13,6 +13,7 @@ ENCODERS = {  # name of the family here: hub id, and whether it has a masked-LM 
     "modernbert": ("answerdotai/ModernBERT-base", True),
     "eurobert": ("EuroBERT/EuroBERT-210m", True),
     "e5": ("intfloat/multilingual-e5-small", False),
+    "mdeberta": ("microsoft/mdeberta-v3-base", False),
 }
 METHODS = {  # the recipe of an encoder with a head, and of one without
     "contrast": ("contrast-tlm", "contrast"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertModel
+from transformers import BertModel, DebertaV2Config, DebertaV2Model
 
 from tests.whole_words import write_encoder
 from xalign_ray.checks import check
@@ -64,7 +64,7 @@ def test_another_family_is_refused_from_config_json_alone(tmp_path: Path, verb: 
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines() == [
         f"xalign: model.init_from: {tmp_path} is of the family '{model_type}'; only those of bert, xlm-roberta, "
-        "roberta, modernbert, eurobert, camembert can be continued."
+        "roberta, modernbert, eurobert, camembert, deberta-v2 can be continued."
     ]
     assert done.returncode == 2
     assert not (tmp_path / "runs").exists()
@@ -110,6 +110,63 @@ def test_a_head_that_is_there_is_not_new(encoder: Path) -> None:
     write_encoder(encoder, WORDS, **SIZES)
     check(continued(encoder))
     check_opens(continued(encoder).config)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_mdeberta_takes_contrast_and_no_masked_lm(tmp_path: Path, name: str) -> None:
+    """Also where a new head is allowed, and where its weights can only be known by opening them."""
+    folder = write_deberta(tmp_path)
+    if name != "model.safetensors":
+        torch.save(DebertaV2Model.from_pretrained(folder).state_dict(), folder / name)
+        (folder / "model.safetensors").unlink()
+    said = (
+        rf"^model\.init_from: {folder} is of the family deberta-v2, which was trained to find replaced words; the "
+        r"masked-LM head that transformers gives it is a new one: objective masked_lm cannot be trained\. Take losses "
+        r"that predict no words, such as sentence_contrast \(continue/contrast\)\.$"
+    )
+    for refuses in (check, lambda recipe: check_opens(recipe.config)):
+        for settings in ([], ["allow=[new_head]"]):
+            with pytest.raises(ConfigError, match=said):
+                refuses(continued(folder, *settings))
+        refuses(continued(folder, CONTRAST))
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "said"),
+    [
+        (
+            {"conv_kernel_size": 3},
+            [],
+            r"has a convolution over 3 tokens \(conv_kernel_size\), which would mix",
+        ),
+        (
+            {"embedding_size": 8},
+            [],
+            r"has word embeddings of width 8 and states of 16; only an encoder whose",
+        ),
+        ({}, ["train.attention=varlen"], r"has an attention of its own: set train\.attention to auto or dense\.$"),
+        ({}, ["model.language_embeddings=true"], r"the family deberta-v2 has no token types to carry model\.language_"),
+    ],
+    ids=["convolution", "narrow table", "varlen", "language embeddings"],
+)
+def test_what_deberta_cannot_do_is_refused_by_the_plan(
+    tmp_path: Path, changes: dict[str, int], settings: list[str], said: str
+) -> None:
+    folder = write_deberta(tmp_path)
+    values = json.loads((folder / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps(values))
+    for refuses in (check, lambda recipe: check_opens(recipe.config)):
+        with pytest.raises(ConfigError, match=said):
+            refuses(continued(folder, CONTRAST, *settings))
+
+
+def write_deberta(path: Path) -> Path:
+    """A folder of mDeBERTa's kind, with a tokenizer."""
+    folder = path / "encoder"
+    write_encoder(folder, WORDS, **SIZES)
+    distances = {"relative_attention": True, "position_buckets": 4, "pos_att_type": ["p2c", "c2p"]}
+    DebertaV2Model(DebertaV2Config(vocab_size=60, **SIZES, **distances)).save_pretrained(folder)
+    return folder
 
 
 def test_pickled_weights_without_a_head_are_refused_once_they_are_opened(encoder: Path) -> None:

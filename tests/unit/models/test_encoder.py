@@ -127,7 +127,7 @@ def test_language_vectors_reach_the_hidden_states():
             {"model_type": "rembert"},
             {},
             "is of the family 'rembert'; only those of bert, xlm-roberta, roberta, modernbert, "
-            "eurobert, camembert can be continued.",
+            "eurobert, camembert, deberta-v2 can be continued.",
         ),
         ({"is_decoder": True}, {}, "is a decoder; only encoders can be continued."),
         (

@@ -7,7 +7,14 @@ import sys
 
 import pytest
 import torch
-from transformers import EuroBertConfig, EuroBertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
+from transformers import (
+    DebertaV2Config,
+    DebertaV2Model,
+    EuroBertConfig,
+    EuroBertForMaskedLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+)
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
@@ -21,6 +28,13 @@ WITHOUT_LANGUAGES = ["eurobert"]
 CASES = [
     (family, options) for family in FAMILIES for options in OPTIONS if not options or family not in WITHOUT_LANGUAGES
 ]
+DEBERTAS = {
+    "positions": {"type_vocab_size": 2},
+    "released": {"relative_attention": True, "share_att_key": True, "position_buckets": 8, "pos_att_type": "p2c|c2p"}
+    | {"norm_rel_ebd": "layer_norm", "position_biased_input": False},
+    "keys of its own": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "max_relative_positions": 12},
+    "one of them": {"relative_attention": True, "pos_att_type": "c2p"},
+}
 NAMES = ["-".join([family, *options]) for family, options in CASES]
 
 
@@ -65,6 +79,16 @@ def test_counts_of_a_eurobert_with_grouped_queries_and_biases_are_right(tmp_path
     stock.save_pretrained(tmp_path)
     expected = sum(parameter.numel() for parameter in stock.parameters())
     assert count_parameters(ModelConfig(init_from=str(tmp_path)), 30, 1, 16).total == expected
+
+
+@pytest.mark.parametrize("kind", DEBERTAS)
+def test_counts_of_a_deberta_are_those_of_its_stock_class(tmp_path, kind):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    DebertaV2Model(DebertaV2Config(vocab_size=30, **sizes, **DEBERTAS[kind])).save_pretrained(tmp_path)
+    encoder = build_encoder(ModelConfig(init_from=str(tmp_path)), 30, ["en"], 16, pad_id=0, with_head=False)
+    counted = count_parameters(ModelConfig(init_from=str(tmp_path)), 30, 1, 16, with_head=False)
+    assert counted.total == sum(parameter.numel() for parameter in encoder.parameters())
+    assert counted.layers == sum(parameter.numel() for parameter in encoder.hf.encoder.layer.parameters())
 
 
 @pytest.mark.parametrize("name", ENCODERS)
