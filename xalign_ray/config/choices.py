@@ -387,8 +387,8 @@ class SentenceContrast(ObjectiveChoice):
     layer: Annotated[Int | None, Field(ge=1, description="hidden states after so many layers; the last if null")] = None
 
     def method(self, stream: Any) -> str:  # noqa: ARG002
-        """InfoXLM."""
-        return "infoxlm"
+        """By what is compared, as `xalign continue --method contrast`."""
+        return "contrast"
 
 
 _Objective = Annotated[

@@ -175,7 +175,7 @@ def exported(config, prepared, tmp_path):
         ([f"streams=[{CONTRASTED.format('none')}]", "objectives=[{kind: momentum_contrast}]"], "ppa-no-tlm"),
         (
             ["streams=[{kind: contrasted_pairs}]", "objectives=[{kind: masked_lm}, {kind: sentence_contrast}]"],
-            "infoxlm",
+            "contrast",
         ),
         (
             [
