@@ -1,4 +1,4 @@
-"""Reads XLIFF 1.2 and 2, the exchange format of translation programs: units with a source and a target, streamed."""
+"""Reads XLIFF, the exchange format of translation programs: units with a source and a target, streamed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xalign_ray.data.sources.xml import local_name, stream_elements
 from xalign_ray.errors import DataError
 
 UNTRANSLATED, UNFINISHED, NOT_FOR_TRANSLATION = "not translated", "translation is not finished", "not to be translated"
-_UNITS = ("trans-unit", "segment")  # of XLIFF 1.2, and of 2
+_UNITS = ("trans-unit", "segment")  # of XLIFF of version 1, and of 2
 
 
 class Unit(NamedTuple):
