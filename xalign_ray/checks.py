@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from xalign_ray.config.absolute import with_absolute_paths
+from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.start import base_recipe, needed_recipes, settle
@@ -13,11 +14,8 @@ from xalign_ray.status_line import say
 from xalign_ray.storage import is_url
 
 
-def check(recipe: Recipe) -> str:
-    """All that can be known of a recipe, and of those that it continues, without their files: whether it can be run.
-
-    Returns:
-        What the run will need, see `plan`.
+def check(recipe: Recipe) -> None:
+    """Whether a recipe, and those that it continues, can be run, as far as that is known without their files.
 
     Raises:
         ConfigError: it cannot; in the user's words.
@@ -25,7 +23,7 @@ def check(recipe: Recipe) -> str:
     from xalign_ray.data.inputs import check_codes
     from xalign_ray.models.continued import check_head, inherited_from_scratch
     from xalign_ray.models.start_files import check_start, has_weights
-    from xalign_ray.needs.describe import describe
+    from xalign_ray.needs.subject import subject_of
 
     for needed in reversed(needed_recipes(recipe)):
         check_codes(needed.config)
@@ -38,8 +36,9 @@ def check(recipe: Recipe) -> str:
             from xalign_ray.train.engine import check_overrides
 
             check_overrides(needed.config)
-        plan = describe(needed)
-    return plan
+        if needed.config.train.is_counted:
+            derive_batch(needed.config)
+        subject_of(needed)
 
 
 def open_named(recipe: Recipe) -> str:

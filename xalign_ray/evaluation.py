@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xalign_ray.artifacts import EVALUATION_KIND, hash_file, hash_value, whole_manifest
 from xalign_ray.config.explain import check_folder, suggest
@@ -59,8 +59,7 @@ def evaluate(
     params = {key: value for key, value in params.items() if value is not None}
     identity = scoring_identity(fingerprint, f"{name}: {task}", encoder, name, languages, params)
     with open_job(target, f"evaluate {task}", identity) as job:
-        if track := _track_of(run, out):
-            job.follow(track=track)
+        job.follow(_track_of(run, out))
         scores = TASKS[task].evaluate(encoder, folder, languages, **options)
         write_scores(target / SCORES, scores)
         files = {SCORES: hash_file(target / SCORES)}
@@ -141,8 +140,13 @@ def _track_of(run: Path | None, out: Path | None) -> Track | None:
     """Where in MLflow an evaluation is shown: with its run; of other models in the database of `runs`."""
     if run:
         saved = read_saved(run)
-        return track_of(saved["track"], saved["output"]) if "recipe" in saved else None
+        return _track_of_run(saved) if "recipe" in saved else None
     return None if out else Track(resolve_uri("sqlite", RUNS), "xalign")
+
+
+def _track_of_run(saved: Mapping[str, Any]) -> Track | None:
+    track = saved["track"]
+    return track_of(track["mlflow"], track["experiment"], saved["output"])
 
 
 def publish_scores(run: Path | None) -> None:
@@ -152,8 +156,8 @@ def publish_scores(run: Path | None) -> None:
         return
     from xalign_ray.results.card import write_model_card
 
-    with open_job(run, "model card", upload="its card", card=write_model_card):
-        pass
-    track = track_of(saved["track"], saved["output"])
+    with open_job(run, "model card", upload="its card") as job:
+        job.finish(card=write_model_card)
+    track = _track_of_run(saved)
     if track and (sentence := publish(run, track.uri, track.experiment)):
         say(sentence)

@@ -124,6 +124,7 @@ def export(run: str | Path, step: int | None = None, out: Path | None = None, tr
         fetch_checkpoint(run, step)
     from xalign_ray.results.card import write_model_card
 
-    card = write_model_card if out is None and step is None else None  # the card lies in the export that is replaced
-    with open_job(out or run, "export", with_run=True, card=card):
+    with open_job(out or run, "export", with_run=True) as job:
+        if out is None and step is None:
+            job.finish(card=write_model_card)  # which lies in the export that is replaced
         return export_run(recipe, Prepared.open(prepared), run, {"fingerprint": fingerprint}, step, out, trust)

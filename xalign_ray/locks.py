@@ -3,6 +3,9 @@
 The file is created exclusively and touched every few seconds. Whoever wants it watches it for a whole lease by its own
 clock, so hosts need not agree on the time. Only the holder of the lock on a lock (`.lock.<hash of its content>`) may
 remove or replace it: so a fresh lock is never taken for the expired one that stood there a moment before.
+
+`SoftFileLease` of filelock (4.3.1) is of the same kind. It is not taken: to it a killed process that nobody has waited
+for is alive until its lease ends, and its file names neither the verb nor the time.
 """
 
 from __future__ import annotations

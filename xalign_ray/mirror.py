@@ -10,12 +10,12 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 from xalign_ray.artifacts import MANIFEST, check_files, unfinished, write_atomic
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.locks import BEAT_S, LEASE_S, hold, is_held
+from xalign_ray.locks import BEAT_S, LEASE_S
 from xalign_ray.publisher import (
     PUBLISH_S,
     RECORD,
@@ -26,7 +26,7 @@ from xalign_ray.publisher import (
     is_published,
     newest_first,
 )
-from xalign_ray.run_folder import CONFIG, EVENT_LOG, STUDY, RunFolder
+from xalign_ray.run_folder import RunFolder
 from xalign_ray.storage import find_system, said_of
 from xalign_ray.stored_lock import hold_stored
 
@@ -99,17 +99,6 @@ def fetch_listed(folder: Path) -> None:
     write_atomic(folder / MANIFEST, manifest)
 
 
-def publish(folder: Path) -> None:
-    """Uploads a finished folder, its manifest last; nothing for a folder that is no mirror.
-
-    Raises:
-        LockError: another process writes it.
-        DataError: the store refuses.
-    """
-    with published(folder, "upload"):
-        pass
-
-
 def publish_file(path: Path) -> None:
     """Uploads one file of a mirror, in place of what is there; nothing for one that is only here.
 
@@ -155,27 +144,6 @@ def fetch_checkpoint(folder: Path, step: int | None = None) -> None:
     if (url := url_of(folder)) is not None:
         with said_of(url, "cannot be fetched"):
             _Stored(folder, url).fetch_checkpoint(step)
-
-
-@contextmanager
-def written(target: Path, verb: str, waits: bool = True, publish: bool = True) -> Iterator[None]:
-    """Inside, this process alone writes the run or study that a folder lies in, and the folder is published.
-
-    A folder that lies in neither has no lock; a lock that this process holds already is not taken again.
-
-    Args:
-        waits: wait for another writer, and say once for whom; without it the folder is refused.
-        publish: whether `target` goes to its store at the end.
-
-    Raises:
-        LockError: another process writes the run or study, or has taken it over.
-        DataError: the store refuses.
-    """
-    marks = (CONFIG, EVENT_LOG, STUDY)
-    run = next((one for one in (target, *target.parents) if any((one / mark).is_file() for mark in marks)), None)
-    lock = nullcontext() if run is None or is_held(run) else hold(run, verb, waits)
-    with lock, published(target, verb) if publish else nullcontext():
-        yield
 
 
 @contextmanager

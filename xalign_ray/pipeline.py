@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from xalign_ray.artifacts import finished_run, write_atomic, write_manifest
+from xalign_ray.artifacts import finished_run, write_atomic
 from xalign_ray.checks import check, open_start
 from xalign_ray.config.absolute import with_absolute_paths
 from xalign_ray.config.deciding import deciding_values
@@ -24,19 +24,18 @@ from xalign_ray.config.saved import check_identity, earlier_runs, open_saved
 from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.exports import export_run, libraries_ahead
-from xalign_ray.locks import check_writable, hold
-from xalign_ray.mirror import fetch_checkpoint, is_finished, local_folder, published, refresh, url_of
+from xalign_ray.locks import check_writable
+from xalign_ray.mirror import fetch_checkpoint, is_finished, local_folder, refresh, url_of
 from xalign_ray.ray_job import check_lasting
 from xalign_ray.run_folder import RunFolder, check_export
 from xalign_ray.status_line import say
+from xalign_ray.track.follower import Track, check_uri, track_of
 from xalign_ray.track.origin import origin
 from xalign_ray.train.cluster_address import check_named_cluster
-from xalign_ray.work.job import open_job
+from xalign_ray.work.job import Job, OpenJob, open_job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from xalign_ray.config.schema import ParallelConfig
+    from xalign_ray.config.schema import ParallelConfig, RunConfig
     from xalign_ray.data.prepared import Prepared
 
 
@@ -51,7 +50,8 @@ def plan(recipe: Recipe, on: Sequence[str] = (), rate: str = "", prices: Sequenc
     from xalign_ray.needs.describe import describe
     from xalign_ray.needs.table import compare
 
-    text, counted = check(recipe), None
+    check(recipe)
+    counted = None
     if not recipe.config.train.is_counted and (local_folder(recipe.config.output) / "data").is_dir():
         from xalign_ray.data.stats import find_settled
 
@@ -59,7 +59,7 @@ def plan(recipe: Recipe, on: Sequence[str] = (), rate: str = "", prices: Sequenc
             counted = found[0].config if (found := find_settled(recipe)) else None
     if on:
         return compare(recipe, on, rate, prices, counted, width)
-    return describe(recipe, counted) if counted else text
+    return describe(recipe, counted)
 
 
 def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepared:
@@ -125,10 +125,8 @@ def pretrain(
     if not local:
         check_named_cluster()
     recipe, out = with_absolute_paths(recipe), local_folder(out) if out else None
-    if (track := recipe.config.track).mlflow != "off":
-        from xalign_ray.track.follower import check_uri, resolve_uri
-
-        check_uri(resolve_uri(track.mlflow, local_folder(recipe.config.output)))
+    if track := _track_of(recipe.config):
+        check_uri(track.uri)
     if rehash:
         forget_inputs(local_folder(recipe.config.output))
     base = base_recipe(recipe)
@@ -186,15 +184,17 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool, title: str) 
     if _is_over(folder):
         _repair_run(recipe, prepared, folder, facts, trust)
         return folder
-    with hold(folder, "pretrain") as lock, published(folder, "pretrain", recipe.config.checkpoint.save_total_limit):
+    with open_job(folder, "pretrain", waits=False, keep=recipe.config.checkpoint.save_total_limit) as job:
         if finished_run(folder) is None:
+            job.identity, job.trust = facts, trust
             _open_cluster(recipe, out)
             _write_config(recipe, folder, facts)
             from xalign_ray.train.driver import run_on_ray
 
-            with _followed(recipe, folder), libraries_ahead(RunFolder(folder).events):
-                run_on_ray(recipe.config, folder, prepared.folder, facts, trust, lock.token, title)
-                _finish_run(recipe, prepared, folder, facts, trust)
+            job.follow(_track_of(recipe.config))
+            with libraries_ahead(job.events):
+                run_on_ray(job, recipe.config, prepared.folder, title)
+                _finish_run(recipe, prepared, job)
     return folder
 
 
@@ -209,10 +209,7 @@ def _open_cluster(recipe: Recipe, out: Path | None) -> None:
 
 
 def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
-    from xalign_ray.data.local import open_local
     from xalign_ray.data.prepare import find_prepared
-    from xalign_ray.train.distributed import setup_workers
-    from xalign_ray.train.loop import train
     from xalign_ray.train.progress import Progress
 
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -231,27 +228,28 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
         if rank == 0:
             _repair_run(recipe, prepared, folder, facts, trust)
         return folder
-    with ExitStack() as held:
-        if rank == 0:
-            held.enter_context(hold(folder, "pretrain"))
-            held.enter_context(published(folder, "pretrain", config.checkpoint.save_total_limit))
-            if finished_run(folder) is not None:
-                return folder
+    if rank > 0:
+        _train_here(recipe, prepared, Job(folder, facts, trust=trust))
+        return folder
+    with open_job(folder, "pretrain", waits=False, keep=config.checkpoint.save_total_limit) as job:
+        if finished_run(folder) is None:
+            job.identity, job.trust = facts, trust
             _write_config(recipe, folder, facts)
-        with _followed(recipe, folder, active=rank == 0):
-            train(
-                config,
-                folder,
-                prepared,
-                lambda first, rank, _: open_local(prepared, config, first, rank),
-                setup_workers(config.parallel),
-                facts,
-                progress=Progress(config.train.max_steps, sys.stderr) if rank == 0 else None,
-                trust=trust,
-            )
-            if rank == 0:
-                _finish_run(recipe, prepared, folder, facts, trust)
+            job.follow(_track_of(config))
+            with job.shown(Progress(config.train.max_steps, sys.stderr)):
+                _train_here(recipe, prepared, job)
+            _finish_run(recipe, prepared, job)
     return folder
+
+
+def _train_here(recipe: Recipe, prepared: Prepared, job: Job) -> None:
+    from xalign_ray.data.local import open_local
+    from xalign_ray.train.distributed import setup_workers
+    from xalign_ray.train.loop import train
+
+    config = recipe.config
+    workers = setup_workers(config.parallel)
+    train(job, config, prepared, lambda first, rank, _: open_local(prepared, config, first, rank), workers)
 
 
 def _is_over(folder: Path, rank: int = 0) -> bool:
@@ -295,6 +293,10 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
     return folder, facts
 
 
+def _track_of(config: RunConfig) -> Track | None:
+    return track_of(config.track.mlflow, config.track.experiment, config.output)
+
+
 def _write_config(recipe: Recipe, folder: Path, facts: Mapping[str, Any]) -> None:
     said = {"recipe": recipe.name, "fingerprint": facts["fingerprint"], **recipe.config.model_dump(mode="json")}
     write_atomic(RunFolder(folder).config, yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
@@ -311,7 +313,7 @@ def _repair_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[st
 
     with suppress(DataError):
         return check_run(folder)
-    with open_job(folder, "pretrain"):
+    with open_job(folder, "pretrain") as job:
         try:
             open_saved(folder)
         except DataError as damage:
@@ -323,7 +325,7 @@ def _repair_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[st
             say(f"{damage} It is written again.")
             fetch_checkpoint(folder)
             export_run(recipe, prepared, folder, facts, trust=trust)
-            write_model_card(folder)
+            job.finish(card=write_model_card)
 
 
 def check_run(folder: Path) -> None:
@@ -332,27 +334,9 @@ def check_run(folder: Path) -> None:
     check_export(RunFolder(folder).export, own=True)
 
 
-@contextmanager
-def _followed(recipe: Recipe, folder: Path, active: bool = True) -> Iterator[None]:
-    """While it lasts, the run's events go to MLflow; what MLflow missed is said once, at the end."""
-    track = recipe.config.track
-    if track.mlflow == "off" or not active:
-        yield
-        return
-    from xalign_ray.track.follower import follow, resolve_uri
-
-    follower = follow(folder, resolve_uri(track.mlflow, local_folder(recipe.config.output)), track.experiment)
-    try:
-        yield
-    finally:
-        if said := follower.close():
-            say(said)
-
-
-def _finish_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[str, Any], trust: bool) -> None:
+def _finish_run(recipe: Recipe, prepared: Prepared, job: OpenJob) -> None:
     from xalign_ray.results.card import write_model_card
 
-    export_run(recipe, prepared, folder, facts, trust=trust)
-    facts = {key: facts[key] for key in ("recipe", "fingerprint", "seed", "data_fingerprint")}
-    write_manifest(folder, facts | {"steps": recipe.config.train.max_steps})
-    write_model_card(folder)
+    export_run(recipe, prepared, job.folder, dict(job.identity), trust=job.trust)
+    facts = {key: job.identity[key] for key in ("recipe", "fingerprint", "seed", "data_fingerprint")}
+    job.finish(facts | {"steps": recipe.config.train.max_steps}, write_model_card)

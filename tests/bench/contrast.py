@@ -143,6 +143,7 @@ def ours(arm: dict[str, Any]) -> list[float]:
     from xalign_ray.train.allocator import keep_freed_memory
     from xalign_ray.train.distributed import setup_workers
     from xalign_ray.train.loop import train
+    from xalign_ray.work.job import Job
 
     random = np.random.default_rng(0)
     if "encoder" in arm:
@@ -194,7 +195,7 @@ def ours(arm: dict[str, Any]) -> list[float]:
     keep_freed_memory()  # as `pretrain` does
     with tempfile.TemporaryDirectory() as folder:
         facts = {"recipe": "made", "fingerprint": "f" * 64}
-        train(config, Path(folder), prepared, open_batches, setup_workers(config.parallel), facts)  # type: ignore[arg-type]
+        train(Job(Path(folder), facts), config, prepared, open_batches, setup_workers(config.parallel))  # type: ignore[arg-type]
     return [after - before for before, after in pairwise(begins)][1:]
 
 

@@ -39,6 +39,7 @@ from xalign_ray.train.distributed import setup_workers
 from xalign_ray.train.loop import build_objectives, train
 from xalign_ray.train.micro_batch import tensors
 from xalign_ray.train.optimizers import build_optimizer
+from xalign_ray.work.job import Job
 
 ROW, WIDTH, DEPTH, HEADS = 128, 256, 4, 4
 MASKED, SETTLED = 0.15, 2  # the first steps fill caches and are left out
@@ -182,7 +183,7 @@ def ours(arm: Arm) -> list[float]:
         workers = setup_workers(config.parallel)
         if not workers.on_gpu:
             keep_freed_memory()  # as `pretrain` does
-        train(config, Path(folder), MadeRows(arm.vocab), open_batches, workers, facts)  # type: ignore[arg-type]
+        train(Job(Path(folder), facts), config, MadeRows(arm.vocab), open_batches, workers)  # type: ignore[arg-type]
         events = read_events(Path(folder) / EVENT_LOG)
         steps = [event["metrics"] for event in events if event["event"] == "step"]
         if arm.profile:

@@ -17,6 +17,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.models.export import export
 from xalign_ray.train.distributed import setup_workers
 from xalign_ray.train.loop import build_objectives, train
+from xalign_ray.work.job import Job
 
 NEW = 12
 SMALL = [
@@ -77,8 +78,8 @@ def test_the_grown_encoder_trains_on_its_new_pieces_and_is_exported_whole(
     config, prepared, _ = continued
     share = next(open_local(prepared, config, 0, 0))
     assert np.isin(share["input_ids"], list(prepared.new_rows)).any()
-    train(config, tmp_path / "run", prepared, lambda first, rank, _: open_local(prepared, config, first, rank),
-          setup_workers(config.parallel), FACTS)  # fmt: skip
+    job, workers = Job(tmp_path / "run", FACTS), setup_workers(config.parallel)
+    train(job, config, prepared, lambda first, rank, _: open_local(prepared, config, first, rank), workers)
     export(build_objectives(config, prepared).state_dict(), config, prepared, tmp_path / "export", FACTS | {"step": 0})  # type: ignore[arg-type]
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "export")
     assert model.get_input_embeddings().weight.shape[0] > max(prepared.new_rows)

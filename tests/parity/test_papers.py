@@ -24,6 +24,7 @@ from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import Workers, setup_workers
 from xalign_ray.train.loop import train
+from xalign_ray.work.job import Job
 
 PAPERS = [name for name in list_recipes() if name.startswith("papers/")]
 FACTS = {"recipe": "test", "fingerprint": "ab" * 32}
@@ -81,12 +82,11 @@ def test_a_recipe_of_the_papers_is_prepared_and_trains(
     short = load_recipe(recipe, [*settings, f"train.max_steps={STEPS}"])
     config = count_steps(settle(short, short.config.model.init_from).config, prepared)
     train(
+        Job(tmp_path / "run", FACTS),
         config,
-        tmp_path / "run",
         prepared,
         lambda first, rank, _: open_local(prepared, config, first, rank),
         workers,
-        FACTS,
     )
     steps = [event["metrics"] for event in read_events(RunFolder(tmp_path / "run").events) if event["event"] == "step"]
     assert len(steps) == STEPS

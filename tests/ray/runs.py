@@ -24,6 +24,7 @@ from xalign_ray.data.prepared import Prepared
 from xalign_ray.track.events import EVENT_LOG, Event, EventReader, read_events
 from xalign_ray.train.driver import run_on_ray
 from xalign_ray.train.loop import train
+from xalign_ray.work.job import Job
 
 Curve = list[tuple[int, float]]
 TRAIN_WORKER, BLOCK_SERVER, DATA_TASK = "ray::RayTrainWorker", "ray::BlockServer", "ray::MapBatches"
@@ -36,14 +37,14 @@ def facts(config: RunConfig, prepared: Prepared) -> dict[str, Any]:
 
 def on_ray(config: RunConfig, folder: Path) -> Curve:
     prepared = prepare(config)
-    run_on_ray(config, folder, prepared.folder, facts(config, prepared))
+    run_on_ray(Job(folder, facts(config, prepared)), config, prepared.folder)
     return curve(folder, config.train.max_steps)
 
 
 def without_ray(workers, config: RunConfig, folder: Path, prepared_folder: Path) -> None:
     prepared = Prepared.open(prepared_folder)
     given = facts(config, prepared)
-    train(config, folder, prepared, lambda at, rank, _: open_local(prepared, config, at, rank), workers, given)
+    train(Job(folder, given), config, prepared, lambda at, rank, _: open_local(prepared, config, at, rank), workers)
 
 
 def calm(pool: Pool, config: RunConfig, folder: Path) -> Curve:

@@ -21,6 +21,7 @@ from xalign_ray.results.charts import RESTARTED, loss_frame, training_chart
 from xalign_ray.results.log import TOTAL
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import train
+from xalign_ray.work.job import Job
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 STEPS, SAVED_EVERY, STOPPED_AT = 24, 8, 7
@@ -33,13 +34,11 @@ def stopped(workers: Workers, config: RunConfig, folder: Path, prepared_folder: 
     words = chain([""] * (STOPPED_AT - 1), repeat("SIGTERM"))
     with pytest.raises(StoppedError):
         train(
+            Job(folder, facts(config, prepared), stop_asked=lambda: next(words)),
             config,
-            folder,
             prepared,
             lambda at, rank, _: open_local(prepared, config, at, rank),
             workers,
-            facts(config, prepared),
-            stop_asked=lambda: next(words),
         )
 
 

@@ -20,6 +20,7 @@ from tests.unit.rules.tree import ROOT
 from xalign_ray import pipeline
 from xalign_ray.errors import ConfigError, DataError, LockError, StoppedError
 from xalign_ray.locks import LOCK, hold
+from xalign_ray.needs.describe import describe
 from xalign_ray.tasks.scores import Score, read_scores
 
 HEAVY = ["torch", "ray", "transformers", "pandas", "pydantic", "numpy"]
@@ -70,7 +71,7 @@ def test_settings_are_strings_and_a_recipe_may_be_a_file(tmp_path: Path) -> None
 
 def test_a_plan_is_the_text_of_the_command_line() -> None:
     recipe = xa.load_recipe("tiny/mlm")
-    assert xa.plan(recipe) == pipeline.check(recipe)
+    assert xa.plan(recipe) == describe(recipe)
 
 
 def test_losses_are_the_steps_of_the_event_log(folder: Path) -> None:

@@ -14,9 +14,9 @@ from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
-from xalign_ray.locks import hold
 from xalign_ray.mirror import local_folder
 from xalign_ray.storage import is_url
+from xalign_ray.work.job import open_job
 
 LOOKED_AT = 16  # files of a source that are opened before anything is started; prepare opens all
 
@@ -55,7 +55,7 @@ def open_root(root: str, output: Path) -> Path:
         return Path(root)
     folder = output / "demo"
     if not is_written(folder):
-        with hold(folder, "writing the embedded world", waits=True):
+        with open_job(folder, "writing the embedded world", upload=None):
             if not is_written(folder):
                 write_demo(folder)
     return folder

@@ -19,7 +19,6 @@ from xalign_ray.artifacts import (
     MANIFEST,
     write_atomic,
     write_json,
-    write_manifest,
 )
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
@@ -61,11 +60,11 @@ from xalign_ray.data.word_alignment.corpus import align_parts
 from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerSplitter
 from xalign_ray.errors import DataError, fault_of
-from xalign_ray.locks import hold
-from xalign_ray.mirror import fetch_listed, local_folder, publish, refresh
+from xalign_ray.mirror import fetch_listed, local_folder, refresh
 from xalign_ray.status_line import PartsDone
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
+from xalign_ray.work.job import open_job
 
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
 SPLIT_AT_ONCE = 16  # sources; most of that is waiting for a disk or a store
@@ -94,9 +93,9 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
     (refresh if verify else fetch_listed)(folder)
     if not verify and whole_folder(folder) is not None:
         return Prepared.open(folder)
-    with hold(folder, "prepare", waits=True) as lock:
+    with open_job(folder, "prepare", upload="once finished") as job:
         manifest = whole_folder(folder)
-        if manifest is None or (not lock.waited and remove_damaged(folder, manifest, shard_hashes(folder, manifest))):
+        if manifest is None or (not job.waited and remove_damaged(folder, manifest, shard_hashes(folder, manifest))):
             cuts = KeptCuts.of_output(output)
             texts, dictionaries, tests = (_split(some, hashes, cuts) for some in sources)
             if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
@@ -104,8 +103,7 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
             kept_out = keep_out(config, texts) if config.data.test_fraction else read_tests(config, tests, texts)
             connect()
             identify = partial(fingerprint_by_content, config, every, hashes, folder / TOKENIZER)
-            _make(config, texts, dictionaries, kept_out, folder, identify)
-            publish(folder)
+            job.finish(_make(config, texts, dictionaries, kept_out, folder, identify))
         elif verify:
             say_lines(manifest)
     prepared = Prepared.open(folder)
@@ -120,7 +118,8 @@ def _make(
     tests: Sequence[RetrievalTexts],
     folder: Path,
     identify: Callable[[], str],
-) -> None:
+) -> dict[str, Any]:
+    """Writes all but the manifest, which it returns."""
     broken: list[BrokenFile] = []
     translations, dictionary_sources = read_translations(config, dictionaries, folder, broken)
     _write_tokenizer(config.data, texts, trained_translations(translations), folder)
@@ -139,7 +138,7 @@ def _make(
         task.record_file.unlink(missing_ok=True)  # what stands there from now on was written in this prepare
     _prepare_parts(todo, tasks, config)
     others = [*dictionary_sources, *(source for one in tests for source in one.sources)]
-    _finish(config, texts, tasks, folder, identify(), dictionary_counts, others, broken)
+    return _finish(config, texts, tasks, folder, identify(), dictionary_counts, others, broken)
 
 
 def _prepare_parts(todo: Sequence[Task], tasks: Sequence[Task], config: RunConfig) -> None:
@@ -321,7 +320,7 @@ def _finish(
     dictionary_counts: dict[str, int],
     other_sources: Sequence[SourceSummary],
     dictionary_broken: Sequence[BrokenFile],
-) -> None:
+) -> dict[str, Any]:
     records = [(task, record) for task in tasks if (record := read_record(task)) is not None]
     if len(records) < len(tasks):
         raise DataError(
@@ -360,8 +359,8 @@ def _finish(
             "broken_files": broken,
         }
     )
-    write_manifest(folder, manifest)
     say_lines(manifest)
+    return manifest
 
 
 def _samples(records: Sequence[tuple[Task, dict[str, Any]]], sources: int) -> list[dict[Path, list[str]]]:

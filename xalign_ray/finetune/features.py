@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from xalign_ray.artifacts import hash_file, hash_value, unfinished
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.training_set import TrainingSet
-from xalign_ray.locks import hold
 from xalign_ray.tasks.tokenized import ARGUMENTS, Features, Inputs
+from xalign_ray.work.job import open_job
 
 FORMAT = 1  # of the file; another one is another name
 AT_A_TIME = 1000  # units in memory
@@ -49,7 +49,7 @@ def tokenize_once(training_set: TrainingSet, inputs: Inputs, classes: Sequence[s
     folder = cache / f"{task.name}-{hash_value(name)[:16]}"
     path = folder / "features.arrow"
     if not path.is_file():
-        with hold(folder, "tokenising", waits=True):
+        with open_job(folder, "tokenising", upload=None):
             if not path.is_file():
                 _write(path, _rows(training_set, inputs, classes))
     dataset = Dataset.from_file(str(path))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import ray
 
-from xalign_ray.artifacts import EVALUATION_KIND, hash_file, write_manifest
-from xalign_ray.studies.cell_log import cell_logged
+from xalign_ray.artifacts import EVALUATION_KIND, hash_file
+from xalign_ray.studies.cell_log import open_cell
 from xalign_ray.studies.cells import Evaluation
 from xalign_ray.tasks.registry import TASKS, load_task
 from xalign_ray.tasks.scores import SCORES, write_scores
@@ -24,8 +24,8 @@ def evaluate_cell(cell: Evaluation, study: Path) -> None:
     """Scores one encoder on one task, and writes the manifest of the cell last."""
     folder = cell.folder(study)
     load_task(cell.task)
-    with cell_logged(study, cell):
+    with open_cell(study, cell) as job:
         scores = TASKS[cell.task].evaluate(cell.model, Path(cell.data[0]) if cell.data else None, cell.languages)
         write_scores(folder / SCORES, scores)
-    files = {SCORES: hash_file(folder / SCORES)}
-    write_manifest(folder, {"kind": EVALUATION_KIND, "task": cell.task, "encoder": cell.model, "files": files})
+        files = {SCORES: hash_file(folder / SCORES)}
+        job.finish({"kind": EVALUATION_KIND, "task": cell.task, "encoder": cell.model, "files": files})

@@ -6,20 +6,19 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xalign_ray import evaluation, pipeline
-from xalign_ray.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value, write_manifest
+from xalign_ray.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.inputs import check_inputs
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.local_paths import shown_path
-from xalign_ray.locks import hold
-from xalign_ray.mirror import local_folder, url_of, written
+from xalign_ray.mirror import local_folder, url_of
 from xalign_ray.ray_job import check_lasting
 from xalign_ray.run_folder import CHOICES, RUNS, STUDY, RunFolder
 from xalign_ray.status_line import say, say_next
@@ -30,9 +29,10 @@ from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan
 from xalign_ray.studies.progress import Progress
 from xalign_ray.studies.record import describe_plan, write_record
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
-from xalign_ray.track.events import EVENT_LOG, EventLog, last_attempt
-from xalign_ray.track.follower import check_uri, open_command, publish, resolve_uri, runs_page
+from xalign_ray.track.events import EVENT_LOG
+from xalign_ray.track.follower import Track, check_uri, open_command, resolve_uri, runs_page
 from xalign_ray.train.cluster_address import check_named_cluster
+from xalign_ray.work.job import open_job
 
 if TYPE_CHECKING:
     from xalign_ray.studies.schedule import Schedule
@@ -83,13 +83,14 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
     uri = None if study.mlflow == "off" else resolve_uri(study.mlflow, output)
     if uri:
         check_uri(uri)
-    with hold(folder, f"study {study.name}"), _logged(plan, folder, uri):
+    with open_job(folder, f"study {study.name}", _identity(plan), waits=False, upload=None) as job:
+        job.bring_up_to_date(Track(uri, study.experiment or study.name) if uri else None)
         schedule = open_schedule(plan, folder)
         chosen = run_cells(schedule, uri)
         write_record(schedule)
         _give_scores_to_runs(schedule, chosen)
         if schedule.failures:
-            reasons = "\n".join(f"  {job}: {why}" for job, why in schedule.failures.items())
+            reasons = "\n".join(f"  {cell}: {why}" for cell, why in schedule.failures.items())
             raise TrainingError(
                 f"{len(schedule.failures)} cells of {study.name} failed; the same command tries them again.\n{reasons}"
             )
@@ -100,7 +101,7 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
         files = {
             path.relative_to(folder).as_posix(): hash_file(path) for path in (folder / STUDY, folder / CHOICES, *inner)
         }
-        write_manifest(folder, {"kind": STUDY_KIND, "name": study.name, "files": files})
+        job.finish({"kind": STUDY_KIND, "name": study.name, "files": files})
     say(f"Report: {shown_path(page)}")
     if uri:
         say(f"MLflow: {open_command(uri, runs_page(uri, study.experiment or study.name))}")
@@ -226,29 +227,16 @@ def _give_scores_to_runs(schedule: Schedule, chosen: Sequence[Trial]) -> None:
         if encoder.pretraining and encoder.step is None and (own := [cell for cell in shown if cell.model == model]):
             run = RunFolder(Path(model).parent)
             target = run.evaluation(schedule.plan.study.name)
-            with written(target, "study"):
+            with open_job(target, "study"):
                 write_scores(target / SCORES, scores_of(schedule, own))
             evaluation.publish_scores(run.path)
 
 
-@contextmanager
-def _logged(plan: Plan, folder: Path, uri: str | None) -> Iterator[None]:
-    """Start and end of a study in a log of its own; MLflow has caught up when it is over, whatever happened."""
-    (folder / MANIFEST).unlink(missing_ok=True)
-    study, path = plan.study, folder / EVENT_LOG
-    params = {"search": study.search.kind, "encoders": len(plan.encoders)}
-    with EventLog(path, last_attempt(path) + 1) as log:
-        log.write(
-            "start",
-            0,
-            recipe=f"{STUDIES}/{study.name}",
-            fingerprint=hash_value(study.name),
-            params=params,
-            labels={"scale": study.scale},
-        )
-        try:
-            yield
-            log.write("end", 0)
-        finally:
-            if uri and (said := publish(folder, uri, study.experiment or study.name)):
-                say(said)
+def _identity(plan: Plan) -> dict[str, Any]:
+    study = plan.study
+    return {
+        "recipe": f"{STUDIES}/{study.name}",
+        "fingerprint": hash_value(study.name),
+        "params": {"search": study.search.kind, "encoders": len(plan.encoders)},
+        "labels": {"scale": study.scale},
+    }

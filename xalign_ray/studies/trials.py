@@ -19,7 +19,7 @@ from ray.tune.search import Searcher
 
 from xalign_ray.artifacts import read_manifest, write_json
 from xalign_ray.finetune.tune import tune_task
-from xalign_ray.studies.cell_log import cell_logged, close_log
+from xalign_ray.studies.cell_log import close_log, open_cell
 from xalign_ray.studies.cells import FAILED, STOP_MARK, STOPPED, TOKENIZED, Trial, state_of
 from xalign_ray.studies.declared import AshaSearch, Search
 from xalign_ray.tasks.registry import TUNED_TASKS, load_task
@@ -78,7 +78,9 @@ def run_trial(config: dict[str, Any], study: Path, keep_model: bool) -> None:
     """What a Tune worker does: the plain fine-tuning function; Tune hears of the development score of each epoch."""
     trial: Trial = config[TRIAL]
     load_task(trial.task)
-    with cell_logged(study, trial) as log:
+    with open_cell(study, trial) as job:
+        log = job.log
+        assert log
 
         def on_epoch(epoch: int, score: float) -> None:
             log.write("held_out", epoch, {"fine_tune/dev_score": score})

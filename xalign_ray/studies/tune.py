@@ -9,8 +9,7 @@ from typing import Any
 from xalign_ray import evaluation
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.local_paths import shown_path
-from xalign_ray.locks import hold
-from xalign_ray.mirror import opened, published
+from xalign_ray.mirror import opened
 from xalign_ray.status_line import say
 from xalign_ray.studies.declared import check_options, parse_study
 from xalign_ray.studies.plan import check_task_files, plan_study
@@ -18,6 +17,7 @@ from xalign_ray.studies.study import open_schedule, run_cells, scores_of
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import SCORES, Score, write_scores
 from xalign_ray.train.cluster_address import check_named_cluster
+from xalign_ray.work.job import open_job
 
 
 def tune(
@@ -64,7 +64,7 @@ def tune(
     plan = plan_study(study, target, str)
     for unread in check_task_files(plan):
         say(unread)
-    with hold(target, f"tune {task}"), published(target, f"tune {task}"):
+    with open_job(target, f"tune {task}", waits=False):
         schedule = open_schedule(plan, target)
         scores = scores_of(schedule, run_cells(schedule, None))
         if schedule.failures and not scores:

@@ -7,11 +7,9 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from xalign_ray.config.explain import check_folder
 from xalign_ray.credentials import hide_credentials, with_credentials, without_credentials
@@ -93,16 +91,9 @@ class Track:
     experiment: str
 
 
-def track_of(track: Mapping[str, Any], output: str | Path) -> Track | None:
-    """Where a recipe says that its runs are shown; None if nowhere.
-
-    Args:
-        track: the recipe's `track`.
-        output: the folder of runs.
-    """
-    if track["mlflow"] == "off":
-        return None
-    return Track(resolve_uri(track["mlflow"], local_folder(output)), track["experiment"])
+def track_of(mlflow: str, experiment: str, output: str | Path) -> Track | None:
+    """Where a recipe's `track` says that runs in the folder `output` are shown; None if it is off."""
+    return None if mlflow == "off" else Track(resolve_uri(mlflow, local_folder(output)), experiment)
 
 
 class Follower:

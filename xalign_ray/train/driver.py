@@ -9,9 +9,8 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +43,9 @@ from xalign_ray.errors import (
     first_sentence,
     long_temporary_folder,
 )
-from xalign_ray.locks import holds
 from xalign_ray.mirror import CACHE, cache_folder, url_of
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.status_line import say
-from xalign_ray.track.events import EventReader
 from xalign_ray.train.allocator import ONE_ARENA, keep_freed_memory
 from xalign_ray.train.auth_token import ensure_token
 from xalign_ray.train.cluster_address import check_named_cluster
@@ -60,6 +57,7 @@ from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
 from xalign_ray.train.room import resources_of, wait_for_room
 from xalign_ray.train.stop_request import HEARD_S, hear_stop, open_stop_request
+from xalign_ray.work.job import Job
 
 SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
 VITAL = ("raylet", "gcs_server")  # processes of Ray's without which a driver ends
@@ -178,23 +176,17 @@ def check_mirror(run_folder: Path, nodes: int) -> None:
 
 
 def run_on_ray(
+    job: Job,
     config: schema.RunConfig,
-    run_folder: Path,
     prepared_folder: Path,
-    facts: Mapping[str, Any],
-    trust: bool = False,
-    lock: str = "",
     title: str = "",
 ) -> None:
     """Trains a recipe to its last step on the joined cluster; continues a run that was begun.
 
     Args:
+        job: of the run folder, on a disk that all nodes see; workers that outlive its lock save nothing more.
         config: the recipe.
-        run_folder: the run's folder, on a disk that all nodes see.
         prepared_folder: the finished data folder, likewise.
-        facts: `recipe`, `fingerprint` and whatever else the start event is to say.
-        trust: whether the files of a checkpoint may run code.
-        lock: token of the lock on the run folder, if it is held: workers that outlive it save nothing more.
         title: begins each line of progress.
 
     Raises:
@@ -205,31 +197,28 @@ def run_on_ray(
     """
     parallel = config.parallel
     wait_for_room(parallel)
-    check_mirror(run_folder, sum(node["Alive"] for node in ray.nodes()))
+    check_mirror(job.folder, sum(node["Alive"] for node in ray.nodes()))
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(POLL_S))
-    run_folder = run_folder.resolve()
-    storage, log = RunFolder(run_folder).ray, RunFolder(run_folder).events
-    job = {
-        "run_folder": str(run_folder),
+    storage = RunFolder(job.folder.resolve()).ray
+    sent = {
+        "job": {"folder": str(job.folder.resolve()), "identity": dict(job.identity), "token": job.token},
+        "trust": job.trust,
         "prepared_folder": str(prepared_folder.resolve()),
-        "facts": dict(facts),
-        "trust": trust,
-        "lock": lock,
     }
 
     def attempt(now: schema.ParallelConfig, stop: Any) -> None:
         many = f"{now.workers} training {'process' if now.workers == 1 else 'processes'}"
         say(f"{title}{': ' if title else ''}Starting {many}, which takes some 20 s.")
-        given = job | {"config": config.model_copy(update={"parallel": now}).model_dump(mode="json"), "stop": stop}
+        given = sent | {"config": config.model_copy(update={"parallel": now}).model_dump(mode="json"), "stop": stop}
         _wait_for(_trainer(now, given, storage), stop)
 
     try:
-        gauges = closing(RunGauges(run_folder, facts))
-        with gauges as shown, _shown(log, config.train.max_steps, title, shown):
+        line = Progress(config.train.max_steps, sys.stderr, title)
+        with job.shown(line, RunGauges(job.folder.resolve(), job.identity)):
             if parallel.min_workers is None:
                 attempt(parallel, open_stop_request())
             else:
-                run_elastic(parallel, log, attempt)
+                run_elastic(parallel, job.events, attempt)
     except KeyboardInterrupt:
         # Ends the workers, here and on other machines; where a thread still waits for Ray, this process would crash.
         ray.shutdown()
@@ -331,11 +320,10 @@ def _last_line(error: Exception) -> str:
     return str(error).strip().rpartition("\n")[2]
 
 
-def _work(job: dict[str, Any]) -> XalignError | None:
+def _work(sent: dict[str, Any]) -> XalignError | None:
     """The train function. What the loop raises on all ranks together is returned: a retry would only meet it again."""
-    config = schema.RunConfig.model_validate(job["config"])
-    run_folder, lock = Path(job["run_folder"]), job["lock"]
-    prepared = Prepared.open(Path(job["prepared_folder"]))
+    config = schema.RunConfig.model_validate(sent["config"])
+    prepared = Prepared.open(Path(sent["prepared_folder"]))
     if config.parallel.gpus_per_worker:
         from ray.train.torch import get_device
 
@@ -344,18 +332,21 @@ def _work(job: dict[str, Any]) -> XalignError | None:
     if not workers.on_gpu:
         keep_freed_memory()
 
+    job = Job(
+        Path(sent["job"]["folder"]),
+        sent["job"]["identity"] | {"feed": describe_feed(prepared, config)},
+        sent["job"]["token"],
+        trust=sent["trust"],
+        stop_asked=hear_stop(sent["stop"]) if workers.rank == 0 else lambda: "",
+        on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),
+    )
     try:
         train(
+            job,
             config,
-            run_folder,
             prepared,
             lambda first_step, rank, _: Feed(prepared, config, first_step, rank, _from_rank_zero),
             workers,
-            job["facts"] | {"feed": describe_feed(prepared, config)},
-            on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),
-            trust=job["trust"],
-            stop_asked=hear_stop(job["stop"]) if workers.rank == 0 else lambda: "",
-            may_write=lambda: not lock or holds(run_folder, lock),
         )
     except (CheckpointError, LockError, TrainingError) as error:
         return error
@@ -366,28 +357,3 @@ def _from_rank_zero(value: Any) -> Any:
     """Rank 0's value on every rank; Ray's pickle knows actor handles."""
     sent = cloudpickle.dumps(value)  # pyright: ignore[reportPrivateImportUsage]
     return cloudpickle.loads(ray.train.collective.broadcast_from_rank_zero(sent))
-
-
-@contextmanager
-def _shown(log: Path, steps: int, title: str, gauges: RunGauges) -> Iterator[None]:
-    """Inside, a thread shows what rank 0 writes: it may be on another machine, the log is on a shared disk."""
-    reader, progress, over = EventReader(log), Progress(steps, sys.stderr, title), threading.Event()
-    for _ in reader.stream():
-        pass  # earlier attempts are history
-
-    def follow() -> None:
-        while True:
-            last = over.wait(POLL_S)
-            for event in reader.read():
-                progress.show(event)
-                gauges.show(event)
-            if last:
-                return
-
-    thread = threading.Thread(target=follow, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

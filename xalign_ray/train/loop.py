@@ -21,12 +21,11 @@ from xalign_ray import collector, stops
 from xalign_ray.config.plugin_sources import plugin_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.training import TrainConfig
-from xalign_ray.errors import LockError, LossError, StoppedError, TrainingError
-from xalign_ray.locks import lost_sentence
+from xalign_ray.errors import LossError, StoppedError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.run_folder import RunFolder
-from xalign_ray.track.events import EventLog, last_attempt, last_step
+from xalign_ray.track.events import last_step
 from xalign_ray.train.checkpoint import Checkpoint, Checkpoints
 from xalign_ray.train.devices import peak_tflops
 from xalign_ray.train.distributed import Workers
@@ -34,15 +33,14 @@ from xalign_ray.train.engine import Engine
 from xalign_ray.train.execution import describe, set_up
 from xalign_ray.train.host import host_metrics
 from xalign_ray.train.profile import StepProfile
-from xalign_ray.train.progress import Progress
 from xalign_ray.train.reshard import load_resharded, needs_resharding
 from xalign_ray.train.scoring import ScoredRows, Scoring
 from xalign_ray.train.stall import COMPUTES, WAITS, StallWatch
 from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
 from xalign_ray.train.straggler import ENOUGH_STEPS, slow_worker
 from xalign_ray.train.tallies import Delivered, Spent
+from xalign_ray.work.job import Job
 
-OnCheckpoint = Callable[[int, dict[str, float]], None]
 DATA_EVERY_S = 30  # between two data events: a number for each of a hundred languages is not for every step
 
 
@@ -68,33 +66,16 @@ class PreparedRows(ScoredRows, Protocol):
     def pairs(self, split: Any) -> Any: ...
 
 
-def train(
-    config: RunConfig,
-    run_folder: Path,
-    prepared: PreparedRows,
-    open_batches: OpenBatches,
-    workers: Workers,
-    facts: Mapping[str, Any],
-    on_checkpoint: OnCheckpoint | None = None,
-    progress: Progress | None = None,
-    trust: bool = False,
-    stop_asked: Callable[[], str] = stops.asked,
-    may_write: Callable[[], bool] = lambda: True,
-) -> None:
+def train(job: Job, config: RunConfig, prepared: PreparedRows, open_batches: OpenBatches, workers: Workers) -> None:
     """Trains until the recipe's last step is done and saved, from the newest whole checkpoint if there is one.
 
     Args:
+        job: of the run folder, where events.jsonl and checkpoints/ are, on a disk that all ranks see. Its identity has
+            `recipe` and `fingerprint`. One rank that is asked to stop is enough.
         config: the recipe.
-        run_folder: where events.jsonl and checkpoints/ are, on a disk that all ranks see.
         prepared: the prepared data.
         open_batches: (first step, rank, workers) -> this rank's batches of consecutive steps, closed at the end.
         workers: this process among the others.
-        facts: `recipe`, `fingerprint` and whatever else the start event is to say.
-        on_checkpoint: called on all ranks after each checkpoint with the step and its metrics.
-        progress: where rank 0 shows what it does.
-        trust: whether the files of a checkpoint may run code.
-        stop_asked: name of the signal that asked the job to stop, empty if none did; one rank that hears it is enough.
-        may_write: whether the run folder is still this job's.
 
     Raises:
         TrainingError: a loss is not finite, or the feed is wrong.
@@ -102,20 +83,20 @@ def train(
         LockError: the run folder has become another job's; nothing was saved.
         CheckpointError: the newest checkpoint is not this run's, or one cannot be written.
     """
-    if facts.get("plugins", code := plugin_hashes(config)) != code:
+    if job.identity.get("plugins", code := plugin_hashes(config)) != code:
         raise TrainingError(
             f"Files of {', '.join(code)} changed since the command started. Rerun it: a new run begins."
         )
-    words = (on_checkpoint, progress, stop_asked, may_write)
-    with stops.heeded(), closing(Checkpoints(run_folder, facts["fingerprint"], config, workers, trust)) as checkpoints:
+    fingerprint = job.identity["fingerprint"]
+    saved = Checkpoints(job.folder, fingerprint, config, workers, job.trust)
+    with stops.heeded(), closing(saved) as checkpoints:
         found, notes = checkpoints.choose()
         first = found.step if found else 0
         # Opened first: batches are made while the model is set up.
         opened = closing(open_batches(first, workers.rank, workers.size)) if first < config.train.max_steps else None
         with opened or nullcontext(()) as batches:
             objectives = build_objectives(config, prepared, workers.device)
-            loop = Loop(objectives, config, run_folder, prepared, workers, facts, checkpoints, found, notes, *words)
-            loop.run(iter(batches))
+            Loop(job, config, objectives, prepared, workers, checkpoints, found, notes).run(iter(batches))
 
 
 def build_objectives(config: RunConfig, prepared: PreparedRows, device: torch.device | None = None) -> Objectives:
@@ -140,50 +121,39 @@ class Loop:
 
     def __init__(
         self,
-        objectives: Objectives,
+        job: Job,
         config: RunConfig,
-        run_folder: Path,
+        objectives: Objectives,
         prepared: PreparedRows,
         workers: Workers,
-        facts: Mapping[str, Any],
         checkpoints: Checkpoints,
         found: Checkpoint | None,
         notes: list[str],
-        on_checkpoint: OnCheckpoint | None,
-        progress: Progress | None,
-        stop_asked: Callable[[], str],
-        may_write: Callable[[], bool],
     ) -> None:
+        self._job = job
         self._config = config
-        self._run_folder = run_folder
-        self._stop_asked = stop_asked
-        self._may_write = may_write
         self._prepared = prepared
         self._workers = workers
-        self._facts = facts
-        self._on_checkpoint = on_checkpoint
-        self._progress = progress
         encoder = cast(AlignedEncoder, objectives.encoder)
         self._execution = describe(config.train, workers.device, encoder.family.dense_only)
         self._checkpoints, self._found, self._notes = checkpoints, found, notes
         self._engine = Engine(objectives, config, workers, universal=needs_resharding(self._found, workers))
         if self._found and needs_resharding(self._found, workers):
-            load_resharded(self._engine, self._found, run_folder, workers)
+            load_resharded(self._engine, self._found, job.folder, workers)
         elif self._found:
             self._engine.load(self._found.folder, self._found.trusted)
         self._stepper = Stepper(self._engine, objectives, config, workers)
         self._scoring = Scoring(self._engine, objectives, config, prepared, workers)
-        log_path = RunFolder(run_folder).events
         if workers.rank == 0:
-            self._notes = [*self._notes, *self._what_is_missing(log_path)]
-        self._log = EventLog(log_path, last_attempt(log_path) + 1) if workers.rank == 0 else None
+            self._notes = [*self._notes, *self._what_is_missing(job.events)]
+        self._log = job.open_log() if workers.rank == 0 else None
         self._tokens = self._done = 0  # along the surviving lineage
         self._time = Spent()
         self._delivered, self._data_due = Delivered(), 0.0
         self._saving: dict[str, float] | None = None  # the metrics of the step whose checkpoint is on its way
         self._problem: str | None = None
         profiled = config.track.profile_steps if workers.rank == 0 else 0
-        self._profile = StepProfile(RunFolder(run_folder).profile, profiled, workers.device, self._show_profile)
+        self._profile = StepProfile(RunFolder(job.folder).profile, profiled, workers.device, self._show_profile)
 
     def run(self, batches: Iterator[RankBatch]) -> None:
         """Steps from where the loaded state is to the end."""
@@ -194,7 +164,7 @@ class Loop:
         host_metrics(workers.device)  # the use of the CPUs is counted from now on
         how = {"workers": workers.size, "zero_stage": self._config.parallel.zero_stage, "execution": self._execution}
         how |= {"hosts": self._hosts}
-        self._log_event("start", first, **{**self._facts, **how}, steps=steps, notes=self._notes)
+        self._log_event("start", first, **{**self._job.identity, **how}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
         if not first:
             self._scoring.score(0, self._log_event)
@@ -243,7 +213,7 @@ class Loop:
         assert batch is not None, f"the feed ended before step {step + 1} of {self._config.train.max_steps}"
         waited = time.perf_counter() - began
         watch.enter(step + 1, COMPUTES)
-        asked, written = bool(self._stop_asked()), self._checkpoints.written
+        asked, written = bool(self._job.stop_asked()), self._checkpoints.written
         totals = self._stepper.take(step, batch, asked, written, self._problem, waited)
         done, steps = step + 1, self._config.train.max_steps
         logged = done % self._config.track.logging_steps == 0 or done == steps
@@ -267,7 +237,7 @@ class Loop:
         if saved:
             self._save(done, metrics)
         if totals.stop_asked and done < steps:
-            name = next(filter(None, self._workers.gather(self._stop_asked())))
+            name = next(filter(None, self._workers.gather(self._job.stop_asked())))
             self._publish()  # what stops is saved
             self._log_event("stopped", done, signal=name)
             raise StoppedError(
@@ -311,12 +281,12 @@ class Loop:
             "checkpoint/size_mb": saved.bytes / 1e6,
         }
         self._log_event("checkpoint", saved.step, cost, path=str(saved.folder))
-        if self._on_checkpoint:
-            self._on_checkpoint(saved.step, metrics)
+        if self._job.on_checkpoint:
+            self._job.on_checkpoint(saved.step, metrics)
 
     def _check_lock(self) -> None:
-        if not all(self._workers.gather(self._workers.rank != 0 or self._may_write())):
-            raise LockError(lost_sentence(self._run_folder))
+        if not all(self._workers.gather(self._workers.rank != 0 or self._job.is_ours())):
+            raise self._job.lost()
 
     def _show_profile(self, steps: int, summary: str) -> None:
         self._log_event("profile", self._done, steps=steps, text=summary)
@@ -331,9 +301,6 @@ class Loop:
             self._log.write(event, step, metrics, **fields)
         except TrainingError as error:
             self._problem = str(error)  # the other ranks learn of it with the next step
-        if self._progress:
-            seen = {"event": event, "attempt": self._log.attempt, "step": step, "time": time.time()}
-            self._progress.show({**seen, "metrics": metrics, **fields})
 
 
 def _metrics(outcome: Outcome, spent: Spent, workers: Workers, train: TrainConfig) -> dict[str, float]:

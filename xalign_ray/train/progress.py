@@ -38,6 +38,10 @@ class Progress:
         if shown:
             shown(event)
 
+    def close(self) -> None:
+        """Ends the line."""
+        self._line.close()
+
     def _start(self, event: Mapping[str, Any]) -> None:
         self._began = None
         for note in event.get("notes", []):

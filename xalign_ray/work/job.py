@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from xalign_ray import stops
 from xalign_ray.artifacts import MANIFEST, write_manifest
 from xalign_ray.errors import LockError
 from xalign_ray.locks import hold, holds, is_held, lost_sentence
@@ -17,7 +19,7 @@ from xalign_ray.mirror import publish_file, published
 from xalign_ray.run_folder import CARD, EVENT_LOG, STUDY, RunFolder
 from xalign_ray.status_line import say
 from xalign_ray.track.events import Event, EventLog, EventReader, last_attempt
-from xalign_ray.track.follower import Track, follow
+from xalign_ray.track.follower import Track, follow, publish
 
 POLL_S = 0.5  # how often the log is read for those who follow it
 FINISHED = "finished"
@@ -40,11 +42,17 @@ class Job:
         folder: on a disk that all of them share.
         identity: what the start event says.
         token: of the lock; empty where a launcher has none to pass on.
+        trust: whether the files of a checkpoint may run code.
+        stop_asked: name of the signal that asked the job to stop, empty if none did.
+        on_checkpoint: called on each worker after each checkpoint, with the step and its metrics.
     """
 
     folder: Path
     identity: Mapping[str, Any] = field(default_factory=dict)
     token: str = ""
+    trust: bool = False
+    stop_asked: Callable[[], str] = stops.asked
+    on_checkpoint: Callable[[int, dict[str, float]], None] | None = None
 
     @property
     def events(self) -> Path:
@@ -63,6 +71,32 @@ class Job:
         """The error of a job whose folder is another's."""
         return LockError(lost_sentence(self.folder))
 
+    @contextmanager
+    def shown(self, *to: Shown) -> Iterator[None]:
+        """Inside, a thread reads what is added to the log, whoever writes it, and shows it."""
+        reader, over = EventReader(self.events), threading.Event()
+        for _ in reader.stream():
+            pass  # earlier attempts are history
+
+        def read_on() -> None:
+            is_last = False
+            while not is_last:
+                is_last = over.wait(POLL_S)
+                for event in reader.stream():
+                    for one in to:
+                        one.show(event)
+
+        thread = threading.Thread(target=read_on, name="tail", daemon=True)
+        with ExitStack() as stack:
+            for one in to:
+                stack.enter_context(closing(one))
+            thread.start()
+            try:
+                yield
+            finally:
+                over.set()
+                thread.join()
+
 
 class OpenJob(Job):
     """A job in the process that holds its lock.
@@ -79,25 +113,36 @@ class OpenJob(Job):
         super().__init__(folder, identity, token)
         self._stack = stack
         self._manifest: dict[str, Any] | None = None
+        self._card: Callable[[Path], None] | None = None
 
-    @property
-    def for_workers(self) -> Job:
-        """The job as other processes get it."""
-        return Job(self.folder, self.identity, self.token)
-
-    def follow(self, *shown: Shown, track: Track | None = None) -> None:
-        """Lets `shown` and MLflow follow the log until the job is over: the new events, read once for all `shown`.
-
-        MLflow reads by itself, from the first event on: it may be away for hours, and holds up nobody.
-        """
+    def follow(self, track: Track | None) -> None:
+        """Shows the job in MLflow while it lasts, from its first event on; a thread of its own holds up nobody."""
         if track:
             self._stack.callback(_say_if_any, follow(self.folder, track.uri, track.experiment).close)
-        if shown:
-            self._stack.enter_context(_tail(self.events, shown))
 
-    def finish(self, manifest: Mapping[str, Any]) -> None:
-        """Says what the manifest holds, which is written when all else is done."""
-        self._manifest = dict(manifest)
+    def bring_up_to_date(self, track: Track | None) -> None:
+        """Brings MLflow up to date with the folder and the runs inside it once the job is over, whatever happened."""
+        if track:
+            self._stack.callback(_say_if_any, partial(publish, self.folder, track.uri, track.experiment))
+
+    def finish(self, manifest: Mapping[str, Any] | None = None, card: Callable[[Path], None] | None = None) -> None:
+        """Says what is written when all else is done: the manifest, and after it the model card, by `card`."""
+        self._manifest = None if manifest is None else dict(manifest)
+        self._card = card
+
+    def close(self, upload: Upload | None) -> None:
+        """Writes what `finish` has named."""
+        if self._manifest is not None:
+            write_manifest(self.folder, self._manifest)
+        if self._card:
+            self._card(self.folder)
+        if self._card and upload == "its card":
+            publish_file(RunFolder(self.folder).export / CARD)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is a manifest to write."""
+        return self._manifest is not None
 
 
 @contextmanager
@@ -110,7 +155,6 @@ def open_job(
     with_run: bool = False,
     upload: Upload | None = "while it grows",
     keep: int | None = None,
-    card: Callable[[Path], None] | None = None,
 ) -> Iterator[OpenJob]:
     """Makes a folder: inside, this process alone writes it. Nothing is taken again that this thread holds already.
 
@@ -122,7 +166,6 @@ def open_job(
         with_run: lock the run or study that the folder lies in as well: its writers write the folder too.
         upload: what goes to the store of a folder that mirrors one, and when; None: another job uploads it.
         keep: checkpoints that stay in the store, beside what is removed here; all if None.
-        card: renews the model card of the folder, after its manifest.
 
     Raises:
         LockError: another process writes the folder, or has taken it over.
@@ -147,13 +190,8 @@ def open_job(
         if job.log:
             seconds = {"run/seconds": time.monotonic() - began}
             job.log.write("end", job.identity.get("steps", 0), seconds, state=FINISHED)
-        if job._manifest is not None:
-            write_manifest(folder, job._manifest)
-        if card:
-            card(folder)
-        if upload == "its card":
-            publish_file(RunFolder(folder).export / CARD)
-        if upload == "once finished" and job._manifest is not None:
+        job.close(upload)
+        if upload == "once finished" and job.is_finished:
             stack.enter_context(published(folder, kind, keep))
 
 
@@ -161,33 +199,6 @@ def _run_around(folder: Path) -> Path | None:
     """The run, study or evaluation that a folder lies in."""
     marks = (EVENT_LOG, STUDY)
     return next((one for one in folder.absolute().parents if any((one / mark).is_file() for mark in marks)), None)
-
-
-@contextmanager
-def _tail(log: Path, shown: tuple[Shown, ...]) -> Iterator[None]:
-    """Inside, a thread reads what is added to a log, whoever writes it, and shows it."""
-    reader, over = EventReader(log), threading.Event()
-    for _ in reader.stream():
-        pass  # earlier attempts are history
-
-    def read_on() -> None:
-        is_last = False
-        while not is_last:
-            is_last = over.wait(POLL_S)
-            for event in reader.stream():
-                for one in shown:
-                    one.show(event)
-
-    thread = threading.Thread(target=read_on, name="tail", daemon=True)
-    with ExitStack() as stack:
-        for one in shown:
-            stack.enter_context(closing(one))
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
 
 
 def _say_if_any(close: Callable[[], str | None]) -> None:

@@ -14,6 +14,7 @@ import torch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.train.distributed import setup_workers
 from xalign_ray.train.loop import train
+from xalign_ray.work.job import Job
 
 ZEROS = ("segment_ids", "language_ids", "cross_lingual", "no_room")
 
@@ -40,7 +41,7 @@ def train_on_full_rows(config: RunConfig, vocab_size: int, before_step: Callable
     torch.set_num_threads(1)
     facts = {"recipe": "made", "fingerprint": "f" * 64}
     with tempfile.TemporaryDirectory() as folder:
-        train(config, Path(folder), prepared, batches, setup_workers(config.parallel), facts)
+        train(Job(Path(folder), facts), config, prepared, batches, setup_workers(config.parallel))
 
 
 def _rows(config: RunConfig, vocab_size: int) -> dict[str, np.ndarray]:

@@ -17,6 +17,7 @@ from xalign_ray.train.checkpoint import newest
 from xalign_ray.train.consolidate import consolidate
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import train
+from xalign_ray.work.job import Job
 
 VOCAB, ROW = 64, 12
 FINGERPRINT = "f" * 64
@@ -168,7 +169,8 @@ def run(
 ) -> None:
     """Trains on synthetic rows as this rank."""
     facts = {"recipe": "synthetic", "fingerprint": fingerprint}
-    train(config, folder, SyntheticRows(), open_batches or (lambda *at: stream(config, *at)), workers, facts)
+    batches = open_batches or (lambda *at: stream(config, *at))
+    train(Job(folder, facts), config, SyntheticRows(), batches, workers)
 
 
 def run_until(step: int, config: RunConfig, folder: Path, workers: Workers, fingerprint: str = FINGERPRINT) -> None:

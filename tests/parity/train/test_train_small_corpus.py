@@ -20,6 +20,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.train.loop import train
+from xalign_ray.work.job import Job
 
 STEPS = 16
 
@@ -33,7 +34,7 @@ def interrupted(workers, config: RunConfig, folder: Path, prepared_folder: Path,
         raise Interrupted
 
     with pytest.raises(Interrupted):
-        train(config, folder, prepared, stream, workers, facts(config, prepared))
+        train(Job(folder, facts(config, prepared)), config, prepared, stream, workers)
 
 
 def test_a_corpus_smaller_than_a_step_is_read_in_equal_turns(two: Pool, tmp_path: Path) -> None:

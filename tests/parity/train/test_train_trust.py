@@ -22,6 +22,7 @@ from xalign_ray.train.consolidate import consolidate
 from xalign_ray.train.engine import STATE
 from xalign_ray.train.loop import train
 from xalign_ray.train.trust import FORCED, only_data
+from xalign_ray.work.job import Job
 
 KINDS = {0: ["model"], 1: ["model", "optim"], 2: ["model", "optim"], 3: ["model", "optim"]}
 CASES = [(stage, kind) for stage, kinds in KINDS.items() for kind in kinds]
@@ -47,7 +48,8 @@ def start(workers: Any, folder: Path, stage: int, steps: int, trust: bool = Fals
     look, checkpoint.check_pickles = checkpoint.check_pickles, checkpoint.check_pickles if looked_into else list
     try:
         rows = synthetic.SyntheticRows()
-        train(config, folder, rows, lambda *at: synthetic.stream(config, *at), workers, facts, trust=trust)
+        job = Job(folder, facts, trust=trust)
+        train(job, config, rows, lambda *at: synthetic.stream(config, *at), workers)
     finally:
         checkpoint.check_pickles = look
 

@@ -14,7 +14,8 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.counted import count_steps
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stats import measure
-from xalign_ray.pipeline import check, plan
+from xalign_ray.needs.describe import describe
+from xalign_ray.pipeline import plan
 
 BY_ROWS = "sampling={alpha: 1.0, unit: rows}"
 PAIRS = "streams=[{kind: masked_pairs}]"
@@ -97,6 +98,6 @@ def test_passes_are_the_epochs_and_the_plan_says_the_steps(inputs: Path, prepare
     lines = dict(line.split(maxsplit=1) for line in plan(loaded).splitlines())
     assert lines["length"] == "20 epochs in steps of 32 pairs"
     assert lines["steps"].startswith(f"{stats.steps:,} of {config.train.global_batch_size} rows = ")
-    unprepared = dict(line.split(maxsplit=1) for line in check(loaded).splitlines())
+    unprepared = dict(line.split(maxsplit=1) for line in describe(loaded).splitlines())
     assert unprepared["steps"] == "`xalign prepare` counts the pairs that they follow from"
     assert "deepspeed" not in unprepared

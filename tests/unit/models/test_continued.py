@@ -17,6 +17,7 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.continued import inherited_from_scratch
 from xalign_ray.models.encoder import build_encoder, check_opens
+from xalign_ray.needs.describe import describe
 
 WORDS = [f"w{number}" for number in range(55)]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
@@ -217,13 +218,13 @@ def test_the_encoders_own_dropout_is_kept_unless_the_recipe_sets_one(encoder: Pa
     assert dropouts("model.hidden_dropout_prob=null") == (0.2, 0.05)
     assert dropouts("model.hidden_dropout_prob=0.3") == (0.3, 0.3)
     assert dropouts() == (0.0, 0.0)  # base/tiny says so, with a warning
-    plan = check(continued(encoder, CONTRAST, "model.hidden_dropout_prob=null"))
+    plan = describe(continued(encoder, CONTRAST, "model.hidden_dropout_prob=null"))
     assert "dropout        hidden_dropout_prob 0.2, attention_probs_dropout_prob 0.05\n" in plan
     assert load_recipe("tiny/mlm", ["model={num_hidden_layers: 1}"]).config.model.hidden_dropout_prob == 0.1
 
 
 def test_the_plan_shows_the_values_that_decide(encoder: Path) -> None:
-    lines = check(continued(encoder, CONTRAST, "train.optimizer.learning_rate=2e-5")).splitlines()
+    lines = describe(continued(encoder, CONTRAST, "train.optimizer.learning_rate=2e-5")).splitlines()
     shown = dict(line.split(maxsplit=1) for line in lines)
     assert shown["start"] == str(encoder)
     assert "learning rate  2e-05 at most (adamw), 30 steps of warm-up, then linear to 0" in lines

@@ -160,6 +160,25 @@ def test_a_heavy_library_is_known_in_its_home_only(library: str) -> None:
     assert wrong == []
 
 
+def test_only_a_job_locks_a_folder_or_mirrors_it() -> None:
+    taken = {
+        "locks.hold",
+        "stored_lock.hold_stored",
+        "mirror.published",
+        "mirror.publish_file",
+        "track.follower.follow",
+    }
+    homes = [PACKAGE / "work/job.py", PACKAGE / "mirror.py"]
+    wrong = [
+        str(one)
+        for path in python_files(PACKAGE)
+        if path not in homes
+        for one in imports(path)
+        if one.module.removeprefix("xalign_ray.") in taken
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize(("library", "places"), [("torch", WITHOUT_TORCH), ("ray", WITHOUT_RAY)], ids=["torch", "ray"])
 def test_what_must_run_without_a_library_does_not_name_it(library: str, places: list[str]) -> None:
     wrong = [
