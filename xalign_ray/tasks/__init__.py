@@ -14,6 +14,8 @@ TUNED = {
     "mldoc": "mldoc:MLDOC",
     "mldoc_h": "mldoc:MLDOC_H",
     "sib": "sib:SIB",
+    "masakhanews": "masakhanews:MASAKHANEWS",
+    "afrisenti": "afrisenti:AFRISENTI",
     "mlqa": "qa_benchmarks:MLQA",
     "xquad": "qa_benchmarks:XQUAD",
     "tydiqa": "qa_benchmarks:TYDIQA",

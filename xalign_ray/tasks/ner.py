@@ -16,36 +16,29 @@ from xalign_ray.tasks.token_classification import (
     TaggingTask,
     count_spans,
     measure_spans,
+    say_form,
     seqeval1_spans,
     strict_spans,
 )
-from xalign_ray.text.span_tags import IOB1, IOB2, find_scheme, reorder_tags
+from xalign_ray.text.span_tags import IOB2, find_scheme, reorder_tags
 
 _SPLIT = r"(?P<split>train|dev|val|test)"
-_TAG = re.compile(r"O|[BI]-\S+")
+_TAG = re.compile(r"O|[BIESLU]-\S+")
 _PREFIX = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?:")
-_TWO = "a word, a tab and its tag"
-# By the end of a file's name: what parts its columns, how many there are, which is the word, and the row in words.
-_FORMS: dict[str, tuple[str, int, int, str]] = {
-    "": ("\t", 2, 0, _TWO),
-    ".tsv": ("\t", 2, 0, _TWO),
-    ".conllu": ("\t", 3, 1, "an index, a word and its tag, parted by tabs"),
-    ".iob2": ("\t", 5, 1, "the five columns of Universal NER, parted by tabs"),
-    ".txt": (" ", 2, 0, "a word, a space and its tag"),
-}
 
 
 class NerTask(TaggingTask):
     """Files are XTREME's `dev-de.tsv`, WikiAnn's `de/val.conllu`, Universal NER's `.iob2`, MasakhaNER's `swa/dev.txt`.
 
-    A `.txt` file may also have the columns of CoNLL-2003, of which the first is the word and the last its tag. A file
-    tagged in IOB1, such as CoNLL-2003's own, is read as IOB2: every name then begins with B-.
+    Their columns are found by looking at them, as `tagged_columns` says. Tags in IOB1, such as CoNLL-2003's own, in
+    BIOES or in BILOU are read as IOB2: every name then begins with B-.
 
     The kinds of names are those of the training file: a test file that has others, such as MasakhaNER's DATE for a
     model of PAN-X, is refused.
     """
 
     name = "ner"
+    untagged_hint = " XTREME's own test files lack the tag: take those of WikiAnn."
     metrics = (
         Metric("ner_f1", "Names (NER)", "F1 over names by seqeval's default mode, as XTREME"),
         Metric("ner_f1_strict", "Names (NER), strict IOB2", "F1 over names by seqeval's strict mode for IOB2"),
@@ -53,7 +46,7 @@ class NerTask(TaggingTask):
     file_names = ("{split}-{language}.tsv", "en/train.conllu", "en_ewt-ud-train.iob2", "swa/train.txt")
     patterns = (
         re.compile(rf"{LANGUAGE}/{_SPLIT}(?:\.conllu)?"),  # WikiAnn, a folder a language: de/val.conllu, de/dev
-        re.compile(rf"(?:\w+_)?{LANGUAGE}/{_SPLIT}\.txt"),  # MasakhaNER: swa/dev.txt
+        re.compile(rf"(?:\w+_)?{LANGUAGE}/{_SPLIT}\.(?:txt|bio|iob)"),  # MasakhaNER: swa/dev.txt
         re.compile(rf"{LANGUAGE}_\w+-ud-{_SPLIT}\.iob2"),  # Universal NER: de_pud-ud-test.iob2
         re.compile(rf"{_SPLIT}-{LANGUAGE}\.tsv"),  # XTREME: dev-de.tsv
         re.compile(rf"{LANGUAGE}-{_SPLIT}"),  # what XTREME makes them of: de-dev
@@ -62,7 +55,9 @@ class NerTask(TaggingTask):
     def read(self, path: Path, language: str) -> list[Sentence]:
         """The sentences of a file, tagged in IOB2. The prefix `en:` that PAN-X puts before each word is left out."""
         sentences = super().read(path, language)
-        if find_scheme([sentence.tags for sentence in sentences]) == IOB1:
+        scheme = find_scheme([sentence.tags for sentence in sentences])
+        if scheme is not None and scheme != IOB2:
+            say_form(self.name, path, f"tags in {scheme.name} are read as IOB2")
             sentences = [
                 replace(one, tags=tuple(reorder_tags(one.tags, range(len(one.tags)), IOB2))) for one in sentences
             ]
@@ -71,20 +66,10 @@ class NerTask(TaggingTask):
             return sentences
         return [replace(one, words=tuple(word.removeprefix(prefix[0]) for word in one.words)) for one in sentences]
 
-    def read_row(self, line: str, kind: str, where: str, place: int) -> tuple[str, str] | None:  # noqa: ARG002
-        if (kind == ".iob2" and line.startswith("# ")) or (kind == ".txt" and line.startswith("-DOCSTART- ")):
-            return None
-        if kind == ".txt" and len(columns := line.split(" ")) > 3 and _TAG.fullmatch(columns[-2]):
-            line = f"{columns[0]} {columns[-1]}"  # CoNLL-2003: word, part of speech, chunk, name
-        separator, count, word, form = _FORMS[kind]
-        cells = line.rsplit(separator, count - 1) if separator == " " else line.split(separator)
-        if len(cells) != count or not cells[word]:
-            hint = " XTREME's own test files lack the tag: take those of WikiAnn." if len(cells) < count else ""
-            raise DataError(f"{where}: not {form}: {line!r}.{hint if kind == '.tsv' else ''}")
-        tag = cells[word + 1].strip()
+    def read_tag(self, tag: str, where: str) -> str:
         if not _TAG.fullmatch(tag):
-            raise DataError(f"{where}: {tag!r} is no IOB tag, such as O, B-PER or I-PER.")
-        return cells[word], tag
+            raise DataError(f"{where}: {tag!r} is no tag of IOB, BIOES or BILOU, such as O, B-PER or I-PER.")
+        return tag
 
     def classes_of(self, examples: Iterable[Sentence]) -> tuple[str, ...]:
         """O, then B- and I- of every kind of name that occurs, even if only one of the two does."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import Measure, Metric, accuracy
-from xalign_ray.tasks.task_files import LANGUAGE, SPLIT
+from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, read_lines
 from xalign_ray.tasks.token_classification import Sentence, TaggingTask, measure_spans, seqeval0_spans, seqeval1_spans
+from xalign_ray.text.blanks import BLANKS
 
 UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",
@@ -18,7 +20,9 @@ _SKIPPED_ID = re.compile(r"[1-9][0-9]*-[1-9][0-9]*|[0-9]+\.[1-9][0-9]*")  # mult
 
 
 class PosTask(TaggingTask):
-    """Files are `en.train.conllu`, `en_ewt-ud-train.conllu` or XTREME's `train-en.tsv`, and so for dev and test.
+    """Files are `en.train.conllu`, `en_ewt-ud-train.conllu`, XTREME's `train-en.tsv` or MasakhaPOS's `swa/train.txt`.
+
+    Those of dev and test are named alike. Columns are found by looking at them, but for CoNLL-U's.
 
     XTREME and the authors of ALIGN-MLM score tags without B- and I- by seqeval, in two versions that differ by a few
     tenths. Each has its own metric; neither is an accuracy. Both equal the library (tests/peers/test_seqeval.py).
@@ -37,18 +41,30 @@ class PosTask(TaggingTask):
         ),
     )  # fmt: skip
     classes = UPOS
-    file_names = ("{language}.{split}.conllu", "en_ewt-ud-train.conllu", "train-en.tsv")
+    file_names = ("{language}.{split}.conllu", "en_ewt-ud-train.conllu", "train-en.tsv", "swa/train.txt")
     patterns = (
         re.compile(rf"{LANGUAGE}\.{SPLIT}\.conllu"),  # the embedded world: de.test.conllu
         re.compile(rf"{LANGUAGE}_\w+-ud-{SPLIT}\.conllu"),  # Universal Dependencies: de_pud-ud-test.conllu
         re.compile(rf"{SPLIT}-{LANGUAGE}\.tsv"),  # XTREME: dev-de.tsv
+        re.compile(rf"{LANGUAGE}/{SPLIT}\.txt"),  # MasakhaPOS: swa/dev.txt
     )
 
-    def read_row(self, line: str, kind: str, where: str, place: int) -> tuple[str, str] | None:
-        row = _read_conllu(line, where, place) if kind == ".conllu" else _read_tsv(line, where)
-        if row and row[1] not in UPOS:
-            raise DataError(f"{where}: {row[1]!r} is not one of the parts of speech {', '.join(UPOS)}.")
-        return row
+    def words_and_tags(self, path: Path) -> list[list[tuple[str, str]]]:
+        if path.suffix != ".conllu":
+            return super().words_and_tags(path)
+        sentences: list[list[tuple[str, str]]] = [[]]
+        for number, line in enumerate(read_lines(path), 1):
+            where = f"{path}, line {number}"
+            if not line.strip(BLANKS):
+                sentences.append([])
+            elif row := _read_conllu(line, where, len(sentences[-1])):
+                sentences[-1].append((row[0], self.read_tag(row[1], where)))
+        return sentences
+
+    def read_tag(self, tag: str, where: str) -> str:
+        if tag not in UPOS:
+            raise DataError(f"{where}: {tag!r} is not one of the parts of speech {', '.join(UPOS)}.")
+        return tag
 
     def measure(self, examples: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> dict[str, Measure]:
         gold = [tag for sentence in examples for tag in sentence.tags]
@@ -70,13 +86,6 @@ def _read_conllu(line: str, where: str, place: int) -> tuple[str, str] | None:
     if columns[0] != str(place + 1):
         raise DataError(f"{where}: word id {columns[0]!r}; {place + 1} was expected.")
     return columns[1], columns[3]
-
-
-def _read_tsv(line: str, where: str) -> tuple[str, str]:
-    word, tab, tag = line.partition("\t")
-    if not word or not tab or "\t" in tag:
-        raise DataError(f"{where}: not a word, a tab and its part of speech: {line!r}.")
-    return word, tag
 
 
 POS = PosTask()

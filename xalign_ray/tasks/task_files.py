@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from xalign_ray.data.sources import open as opening
-from xalign_ray.data.sources.open import CR, NOT_UTF8, NUL, OVER_LONG
+from xalign_ray.data.sources.open import CR, NOT_UTF8, NUL, OVER_LONG, read_as
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.language_codes import check_language
 
@@ -31,7 +31,7 @@ def read_lines(path: Path) -> list[str]:
     lines = []
     for number, text, fault in opening.read_lines(str(path), json_lines=True):
         if fault:
-            raise DataError(f"{path}, line {number}: {fault}; {_HINTS[fault]}.")
+            raise DataError(f"{path}, line {number}: {fault}{read_as(str(path), number, fault)}; {_HINTS[fault]}.")
         lines.append(text)
     return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import logging
 import re
@@ -48,6 +49,7 @@ class Columns:
     key: str | None = None  # equal in a translation's row; without it that is the number of the row
     language: str | None = None  # rows of other languages than the file's are left out
     header: bool = True  # the file's first line says the names; if not, it has exactly these columns in this order
+    quoted: bool = False  # fields may be quoted as in CSV, and then hold tabs and line ends
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,8 +76,7 @@ class ClassificationTask(TunedTask[LabelledText]):
         names = header if columns.header else columns.names
         hint = "" if columns.header else "; XTREME's own test files lack the label: take those of the data set itself"
         numbers = itertools.count()
-        for line, text in enumerate(lines[columns.header :], 1 + columns.header):
-            cells = text.split("\t")
+        for line, cells in _cells(path, lines[columns.header :], 1 + columns.header, columns.quoted):
             if len(cells) != len(names):
                 raise DataError(
                     f"{path}, line {line}: {len(cells)} columns; {len(names)} were expected, with "
@@ -84,7 +85,8 @@ class ClassificationTask(TunedTask[LabelledText]):
             row = dict(zip(names, cells, strict=True))
             if columns.language is None or row[columns.language].strip() == language:
                 key = row[columns.key].strip() if columns.key else str(next(numbers))
-                texts = tuple(_unquote(row[name]).strip() for name in columns.texts)
+                written = (row[name] if columns.quoted else _unquote(row[name]) for name in columns.texts)
+                texts = tuple(text.strip() for text in written)
                 yield line, key, texts, row[columns.label].strip()
 
     def read(self, path: Path, language: str) -> list[LabelledText]:
@@ -144,6 +146,23 @@ class ClassificationTask(TunedTask[LabelledText]):
 
     def replace_words(self, example: LabelledText, replace_word: ReplaceWord) -> LabelledText:
         return replace(example, texts=tuple(replace_running_words(text, replace_word) for text in example.texts))
+
+
+def _cells(path: Path, lines: Sequence[str], first: int, quoted: bool) -> Iterator[tuple[int, list[str]]]:
+    """The columns of each row and the number of its first line; DataError where a quote is not closed."""
+    if not quoted:
+        yield from enumerate((line.split("\t") for line in lines), first)
+        return
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter="\t", strict=True)
+    while True:
+        line = first + reader.line_num
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise DataError(f"{path}, line {line}: a quoted field is malformed ({error}).") from None
+        if cells is None:
+            return
+        yield line, cells
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:

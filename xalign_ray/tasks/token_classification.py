@@ -7,10 +7,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from xalign_ray.data.sources.conllu import WITHHELD, explain_withheld
 from xalign_ray.errors import DataError
+from xalign_ray.status_line import say
+from xalign_ray.tasks.tagged_columns import find_columns
 from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask
 from xalign_ray.tasks.task_files import read_lines
 from xalign_ray.tasks.tokenized import IGNORED, Features, Inputs
@@ -42,29 +44,47 @@ class Sentence:
         return self.tags
 
 
+_said: set[tuple[str, str]] = set()
+
+
+def say_form(task: str, path: Path, what: str) -> None:
+    """Says what a task takes the files of a form for, at the first of them."""
+    if (task, what) not in _said:
+        _said.add((task, what))
+        say(f"{task}: {what} ({path}, and files like it)")
+
+
 class TaggingTask(TunedTask[Sentence]):
     """A task whose examples are sentences with a tag for each word; how a row is read and what is scored differs."""
 
     head = "AutoModelForTokenClassification"
     longest = LONGEST_SENTENCE
+    untagged_hint: ClassVar[str] = ""  # what to do about rows without a tag
 
     @abstractmethod
-    def read_row(self, line: str, kind: str, where: str, place: int) -> tuple[str, str] | None:
-        """The word and the tag of a row, or None where it holds none.
+    def read_tag(self, tag: str, where: str) -> str:
+        """The tag as it is scored; `where` is file and line. DataError if it is none of the task's."""
 
-        `kind` is the end of the file's name, such as ".tsv", `where` file and line for errors, `place` the number of
-        words in the sentence before it.
-        """
+    def words_and_tags(self, path: Path) -> list[list[tuple[str, str]]]:
+        """The rows of each sentence of a file; says once for each form what it takes the columns for."""
+        lines = read_lines(path)
+        form = find_columns(lines)
+        say_form(self.name, path, f"a row is {form.what}")
+        sentences: list[list[tuple[str, str]]] = [[]]
+        for number, line in enumerate(lines, 1):
+            where = f"{path}, line {number}"
+            if not line.strip(BLANKS):
+                sentences.append([])
+            elif form.is_row(line):
+                if (row := form.split(line)) is None:
+                    hint = self.untagged_hint if len(line.split(form.separator)) < form.count else ""
+                    raise DataError(f"{where}: not {form.what}: {line!r}.{hint}")
+                sentences[-1].append((row[0], self.read_tag(row[1], where)))
+        return sentences
 
     def read(self, path: Path, language: str) -> list[Sentence]:
         """The sentences of a file, which empty lines part."""
-        sentences: list[list[tuple[str, str]]] = [[]]
-        for number, line in enumerate(read_lines(path), 1):
-            if not line.strip(BLANKS):
-                sentences.append([])
-            elif row := self.read_row(line, path.suffix, f"{path}, line {number}", len(sentences[-1])):
-                sentences[-1].append(row)
-        columns = [list(zip(*rows, strict=True)) for rows in sentences if rows]
+        columns = [list(zip(*rows, strict=True)) for rows in self.words_and_tags(path) if rows]
         if not columns:
             raise DataError(f"{path} holds no sentence.")
         if withheld := sum(len(words) > 1 and set(words) == {WITHHELD} for words, _ in columns):

@@ -17,18 +17,20 @@ class Scheme:
     """How a run of words of one span is tagged.
 
     Attributes:
+        name: what it is called.
         inner: first and last letter of a run of two or more, and the letter of a run of one.
         first_if_alone: the first letter where no span of the same kind stands right before, if that is another.
     """
 
+    name: str
     inner: tuple[str, str, str]
     first_if_alone: str = ""
 
 
-IOB2 = Scheme(("B", "I", "B"))
-IOB1 = Scheme(("B", "I", "B"), first_if_alone="I")
-IOBES = Scheme(("B", "E", "S"))
-BILOU = Scheme(("B", "L", "U"))
+IOB2 = Scheme("IOB2", ("B", "I", "B"))
+IOB1 = Scheme("IOB1", ("B", "I", "B"), first_if_alone="I")
+IOBES = Scheme("BIOES", ("B", "E", "S"))
+BILOU = Scheme("BILOU", ("B", "L", "U"))
 
 
 def find_scheme(sentences: Sequence[Tags]) -> Scheme | None:

@@ -21,6 +21,8 @@ _SCORES = (  # means over languages
         "pawsx_accuracy",
         "mldoc_accuracy",
         "sib_accuracy",
+        "masakhanews_accuracy",
+        "afrisenti_accuracy",
         "ner_f1",
     ),
     *("pos_accuracy", "mlqa_f1"),

@@ -58,6 +58,14 @@ def write_sib(folder: Path, split: str, language: str, sentences: Sequence[Seque
     put(folder / FOLDERS[language] / f"{split}.tsv", "index_id\tcategory\ttext", *rows)
 
 
+def write_topics(header: str, labels: tuple[str, str]) -> Write:
+    def write(folder: Path, split: str, language: str, sentences: Sequence[Sequence[str]]) -> None:
+        rows = (f"{labels[number % 2]}\t{' '.join(words)}\t-" for number, words in enumerate(sentences))
+        put(folder / language / f"{split}.tsv", header, *rows)
+
+    return write
+
+
 def write_mldoc(folder: Path, split: str, language: str, sentences: Sequence[Sequence[str]]) -> None:
     rows = (f"{('CCAT', 'GCAT')[number % 2]}\t{' '.join(words)}" for number, words in enumerate(sentences))
     put(folder / f"{NAMES[language]}.{split}{'.1000' if split == 'train' else ''}", *rows)
@@ -83,6 +91,8 @@ WRITERS: dict[str, Write] = {
     "xnli": write_pairs(("entailment", "neutral", "contradiction")),
     "pawsx": write_pairs(("0", "1")),
     "sib": write_sib,
+    "masakhanews": write_topics("category\theadline\ttext", ("health", "sports")),
+    "afrisenti": write_topics("label\ttweet\tID", ("neutral", "positive")),
     "mldoc": write_mldoc,
     "mldoc_h": write_mldoc,
     "mlqa": write_squad,

@@ -29,7 +29,10 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path):
 def test_bytes_that_are_not_utf8_are_named_by_line(tmp_path: Path):
     path = tmp_path / "text"
     path.write_bytes(b"fine\ncaf\xe9\n")
-    with pytest.raises(DataError, match=r"text, line 2: bytes are not UTF-8; convert the file to UTF-8"):
+    with pytest.raises(
+        DataError,
+        match=r"text, line 2: bytes are not UTF-8, as windows-1252 it reads 'café'; convert the file to UTF-8",
+    ):
         read_lines(path)
 
 

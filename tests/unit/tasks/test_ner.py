@@ -90,11 +90,11 @@ def test_a_prefix_is_stripped_only_if_all_words_have_it(tmp_path: Path):
         ),
         ("dev-de.tsv", "Oslo B-LOC", "line 2: not a word, a tab and its tag"),
         ("dev-de.tsv", "\tB-LOC", "line 2: not a word, a tab and its tag"),
-        ("dev-de.tsv", "Oslo\tNOUN", "line 2: 'NOUN' is no IOB tag, such as O, B-PER or I-PER."),
-        ("dev-de.tsv", "Oslo\tE-LOC", "line 2: 'E-LOC' is no IOB tag"),
+        ("dev-de.tsv", "Oslo\tNOUN", "line 2: 'NOUN' is no tag of IOB, BIOES or BILOU, such as O, B-PER or I-PER."),
+        ("dev-de.tsv", "Oslo\tM-LOC", "line 2: 'M-LOC' is no tag of IOB"),
         ("de/val.conllu", "Oslo\tB-LOC", "line 2: not an index, a word and its tag, parted by tabs: 'Oslo"),
         ("deu/dev.txt", "Oslo", "line 2: not a word, a space and its tag: 'Oslo'"),
-        ("de_pud-ud-dev.iob2", "1\tOslo\tB-LOC", "line 2: not the five columns of Universal NER, parted by tabs"),
+        ("de_pud-ud-dev.iob2", "1\tOslo\tB-LOC", "line 2: not an index, a word and its tag in the five columns of"),
     ],
 )
 def test_a_malformed_row_is_named_by_file_and_line(tmp_path: Path, name: str, row: str, message: str):

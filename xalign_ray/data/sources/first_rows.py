@@ -20,7 +20,7 @@ from xalign_ray.data.sources.columnar import column_texts, open_arrow, text_colu
 from xalign_ray.data.sources.csv_pairs import DELIMITERS, cell_text, csv_rows, read_head
 from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.data.sources.jsonl import find_key, read_array
-from xalign_ray.data.sources.open import NOT_UTF8, NUL, Chunks, Line, check_lines, read_lines
+from xalign_ray.data.sources.open import NOT_UTF8, NUL, Chunks, Line, check_lines, read_as, read_lines
 from xalign_ray.data.sources.opus import member_names
 from xalign_ray.data.sources.parquet import open_parquet
 from xalign_ray.data.sources.po import SOURCE, is_po, open_po, po_languages, po_texts
@@ -38,6 +38,7 @@ ROWS = 500  # looked at
 MAX_NAME = 64  # characters of a column's name
 FITTING = 0.5  # of the rows: those that have as many columns as the first
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
+UNMARKED = "UTF-16 without a byte-order mark"
 _OLE = b"\xd0\xcf\x11\xe0"
 _MO = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
 
@@ -276,7 +277,9 @@ def _lines(path: str) -> FirstRows | None:
     if not lines:
         raise DataError(f"{path} is empty." if not broken else str(broken[0]))
     if sum(line.fault in (NOT_UTF8, NUL) for line in lines) * 10 > len(lines):
-        raise DataError(f"{path} is not in UTF-8. Convert it: iconv -f ENCODING -t UTF-8 {Path(path).name}")
+        strange = next((line.number for line in lines if line.fault == NOT_UTF8), 0)
+        seen = f"line {strange}{read_as(path, strange)}" if strange else f"NUL characters, as {UNMARKED} has"
+        raise DataError(f"{path} is not in UTF-8 ({seen}). Convert it: iconv -f ENCODING -t UTF-8 {Path(path).name}")
     good = [line for line in lines if not line.fault and line.text.strip()]
     suffix = table_suffix(path)
     tabs = sum("\t" in line.text for line in good)

@@ -119,7 +119,8 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
         "x.csv",
         csv_text(table("de,fr", DE, FR)).replace("„", "").encode("latin-1"),
         {},
-        " is not in UTF-8. Convert it: iconv -f ENCODING -t UTF-8 x.csv",
+        " is not in UTF-8 (line 2, as windows-1252 it reads 'Das Haus auf dem Hügel steht seit vielen Jahren leer.,La "
+        "maison sur la colline e'). Convert it: iconv -f ENCODING -t UTF-8 x.csv",
     ),
     "plain text": (
         "x.txt",
@@ -163,7 +164,8 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
         "x.csv",
         csv_text(table("en,de", EN, DE)).encode("utf-16-le"),
         {},
-        " is not in UTF-8. Convert it: iconv -f ENCODING -t UTF-8 x.csv",
+        " is not in UTF-8 (NUL characters, as UTF-16 without a byte-order mark has). Convert it: iconv -f ENCODING -t "
+        "UTF-8 x.csv",
     ),
     "pointer": (
         "x.csv",
