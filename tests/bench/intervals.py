@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from xalign_ray.results.intervals import critical, paired_uncertainty, unpaired_uncertainty
+from xalign_ray.results.difference import critical, paired_uncertainty, unpaired_uncertainty
 
 SHAPES = ((1, 3), (3, 1), (3, 3), (5, 3), (14, 5), (14, 3), (40, 3))  # languages, seeds
 SOURCES = {"seeds vary more": (1.0, 2.0, 1.0), "languages vary more": (2.0, 1.0, 1.0)}  # languages, seeds, both: sd

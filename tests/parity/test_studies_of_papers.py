@@ -17,7 +17,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.data.demo_derived import write_demo_derived
 from xalign_ray.errors import TrainingError
-from xalign_ray.results.claims import read_claims
+from xalign_ray.results.printed import read_claims
 from xalign_ray.studies.declared import STUDIES, load_study
 from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import SCORES, read_scores

@@ -14,12 +14,11 @@ from xalign_ray.config.saved import open_saved
 from xalign_ray.continuing.comparison import KeptText, compare, write_comparison
 from xalign_ray.continuing.files import as_sentences, read_tests, read_text
 from xalign_ray.continuing.recipe import ROOT, Continuation
-from xalign_ray.continuing.table import as_text
 from xalign_ray.evaluation import publish_scores
 from xalign_ray.local_paths import quoted, shown_path
 from xalign_ray.mirror import local_folder
 from xalign_ray.needs.shape import read_prices
-from xalign_ray.results.continued import read_continued
+from xalign_ray.results.continued import as_text, read_continued
 from xalign_ray.results.log import RETRIEVAL, read_log
 from xalign_ray.results.page import PAGE, report
 from xalign_ray.run_folder import CARD, RunFolder

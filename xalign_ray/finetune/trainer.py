@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from xalign_ray.finetune.features import SwitchedWords
 from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import Choice, FineTuning
 from xalign_ray.models.export import name_accelerator
+from xalign_ray.results.aggregate import over_languages
 from xalign_ray.tasks.hf_encoder import quiet_transformers
 from xalign_ray.tasks.tokenized import IGNORED
 
@@ -170,7 +170,8 @@ class _Epochs(TrainerCallback):
     def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any, **_: Any) -> None:  # noqa: ARG002
         model.eval()
         self.scores.append(self.development())
-        epoch, settings, means = len(self.scores), self.settings, [fmean(scores) for scores in self.scores]
+        epoch, settings = len(self.scores), self.settings
+        means = [float(over_languages(scores)) for scores in self.scores]
         log.info("epoch %d of %d: development score %.4f", epoch, settings.num_train_epochs, means[-1])
         self.on_epoch(epoch, means[-1])
         if settings.load_best_model_at_end and epoch in self.best:

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
@@ -92,6 +91,8 @@ def tune_task(
         trained.load(tuned.model, first.epoch)
         _save(tuned, task.longest, out_folder / MODEL)
     own = {"choices": {language: asdict(one) for language, one in choices.items()}} if len(choices) > 1 else {}
+    from xalign_ray.results.aggregate import over_languages  # here: pandas costs every importer half a second
+
     write_json(out_folder / CHOICE, asdict(first) | {"split": "dev", "language": next(iter(choices))} | own)
     scores: list[Score] = []
     for epoch in sorted({one.epoch for one in choices.values()}):
@@ -113,7 +114,7 @@ def tune_task(
             "languages": list(tested),
             "settings": settings.model_dump(),
             "training": training.model_dump(),
-            "development": fmean(one.development[one.epoch - 1] for one in choices.values()),
+            "development": float(over_languages([one.development[one.epoch - 1] for one in choices.values()])),
             "data": {str(path): hash_file(path) for path in used},
             "files": {
                 name: digest

@@ -9,14 +9,25 @@ from itertools import chain, pairwise
 
 import pandas as pd
 
-from xalign_ray.results.aggregate import mean_and_deviation
-from xalign_ray.results.claims import Claim, Correlation, Coverage, Near, printed_points, printed_values
-from xalign_ray.results.printed import PAPERS, PrintedCell, PrintedRow, PrintedTable, cells, read_paper
-from xalign_ray.results.quantities import Measured
-from xalign_ray.results.quantity import Quantity
+from xalign_ray.results.aggregate import Average
+from xalign_ray.results.difference import spearman
+from xalign_ray.results.printed import (
+    PAPERS,
+    Claim,
+    Correlation,
+    Coverage,
+    Near,
+    PrintedCell,
+    PrintedRow,
+    PrintedTable,
+    Quantity,
+    cells,
+    printed_points,
+    printed_values,
+    read_paper,
+)
 from xalign_ray.results.run import Run, columns_of
-from xalign_ray.results.spearman import spearman
-from xalign_ray.results.verdicts import Verdict, judge_all
+from xalign_ray.results.verdicts import Measured, Verdict, judge_all
 
 CELL_COLUMNS = [
     *("paper", "table", "section", "row", "quoted", "column", "printed", "printed_deviation", "recomputed"),
@@ -31,14 +42,27 @@ _PERCENT = 100
 
 @dataclass(frozen=True)
 class Ours:
-    """What an arm of the report has of a printed number, in percent as that: mean and deviation over seeds."""
+    """What an arm of the report has of a printed number."""
 
     quantity: Quantity
-    mean: float
-    deviation: float | None
-    seeds: int
+    average: Average
     languages: tuple[str, ...]
     scale: str
+
+    @property
+    def mean(self) -> float:
+        """In percent, as what is printed."""
+        return _PERCENT * self.average.mean
+
+    @property
+    def deviation(self) -> float | None:
+        """Over seeds, in percent."""
+        return None if self.average.deviation is None else _PERCENT * self.average.deviation
+
+    @property
+    def seeds(self) -> int:
+        """How many."""
+        return len(self.average.of_seeds)
 
     def above(self, printed: PrintedCell) -> float:
         """The difference from what is printed, or from what follows from other cells where that is not the same."""
@@ -186,9 +210,7 @@ def _compare_tables(name: str, known: Measured, scales: Mapping[str, str]) -> It
 def _ours(cell: PrintedCell, known: Measured, scales: Mapping[str, str]) -> Ours | None:
     if cell.quantity is None or cell.value is None or not len(values := known.values(cell.quantity)):
         return None
-    mean, deviation = mean_and_deviation(_PERCENT * values)
-    scale = scales.get(cell.quantity.label, "")
-    return Ours(cell.quantity, mean, deviation, values.shape[1], tuple(values.index), scale)
+    return Ours(cell.quantity, values.average, tuple(values.languages), scales.get(cell.quantity.label, ""))
 
 
 def _described(cell: PrintedCell, ours: Ours) -> tuple[object, ...]:

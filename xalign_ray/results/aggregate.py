@@ -1,9 +1,11 @@
-"""Averages of scores over fine-tuning runs, seeds and languages: one rule for report, card, MLflow and claims."""
+"""The mean of scores over fine-tuning runs, seeds and languages: one rule for report, card, MLflow and claims."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,15 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Average:
+    """Mean, sample standard deviation over seeds (None of one seed), and the mean of each seed."""
+
+    mean: float
+    deviation: float | None
+    of_seeds: Array
+
+
+@dataclass(frozen=True)
 class Block:
     """Values of one label and measurement in the languages that all its seeds have.
 
@@ -36,18 +47,68 @@ class Block:
     seeds: list[str]
     values: Array
     n: int
-    chance: float | None
+    chance: float | None = None
+
+    @classmethod
+    def of(cls, values: pd.DataFrame) -> Block:
+        """Of a frame with a row a language and a column a seed."""
+        return cls(list(values.index), list(values.columns), values.to_numpy(float), 0)
+
+    def __len__(self) -> int:
+        return len(self.languages)
+
+    @cached_property
+    def average(self) -> Average:
+        """Over its languages and seeds."""
+        return average(self.values)
+
+    @property
+    def of_languages(self) -> Array:
+        """The mean of each language over its seeds."""
+        return average(self.values.T).of_seeds
+
+    def within(self, languages: Collection[str], seeds: Collection[str] | None = None) -> Block:
+        """The part in these languages, with these seeds if given; `n` and `chance` stay those of the whole."""
+        rows = [language in languages for language in self.languages]
+        columns = [seeds is None or seed in seeds for seed in self.seeds]
+        names = list(compress(self.languages, rows)), list(compress(self.seeds, columns))
+        return Block(*names, self.values[rows][:, columns], self.n, self.chance)
+
+    def less(self, other: Block) -> Block:
+        """The differences in common languages and seeds, empty where no seed is in common."""
+        own, taken = self.within(other.languages, other.seeds), other.within(self.languages, self.seeds)
+        return Block(own.languages, own.seeds, own.values - taken.values, own.n) if own.seeds else EMPTY
+
+    @property
+    def transposed(self) -> Block:
+        """With languages and seeds exchanged."""
+        return replace(self, languages=self.seeds, seeds=self.languages, values=self.values.T)
 
 
-def over_languages(values: Array) -> Array:
-    """[seeds] means of [languages, seeds] values: every language weighs the same (XTREME)."""
-    return values.mean(axis=0)
+EMPTY = Block([], [], np.empty((0, 0)), 0)
 
 
-def mean_and_deviation(values: ArrayLike) -> tuple[float, float | None]:
-    """Of the seeds' means over languages: their mean, and sample standard deviation (None of one seed)."""
-    seeds = over_languages(np.asarray(values, float))
-    return float(seeds.mean()), float(seeds.std(ddof=1)) if len(seeds) > 1 else None
+def average(values: ArrayLike) -> Average:
+    """The mean of [languages, seeds] values: over languages, then over seeds."""
+    of_seeds = np.atleast_1d(over_languages(values))
+    deviation = float(of_seeds.std(ddof=1)) if len(of_seeds) > 1 else None
+    return Average(float(of_seeds.mean()), deviation, of_seeds)
+
+
+def over_languages(values: ArrayLike) -> Any:
+    """The mean over the first axis: every language weighs the same, however many things were scored in it (XTREME)."""
+    return np.asarray(values, float).mean(axis=0)
+
+
+def over_seeds(scores: Sequence[tuple[int | None, float]]) -> float:
+    """The mean of fine-tuning runs, each with the pretraining seed of its encoder: of each encoder, then of all."""
+    frame = pd.DataFrame(scores, columns=["replicate", "value"])
+    return float(frame.groupby("replicate", dropna=False).value.mean().mean())
+
+
+def over_rows(rows: Sequence[Mapping[str, Any]], name: str) -> float:
+    """The mean of a number in rows that have a language each: of each language, then of all."""
+    return float(over_languages(pd.DataFrame(rows).groupby("language")[name].mean()))
 
 
 def without_layers(scores: pd.DataFrame) -> pd.DataFrame:
@@ -108,13 +169,17 @@ def preferred(measured: pd.DataFrame) -> pd.DataFrame:
     return measured.merge(first[["label", *KEY]])
 
 
-def blocks(measured: pd.DataFrame, cell: Sequence[str]) -> Mapping[Any, Block]:
-    """The values of each cell, such as those of one label and metric, in the order in which cells sort.
+def aggregate(measured: pd.DataFrame, by: Sequence[str]) -> Mapping[Any, Block]:
+    """A block a group, such as one label and metric, in the order that groups sort in: the only mean of scores.
 
-    A cell has the languages that all its seeds have; where no language has them all, those of the most seeds.
+    A block has the languages that all its seeds have; where no language has them all, those of the most seeds.
+
+    Args:
+        measured: as `measure` returns it.
+        by: names of columns.
     """
     columns = [measured[name].to_numpy() for name in ("language", "seed", "value", "n", "chance")]
-    cells = measured.groupby(list(cell), observed=True)
+    cells = measured.groupby(list(by), observed=True)
     return {key: _block(*(column[cells.indices[key]] for column in columns)) for key in cells.size().index}
 
 

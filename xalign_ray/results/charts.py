@@ -20,7 +20,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from xalign_ray.results.aggregate import KEY, measure
+from xalign_ray.results.aggregate import KEY, aggregate, measure
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.log import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, is_loss, thin
 from xalign_ray.results.run import Run, columns_of
@@ -213,13 +213,21 @@ def _language_chart(runs: Sequence[Run], own: pd.DataFrame, name: str, subject: 
 
 def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
     """Tatoeba accuracy at every layer: the mean over languages, then language by language."""
-    measured = measure(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
-    measured = measured.groupby(["label", "language", "layer", "seed"])[["value", "chance"]].mean().mul(100)
-    measured = measured.reset_index().rename(columns={"language": "panel", "layer": "x", "seed": "across"})
-    order = sorted(measured.panel.unique(), key=lambda language: (language != ALL_LANGUAGES, language))
-    titles = {language: _MEAN if language == ALL_LANGUAGES else language for language in order}
-    chances = measured.groupby("panel").chance.mean().dropna().to_dict()
-    return _curve_chart(runs, curves_of(measured), titles, "layers", "Tatoeba accuracy", "layer", chances=chances)
+    own = measure(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
+    single = own.loc[own.language != ALL_LANGUAGES]
+    means = aggregate(single if len(single) else own, ["label", "layer"])
+    blocks = {(ALL_LANGUAGES, *place): block for place, block in means.items()}
+    for (language, *place), block in aggregate(single, ["language", "label", "layer"]).items():
+        blocks[(language, *place)] = block
+    rows = [
+        (panel, label, layer, seed, 100 * value)
+        for (panel, label, layer), block in blocks.items()
+        for seed, value in zip(block.seeds, block.average.of_seeds, strict=True)
+    ]
+    curves = curves_of(pd.DataFrame(rows, columns=["panel", "label", "x", "across", "value"]))
+    titles = {ALL_LANGUAGES: _MEAN} | {language: language for language in sorted(single.language.unique())}
+    chances = {panel: 100 * block.chance for (panel, *_), block in blocks.items() if block.chance is not None}
+    return _curve_chart(runs, curves, titles, "layers", "Tatoeba accuracy", "layer", chances=chances)
 
 
 def curves_of(points: pd.DataFrame) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
@@ -13,17 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.aggregate import KEY, Block, blocks, mean_and_deviation, measure, over_languages, without_layers
+from xalign_ray.results.aggregate import KEY, Block, aggregate, measure, without_layers
+from xalign_ray.results.difference import Difference, differences
 from xalign_ray.results.groups import Groupings
-from xalign_ray.results.intervals import (
-    FEWEST,
-    critical,
-    difference_interval,
-    interval,
-    paired_uncertainty,
-    reason,
-    uncertainty,
-)
 from xalign_ray.results.run import Run
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
@@ -149,92 +141,34 @@ def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str) -
         group=single.language.map(lambda language: places[language][1]),
     )
     rows: dict[tuple[Any, ...], dict[str, Block]] = {}
-    for (*row, label), block in blocks(grouped, [*_ROW, "label"]).items():
+    for (*row, label), block in aggregate(grouped, [*_ROW, "label"]).items():
         rows.setdefault(tuple(row), {})[str(label)] = block
     records = [
         {"by": by, "baseline": baseline, "label": label, **dict(zip(_ROW, row, strict=True)), **_describe(block), **gap}
         for row, own in rows.items()
-        for differences in [dict(_differences(own, baseline)) if is_share(row[0]) else {}]
+        for gaps in [_differences(own, baseline) if is_share(row[0]) else {}]
         for label, block in own.items()
-        for gap in [differences.get(label, {})]
+        for gap in [_difference(gaps[label]) if label in gaps else {}]
     ]
     return pd.DataFrame(records, dtype=object).drop(columns="place", errors="ignore")
 
 
 def _describe(block: Block) -> Record:
-    mean, deviation = mean_and_deviation(block.values)
+    mean, deviation = block.average.mean, block.average.deviation
     guessed = None if block.chance is None else bool(is_at_chance(mean, block.chance, block.n))
     facts = {"mean": mean, "standard_deviation": deviation, "seeds": len(block.seeds), "n": block.n}
-    facts |= {"values": over_languages(block.values).tolist(), "languages": " ".join(block.languages)}
+    facts |= {"values": block.average.of_seeds.tolist(), "languages": " ".join(block.languages)}
     return facts | {"chance": block.chance, "at_chance": guessed}
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """An arm and the baseline in the languages that both have, with the seeds of both or, `paired`, the common ones."""
-
-    languages: tuple[str, ...]
-    seeds: tuple[str, ...]
-    values: np.ndarray
-    base: np.ndarray
-    paired: bool
-
-    @property
-    def gap(self) -> float:
-        return float(self.values.mean() - self.base.mean())
-
-    @property
-    def place(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Arms of one place have their languages and seeds in common."""
-        return self.languages, self.seeds
-
-    @property
-    def fewest_seeds(self) -> int:
-        return min(self.values.shape[1], self.base.shape[1])
+def _differences(own: Mapping[str, Block], baseline: str) -> Mapping[str, Difference]:
+    others = {label: block for label, block in own.items() if label != baseline}
+    return differences(others, own[baseline]) if baseline in own else {}
 
 
-def _differences(own: Mapping[str, Block], baseline: str) -> Iterator[tuple[str, Record]]:
-    """The difference of each arm from the baseline, with intervals that are all right in 95 % of the cases.
-
-    So whichever arm is the best, the interval of its difference is honest. Arms that have all languages and seeds in
-    common share the estimate of variance.
-    """
-    if baseline not in own:
-        return
-    pairs = {label: pair for label in own if label != baseline and (pair := _pair(own[label], own[baseline]))}
-    for label, pair in pairs.items():
-        alike = [one for one in pairs.values() if pair.paired and one.place == pair.place]
-        few = max(len(pair.languages), pair.fewest_seeds) < FEWEST
-        if len(alike) < 2:
-            found = uncertainty(pair.values, pair.base, pair.paired)
-            ends = difference_interval(pair.values, pair.base, pair.paired, len(pairs))
-        else:
-            found = paired_uncertainty(np.stack([pair.base, *(one.values for one in alike)]))
-            ends = None if few else interval(pair.gap, found, critical(found.degrees, len(pairs)))
-        low, high = ends or (None, None)
-        yield (
-            label,
-            {
-                "difference": pair.gap,
-                "low_95": low,
-                "high_95": high,
-                "difference_languages": len(pair.languages),
-                "difference_seeds": len(pair.seeds),
-                "fewest_seeds": pair.fewest_seeds,
-                "comparisons": len(pairs),
-                "undecided": reason(ends, len(pair.languages), pair.fewest_seeds, bool(found.by_seeds)),
-                "gaps": (over_languages(pair.values) - over_languages(pair.base)).tolist() if pair.paired else [],
-            },
-        )
-
-
-def _pair(own: Block, base: Block) -> _Pair | None:
-    languages = [language for language in own.languages if language in base.languages]
-    seeds = [seed for seed in own.seeds if seed in base.seeds]
-    if not languages:
-        return None
-    values, other = (
-        block.values[np.isin(block.languages, languages)][:, np.isin(block.seeds, seeds) if seeds else slice(None)]
-        for block in (own, base)
-    )
-    return _Pair(tuple(languages), tuple(seeds), values, other, bool(seeds))
+def _difference(found: Difference) -> Record:
+    low, high = found.interval or (None, None)
+    ends = {"difference": found.estimate, "low_95": low, "high_95": high, "undecided": found.undecided()}
+    counts = {"difference_languages": found.languages, "difference_seeds": found.seeds}
+    counts |= {"fewest_seeds": found.fewest_seeds, "comparisons": found.comparisons}
+    return ends | counts | {"gaps": list(found.of_seeds)}

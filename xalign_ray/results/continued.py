@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import rich.box
+import rich.table
+from rich.console import Console
+from rich.text import Text
+
 from xalign_ray.artifacts import read_json
+from xalign_ray.results.aggregate import over_rows
 from xalign_ray.results.tables import NONE, Entry, Table
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.status_line import duration
@@ -21,6 +28,8 @@ _TITLES = {
     "drift": "Distance of the vectors from the base's",
 }
 _BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+_IN_TERMINAL = ("Translations found: ", "Masked-LM loss")  # how the titles begin; the rest stands on the page
+_SHORTEST = 60  # characters of a line in a terminal
 
 
 @dataclass(frozen=True)
@@ -81,12 +90,13 @@ def sentence(found: Continued) -> str:
     rows = found.of("retrieval", True)
     if not rows:
         return f"{found.run} was continued from {found.name} for {found.steps:,} steps; no test pairs were scored."
-    base, yours = _mean(rows, "base"), _mean(rows, "yours")
+    base, yours = over_rows(rows, "base"), over_rows(rows, "yours")
     verdicts = [row["verdict"] for row in rows]
     counts = ", ".join(
         f"{verdicts.count(verdict)} {verdict}" for verdict in ("gained", "kept", "lost") if verdict in verdicts
     )
-    of = f"over {len(rows)} languages" if len(rows) > 1 else f"in {rows[0]['language']}"
+    languages = {row["language"] for row in rows}
+    of = f"over {len(languages)} languages" if len(languages) > 1 else f"in {rows[0]['language']}"
     return f"Translations found {of}: {100 * base:.1f} % before, {100 * yours:.1f} % after ({counts})."
 
 
@@ -104,12 +114,26 @@ def of_comparison(found: Continued) -> Iterator[Table]:
                 yield _table(f"{title}: {where}", measure, rows, found.during if trained else {})
 
 
+def as_text(found: Continued, width: int) -> str:
+    """The finding, its tables and its cost, as lines of at most `width` characters."""
+    console = Console(file=io.StringIO(), width=max(width, _SHORTEST), highlight=False)
+    console.print(Text(f"{found.name} -> {found.run}: {', '.join(found.methods)}, {found.cost}."))
+    for table in of_comparison(found):
+        if table.title.startswith(_IN_TERMINAL):
+            console.print("", Text(table.title, "bold"), _drawn(table), Text(table.note), sep="\n")
+    console.print()
+    console.print(Text(sentence(found)))
+    for note in found.notes:
+        console.print(Text(note))
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())  # type: ignore[attr-defined]
+
+
 def _table(title: str, measure: str, rows: Sequence[Row], during: Mapping[str, Sequence[float]]) -> Table:
     shows = bool(during) and measure == "retrieval"
     header = ["language", "base", "yours", "difference", "verdict", *(["during"] if shows else [])]
     body = [_entries(row, measure, during if shows else None) for row in rows]
     if len(rows) > 1:
-        base, yours = _mean(rows, "base"), _mean(rows, "yours")
+        base, yours = over_rows(rows, "base"), over_rows(rows, "yours")
         entries = ("mean", _number(base, measure), _number(yours, measure), _signed(yours - base, measure), NONE)
         body.append((*entries, *([NONE] if shows else [])))
     counts = sorted({row["count"] for row in rows})
@@ -144,13 +168,18 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BLOCKS[round((value - low) / width * (len(_BLOCKS) - 1))] for value in values)
 
 
-def _mean(rows: Sequence[Row], key: str) -> float:
-    return sum(row[key] for row in rows) / len(rows)
-
-
 def _number(value: float, measure: str) -> str:
     return f"{100 * value:.1f}" if measure in _SHARES else f"{value:.3f}"
 
 
 def _signed(value: float, measure: str) -> str:
     return f"{100 * value:+.1f}" if measure in _SHARES else f"{value:+.3f}"
+
+
+def _drawn(table: Table) -> rich.table.Table:
+    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+    for heading in table.header:
+        drawn.add_column(heading, justify="left" if heading in ("language", "verdict", "during") else "right")
+    for row in table.rows:
+        drawn.add_row(*(Text(str(cell)) for cell in row))
+    return drawn

@@ -1,4 +1,4 @@
-"""From all scores of a run folder to the few that are shown as numbers of the run."""
+"""The few scores of a run folder that are shown as metrics of its MLflow run."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from xalign_ray.artifacts import read_json
 from xalign_ray.errors import DataError
-from xalign_ray.results.aggregate import (
-    ALL_LANGUAGES,
-    KEY,
-    blocks,
-    mean_and_deviation,
-    measure,
-    preferred,
-    without_layers,
-)
+from xalign_ray.results.aggregate import ALL_LANGUAGES, KEY, aggregate, measure, over_rows, preferred, without_layers
 from xalign_ray.results.score_files import Record, read_records
 
+_COMPARED = ("retrieval", "retrieval_csls", "mlm_loss")
 _NEEDED = frozenset({"metric", "language", "layer", "value"})
 _COLUMNS = [*KEY, "language", "value", "chance", "n", "test_set", "seed", "step"]
 
@@ -55,11 +49,11 @@ def headline(records: list[Record], max_keys: int) -> dict[str, tuple[float, int
     frame["language"] = frame.language.where(frame.language.notna(), ALL_LANGUAGES)
     averaged = set(frame.metric[frame.language == ALL_LANGUAGES])
     shown = preferred(measure(without_layers(frame)))
-    means = blocks(shown.loc[shown.metric.isin(averaged)], ["label", "metric"])
-    single = blocks(shown.loc[shown.language != ALL_LANGUAGES], ["label", "metric", "language"])
+    means = aggregate(shown.loc[shown.metric.isin(averaged)], ["label", "metric"])
+    single = aggregate(shown.loc[shown.language != ALL_LANGUAGES], ["label", "metric", "language"])
     steps = shown.groupby("metric").step.max()
     return {
-        evaluation_key(*key): (mean_and_deviation(block.values)[0], int(steps[key[0]]))
+        evaluation_key(*key): (block.average.mean, int(steps[key[0]]))
         for key, block in [
             *(((metric, ALL_LANGUAGES), block) for (_, metric), block in means.items()),
             *(((metric, language), block) for (_, metric, language), block in single.items()),
@@ -70,6 +64,29 @@ def headline(records: list[Record], max_keys: int) -> dict[str, tuple[float, int
 def evaluation_key(metric: str, language: str | None) -> str:
     """The MLflow key of a score: `metric` for the mean over languages, else `metric_language`."""
     return metric if language in (None, "all") else f"{metric}_{language}"
+
+
+def comparison_metrics(path: Path) -> dict[str, float]:
+    """MLflow key -> value: means over trained languages, over others (`kept_`), and the difference in each language.
+
+    Args:
+        path: of comparison.json.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    rows = read_json(path, "Delete it and give the same `xalign continue` again.", "rows")["rows"]
+    means: dict[str, float] = {}
+    languages: dict[str, float] = {}
+    for measured in _COMPARED:
+        for prefix, trained in (("", True), ("kept_", False)):
+            own = [row for row in rows if row["measure"] == measured and row["trained"] == trained]
+            key = f"compare/{prefix}{measured}"
+            means |= {f"{key}_{name}": over_rows(own, name) for name in ("base", "yours", "difference") if own}
+            for language in dict.fromkeys(row["language"] for row in own):
+                of_language = [row for row in own if row["language"] == language]
+                languages[f"{key}_difference_{language}"] = over_rows(of_language, "difference")
+    return means | languages
 
 
 def table(records: list[Record]) -> str:

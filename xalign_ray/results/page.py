@@ -24,13 +24,13 @@ from xalign_ray.results.compare import COLUMNS, SCORE_COLUMNS, Comparison, compa
 from xalign_ray.results.continued import Continued, of_comparison, origin, read_continued, sentence
 from xalign_ray.results.groups import Groupings, check_groupings, known_groupings, read_sizes
 from xalign_ray.results.paper_tables import CELLS, CLAIMS, cell_tables, sources, terminal_tables, verdict_table
-from xalign_ray.results.quantities import Measured, measured
 from xalign_ray.results.run import Run, columns_of, label_runs
 from xalign_ray.results.sentences import caveats, find, how_to_read, repetitions
 from xalign_ray.results.sources import MLFLOW, check_names, find_runs
 from xalign_ray.results.tables import Table
 from xalign_ray.results.templates import ENVIRONMENT
 from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
+from xalign_ray.results.verdicts import Measured, measured
 from xalign_ray.run_folder import CARD, RunFolder
 from xalign_ray.status_line import say
 from xalign_ray.track.follower import resolve_uri

@@ -9,10 +9,8 @@ import rich.table
 from rich.text import Text
 
 from xalign_ray.results.against_papers import AgainstPapers, ComparedTable, Ours, Step, steps_of
-from xalign_ray.results.claims import Correlation
-from xalign_ray.results.printed import PrintedCell, PrintedRow, read_paper
-from xalign_ray.results.quantity import ZERO_SHOT
-from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table
+from xalign_ray.results.printed import ZERO_SHOT, Correlation, PrintedCell, PrintedRow, read_paper
+from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table, show_average
 from xalign_ray.results.verdicts import Verdict
 
 CELLS, CLAIMS = "papers.csv", "claims.csv"
@@ -80,7 +78,7 @@ def _estimate(one: Verdict, step: Step) -> str:
 def _arms(one: Verdict, number: int) -> str:
     """The scores that a difference is of."""
     of = one.ours[number : number + 2]
-    return " less ".join(_mean(100 * mean, None if spread is None else 100 * spread) for mean, spread in of)
+    return " less ".join(show_average(one) for one in of)
 
 
 def _number(one: Verdict, value: float) -> str:
@@ -120,16 +118,12 @@ def _entry(cell: PrintedCell, ours: Ours | None) -> Entry:
 
 def _printed(cell: PrintedCell) -> str:
     assert cell.value is not None
-    recomputed = "" if cell.computed is None else f" / {cell.computed:.1f}"
-    return _mean(cell.value, cell.deviation) + recomputed
+    spread = "" if cell.deviation is None else f" {PLUS_MINUS} {cell.deviation:.1f}"
+    return f"{cell.value:.1f}{spread}" + ("" if cell.computed is None else f" / {cell.computed:.1f}")
 
 
 def _reached(cell: PrintedCell, ours: Ours) -> str:
-    return f"{_mean(ours.mean, ours.deviation)} ({round(ours.above(cell), 1) + 0.0:+.1f})"
-
-
-def _mean(mean: float, spread: float | None) -> str:
-    return f"{mean:.1f}" + ("" if spread is None else f" {PLUS_MINUS} {spread:.1f}")
+    return f"{show_average(ours.average)} ({round(ours.above(cell), 1) + 0.0:+.1f})"
 
 
 def _explain(one: ComparedTable, kept: Sequence[tuple[PrintedRow, Cells]], shown: Sequence[str]) -> Iterator[str]:

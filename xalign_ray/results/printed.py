@@ -1,27 +1,60 @@
-"""Reads the papers' printed tables, and computes again what follows from other numbers in them."""
+"""What the four papers print, as data: their tables, and their claims with the arms and numbers that they are about."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.fields import Frozen
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.quantity import Quantity
 
+ZERO_SHOT = "zero-shot"
 PAPERS = ("dict-mlm", "align-mlm", "weam", "ppa")
 _HALF = 0.05  # numbers are printed to one decimal: each is off by so much at most
 _NOISE = 1e-9
 
 Number = float | None
+
+
+class Quantity(Frozen):
+    """One number of ours, as tables and claims of the papers name it.
+
+    Labels are those of the package's studies, the same at every scale, so that what is printed finds its counterpart.
+    """
+
+    label: Annotated[str, Field(description="of the arm, as the study labels its column")] = ""
+    metric: Annotated[str, Field(description="from the list of metrics")] = ""
+    language: Annotated[str, Field(description="one; `zero-shot` is the mean of all but English; of all if empty")] = ""
+    languages: Annotated[tuple[str, ...], Field(description="of a mean, only over these; over all if empty")] = ()
+    dictionary: Annotated[
+        bool | None, Field(description="only languages with a dictionary, or only those without; all if null")
+    ] = None
+    less: Annotated[Mapping[str, Any], Field(description="what the number that is taken away has otherwise")] = {}
+
+    @model_validator(mode="after")
+    def _less_is_a_quantity(self) -> Quantity:
+        if self.less:
+            _ = self.taken_away
+        return self
+
+    @property
+    def taken_away(self) -> Quantity | None:
+        """The number that is subtracted, None where there is none."""
+        other = self.model_dump() | {"less": {}} | dict(self.less)
+        return Quantity.model_validate(other) if self.less else None
+
+    @property
+    def added(self) -> Quantity:
+        """The number that the other is taken away from."""
+        return self.model_copy(update={"less": {}})
 
 
 class Check(Frozen):
@@ -143,3 +176,101 @@ def _quantity(column: Mapping[str, Any], row: Mapping[str, Any]) -> Quantity | N
     merged = {**row, **column}
     merged["label"] = str(merged.get("label", "")).format(suffix=merged.pop("suffix", ""))
     return Quantity(**merged) if merged["label"] and merged.get("metric") else None
+
+
+class _Claim(Frozen):
+    """What all kinds have; `arms` are labels of the package's studies."""
+
+    paper: str
+    table: Annotated[str, Field(description="where the numbers behind it are printed")]
+    says: str
+    note: str = ""
+    arms: tuple[str, ...]
+
+
+class Order(_Claim):
+    """Each arm is above the next on the measure, by more than some points."""
+
+    kind: Literal["order"] = "order"
+    by: Annotated[float, Field(ge=0, description="points, hundredths of a share")] = 0.0
+    measure: Quantity
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """One an arm."""
+        return [self.measure.model_copy(update={"label": arm}) for arm in self.arms]
+
+
+class Coverage(Order):
+    """The first arm's gain over the second is larger in languages with a dictionary than in those without."""
+
+    kind: Literal["coverage"] = "coverage"  # type: ignore[assignment]
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """The gain with a dictionary, then that without."""
+        gain = {"label": self.arms[0], "less": {"label": self.arms[1]}}
+        return [self.measure.model_copy(update={**gain, "dictionary": has}) for has in (True, False)]
+
+
+class Near(Order):
+    """The measure of each arm, mostly a difference, lies within some points of zero."""
+
+    kind: Literal["near"] = "near"  # type: ignore[assignment]
+    within: Annotated[float, Field(gt=0, description="points, hundredths of a share")]
+
+
+class Correlation(_Claim):
+    """Over arms and languages, two measures rise together (positive) or against each other (negative)."""
+
+    kind: Literal["correlation"] = "correlation"
+    sign: Literal["positive", "negative"]
+    x: Quantity
+    y: Quantity
+
+
+Claim = Order | Coverage | Near | Correlation
+_CLAIMS: TypeAdapter[Mapping[str, Claim]] = TypeAdapter(Mapping[str, Annotated[Claim, Field(discriminator="kind")]])
+
+
+@cache
+def read_claims() -> Mapping[str, Claim]:
+    """All claims by name, those of a paper after each other."""
+    return _CLAIMS.validate_python(
+        parse_yaml((Path(__file__).parent / "papers" / "claims.yaml").read_text(encoding="utf-8"))
+    )
+
+
+def printed_values(claim: Order) -> list[float]:
+    """What the claim's table prints of its arms, in their order; what follows from it where that does not add up."""
+    found = _printed(claim.paper, [claim.table])
+
+    def value(quantity: Quantity) -> float:
+        """A difference that the table has no column for follows from its two numbers."""
+        key, other = quantity.model_dump_json(), quantity.taken_away
+        return found[key] if key in found or not other else value(quantity.added) - value(other)
+
+    return [value(quantity) for quantity in claim.quantities]
+
+
+def printed_points(claim: Correlation) -> list[tuple[str, str, float, float]]:
+    """Arm, language, x and y of each point that the paper's tables print both numbers of, in percent."""
+    found = _printed(claim.paper, read_paper(claim.paper).tables)
+    languages = sorted({Quantity.model_validate_json(key).language for key in found})
+    places = [(arm, language) for arm in claim.arms for language in languages]
+    keys = [
+        [measure.model_copy(update={"label": arm, "language": language}).model_dump_json() for arm, language in places]
+        for measure in (claim.x, claim.y)
+    ]
+    points = zip(places, *keys, strict=True)
+    return [(*place, found[x], found[y]) for place, x, y in points if x in found and y in found]
+
+
+def _printed(paper: str, tables: Iterable[str]) -> dict[str, float]:
+    """Numbers of tables by quantity; of one that stands in several, what the first has."""
+    found: dict[str, float] = {}
+    for cell in (cell for name in tables for cell in cells(read_paper(paper), read_paper(paper).tables[name])):
+        if cell.quantity and cell.value is not None:
+            value = cell.value if cell.computed is None else cell.computed
+            found.setdefault(cell.quantity.model_dump_json(), value)
+    return found

@@ -9,7 +9,7 @@ from itertools import pairwise
 from xalign_ray.artifacts import hash_value
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.compare import Comparison, Record
-from xalign_ray.results.intervals import NEAR_ZERO
+from xalign_ray.results.difference import NEAR_ZERO
 from xalign_ray.results.log import read_steps
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.results.tables import percent, points

@@ -12,7 +12,7 @@ import rich.box
 import rich.table
 from rich.text import Text
 
-from xalign_ray.results.aggregate import KEY
+from xalign_ray.results.aggregate import KEY, Average
 from xalign_ray.results.compare import Comparison, Record, is_share
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
@@ -224,6 +224,12 @@ def study_tables(runs: Sequence[Run]) -> list[Table]:
 def percent(metric: str, value: float) -> str:
     """A score as tables print it."""
     return f"{100 * value:z.1f}" if is_share(metric) else f"{value:z.2f}"
+
+
+def show_average(average: Average) -> str:
+    """Mean and deviation over seeds of a share, in percent."""
+    spread = "" if average.deviation is None else f" {PLUS_MINUS} {100 * average.deviation:.1f}"
+    return f"{100 * average.mean + 0.0:.1f}{spread}"
 
 
 def points(gap: float) -> str:

@@ -2,31 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from xalign_ray.results.aggregate import mean_and_deviation
-from xalign_ray.results.claims import Claim, Correlation, Coverage, Near, Order, read_claims
-from xalign_ray.results.intervals import (
+from xalign_ray.results.aggregate import ALL_LANGUAGES, EMPTY, Average, Block, aggregate, measure, without_layers
+from xalign_ray.results.difference import (
     TOO_FEW,
     TOO_FEW_LANGUAGES,
     TOO_FEW_SEEDS,
+    Interval,
     correlation_interval,
-    difference_interval,
+    difference,
     reason,
-    uncertainty,
+    spearman,
 )
-from xalign_ray.results.quantities import Measured, Values
-from xalign_ray.results.spearman import spearman
+from xalign_ray.results.groups import WITH, WITHOUT, known_groupings, other_languages
+from xalign_ray.results.printed import ZERO_SHOT, Claim, Correlation, Coverage, Near, Order, Quantity, read_claims
+from xalign_ray.results.run import Run, columns_of
 
 HOLDS, DOES_NOT, UNDECIDED = "holds", "does not hold", "undecided"
 FEWEST_ARMS = 10  # of a correlation that is judged: arms are the sample, languages and seeds are repetitions
+COLUMNS = ["label", "metric", "test_set", "language", "seed", "value", "n", "chance", "place"]
+_ENGLISH = "en"
 
-Interval = tuple[float, float]
+
+@dataclass(frozen=True)
+class Measured:
+    """All scores of a report, one a label, metric, test set, language and seed.
+
+    Attributes:
+        frame: COLUMNS; a test set is a split with its layer and pooling, lower places are preferred. A pair with
+            English is called by its other language.
+        has_dictionary: whether a language has one in every run that has any; None of English, or where runs differ.
+    """
+
+    frame: pd.DataFrame
+    has_dictionary: Callable[[str], bool | None]
+
+    @property
+    def labels(self) -> list[str]:
+        """Of the arms that have a score, in the order of the report."""
+        return list(self.frame.label.unique())
+
+    def values(self, quantity: Quantity) -> Block:
+        """What is known of one quantity, as `values_of` has it."""
+        return self.values_of([quantity])[0]
+
+    def values_of(self, quantities: Sequence[Quantity]) -> list[Block]:
+        """What is known of quantities that are compared with each other, all on one test set.
+
+        Each has the languages that it is about and all its seeds have. All are empty where no test set is in common.
+        """
+        shared = self._test_sets(quantities)
+        chosen = self.frame.loc[self.frame.test_set.isin(shared[:1])]
+        return [self._values(chosen, quantity) for quantity in quantities]
+
+    def why_apart(self, quantities: Sequence[Quantity]) -> str:
+        """Why quantities that all have scores cannot be compared; empty where they can, or where one has none."""
+        if self._test_sets(quantities):
+            return ""
+        own = {(part.label, part.metric): ", ".join(self._own_sets(part)) for part in _parts(quantities)}
+        named = [f"{label} on {sets}" for (label, _), sets in own.items()]
+        return f"not scored alike: {'; '.join(dict.fromkeys(named))}" if all(own.values()) else ""
+
+    def _test_sets(self, quantities: Sequence[Quantity]) -> list[str]:
+        """Those on which all quantities have scores, the preferred one first."""
+        first, *others = map(self._own_sets, _parts(quantities))
+        return [one for one in first if all(one in other for other in others)]
+
+    def _own_sets(self, quantity: Quantity) -> list[str]:
+        own = self.frame.loc[(self.frame.label == quantity.label) & (self.frame.metric == quantity.metric)]
+        return list(own.sort_values("place", kind="stable").test_set.unique())
+
+    def _values(self, frame: pd.DataFrame, quantity: Quantity) -> Block:
+        own = frame.loc[(frame.label == quantity.label) & (frame.metric == quantity.metric)]
+        own = own.loc[[self._is_meant(quantity, language) for language in own.language]]
+        found = next(iter(aggregate(own, ["label"]).values()), EMPTY)
+        return found.less(self._values(frame, quantity.taken_away)) if quantity.taken_away else found
+
+    def _is_meant(self, quantity: Quantity, language: str) -> bool:
+        if quantity.dictionary is not None and self.has_dictionary(language) is not quantity.dictionary:
+            return False
+        if quantity.languages and language not in quantity.languages:
+            return False
+        if quantity.language == ZERO_SHOT:
+            return language not in (_ENGLISH, ALL_LANGUAGES)
+        return language != ALL_LANGUAGES if not quantity.language else language == quantity.language
 
 
 @dataclass(frozen=True)
@@ -37,7 +103,7 @@ class Verdict:
         name, claim: as `read_claims` has them.
         verdict: HOLDS, DOES_NOT or UNDECIDED.
         why: of UNDECIDED, what is missing, or that there is no difference of more than 1 point; empty otherwise.
-        ours: mean and deviation over seeds of each arm, of each gain of a coverage claim; none of a correlation.
+        ours: the average of each arm, of each gain of a coverage claim; none of a correlation.
         estimates: of what must lie on the claim's side of zero: each arm less the next, the difference of two gains,
             or the correlation.
         intervals: 95 % of each estimate.
@@ -48,11 +114,51 @@ class Verdict:
     claim: Claim
     verdict: str
     why: str = ""
-    ours: Sequence[tuple[float, float | None]] = ()
+    ours: Sequence[Average] = ()
     estimates: Sequence[float] = ()
     intervals: Sequence[Interval] = ()
     languages: int = 0
     seeds: int = 0
+
+
+@dataclass(frozen=True)
+class Points:
+    """What is correlated: a block an arm of each measure, all with the same languages and seeds."""
+
+    x: Sequence[Block]
+    y: Sequence[Block]
+
+    @property
+    def correlation(self) -> float:
+        """Spearman's over arms and languages, of the means of seeds."""
+        return float(spearman(*(np.concatenate([arm.of_languages for arm in arms]) for arms in (self.x, self.y))))
+
+    @property
+    def over_arms(self) -> float:
+        """Spearman's over arms alone, of the means of languages and seeds."""
+        return float(spearman(*([arm.average.mean for arm in arms] for arms in (self.x, self.y))))
+
+
+def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
+    """The headline scores of labelled runs.
+
+    Args:
+        runs: with labels.
+        scores: as `compare.score_frame` makes it.
+    """
+    coverage = known_groupings(runs, {}).get("dictionary")
+
+    def has_dictionary(language: str) -> bool | None:
+        return {WITH: True, WITHOUT: False}.get(coverage(language)[1]) if coverage else None
+
+    if not len(scores):
+        return Measured(pd.DataFrame(columns=COLUMNS), has_dictionary)
+    frame = measure(without_layers(scores))
+    parts = zip(frame.split, frame.layer, frame.pooling, strict=True)
+    named = frame.assign(language=frame.language.map(_name), test_set=[", ".join(filter(None, one)) for one in parts])
+    places = {label: place for place, label in enumerate(columns_of(runs))}
+    ordered = named.sort_values("label", key=lambda column: column.map(places), kind="stable")
+    return Measured(ordered.filter(COLUMNS), has_dictionary)
 
 
 def judge_all(papers: Sequence[str], scores: Measured) -> list[Verdict]:
@@ -77,160 +183,117 @@ def judge(name: str, claim: Claim, scores: Measured) -> Verdict:
     return _judge_coverage(name, claim, scores) if isinstance(claim, Coverage) else _judge_order(name, claim, scores)
 
 
+def correlated(claim: Correlation, scores: Measured) -> Points:
+    """The values of both measures that all arms have in common languages and seeds."""
+    blocks = [
+        scores.values_of([measure.model_copy(update={"label": arm}) for arm in claim.arms])
+        for measure in (claim.x, claim.y)
+    ]
+    every = [block for row in blocks for block in row]
+    languages = [name for name in every[0].languages if all(name in block.languages for block in every)]
+    seeds = [name for name in every[0].seeds if all(name in block.seeds for block in every)]
+    return Points(*([block.within(languages, seeds) for block in row] for row in blocks))
+
+
 def _judge_order(name: str, claim: Order, scores: Measured) -> Verdict:
     arms = scores.values_of(claim.quantities)
-    languages = arms[0].index
-    for arm in arms[1:]:
-        languages = languages.intersection(arm.index)
-    arms = [arm.loc[languages] for arm in arms]
-    if not len(languages):
+    languages = set.intersection(*(set(arm.languages) for arm in arms))
+    if not languages:
         why = scores.why_apart(claim.quantities) or f"no {claim.measure.metric} of all arms in one language"
         return Verdict(name, claim, UNDECIDED, why)
-    pairs = [_pair(*both) for both in pairwise(arms)]
-    seeds = min(one.shape[1] for pair in pairs for one in pair[:2])
+    arms = [arm.within(languages) for arm in arms]
+    steps = [step for both in pairwise(arms) if (step := difference(*both, comparisons=len(arms) - 1))]
+    least = claim.by / 100
     known = {
-        "ours": [mean_and_deviation(arm) for arm in arms],
-        "estimates": [float(first.mean() - second.mean()) for first, second, _ in pairs],
+        "ours": [arm.average for arm in arms],
+        "estimates": [step.estimate for step in steps],
+        "intervals": [step.interval for step in steps if step.interval],
         "languages": len(languages),
-        "seeds": seeds,
+        "seeds": min(step.fewest_seeds for step in steps),
     }
-    found = [_less(claim.by, difference_interval(*pair, comparisons=len(pairs))) for pair in pairs]
-    reasons = [
-        reason(ends, len(languages), seeds, bool(uncertainty(*pair).by_seeds))
-        for ends, pair in zip(found, pairs, strict=True)
-    ]
-    found = _decide(name, claim, found, reasons, known)
-    return replace(found, intervals=[_less(-claim.by, ends) or ends for ends in found.intervals])
-
-
-def _less(points: float, ends: Interval | None) -> Interval | None:
-    return (ends[0] - points / 100, ends[1] - points / 100) if ends else None
+    ends = [step.interval and (step.interval[0] - least, step.interval[1] - least) for step in steps]
+    return _decide(name, claim, ends, [step.undecided(least) for step in steps], known)
 
 
 def _judge_near(name: str, claim: Near, scores: Measured) -> Verdict:
-    arms = [arm.to_numpy(float) for arm in scores.values_of(claim.quantities)]
-    if not all(map(len, arms)):
+    arms = scores.values_of(claim.quantities)
+    zeros = [Block(arm.languages, arm.seeds, np.zeros_like(arm.values), arm.n) for arm in arms]
+    gaps = [gap for both in zip(arms, zeros, strict=True) if (gap := difference(*both, comparisons=len(arms)))]
+    if len(gaps) < len(arms):
         why = scores.why_apart(claim.quantities) or f"no {claim.measure.metric} of all arms"
         return Verdict(name, claim, UNDECIDED, why)
-    pairs = [(arm, np.zeros_like(arm), True) for arm in arms]
-    found = [difference_interval(*pair, comparisons=len(pairs)) for pair in pairs]
-    limit, seeds = claim.within / 100, min(arm.shape[1] for arm in arms)
-    known = {
-        "estimates": [float(arm.mean()) for arm in arms],
-        "intervals": [ends for ends in found if ends],
-        "languages": min(map(len, arms)),
-        "seeds": seeds,
-    }
-    if seeds < 2 or not all(found):
+    limit, seeds, languages = claim.within / 100, min(gap.seeds for gap in gaps), min(gap.languages for gap in gaps)
+    intervals = [gap.interval for gap in gaps if gap.interval]
+    known: dict[str, Any] = {"intervals": intervals, "languages": languages, "seeds": seeds}
+    known["estimates"] = [gap.estimate for gap in gaps]
+    if seeds < 2 or len(intervals) < len(gaps):
         return Verdict(name, claim, UNDECIDED, f"{TOO_FEW_SEEDS} (one)" if seeds < 2 else TOO_FEW, **known)
-    if all(-limit < low and high < limit for low, high in known["intervals"]):
+    if all(-limit < low and high < limit for low, high in intervals):
         return Verdict(name, claim, HOLDS, **known)
-    if any(low > limit or high < -limit for low, high in known["intervals"]):
+    if any(low > limit or high < -limit for low, high in intervals):
         return Verdict(name, claim, DOES_NOT, **known)
-    by_seeds = any(bool(uncertainty(*pair).by_seeds) for pair in pairs) or known["languages"] == 1
+    by_seeds = any(gap.by_seeds for gap in gaps) or languages == 1
     return Verdict(name, claim, UNDECIDED, TOO_FEW_SEEDS if by_seeds else TOO_FEW_LANGUAGES, **known)
 
 
 def _judge_coverage(name: str, claim: Coverage, scores: Measured) -> Verdict:
-    having, lacking = scores.values_of(claim.quantities)
-    if not len(having) or not len(lacking):
+    gains = having, lacking = scores.values_of(claim.quantities)
+    # Both groups have the same seeds, and languages of their own: the roles of the two are exchanged.
+    gap = difference(having.transposed, lacking.transposed) if len(having) and len(lacking) else None
+    if gap is None:
         without = "with" if not len(having) else "without"
         missing = f"no language {without} a dictionary has {claim.measure.metric}"
         return Verdict(name, claim, UNDECIDED, scores.why_apart(claim.quantities) or missing)
-    gains = [one.to_numpy(float) for one in (having, lacking)]
     known = {
-        "ours": [mean_and_deviation(one) for one in gains],
-        "estimates": [float(gains[0].mean() - gains[1].mean())],
+        "ours": [one.average for one in gains],
+        "estimates": [gap.estimate],
+        "intervals": [gap.interval] if gap.interval else [],
         "languages": len(having) + len(lacking),
-        "seeds": having.shape[1],
+        "seeds": gap.languages,
     }
-    # Both groups have the same seeds, and languages of their own: the roles of the two are exchanged.
-    having_first = [one.T for one in gains]
-    ends = difference_interval(*having_first, paired=False)
-    by_seeds = not bool(uncertainty(*having_first, paired=False).by_seeds)
-    fewest = min(len(having), len(lacking))
-    return _decide(name, claim, [ends], [reason(ends, fewest, having.shape[1], by_seeds)], known)
+    why = reason(gap.interval, gap.fewest_seeds, gap.languages, not gap.by_seeds)
+    return _decide(name, claim, [gap.interval], [why], known)
 
 
 def _judge_correlation(name: str, claim: Correlation, scores: Measured) -> Verdict:
     points = correlated(claim, scores)
-    arms, languages, seeds = points.x.shape
+    arms, (languages, seeds) = len(points.x), points.x[0].values.shape
     if not languages or not seeds:
         wanted = [[measure.model_copy(update={"label": arm}) for arm in claim.arms] for measure in (claim.x, claim.y)]
         why = next(
             filter(None, map(scores.why_apart, wanted)), f"no {claim.x.metric} with {claim.y.metric} of all arms"
         )
         return Verdict(name, claim, UNDECIDED, why)
-    known = {"languages": languages, "seeds": seeds}
+    known: dict[str, Any] = {"languages": languages, "seeds": seeds}
     if arms < FEWEST_ARMS or np.isnan(points.over_arms):
-        why = (
-            f"described, not judged: {arms} arms, fewer than {FEWEST_ARMS}"
-            if arms < FEWEST_ARMS
-            else "all arms are equal"
-        )
+        few = f"described, not judged: {arms} arms, fewer than {FEWEST_ARMS}"
+        why = few if arms < FEWEST_ARMS else "all arms are equal"
         return Verdict(name, claim, UNDECIDED, why, estimates=[points.correlation], **known)
-    known |= {"estimates": [points.over_arms]}
     low, high = correlation_interval(np.array(points.over_arms), arms)
     ends = float(low), float(high)
-    return _decide(name, claim, [ends], ["too few arms"], known, 1 if claim.sign == "positive" else -1)
-
-
-@dataclass(frozen=True)
-class Points:
-    """What is correlated: x and y are [arms, languages, seeds]."""
-
-    arms: Sequence[str]
-    languages: Sequence[str]
-    x: np.ndarray
-    y: np.ndarray
-
-    @property
-    def correlation(self) -> float:
-        """Spearman's over arms and languages, of the means of seeds."""
-        return float(spearman(*(one.mean(axis=-1).ravel() for one in (self.x, self.y))))
-
-    @property
-    def over_arms(self) -> float:
-        """Spearman's over arms alone, of the means of languages and seeds."""
-        return float(spearman(*(one.mean(axis=(1, 2)) for one in (self.x, self.y))))
-
-
-def correlated(claim: Correlation, scores: Measured) -> Points:
-    """The values of both measures that all arms have in common languages and seeds."""
-    tables = [
-        scores.values_of([measure.model_copy(update={"label": arm}) for arm in claim.arms])
-        for measure in (claim.x, claim.y)
-    ]
-    languages, seeds = tables[0][0].index, tables[0][0].columns
-    for table in chain.from_iterable(tables):
-        languages, seeds = languages.intersection(table.index), seeds.intersection(table.columns)
-    x, y = (np.stack([table.loc[languages, seeds].to_numpy(float) for table in row]) for row in tables)
-    return Points(claim.arms, list(languages), x, y)
-
-
-def _pair(first: Values, second: Values) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Two arms over the seeds that both have; over all seeds of each where none is in common."""
-    common = first.columns.intersection(second.columns)
-    arms = (first[common], second[common]) if len(common) else (first, second)
-    return arms[0].to_numpy(float), arms[1].to_numpy(float), bool(len(common))
+    known |= {"estimates": [points.over_arms], "intervals": [ends]}
+    signed = ends if claim.sign == "positive" else (-ends[1], -ends[0])
+    return _decide(name, claim, [signed], ["too few arms"], known)
 
 
 def _decide(
-    name: str,
-    claim: Claim,
-    found: Sequence[Interval | None],
-    reasons: Sequence[str],
-    known: Mapping[str, Any],
-    sign: int = 1,
+    name: str, claim: Claim, found: Sequence[Interval | None], reasons: Sequence[str], known: Mapping[str, Any]
 ) -> Verdict:
-    """The verdict of intervals, all of which are to be above zero after `sign`; reasons say why one includes it."""
-    intervals = [ends for ends in found if ends]
+    """The verdict of intervals, all of which are to be above zero; reasons say why one includes it."""
     if known["seeds"] < 2:
-        return Verdict(name, claim, UNDECIDED, f"{TOO_FEW_SEEDS} (one)", intervals=intervals, **known)
-    signed = [sorted((sign * ends[0], sign * ends[1])) if ends else (-np.inf, np.inf) for ends in found]
-    if all(low > 0 for low, _ in signed):
-        return Verdict(name, claim, HOLDS, intervals=intervals, **known)
-    if any(high < 0 for _, high in signed):
-        return Verdict(name, claim, DOES_NOT, intervals=intervals, **known)
-    why = next(why for (low, _), why in zip(signed, reasons, strict=True) if low <= 0)
-    return Verdict(name, claim, UNDECIDED, why, intervals=intervals, **known)
+        return Verdict(name, claim, UNDECIDED, f"{TOO_FEW_SEEDS} (one)", **known)
+    ends = [one or (-np.inf, np.inf) for one in found]
+    if all(low > 0 for low, _ in ends):
+        return Verdict(name, claim, HOLDS, **known)
+    if any(high < 0 for _, high in ends):
+        return Verdict(name, claim, DOES_NOT, **known)
+    why = next(why for (low, _), why in zip(ends, reasons, strict=True) if low <= 0)
+    return Verdict(name, claim, UNDECIDED, why, **known)
+
+
+def _parts(quantities: Sequence[Quantity]) -> list[Quantity]:
+    return [part for quantity in quantities for part in (quantity.added, quantity.taken_away) if part]
+
+
+def _name(language: str) -> str:
+    return language if language in (_ENGLISH, ALL_LANGUAGES) else "-".join(other_languages(language))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from xalign_ray.artifacts import hash_value, write_json
@@ -51,7 +50,7 @@ class Choice:
 
 
 def choose(cells: Sequence[Trial], development: Mapping[str, float]) -> list[Choice]:
-    """The best setting by mean development score over seeds, those of pretraining too; the first of equals.
+    """The best setting by mean development score, over fine-tuning seeds and then over encoders; the first of equals.
 
     Only settings with the most finished seeds compete: a mean over fewer says less.
 
@@ -69,6 +68,8 @@ def write_choices(folder: Path, choices: Sequence[Choice]) -> None:
 
 
 def _choose(cells: Sequence[Trial], development: Mapping[str, float]) -> Choice:
+    from xalign_ray.results.aggregate import over_seeds  # here: pandas costs every importer half a second
+
     by_setting: dict[str, list[Trial]] = {}
     for cell in cells:
         by_setting.setdefault(hash_value(cell.setting), []).append(cell)
@@ -76,8 +77,12 @@ def _choose(cells: Sequence[Trial], development: Mapping[str, float]) -> Choice:
         Candidate(same[0].setting, {one.name: development[one.name] for one in same if one.name in development})
         for same in by_setting.values()
     ]
+    means = [
+        over_seeds([(one.pretraining_seed, development[one.name]) for one in same if one.name in development])
+        for same in by_setting.values()
+    ]
     most = max(len(candidate.development) for candidate in candidates)
     whole = [place for place, one in enumerate(candidates) if most and len(one.development) == most]
-    chosen = max(whole, key=lambda place: fmean(candidates[place].development.values()), default=None)
+    chosen = max(whole, key=means.__getitem__, default=None)
     encoder, task, language, training, target = cells[0].search
     return Choice(encoder, cells[0].label, task, language, training, target, candidates, chosen)

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from xalign_ray.artifacts import hash_value
 from xalign_ray.errors import DataError
 from xalign_ray.results.score_files import read_records, write_records
@@ -110,8 +108,8 @@ def _mean(group: Sequence[Score]) -> Score:
     return replace(
         group[0],
         language=ALL_LANGUAGES,
-        value=float(over_languages(np.array([score.value for score in group]))),
-        chance=float(over_languages(np.array(chances))) if chances else None,
+        value=float(over_languages([score.value for score in group])),
+        chance=float(over_languages(chances)) if chances else None,
         n=sum(score.n for score in group),
         test_set=None if None in hashes else hash_value(hashes),
     )

@@ -15,8 +15,7 @@ from mlflow.exceptions import MlflowException
 from xalign_ray.artifacts import MANIFEST, read_manifest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.credentials import with_credentials
-from xalign_ray.results.compared import comparison_metrics
-from xalign_ray.results.headline import headline, read_headlines, table
+from xalign_ray.results.headline import comparison_metrics, headline, read_headlines, table
 from xalign_ray.run_folder import CHOICES, COMPARISON, CONFIG, REPORT, STUDY, RunFolder
 from xalign_ray.track.events import Event, EventReader, run_identity
 from xalign_ray.track.logged_model import log_model

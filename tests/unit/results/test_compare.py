@@ -15,8 +15,8 @@ from tests.unit.results.run_folders import compare_folders, entries, score, writ
 from xalign_ray.errors import ConfigError
 from xalign_ray.results.compare import Comparison, Record, score_frame
 from xalign_ray.results.compare import compare as compare_scores
+from xalign_ray.results.difference import critical, paired_uncertainty
 from xalign_ray.results.groups import known_groupings
-from xalign_ray.results.intervals import critical, paired_uncertainty
 from xalign_ray.results.log import Log
 from xalign_ray.results.page import write_comparison
 from xalign_ray.results.run import Run

@@ -9,21 +9,29 @@ import pytest
 from scipy import stats
 
 from tests.bench.intervals import ARMS, SHAPES, SOURCES, draw, excluded, family_rates, rate
-from xalign_ray.results.compare import difference_interval
-from xalign_ray.results.intervals import (
+from xalign_ray.results.aggregate import Block
+from xalign_ray.results.difference import (
     NEAR_ZERO,
     TOO_FEW,
     TOO_FEW_LANGUAGES,
     TOO_FEW_SEEDS,
     correlation_interval,
     critical,
+    difference,
     paired_uncertainty,
     reason,
-    uncertainty,
+    spearman,
 )
-from xalign_ray.results.spearman import spearman
 
 CASES = list(product(SHAPES, SOURCES))
+
+
+def difference_interval(values: np.ndarray, base: np.ndarray, paired: bool) -> tuple[float, float] | None:
+    """That of [languages, seeds] scores of two arms, whose seeds are the same where they are paired."""
+    languages, seeds = ([str(number) for number in range(count)] for count in values.shape)
+    others = [seed if paired else f"other {seed}" for seed in map(str, range(base.shape[1]))]
+    found = difference(Block(languages, seeds, values, 1), Block(languages, others, base, 1))
+    return found and found.interval
 
 
 @pytest.mark.parametrize(("shape", "source"), CASES)
@@ -99,21 +107,21 @@ def slow_variance(gaps: np.ndarray) -> float:
 def test_standard_error_is_that_of_crossed_mean_squares(effects: tuple[int, int, int]) -> None:
     random = np.random.default_rng(4)
     values, base = random.normal(size=(2, 5, 3)) + 3 * random.normal(size=effects)
-    found = uncertainty(values, base, paired=True)
+    found = paired_uncertainty(np.stack([values, base]))
     assert found.standard_error**2 == pytest.approx(slow_variance(values - base))
     assert bool(found.by_seeds) is (effects[2] > 1)
 
 
 def test_negative_components_leave_the_larger_mean_square() -> None:
     gaps = np.array([[1.0, -1.0, 0.0], [-1.0, 0.0, 1.0], [0.2, 1.2, -0.8]])  # seeds vary less than the rest
-    found = uncertainty(gaps, np.zeros((3, 3)), paired=True)
+    found = paired_uncertainty(np.stack([gaps, np.zeros((3, 3))]))
     rows = gaps.mean(axis=1)
     assert found.standard_error**2 == pytest.approx(rows.var(ddof=1) / 3)
 
 
 def test_two_arms_of_a_family_have_the_interval_of_a_pair() -> None:
     values, base = np.random.default_rng(2).random((2, 4, 3))
-    family, pair = paired_uncertainty(np.stack([base, values])), uncertainty(values, base, paired=True)
+    family, pair = paired_uncertainty(np.stack([base, values])), paired_uncertainty(np.stack([values, base]))
     assert family.standard_error == pytest.approx(pair.standard_error)
     assert family.degrees == pytest.approx(pair.degrees)
 

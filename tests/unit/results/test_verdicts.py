@@ -14,14 +14,11 @@ from scipy.stats import t as student
 
 from tests.unit.results.run_folders import score
 from tests.unit.results.test_printed import slow_rank
-from xalign_ray.results.claims import Correlation, Coverage, Near, Order, printed_values, read_claims
 from xalign_ray.results.compare import score_frame
 from xalign_ray.results.log import Log
-from xalign_ray.results.printed import PAPERS
-from xalign_ray.results.quantities import COLUMNS, Measured, measured
-from xalign_ray.results.quantity import Quantity
+from xalign_ray.results.printed import PAPERS, Correlation, Coverage, Near, Order, Quantity, printed_values, read_claims
 from xalign_ray.results.run import Run
-from xalign_ray.results.verdicts import judge, judge_all
+from xalign_ray.results.verdicts import COLUMNS, Measured, judge, judge_all, measured
 from xalign_ray.tasks.registry import METRICS
 
 POS, NER, ALIGNED = "pos_accuracy", "ner_f1", "alignment_heldout"
@@ -59,8 +56,8 @@ def test_a_sign_is_judged_by_whether_its_interval_includes_zero(gain: Any, verdi
     found = judge("one", order("a", "b"), scored({("a", POS): BASE + np.array(gain), ("b", POS): BASE}))
     assert (found.verdict, found.why, found.languages, found.seeds) == (verdict, why, 3, 2)
     assert found.estimates == pytest.approx([np.mean(gain)])
-    assert [mean for mean, _ in found.ours] == pytest.approx([(BASE + np.array(gain)).mean(), BASE.mean()])
-    assert found.ours[1][1] == pytest.approx(np.std([0.3, 0.4], ddof=1))  # of the seeds' means
+    assert [average.mean for average in found.ours] == pytest.approx([(BASE + np.array(gain)).mean(), BASE.mean()])
+    assert found.ours[1].deviation == pytest.approx(np.std([0.3, 0.4], ddof=1))  # of the seeds' means
     if isinstance(gain, float):  # an equal gain everywhere has no width
         assert found.intervals == [pytest.approx((gain, gain))]
 
@@ -97,7 +94,7 @@ def test_only_languages_and_seeds_that_all_arms_have_count() -> None:
     wide = np.full((4, 3), 0.9)
     found = judge("one", order("a", "b"), scored({("a", POS): wide, ("b", POS): BASE}))
     assert (found.languages, found.seeds) == (3, 2)
-    assert found.ours[0][0] == pytest.approx(0.9)
+    assert found.ours[0].mean == pytest.approx(0.9)
 
 
 def test_what_is_missing_is_said() -> None:
@@ -111,10 +108,10 @@ def test_a_measure_may_be_of_one_language_of_all_but_english_or_a_difference() -
     values = {("a", POS): BASE, ("a", f"{POS}_supervised"): BASE + np.array([[0.1], [0.2], [0.3]])}
     scores = scored(values, ("de", "en", "fr"))
     own = scores.values(Quantity(label="a", metric=POS, language="fr"))
-    assert own.to_numpy().tolist() == [[0.3, 0.2]]
-    assert list(scores.values(Quantity(label="a", metric=POS, language="zero-shot")).index) == ["de", "fr"]
+    assert own.values.tolist() == [[0.3, 0.2]]
+    assert scores.values(Quantity(label="a", metric=POS, language="zero-shot")).languages == ["de", "fr"]
     lost = scores.values(Quantity(label="a", metric=f"{POS}_supervised", less={"metric": POS}))
-    assert lost.mean(axis=1).tolist() == pytest.approx([0.1, 0.2, 0.3])
+    assert lost.values.mean(axis=1).tolist() == pytest.approx([0.1, 0.2, 0.3])
 
 
 def test_a_gain_is_compared_between_languages_with_and_without_a_dictionary() -> None:
@@ -123,7 +120,7 @@ def test_a_gain_is_compared_between_languages_with_and_without_a_dictionary() ->
     claim = Coverage(**ABOVE, measure=Quantity(metric=POS))
     found = judge("one", claim, scored({("a", POS): base + gain, ("b", POS): base}, without="xyz"))
     assert (found.verdict, found.estimates) == ("holds", pytest.approx([0.2]))
-    assert [mean for mean, _ in found.ours] == pytest.approx([0.3, 0.1])
+    assert [average.mean for average in found.ours] == pytest.approx([0.3, 0.1])
     assert found.intervals == [pytest.approx((0.2, 0.2))]
     found = judge("one", claim, scored({("a", POS): base + gain, ("b", POS): base}))
     assert found.why == "no language without a dictionary has pos_accuracy"

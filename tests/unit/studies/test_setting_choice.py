@@ -61,6 +61,19 @@ def test_seeds_of_pretraining_count_as_those_of_fine_tuning_do():
     assert rates([made]) == {"a": HIGH}
 
 
+def test_fine_tunings_of_one_encoder_are_averaged_before_encoders_are():
+    """As in the report: three seeds on the first encoder weigh no more than one on the second."""
+    cells = [*plan(0, 1, 2, pretrained=1), *plan(0, 1, 2, pretrained=2)]
+    done = {(1, 0): (0.9, 0.5), (1, 1): (0.9, 0.5), (1, 2): (0.9, 0.5), (2, 0): (0.1, 0.6)}
+    found = {
+        one.name: done[place][one.settings.learning_rate == HIGH]
+        for one in cells
+        if (place := (one.pretraining_seed, one.seed)) in done
+    }
+    (made,) = choice.choose(cells, found)
+    assert rates([made]) == {"a": HIGH}  # 0.5 and 0.55; over cells 0.7 and 0.525
+
+
 def test_the_first_of_equals_is_kept():
     assert rates(choose(plan(0), {("a", LOW, 0): 0.5, ("a", HIGH, 0): 0.5})) == {"a": LOW}
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.continuing.comparison_file import write_comparison_file
-from xalign_ray.continuing.table import as_text
 from xalign_ray.errors import DataError
-from xalign_ray.results.continued import read_continued, sentence, sparkline
+from xalign_ray.results.continued import as_text, read_continued, sentence, sparkline
 
 
 def shown(folder: Path, width: int = 80) -> str:

@@ -1,0 +1,339 @@
+"""Differences between encoders with 95 % confidence intervals: over languages and seeds, over sentences, over ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+from scipy.stats import chi2, rankdata
+from scipy.stats import t as student
+
+from xalign_ray.results.aggregate import Block, average
+
+FEWEST = 3  # languages or seeds of an interval: two tell almost nothing about a variance
+TOO_FEW = "too few languages and seeds"
+TOO_FEW_SEEDS = "too few seeds"
+TOO_FEW_LANGUAGES = "too few languages"
+NEAR_ZERO = "no difference of more than 1 point"
+_POINT = 0.01
+_LEVEL = 0.95
+_NORMAL = float(ndtri((1 + _LEVEL) / 2))
+_NODES = 64  # of each quadrature
+_MAX_DEGREES = 1000.0  # beyond it Student's distribution is the normal one
+
+Array = NDArray[np.float64]
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean of an arm less that of another, over the languages that both have.
+
+    Attributes:
+        estimate: over the seeds that both have, over all seeds of each where none is in common.
+        interval: None for fewer than `FEWEST` languages and fewer than `FEWEST` seeds.
+        by_seeds: whether seeds add more to the interval's width than languages.
+        languages, seeds: in common.
+        fewest_seeds: of the arm that has fewer.
+        of_seeds: the difference in each common seed.
+        comparisons: intervals that are all right in 95 % of the cases.
+    """
+
+    estimate: float
+    interval: Interval | None
+    by_seeds: bool
+    languages: int
+    seeds: int
+    fewest_seeds: int
+    of_seeds: tuple[float, ...]
+    comparisons: int
+
+    def undecided(self, least: float = 0.0) -> str:
+        """Why it is not known whether the difference is above or below `least`; empty where it is."""
+        shifted = self.interval and (self.interval[0] - least, self.interval[1] - least)
+        return reason(shifted, self.languages, self.fewest_seeds, self.by_seeds)
+
+
+class Uncertainty(NamedTuple):
+    """Of a difference of means: standard error, degrees of freedom, and whether seeds add more to it than languages."""
+
+    standard_error: Array
+    degrees: Array
+    by_seeds: NDArray[np.bool_]
+
+
+class _Pair(NamedTuple):
+    """[languages, seeds] scores of two arms in the languages that both have, with common seeds if there are any."""
+
+    values: Array
+    base: Array
+    languages: tuple[str, ...]
+    seeds: tuple[str, ...]
+
+
+class _Term(NamedTuple):
+    """A part of the variance of a mean, and its degrees of freedom."""
+
+    variance: Array
+    degrees: int
+
+
+class _Parts(NamedTuple):
+    """The variance of a mean as languages, seeds and both together show it; None where there is only one of them."""
+
+    languages: _Term | None
+    seeds: _Term | None
+    both: Array | float
+
+
+def difference(arm: Block, base: Block, comparisons: int = 1) -> Difference | None:
+    """The mean of `arm` less that of `base`; None where no language is in common.
+
+    Args:
+        arm, base: the scores of one measurement.
+        comparisons: intervals that are all to be right in 95 % of the cases (Bonferroni).
+    """
+    pair = _pair(arm, base)
+    if pair is None:
+        return None
+    found = _uncertainty(pair)
+    return _describe(pair, found, student.ppf(1 - (1 - _LEVEL) / 2 / comparisons, found.degrees), comparisons)
+
+
+def differences(arms: Mapping[str, Block], base: Block) -> dict[str, Difference]:
+    """The difference of each arm from one baseline, with intervals that are all right in 95 % of the cases.
+
+    So whichever arm is the best, the interval of its difference is honest. Arms that have all languages and seeds in
+    common share the estimate of variance (Dunnett 1955).
+    """
+    pairs = {label: pair for label, arm in arms.items() if (pair := _pair(arm, base))}
+    found = {}
+    for label, pair in pairs.items():
+        alike = [one.values for one in pairs.values() if pair.seeds and one[2:] == pair[2:]]
+        if len(alike) < 2:
+            found[label] = difference(arms[label], base, len(pairs))
+        else:
+            shared = paired_uncertainty(np.stack([pair.base, *alike]))
+            found[label] = _describe(pair, shared, critical(shared.degrees, len(pairs)), len(pairs))
+    return found  # type: ignore[return-value]
+
+
+def paired_uncertainty(arms: Array) -> Uncertainty:
+    """The uncertainty of the difference between any two arms, from the variances of all of them.
+
+    A score is the arm's mean plus an effect of the language, one of the seed and a rest, all random and crossed
+    (Henderson 1953; Satterthwaite 1946). What all arms have in common in a language or seed cancels. The result is
+    about other languages and seeds like these, and not about other test sentences.
+
+    Args:
+        arms: [..., arms, languages, seeds] scores, every arm in the same languages and with the same seeds.
+    """
+    centred = arms - arms.mean(axis=-3, keepdims=True)
+    parts = _split(np.sqrt(2) * centred, arms.shape[-3] - 1)
+    return _combine([parts.languages], [parts.seeds], parts.both)
+
+
+def unpaired_uncertainty(first: Array, second: Array) -> Uncertainty:
+    """The uncertainty of the difference of two arms that have languages in common and seeds of their own.
+
+    Args:
+        first: [..., languages, seeds] scores.
+        second: [..., languages, other seeds] scores.
+    """
+    gaps = first.mean(axis=-1) - second.mean(axis=-1)
+    languages = _split(gaps[..., None, :, None], 1).languages
+    one, other = (_split(values[..., None, :, :], 1) for values in (first, second))
+    return _combine([languages], [one.seeds, other.seeds], one.both + other.both)
+
+
+def critical(degrees: Array, comparisons: int) -> Array:
+    """How many standard errors an interval reaches so that all of several are right in 95 % of the cases.
+
+    The differences are those of several arms from one baseline, with a standard error that they share (Dunnett 1955);
+    of one difference it is Student's quantile.
+    """
+    inverse, ratios = _dunnett_ratios(comparisons)
+    return student.ppf((1 + _LEVEL) / 2, degrees) * np.interp(1 / degrees, inverse, ratios)
+
+
+def reason(ends: Interval | None, languages: int, seeds: int, by_seeds: bool) -> str:
+    """Why a difference is undecided; empty where its interval excludes zero.
+
+    Args:
+        ends: of the interval of a difference of shares in [0, 1].
+        languages: that it is over.
+        seeds: of the arm that has fewer.
+        by_seeds: whether seeds add more to its width than languages.
+    """
+    if ends is None:
+        return TOO_FEW
+    low, high = ends
+    if low > 0 or high < 0:
+        return ""
+    if low > -_POINT and high < _POINT:
+        return NEAR_ZERO
+    return TOO_FEW_SEEDS if by_seeds or seeds == 1 or languages == 1 else TOO_FEW_LANGUAGES
+
+
+def spearman(first: ArrayLike, second: ArrayLike) -> Array:
+    """Spearman's rank correlation over the last axis; NaN where a series has no two different values."""
+    ranks = (rankdata(np.asarray(series, float), axis=-1) for series in (first, second))
+    one, other = (rank - rank.mean(axis=-1, keepdims=True) for rank in ranks)
+    with np.errstate(invalid="ignore"):
+        return (one * other).sum(axis=-1) / np.sqrt((one**2).sum(axis=-1) * (other**2).sum(axis=-1))
+
+
+def correlation_interval(correlation: Array, arms: int) -> tuple[Array, Array]:
+    """The 95 % interval of Spearman's correlation over arms (Fisher's z, variance of Bonett and Wright 2000)."""
+    reach = _NORMAL * np.sqrt((1 + correlation**2 / 2) / (arms - 3))
+    centre = np.arctanh(np.clip(correlation, -0.999, 0.999))
+    return np.tanh(centre - reach), np.tanh(centre + reach)
+
+
+def accuracy_interval(base: Array, yours: Array) -> Interval:
+    """The interval of mean(yours) - mean(base) of scores in [0, 1] of the same sentences, about other sentences.
+
+    Bonett and Price (2012) for paired proportions: a normal interval after one sentence gained and one lost are added.
+    Without them an interval is far too narrow where few sentences change, and empty where none does. Scores between 0
+    and 1, such as the mean of two directions, have a smaller variance, so that it holds for them too.
+
+    Args:
+        base, yours: `[N]` each.
+    """
+    gaps = np.concatenate([yours - base, [1.0, -1.0]])
+    reach = _NORMAL * gaps.std() / np.sqrt(len(gaps))
+    return float(gaps.mean() - reach), float(gaps.mean() + reach)
+
+
+def mean_interval(values: Array) -> Interval | None:
+    """Student's interval of the mean of `[N]` sentences' values; None of fewer than two."""
+    return ratio_interval(values, np.ones(len(values)))
+
+
+def ratio_interval(totals: Array, counts: Array) -> Interval | None:
+    """The interval of sum(totals) / sum(counts), such as a loss a label over sentences of different length.
+
+    The variance is that of a ratio estimator (Cochran 1977, 2.9).
+
+    Args:
+        totals, counts: of each sentence, `[N]`.
+
+    Returns:
+        Lower and upper end; None of fewer than two sentences.
+    """
+    number = len(totals)
+    if number < 2:
+        return None
+    ratio = totals.sum() / counts.sum()
+    deviations = (totals - ratio * counts) / counts.mean()
+    reach = student.ppf((1 + _LEVEL) / 2, number - 1) * deviations.std(ddof=1) / np.sqrt(number)
+    return float(ratio - reach), float(ratio + reach)
+
+
+def _pair(arm: Block, base: Block) -> _Pair | None:
+    seeds = {*arm.seeds} & {*base.seeds} or None
+    own, other = arm.within(base.languages, seeds), base.within(arm.languages, seeds)
+    return (
+        _Pair(own.values, other.values, tuple(own.languages), tuple(own.seeds if seeds else ())) if len(own) else None
+    )
+
+
+def _uncertainty(pair: _Pair) -> Uncertainty:
+    values, base = pair.values, pair.base
+    return paired_uncertainty(np.stack([values, base])) if pair.seeds else unpaired_uncertainty(values, base)
+
+
+def _describe(pair: _Pair, found: Uncertainty, reach: Array, comparisons: int) -> Difference:
+    fewest_seeds = min(pair.values.shape[1], pair.base.shape[1])
+    own, base = average(pair.values), average(pair.base)
+    estimate, width = own.mean - base.mean, float(reach * found.standard_error)
+    return Difference(
+        estimate,
+        (estimate - width, estimate + width) if max(len(pair.languages), fewest_seeds) >= FEWEST else None,
+        bool(found.by_seeds),
+        len(pair.languages),
+        len(pair.seeds),
+        fewest_seeds,
+        tuple((own.of_seeds - base.of_seeds).tolist()) if pair.seeds else (),
+        comparisons,
+    )
+
+
+def _split(values: Array, free: int) -> _Parts:
+    """Mean squares of [..., arms, languages, seeds] values, each as the variance of a mean over all cells.
+
+    `free` is the number of arms of which the values are independent.
+    """
+    languages, seeds = values.shape[-2:]
+    mean = values.mean(axis=(-2, -1), keepdims=True)
+    rows, columns = (values.mean(axis=axis, keepdims=True) - mean for axis in (-1, -2))
+    rest = values - mean - rows - columns
+
+    def term(deviations: Array, degrees: int, count: int) -> _Term | None:
+        squares = (deviations**2).sum(axis=(-3, -2, -1))
+        return _Term(squares / (degrees * count), degrees) if degrees else None
+
+    both = term(rest, free * (languages - 1) * (seeds - 1), languages * seeds)
+    return _Parts(
+        term(rows, free * (languages - 1), languages),
+        term(columns, free * (seeds - 1), seeds),
+        both.variance if both else 0.0,
+    )
+
+
+def _combine(languages: list[_Term | None], seeds: list[_Term | None], both: Array | float) -> Uncertainty:
+    """Adds the variances that languages and seeds show; what is in both of them counts once.
+
+    The sum never falls below one of the two, as it could where a component is estimated to be negative. Satterthwaite's
+    degrees of freedom are too many where a term of few degrees happens to be small: it then weighs (1 + 2 / degrees)^2.
+    """
+    of_languages, of_seeds = ([term for term in terms if term] for terms in (languages, seeds))
+    if len(of_seeds) < len(seeds):
+        of_seeds = []  # an arm of one seed tells nothing about others
+    by_language, by_seed = (
+        np.asarray(sum(term.variance for term in terms), float) for terms in (of_languages, of_seeds)
+    )
+    larger = np.maximum(by_language, by_seed)
+    variance = np.maximum(by_language + by_seed - both, larger) if of_languages and of_seeds else larger
+    total, spread = np.zeros_like(variance), np.zeros_like(variance)
+    for term in of_languages + of_seeds:
+        weight = term.variance * (1 + 2 / term.degrees) ** 2
+        total, spread = total + weight, spread + weight**2 / term.degrees
+    degrees = np.divide(total**2, spread, out=np.full_like(variance, _MAX_DEGREES), where=spread > 0)
+    return Uncertainty(np.sqrt(variance), np.minimum(degrees, _MAX_DEGREES), by_seed > by_language)
+
+
+@lru_cache(maxsize=32)
+def _dunnett_ratios(comparisons: int) -> tuple[Array, Array]:
+    """Inverse degrees of freedom, and Dunnett's quantile over Student's at each; smooth enough for straight lines.
+
+    Not scipy.stats.dunnett: its distribution function is drawn at random, and takes one degree of freedom at a time.
+    """
+    inverse = np.linspace(1 / _MAX_DEGREES, 1, 10)
+    if comparisons == 1:
+        return inverse, np.ones_like(inverse)
+    alone, bonferroni = (student.ppf(1 - (1 - _LEVEL) / 2 / count, 1 / inverse) for count in (1, comparisons))
+    found = [
+        brentq(lambda reach, own=own: _all_within(reach, own, comparisons) - _LEVEL, low, high, xtol=1e-4)
+        for own, low, high in zip(1 / inverse, alone, bonferroni, strict=True)
+    ]
+    return inverse, np.array(found) / alone
+
+
+def _all_within(reach: float, degrees: float, comparisons: int) -> float:
+    """The probability that all differences from one baseline, over their standard error, lie within +-reach.
+
+    A difference is (z_i - z_0) / (sqrt(2) s) with normal z and degrees * s^2 distributed as chi^2.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    shares, weights = (nodes + 1) / 2, weights / 2
+    base = ndtri(shares)[:, None]
+    widths = np.sqrt(2) * reach * np.sqrt(chi2.ppf(shares, degrees) / degrees)
+    inside = (ndtr(base + widths) - ndtr(base - widths)) ** comparisons
+    return float(weights @ inside @ weights)
