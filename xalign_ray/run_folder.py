@@ -18,6 +18,7 @@ RUNS = Path("runs")  # of studies, and of scores of models that are no runs
 EVALUATION = "evaluation"
 CHECKPOINTS = "checkpoints"
 REPORT = "report"
+DATA = "data"  # in what MLflow holds of a run: the manifest of its prepared data
 COMPARISON = "comparison.json"  # of a continued run with the encoder that it began from
 STUDY, CHOICES = "study.json", "choices.json"  # in the folder of a study
 
@@ -46,6 +47,11 @@ class RunFolder:
     def events(self) -> Path:
         """A line for each thing that happened."""
         return self.path / EVENT_LOG
+
+    @property
+    def data(self) -> Path:
+        """The manifest of its prepared data, in a folder that was downloaded from MLflow."""
+        return self.path / DATA
 
     @property
     def manifest(self) -> Path:

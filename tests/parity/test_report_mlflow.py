@@ -145,3 +145,28 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(TrackingError, match=r"MLflow at http://127\.0\.0\.1:9 does not answer: .*refused"):
         find_runs(["mlflow:xalign"], "http://127.0.0.1:9")
+
+
+def test_events_of_a_run_come_back_as_they_were_written(uri: str, experiment: str, tmp_path: Path) -> None:
+    """Every step of two attempts, with hashes: what MLflow draws is thinned, and has no second point of a step."""
+    steps = [step(number, 6.0 - number / 5000) for number in range(1, 4001)]
+    again = [start(attempt=2, step=3000), *(one | {"attempt": 2} for one in steps[3000:])]
+    folder = write_run(tmp_path / "run", scores={"tatoeba": [score()]}, events=[start(), *steps[:3500], *again])
+    (run_id,) = replay(folder, uri, experiment)
+    client = MlflowClient(uri)
+    assert len(client.get_metric_history(run_id, "train/loss")) < 2100
+    events = client.download_artifacts(run_id, "events.jsonl", str(tmp_path))
+    assert Path(events).read_bytes() == (folder / "events.jsonl").read_bytes()
+    (here,), (there,) = find_runs([str(folder)], uri), find_runs([f"mlflow:{run_id}"], uri)
+    assert there.log.points.equals(here.log.points)
+    assert (len(there.log.starts), there.log.last_step, there.log.seconds) == (2, 4000, here.log.seconds)
+
+
+def test_a_run_that_an_earlier_version_logged_is_to_be_replayed(uri: str, experiment: str, folders: list[Path]) -> None:
+    (run_id,) = replay(folders[0], uri, experiment)
+    path = Path(MlflowClient(uri).get_run(run_id).info.artifact_uri.removeprefix("file://")) / "events.jsonl"
+    path.unlink()
+    with pytest.raises(
+        TrackingError, match=rf"run tiny-mlm-0 \({run_id}\).* lacks events.jsonl: .*xalign track replay"
+    ):
+        find_runs([f"mlflow:{run_id}"], uri)

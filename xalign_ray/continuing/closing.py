@@ -11,14 +11,14 @@ from typing import Any
 
 from xalign_ray.artifacts import finished_run
 from xalign_ray.config.saved import open_saved
-from xalign_ray.continuing.comparison import KeptText, compare, write_comparison
+from xalign_ray.continuing.comparison import KeptText, compare_with_base, write_comparison
 from xalign_ray.continuing.files import as_sentences, read_tests, read_text
 from xalign_ray.continuing.recipe import ROOT, Continuation
 from xalign_ray.evaluation import publish_scores
 from xalign_ray.local_paths import quoted, shown_path
 from xalign_ray.mirror import local_folder
 from xalign_ray.needs.shape import read_prices
-from xalign_ray.results.continued import as_text, read_continued
+from xalign_ray.results.continued import comparison_text, read_continued
 from xalign_ray.results.log import RETRIEVAL, read_log
 from xalign_ray.results.page import PAGE, report
 from xalign_ray.run_folder import CARD, RunFolder
@@ -38,7 +38,7 @@ def closing_lines(run: Path, width: int | None = None) -> str:
         "report": shown_path(folder.report / PAGE),
         **_mlflow(run),
     }
-    table = as_text(comparison, width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else 80))
+    table = comparison_text(comparison, width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else 80))
     return "\n".join([table, "", *(f"{name:<8} {path}" for name, path in paths.items())])
 
 
@@ -62,7 +62,7 @@ def close(found: Continuation, run: Path) -> None:
 def _compare(found: Continuation, run: Path) -> None:
     say(f"Comparing {shown_path(run)} with {found.encoder.name} on the test.")
     root = Path(ROOT)
-    comparison = compare(
+    comparison = compare_with_base(
         found.encoder.name,
         str(RunFolder(run).export),
         read_tests(run),

@@ -75,14 +75,14 @@ class KeptText:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BaseComparison:
     """All rows, and sentences on what is not in them."""
 
     rows: Sequence[Row]
     notes: Sequence[str]
 
 
-def compare(
+def compare_with_base(
     base: str,
     trained: str,
     tests: Sequence[TranslatedSentences],
@@ -92,7 +92,7 @@ def compare(
     prompt: str | None = None,
     cache: Path | None = None,
     device: str = "auto",
-) -> Comparison:
+) -> BaseComparison:
     """Scores both encoders, each opened once at most, on the same sentences.
 
     Args:
@@ -123,13 +123,13 @@ def compare(
         rows += _retrieval_rows(pairs, vectors, is_trained, str(pick_device(device)))
     rows += [_drift_row(sentences, vectors) for sentences in forgotten]
     if not forgotten:
-        return Comparison(rows, [NOTHING_KEPT])
+        return BaseComparison(rows, [NOTHING_KEPT])
     if why := _why_no_losses(old, new):
-        return Comparison(rows, [f"There is no masked-LM loss of what was kept: {why}."])
-    return Comparison([*rows, *(_loss_row(sentences, old, new) for sentences in forgotten)], [])
+        return BaseComparison(rows, [f"There is no masked-LM loss of what was kept: {why}."])
+    return BaseComparison([*rows, *(_loss_row(sentences, old, new) for sentences in forgotten)], [])
 
 
-def write_comparison(path: Path, found: Comparison, facts: Mapping[str, Any]) -> None:
+def write_comparison(path: Path, found: BaseComparison, facts: Mapping[str, Any]) -> None:
     """Writes comparison.json.
 
     Args:
@@ -261,14 +261,14 @@ def _row(
         difference=float(yours - base),
         low=low,
         high=high,
-        verdict=None if measure == "drift" else judge(ends, higher_is_better=measure != "mlm_loss"),
+        verdict=None if measure == "drift" else verdict_of(ends, higher_is_better=measure != "mlm_loss"),
         detectable=ends and (ends[1] - ends[0]) / 2,
         count=len(scored),
         split=scored.split,
     )
 
 
-def judge(ends: Interval | None, higher_is_better: bool) -> Verdict:
+def verdict_of(ends: Interval | None, higher_is_better: bool) -> Verdict:
     """What an interval of a difference says: kept while it holds 0."""
     if ends is None or ends[0] <= 0 <= ends[1]:
         return "kept"

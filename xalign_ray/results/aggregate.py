@@ -33,7 +33,7 @@ class Average:
 
 
 @dataclass(frozen=True)
-class Block:
+class ScoreTable:
     """Values of one label and measurement in the languages that all its seeds have.
 
     Attributes:
@@ -50,7 +50,7 @@ class Block:
     chance: float | None = None
 
     @classmethod
-    def of(cls, values: pd.DataFrame) -> Block:
+    def of(cls, values: pd.DataFrame) -> ScoreTable:
         """Of a frame with a row a language and a column a seed."""
         return cls(list(values.index), list(values.columns), values.to_numpy(float), 0)
 
@@ -67,25 +67,25 @@ class Block:
         """The mean of each language over its seeds."""
         return average(self.values.T).of_seeds
 
-    def within(self, languages: Collection[str], seeds: Collection[str] | None = None) -> Block:
+    def within(self, languages: Collection[str], seeds: Collection[str] | None = None) -> ScoreTable:
         """The part in these languages, with these seeds if given; `n` and `chance` stay those of the whole."""
         rows = [language in languages for language in self.languages]
         columns = [seeds is None or seed in seeds for seed in self.seeds]
         names = list(compress(self.languages, rows)), list(compress(self.seeds, columns))
-        return Block(*names, self.values[rows][:, columns], self.n, self.chance)
+        return ScoreTable(*names, self.values[rows][:, columns], self.n, self.chance)
 
-    def less(self, other: Block) -> Block:
+    def less(self, other: ScoreTable) -> ScoreTable:
         """The differences in common languages and seeds, empty where no seed is in common."""
         own, taken = self.within(other.languages, other.seeds), other.within(self.languages, self.seeds)
-        return Block(own.languages, own.seeds, own.values - taken.values, own.n) if own.seeds else EMPTY
+        return ScoreTable(own.languages, own.seeds, own.values - taken.values, own.n) if own.seeds else EMPTY
 
     @property
-    def transposed(self) -> Block:
+    def transposed(self) -> ScoreTable:
         """With languages and seeds exchanged."""
         return replace(self, languages=self.seeds, seeds=self.languages, values=self.values.T)
 
 
-EMPTY = Block([], [], np.empty((0, 0)), 0)
+EMPTY = ScoreTable([], [], np.empty((0, 0)), 0)
 
 
 def average(values: ArrayLike) -> Average:
@@ -119,7 +119,7 @@ def without_layers(scores: pd.DataFrame) -> pd.DataFrame:
     return whole.loc[is_single | ~has_single]
 
 
-def measure(scores: pd.DataFrame) -> pd.DataFrame:
+def seed_values(scores: pd.DataFrame) -> pd.DataFrame:
     """Scores averaged to one value a label, measurement, language and seed.
 
     Where a run has a score more than once, the newest pretraining step counts, and scores that differ in their
@@ -169,13 +169,13 @@ def preferred(measured: pd.DataFrame) -> pd.DataFrame:
     return measured.merge(first[["label", *KEY]])
 
 
-def aggregate(measured: pd.DataFrame, by: Sequence[str]) -> Mapping[Any, Block]:
+def aggregate(measured: pd.DataFrame, by: Sequence[str]) -> Mapping[Any, ScoreTable]:
     """A block a group, such as one label and metric, in the order that groups sort in: the only mean of scores.
 
     A block has the languages that all its seeds have; where no language has them all, those of the most seeds.
 
     Args:
-        measured: as `measure` returns it.
+        measured: as `seed_values` returns it.
         by: names of columns.
     """
     columns = [measured[name].to_numpy() for name in ("language", "seed", "value", "n", "chance")]
@@ -183,7 +183,7 @@ def aggregate(measured: pd.DataFrame, by: Sequence[str]) -> Mapping[Any, Block]:
     return {key: _block(*(column[cells.indices[key]] for column in columns)) for key in cells.size().index}
 
 
-def _block(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -> Block:
+def _block(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -> ScoreTable:
     rows, columns = sorted(set(languages)), sorted(set(seeds), key=lambda seed: (len(seed), seed))
     at = ([rows.index(one) for one in languages], [columns.index(one) for one in seeds])
     table, facts = np.full((len(rows), len(columns)), np.nan), np.full((len(rows), 2), np.nan)
@@ -193,7 +193,7 @@ def _block(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -
     best = max(range(len(patterns)), key=lambda number: (patterns[number].sum(), counts[number], number))
     kept, there = pattern_of.ravel() == best, patterns[best]
     n, chance = facts[kept].T
-    return Block(
+    return ScoreTable(
         [name for name, keep in zip(rows, kept, strict=True) if keep],
         [name for name, keep in zip(columns, there, strict=True) if keep],
         table[kept][:, there],

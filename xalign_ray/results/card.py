@@ -15,7 +15,7 @@ from xalign_ray.config.schema import RUN_OF
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
 from xalign_ray.models.families import BY_MODEL_TYPE
-from xalign_ray.results.compare import compare, score_frame
+from xalign_ray.results.compare import compare_scores, score_frame
 from xalign_ray.results.continued import of_comparison, read_continued, sentence
 from xalign_ray.results.groups import known_groupings
 from xalign_ray.results.run import Run, label_runs, read_run
@@ -43,7 +43,7 @@ def write_model_card(run: Path) -> None:
 
 def _write(run: Run, model: Mapping[str, Any]) -> str:
     known = known_groupings([run], {})
-    scores = compare(score_frame([run]), [run.label], None, {by: known[by] for by in _GROUPINGS})
+    scores = compare_scores(score_frame([run]), [run.label], None, {by: known[by] for by in _GROUPINGS})
     tables = [
         *(score_table(scores, by) for by in _GROUPINGS),
         values_table([run]),

@@ -20,9 +20,9 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from xalign_ray.results.aggregate import KEY, aggregate, measure
+from xalign_ray.results.aggregate import KEY, aggregate, seed_values
 from xalign_ray.results.compare import Comparison, Record
-from xalign_ray.results.log import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, is_loss, thin
+from xalign_ray.results.log import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, is_loss, thin_points
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
@@ -171,7 +171,8 @@ def loss_frame(runs: Sequence[Run]) -> pd.DataFrame:
     """One long frame of losses: label, run, seed, and what `Log.points` has, runs of one label equally thinned."""
     widths = {label: max(run.log.width for run in own) for label, own in columns_of(runs).items()}
     frames = [
-        thin(run.log.points, widths[run.label])[0].assign(label=run.label, run=run.name, seed=run.seed) for run in runs
+        thin_points(run.log.points, widths[run.label])[0].assign(label=run.label, run=run.name, seed=run.seed)
+        for run in runs
     ]
     return pd.concat(frames, ignore_index=True).reindex(columns=["label", "run", "seed", *POINT])
 
@@ -213,7 +214,7 @@ def _language_chart(runs: Sequence[Run], own: pd.DataFrame, name: str, subject: 
 
 def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
     """Tatoeba accuracy at every layer: the mean over languages, then language by language."""
-    own = measure(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
+    own = seed_values(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
     single = own.loc[own.language != ALL_LANGUAGES]
     means = aggregate(single if len(single) else own, ["label", "layer"])
     blocks = {(ALL_LANGUAGES, *place): block for place, block in means.items()}

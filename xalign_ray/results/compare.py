@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.aggregate import KEY, Block, aggregate, measure, without_layers
-from xalign_ray.results.difference import Difference, differences
+from xalign_ray.results.aggregate import KEY, ScoreTable, aggregate, seed_values, without_layers
+from xalign_ray.results.difference import Difference, differences_from
 from xalign_ray.results.groups import Groupings
 from xalign_ray.results.run import Run
 from xalign_ray.tasks.registry import METRICS
@@ -99,7 +99,7 @@ def is_share(metric: str) -> bool:
     return METRICS[metric].unit == SHARE
 
 
-def compare(scores: pd.DataFrame, labels: Sequence[str], baseline: str | None, by: Groupings) -> Comparison:
+def compare_scores(scores: pd.DataFrame, labels: Sequence[str], baseline: str | None, by: Groupings) -> Comparison:
     """Groups scores by language groups, averages them over languages and seeds, and takes differences.
 
     Scores of single layers belong to a curve and are left out. Every language of a group weighs the same.
@@ -120,7 +120,7 @@ def compare(scores: pd.DataFrame, labels: Sequence[str], baseline: str | None, b
         )
     chosen = baseline or labels[0]
     frame = pd.DataFrame(columns=[*COLUMNS, *_INTERNAL], dtype=object)
-    measured = measure(without_layers(scores))
+    measured = seed_values(without_layers(scores))
     if len(measured):
         by_place = measured.sort_values("place")
         orders = {name: list(by_place[name].unique()) for name in KEY[1:]}
@@ -140,7 +140,7 @@ def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str) -
         place=single.language.map(lambda language: places[language][0]),
         group=single.language.map(lambda language: places[language][1]),
     )
-    rows: dict[tuple[Any, ...], dict[str, Block]] = {}
+    rows: dict[tuple[Any, ...], dict[str, ScoreTable]] = {}
     for (*row, label), block in aggregate(grouped, [*_ROW, "label"]).items():
         rows.setdefault(tuple(row), {})[str(label)] = block
     records = [
@@ -153,7 +153,7 @@ def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str) -
     return pd.DataFrame(records, dtype=object).drop(columns="place", errors="ignore")
 
 
-def _describe(block: Block) -> Record:
+def _describe(block: ScoreTable) -> Record:
     mean, deviation = block.average.mean, block.average.deviation
     guessed = None if block.chance is None else bool(is_at_chance(mean, block.chance, block.n))
     facts = {"mean": mean, "standard_deviation": deviation, "seeds": len(block.seeds), "n": block.n}
@@ -161,9 +161,9 @@ def _describe(block: Block) -> Record:
     return facts | {"chance": block.chance, "at_chance": guessed}
 
 
-def _differences(own: Mapping[str, Block], baseline: str) -> Mapping[str, Difference]:
+def _differences(own: Mapping[str, ScoreTable], baseline: str) -> Mapping[str, Difference]:
     others = {label: block for label, block in own.items() if label != baseline}
-    return differences(others, own[baseline]) if baseline in own else {}
+    return differences_from(others, own[baseline]) if baseline in own else {}
 
 
 def _difference(found: Difference) -> Record:

@@ -100,7 +100,7 @@ def sentence(found: Continued) -> str:
     return f"Translations found {of}: {100 * base:.1f} % before, {100 * yours:.1f} % after ({counts})."
 
 
-def origin(found: Continued) -> str:
+def origin_sentence(found: Continued) -> str:
     """What was continued, how, and what it cost."""
     return f"Continued from {found.name} by {', '.join(found.methods)}: {found.cost}."
 
@@ -114,7 +114,7 @@ def of_comparison(found: Continued) -> Iterator[Table]:
                 yield _table(f"{title}: {where}", measure, rows, found.during if trained else {})
 
 
-def as_text(found: Continued, width: int) -> str:
+def comparison_text(found: Continued, width: int) -> str:
     """The finding, its tables and its cost, as lines of at most `width` characters."""
     console = Console(file=io.StringIO(), width=max(width, _SHORTEST), highlight=False)
     console.print(Text(f"{found.name} -> {found.run}: {', '.join(found.methods)}, {found.cost}."))

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import chi2, rankdata
 from scipy.stats import t as student
 
-from xalign_ray.results.aggregate import Block, average
+from xalign_ray.results.aggregate import ScoreTable, average
 
 FEWEST = 3  # languages or seeds of an interval: two tell almost nothing about a variance
 TOO_FEW = "too few languages and seeds"
@@ -92,7 +92,7 @@ class _Parts(NamedTuple):
     both: Array | float
 
 
-def difference(arm: Block, base: Block, comparisons: int = 1) -> Difference | None:
+def difference(arm: ScoreTable, base: ScoreTable, comparisons: int = 1) -> Difference | None:
     """The mean of `arm` less that of `base`; None where no language is in common.
 
     Args:
@@ -106,7 +106,7 @@ def difference(arm: Block, base: Block, comparisons: int = 1) -> Difference | No
     return _describe(pair, found, student.ppf(1 - (1 - _LEVEL) / 2 / comparisons, found.degrees), comparisons)
 
 
-def differences(arms: Mapping[str, Block], base: Block) -> dict[str, Difference]:
+def differences_from(arms: Mapping[str, ScoreTable], base: ScoreTable) -> dict[str, Difference]:
     """The difference of each arm from one baseline, with intervals that are all right in 95 % of the cases.
 
     So whichever arm is the best, the interval of its difference is honest. Arms that have all languages and seeds in
@@ -236,7 +236,7 @@ def ratio_interval(totals: Array, counts: Array) -> Interval | None:
     return float(ratio - reach), float(ratio + reach)
 
 
-def _pair(arm: Block, base: Block) -> _Pair | None:
+def _pair(arm: ScoreTable, base: ScoreTable) -> _Pair | None:
     seeds = {*arm.seeds} & {*base.seeds} or None
     own, other = arm.within(base.languages, seeds), base.within(arm.languages, seeds)
     return (

@@ -10,7 +10,15 @@ import pandas as pd
 
 from xalign_ray.artifacts import read_json
 from xalign_ray.errors import DataError
-from xalign_ray.results.aggregate import ALL_LANGUAGES, KEY, aggregate, measure, over_rows, preferred, without_layers
+from xalign_ray.results.aggregate import (
+    ALL_LANGUAGES,
+    KEY,
+    aggregate,
+    over_rows,
+    preferred,
+    seed_values,
+    without_layers,
+)
 from xalign_ray.results.score_files import Record, read_records
 
 _COMPARED = ("retrieval", "retrieval_csls", "mlm_loss")
@@ -30,7 +38,7 @@ def read_headlines(path: Path) -> list[Record]:
     raise DataError(f"{path} is not a file of scores of this version; delete it and evaluate again.")
 
 
-def headline(records: list[Record], max_keys: int) -> dict[str, tuple[float, int]]:
+def headline_scores(records: list[Record], max_keys: int) -> dict[str, tuple[float, int]]:
     """The scores that stand for a run, averaged as its report does: one value for each metric and language.
 
     A record of a numbered layer belongs to a layer curve and is no headline. Of a metric with several splits, layers or
@@ -48,7 +56,7 @@ def headline(records: list[Record], max_keys: int) -> dict[str, tuple[float, int
     frame = frame.loc[frame.value.notna()].assign(label="", run="", replicate="", of_tuned_head=False)
     frame["language"] = frame.language.where(frame.language.notna(), ALL_LANGUAGES)
     averaged = set(frame.metric[frame.language == ALL_LANGUAGES])
-    shown = preferred(measure(without_layers(frame)))
+    shown = preferred(seed_values(without_layers(frame)))
     means = aggregate(shown.loc[shown.metric.isin(averaged)], ["label", "metric"])
     single = aggregate(shown.loc[shown.language != ALL_LANGUAGES], ["label", "metric", "language"])
     steps = shown.groupby("metric").step.max()

@@ -48,7 +48,7 @@ class Log:
     width: int = 1
 
 
-def thin(points: pd.DataFrame, width: int = 1) -> tuple[pd.DataFrame, int]:
+def thin_points(points: pd.DataFrame, width: int = 1) -> tuple[pd.DataFrame, int]:
     """Points averaged over bins of steps, at least `width` wide and so wide that a series has at most MAX_POINTS.
 
     Returns:
@@ -81,9 +81,9 @@ def read_log(path: Path) -> Log:
         memory = max(memory, event.get("metrics", {}).get("train/peak_memory_mb") or 0)
         read += _points(event)
         if len(read) > _AT_ONCE:
-            points, width = thin(pd.concat([points, _frame(read)]), width)
+            points, width = thin_points(pd.concat([points, _frame(read)]), width)
             read = []
-    points, width = thin(pd.concat([points, _frame(read)]), width)
+    points, width = thin_points(pd.concat([points, _frame(read)]), width)
     waited = points.value[points.series == _WAITING]
     return Log(
         path=path,
@@ -100,7 +100,7 @@ def read_log(path: Path) -> Log:
 
 
 def read_steps(log: Log) -> pd.DataFrame:
-    """Every step whose rows are known: step, batch_hash, loss; 24 bytes each. None from MLflow, which has no hashes."""
+    """Every step whose rows are known: step, batch_hash, loss; 24 bytes each. None where the log is not kept."""
     found = (
         (event for event, survives in stream_events(log.path) if survives) if log.path and log.path.is_file() else ()
     )

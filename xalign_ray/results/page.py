@@ -20,8 +20,8 @@ from xalign_ray.results.against_papers import AgainstPapers, against_papers, cel
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.cell_times import time_tables
 from xalign_ray.results.charts import Chart
-from xalign_ray.results.compare import COLUMNS, SCORE_COLUMNS, Comparison, compare, score_frame
-from xalign_ray.results.continued import Continued, of_comparison, origin, read_continued, sentence
+from xalign_ray.results.compare import COLUMNS, SCORE_COLUMNS, Comparison, compare_scores, score_frame
+from xalign_ray.results.continued import Continued, of_comparison, origin_sentence, read_continued, sentence
 from xalign_ray.results.groups import Groupings, check_groupings, known_groupings, read_sizes
 from xalign_ray.results.paper_tables import CELLS, CLAIMS, cell_tables, sources, terminal_tables, verdict_table
 from xalign_ray.results.run import Run, columns_of, label_runs
@@ -130,7 +130,7 @@ def write_report(
         title=_title(runs),
         notes=[
             *dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes")),
-            *([origin(only)] if only else []),
+            *([origin_sentence(only)] if only else []),
         ],
         links=_links(runs[0], out) if len(runs) == 1 else {},
         lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
@@ -150,7 +150,7 @@ def write_report(
     _write_csv(out / "losses.csv", losses)
     for name, frame in files.items():
         _write_csv(out / name, frame)
-    write_comparison(comparison, out, papers)
+    write_tables(comparison, out, papers)
     for chart in filter(None, [headline, *(chart for section in sections for chart in section.charts)]):
         write_atomic(out / f"{chart.name}.png", charts.draw_png(chart))
     write_atomic(out / PAGE, page)
@@ -171,13 +171,13 @@ def compare_runs(
     known = known_groupings(runs, sizes or {})
     check_groupings(by, known)
     groupings = {name: known[name] for name in dict.fromkeys([*(by or known), *_OF_FINDING])}
-    whole = compare(scores, list(columns_of(runs)), baseline or _baseline_of_study(runs), groupings)
+    whole = compare_scores(scores, list(columns_of(runs)), baseline or _baseline_of_study(runs), groupings)
     groups = whole.frame.groupby(["by", *KEY]).group.nunique()
     several = set(groups[groups > 1].index.get_level_values("by"))
     return replace(whole, by=tuple(by) or tuple(name for name in known if name in _ALWAYS or name in several))
 
 
-def write_comparison(comparison: Comparison, out: Path, papers: AgainstPapers | None = None) -> None:
+def write_tables(comparison: Comparison, out: Path, papers: AgainstPapers | None = None) -> None:
     """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
     frame = comparison.frame
     shown = pd.concat([frame.loc[frame.by == by] for by in comparison.by])

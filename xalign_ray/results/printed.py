@@ -188,7 +188,7 @@ class _Claim(Frozen):
     arms: tuple[str, ...]
 
 
-class Order(_Claim):
+class OrderClaim(_Claim):
     """Each arm is above the next on the measure, by more than some points."""
 
     kind: Literal["order"] = "order"
@@ -201,7 +201,7 @@ class Order(_Claim):
         return [self.measure.model_copy(update={"label": arm}) for arm in self.arms]
 
 
-class Coverage(Order):
+class Coverage(OrderClaim):
     """The first arm's gain over the second is larger in languages with a dictionary than in those without."""
 
     kind: Literal["coverage"] = "coverage"  # type: ignore[assignment]
@@ -213,7 +213,7 @@ class Coverage(Order):
         return [self.measure.model_copy(update={**gain, "dictionary": has}) for has in (True, False)]
 
 
-class Near(Order):
+class Near(OrderClaim):
     """The measure of each arm, mostly a difference, lies within some points of zero."""
 
     kind: Literal["near"] = "near"  # type: ignore[assignment]
@@ -229,7 +229,7 @@ class Correlation(_Claim):
     y: Quantity
 
 
-Claim = Order | Coverage | Near | Correlation
+Claim = OrderClaim | Coverage | Near | Correlation
 _CLAIMS: TypeAdapter[Mapping[str, Claim]] = TypeAdapter(Mapping[str, Annotated[Claim, Field(discriminator="kind")]])
 
 
@@ -241,7 +241,7 @@ def read_claims() -> Mapping[str, Claim]:
     )
 
 
-def printed_values(claim: Order) -> list[float]:
+def printed_values(claim: OrderClaim) -> list[float]:
     """What the claim's table prints of its arms, in their order; what follows from it where that does not add up."""
     found = _printed(claim.paper, [claim.table])
 

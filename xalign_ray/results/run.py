@@ -107,8 +107,10 @@ def read_run(folder: Path) -> Run:
             "below runs/."
         )
     log = read_log(path) if path.is_file() else Log()
-    data = next((start["data"] for start in reversed(log.starts) if start.get("data")), None)
-    return Run(folder, read_saved(folder), log, scores, read_manifest(local_folder(data)) if data else None)
+    made_of = next((start["data"] for start in reversed(log.starts) if start.get("data")), None)
+    downloaded = RunFolder(folder).data
+    data = downloaded if downloaded.is_dir() else made_of and local_folder(made_of)
+    return Run(folder, read_saved(folder), log, scores, read_manifest(data) if data else None)
 
 
 def label_runs(runs: Sequence[Run]) -> list[Run]:

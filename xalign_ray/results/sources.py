@@ -230,7 +230,8 @@ def _restore(name: str, tracking_uri: str) -> Iterator[Run]:
     client = MlflowClient(with_credentials(tracking_uri))
     with tempfile.TemporaryDirectory(prefix="xalign-report-") as scratch:
         every = [
-            (run, Path(scratch) / run.info.run_id / restore.name_of(run)) for run in restore.find_runs(client, name)
+            (run, Path(scratch) / run.info.run_id / restore.folder_name_of(run))
+            for run in restore.search_runs(client, name)
         ]
         folders = [folder for run, folder in every if restore.restore(client, run, folder)]
         choices = [one for folder in folders if (folder / CHOICES).is_file() for one in _read_choices(folder)]

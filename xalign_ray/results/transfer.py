@@ -10,7 +10,7 @@ from itertools import chain
 import pandas as pd
 from matplotlib.axes import Axes
 
-from xalign_ray.results.aggregate import Block
+from xalign_ray.results.aggregate import ScoreTable
 from xalign_ray.results.charts import PAPER, Chart, Styles, dot_styles
 from xalign_ray.results.difference import FEWEST, spearman
 from xalign_ray.results.groups import Place
@@ -78,7 +78,7 @@ def _lost(metric: str, label: str = "") -> Quantity:
     return Quantity(label=label, metric=f"{metric}{_SUPERVISED}", less={"metric": metric})
 
 
-def _scores_of(known: Measured, metric: str) -> tuple[dict[str, list[Block]], bool]:
+def _scores_of(known: Measured, metric: str) -> tuple[dict[str, list[ScoreTable]], bool]:
     """What transfer loses, SUP and ZS of each label, and whether all labels were scored on one test set."""
     quantities = {
         label: [lost, Quantity(label=label, metric=f"{metric}{_SUPERVISED}"), Quantity(label=label, metric=metric)]
@@ -93,7 +93,7 @@ def _scores_of(known: Measured, metric: str) -> tuple[dict[str, list[Block]], bo
 
 
 def _rows_of_group(
-    metric: str, scores: Mapping[str, Sequence[Block]], comparable: bool, group: str, is_in: Callable[[str], bool]
+    metric: str, scores: Mapping[str, Sequence[ScoreTable]], comparable: bool, group: str, is_in: Callable[[str], bool]
 ) -> Iterator[Row]:
     own = {label: lost.within([one for one in lost.languages if is_in(one)]) for label, (lost, *_) in scores.items()}
     own = {label: values for label, values in own.items() if len(values)}
@@ -146,7 +146,7 @@ def _printed(points: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _of_several(known: Measured, quantity: Quantity) -> dict[str, Block]:
+def _of_several(known: Measured, quantity: Quantity) -> dict[str, ScoreTable]:
     """The values of each arm that has some, on one test set; none where there is none, or one arm alone."""
     named = {label: quantity.model_copy(update={"label": label}) for label in known.labels}
     named = {label: own for label, own in named.items() if len(known.values(own))}

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from xalign_ray.results.aggregate import ALL_LANGUAGES, EMPTY, Average, Block, aggregate, measure, without_layers
+from xalign_ray.results.aggregate import (
+    ALL_LANGUAGES,
+    EMPTY,
+    Average,
+    ScoreTable,
+    aggregate,
+    seed_values,
+    without_layers,
+)
 from xalign_ray.results.difference import (
     TOO_FEW,
     TOO_FEW_LANGUAGES,
@@ -22,7 +30,7 @@ from xalign_ray.results.difference import (
     spearman,
 )
 from xalign_ray.results.groups import WITH, WITHOUT, known_groupings, other_languages
-from xalign_ray.results.printed import ZERO_SHOT, Claim, Correlation, Coverage, Near, Order, Quantity, read_claims
+from xalign_ray.results.printed import ZERO_SHOT, Claim, Correlation, Coverage, Near, OrderClaim, Quantity, read_claims
 from xalign_ray.results.run import Run, columns_of
 
 HOLDS, DOES_NOT, UNDECIDED = "holds", "does not hold", "undecided"
@@ -49,11 +57,11 @@ class Measured:
         """Of the arms that have a score, in the order of the report."""
         return list(self.frame.label.unique())
 
-    def values(self, quantity: Quantity) -> Block:
+    def values(self, quantity: Quantity) -> ScoreTable:
         """What is known of one quantity, as `values_of` has it."""
         return self.values_of([quantity])[0]
 
-    def values_of(self, quantities: Sequence[Quantity]) -> list[Block]:
+    def values_of(self, quantities: Sequence[Quantity]) -> list[ScoreTable]:
         """What is known of quantities that are compared with each other, all on one test set.
 
         Each has the languages that it is about and all its seeds have. All are empty where no test set is in common.
@@ -79,7 +87,7 @@ class Measured:
         own = self.frame.loc[(self.frame.label == quantity.label) & (self.frame.metric == quantity.metric)]
         return list(own.sort_values("place", kind="stable").test_set.unique())
 
-    def _values(self, frame: pd.DataFrame, quantity: Quantity) -> Block:
+    def _values(self, frame: pd.DataFrame, quantity: Quantity) -> ScoreTable:
         own = frame.loc[(frame.label == quantity.label) & (frame.metric == quantity.metric)]
         own = own.loc[[self._is_meant(quantity, language) for language in own.language]]
         found = next(iter(aggregate(own, ["label"]).values()), EMPTY)
@@ -125,8 +133,8 @@ class Verdict:
 class Points:
     """What is correlated: a block an arm of each measure, all with the same languages and seeds."""
 
-    x: Sequence[Block]
-    y: Sequence[Block]
+    x: Sequence[ScoreTable]
+    y: Sequence[ScoreTable]
 
     @property
     def correlation(self) -> float:
@@ -153,7 +161,7 @@ def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
 
     if not len(scores):
         return Measured(pd.DataFrame(columns=COLUMNS), has_dictionary)
-    frame = measure(without_layers(scores))
+    frame = seed_values(without_layers(scores))
     parts = zip(frame.split, frame.layer, frame.pooling, strict=True)
     named = frame.assign(language=frame.language.map(_name), test_set=[", ".join(filter(None, one)) for one in parts])
     places = {label: place for place, label in enumerate(columns_of(runs))}
@@ -195,7 +203,7 @@ def correlated(claim: Correlation, scores: Measured) -> Points:
     return Points(*([block.within(languages, seeds) for block in row] for row in blocks))
 
 
-def _judge_order(name: str, claim: Order, scores: Measured) -> Verdict:
+def _judge_order(name: str, claim: OrderClaim, scores: Measured) -> Verdict:
     arms = scores.values_of(claim.quantities)
     languages = set.intersection(*(set(arm.languages) for arm in arms))
     if not languages:
@@ -217,7 +225,7 @@ def _judge_order(name: str, claim: Order, scores: Measured) -> Verdict:
 
 def _judge_near(name: str, claim: Near, scores: Measured) -> Verdict:
     arms = scores.values_of(claim.quantities)
-    zeros = [Block(arm.languages, arm.seeds, np.zeros_like(arm.values), arm.n) for arm in arms]
+    zeros = [ScoreTable(arm.languages, arm.seeds, np.zeros_like(arm.values), arm.n) for arm in arms]
     gaps = [gap for both in zip(arms, zeros, strict=True) if (gap := difference(*both, comparisons=len(arms)))]
     if len(gaps) < len(arms):
         why = scores.why_apart(claim.quantities) or f"no {claim.measure.metric} of all arms"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterator
@@ -15,8 +14,8 @@ from mlflow.exceptions import MlflowException
 from xalign_ray.artifacts import MANIFEST, read_manifest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.credentials import with_credentials
-from xalign_ray.results.headline import comparison_metrics, headline, read_headlines, table
-from xalign_ray.run_folder import CHOICES, COMPARISON, CONFIG, REPORT, STUDY, RunFolder
+from xalign_ray.results.headline import comparison_metrics, headline_scores, read_headlines, table
+from xalign_ray.run_folder import CHOICES, COMPARISON, CONFIG, DATA, EVENT_LOG, REPORT, STUDY, RunFolder
 from xalign_ray.track.events import Event, EventReader, run_identity
 from xalign_ray.track.logged_model import log_model
 from xalign_ray.track.mlflow_page import ExperimentKind, experiment_tags
@@ -36,7 +35,7 @@ _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
 _STOPPED = "stopped"  # as its last event says: a job told to stop, a fine-tuning stopped early for better ones
 _STUDIES = "studies/"  # what the recipe of a study's log begins with
-_FILES = (CONFIG, MANIFEST, STUDY, CHOICES, COMPARISON)
+_FILES = (CONFIG, EVENT_LOG, MANIFEST, STUDY, CHOICES, COMPARISON)
 _NO_PARAMS = ("fingerprint", "notes")  # tags; MLflow's comparison begins with the first parameters that differ
 
 
@@ -140,8 +139,6 @@ class MlflowRun:
         tags = {**_identity_tags(self.folder), "xalign.run": self.folder.resolve().name}
         shown = ("recipe", "workers", "zero_stage")
         tags |= {f"xalign.{name}": str(self._start[name]) for name in shown if name in self._start}
-        if values := self._start.get("values"):
-            tags["xalign.values"] = json.dumps(values)
         if recipe := self._start.get("recipe"):
             tags |= {"mlflow.source.name": recipe, "mlflow.source.type": "LOCAL"}  # beside it MLflow shows the commit
         name, started = self._start.get("title") or self.folder.resolve().name, milliseconds(self._start)
@@ -186,7 +183,7 @@ class MlflowRun:
         training = sum("/" in key for key in known)
         # A score that has not changed is not logged again; one that has gets the newest time and is shown.
         when = int(max(path.stat().st_mtime for path in files) * 1000)
-        scores = headline(records, MAX_KEYS - training).items()
+        scores = headline_scores(records, MAX_KEYS - training).items()
         points = [Metric(key, value, when, step) for key, (value, step) in scores if known.get(key) != value]
         self._client.log_batch(self.run_id, metrics=points, synchronous=True)
         self._client.log_text(self.run_id, table(records), "scores.csv")
@@ -214,7 +211,7 @@ class MlflowRun:
         if (report := RunFolder(self.folder).report).is_dir():
             self._client.log_artifacts(self.run_id, str(report), REPORT)
         if (data := self._start.get("data")) and read_manifest(Path(data)) is not None:
-            self._client.log_artifact(self.run_id, str(Path(data) / MANIFEST), "data")
+            self._client.log_artifact(self.run_id, str(Path(data) / MANIFEST), DATA)
         for name, text in language_tables(RunFolder(self.folder).events).items():
             self._client.log_text(self.run_id, text, name)
 

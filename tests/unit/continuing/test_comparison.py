@@ -14,7 +14,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, BertModel
 
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.continuing import comparison
-from xalign_ray.continuing.comparison import KeptText, compare, judge, read_comparison, write_comparison
+from xalign_ray.continuing.comparison import KeptText, compare_with_base, read_comparison, verdict_of, write_comparison
 from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
 from xalign_ray.run_folder import COMPARISON
 from xalign_ray.tasks.translations import TranslatedSentences
@@ -77,14 +77,14 @@ def slow_loss(folder: Path, texts: list[str]) -> float:
     return float(np.mean(losses))
 
 
-def rows_by_measure(found: comparison.Comparison, trained: bool) -> dict[str, Any]:
+def rows_by_measure(found: comparison.BaseComparison, trained: bool) -> dict[str, Any]:
     return {row.measure: row for row in found.rows if row.trained == trained}
 
 
 def test_rows_equal_a_slow_reference(encoders: tuple[Path, Path]) -> None:
     base, trained = encoders
     tests, kept = pairs_of(40), pairs_of(25, "kept")
-    found = compare(str(base), str(trained), [tests], [kept], device="cpu")
+    found = compare_with_base(str(base), str(trained), [tests], [kept], device="cpu")
     of_tests, of_kept = (rows_by_measure(found, trained) for trained in (True, False))
     assert [*of_tests] == ["retrieval", "retrieval_csls"]
     assert [*of_kept] == ["retrieval", "retrieval_csls", "drift", "mlm_loss"]
@@ -102,7 +102,7 @@ def test_rows_equal_a_slow_reference(encoders: tuple[Path, Path]) -> None:
 
 def test_kept_text_has_drift_and_a_loss(encoders: tuple[Path, Path]) -> None:
     text = KeptText("de", sentences(GERMAN, 12, 5), "mine.txt")
-    found = compare(*map(str, encoders), [], texts=[text], device="cpu")
+    found = compare_with_base(*map(str, encoders), [], texts=[text], device="cpu")
     assert [(row.measure, row.language, row.split, row.count) for row in found.rows] == [
         ("drift", "de", "mine.txt", 12),
         ("mlm_loss", "de", "mine.txt", 12),
@@ -112,14 +112,14 @@ def test_kept_text_has_drift_and_a_loss(encoders: tuple[Path, Path]) -> None:
 def test_an_encoder_without_a_head_has_no_loss_and_says_so(encoders: tuple[Path, Path]) -> None:
     base, _ = encoders
     BertModel.from_pretrained(base, add_pooling_layer=False).save_pretrained(base)
-    found = compare(*map(str, encoders), [], [pairs_of()], device="cpu")
+    found = compare_with_base(*map(str, encoders), [], [pairs_of()], device="cpu")
     assert [row.measure for row in found.rows] == ["retrieval", "retrieval_csls", "drift"]
     assert found.notes == [f"There is no masked-LM loss of what was kept: {base} has no masked-LM head."]
 
 
 def test_other_vocabularies_have_no_loss_in_common(encoders: tuple[Path, Path], tmp_path: Path) -> None:
     other = make_bert_in(tmp_path / "other", [*ENGLISH, *GERMAN, "sechs"])
-    found = compare(str(encoders[0]), str(other), [], [pairs_of()], device="cpu")
+    found = compare_with_base(str(encoders[0]), str(other), [], [pairs_of()], device="cpu")
     assert "mlm_loss" not in {row.measure for row in found.rows}
     assert "the vocabularies differ" in found.notes[0]
 
@@ -131,7 +131,7 @@ def test_both_encoders_are_pooled_and_prompted_as_the_bases_files_say(encoders: 
     (base / "1_Pooling").mkdir()
     (base / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
     (base / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "two "}}))
-    found = compare(str(base), str(trained), [], [pairs_of()], device="cpu")
+    found = compare_with_base(str(base), str(trained), [], [pairs_of()], device="cpu")
     drift = rows_by_measure(found, trained=False)["drift"].yours
     texts = [(text, "de") for text in pairs_of().first]
     old, new = (SentenceScores(str(one), "two ", "cls", device="cpu").vectors(texts) for one in encoders)
@@ -139,13 +139,13 @@ def test_both_encoders_are_pooled_and_prompted_as_the_bases_files_say(encoders: 
 
 
 def test_nothing_kept_is_said_in_one_line(encoders: tuple[Path, Path]) -> None:
-    found = compare(*map(str, encoders), [pairs_of()], device="cpu")
+    found = compare_with_base(*map(str, encoders), [pairs_of()], device="cpu")
     assert found.notes == [comparison.NOTHING_KEPT]
 
 
 def test_languages_of_the_run_decide_what_counts_as_trained(encoders: tuple[Path, Path]) -> None:
     tests = [pairs_of(languages=("de", "en")), pairs_of(languages=("fr", "de"))]
-    found = compare(*map(str, encoders), tests, trained_languages=["en", "de"], device="cpu")
+    found = compare_with_base(*map(str, encoders), tests, trained_languages=["en", "de"], device="cpu")
     assert {(row.language, row.trained) for row in found.rows} == {("de", True), ("fr-de", False)}
 
 
@@ -184,11 +184,11 @@ def test_a_damaged_cache_is_computed_again(encoders: tuple[Path, Path], tmp_path
     ],
 )
 def test_a_verdict_is_read_off_the_interval(ends: Any, higher_is_better: bool, verdict: str) -> None:
-    assert judge(ends, higher_is_better) == verdict
+    assert verdict_of(ends, higher_is_better) == verdict
 
 
 def test_a_comparison_is_written_with_the_facts_of_its_run(encoders: tuple[Path, Path], tmp_path: Path) -> None:
-    found = compare(*map(str, encoders), [pairs_of()], device="cpu")
+    found = compare_with_base(*map(str, encoders), [pairs_of()], device="cpu")
     facts = {"base": "x", "run": "r", "steps": 3, "seconds": 1.5, "device_hours": 0.1, "methods": ["contrast"]}
     write_comparison(tmp_path / COMPARISON, found, facts)
     read = read_comparison(tmp_path / COMPARISON)

@@ -13,12 +13,11 @@ from rich.console import Console
 
 from tests.unit.results.run_folders import compare_folders, entries, score, write_run
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.compare import Comparison, Record, score_frame
-from xalign_ray.results.compare import compare as compare_scores
+from xalign_ray.results.compare import Comparison, Record, compare_scores, score_frame
 from xalign_ray.results.difference import critical, paired_uncertainty
 from xalign_ray.results.groups import known_groupings
 from xalign_ray.results.log import Log
-from xalign_ray.results.page import write_comparison
+from xalign_ray.results.page import write_tables
 from xalign_ray.results.run import Run
 from xalign_ray.results.tables import Entry, score_table, terminal_table
 from xalign_ray.tasks.scores import Score
@@ -60,7 +59,7 @@ def cells(comparison: Comparison, by: str, label: str) -> dict[str, Record]:
 
 def written(comparison: Comparison, folder: Path) -> tuple[list[dict[str, str]], str]:
     """The records of comparison.csv and the text of comparison.md."""
-    write_comparison(comparison, folder)
+    write_tables(comparison, folder)
     with (folder / "comparison.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file)), (folder / "comparison.md").read_text(encoding="utf-8")
 

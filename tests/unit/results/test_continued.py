@@ -8,14 +8,14 @@ import pytest
 
 from tests.unit.continuing.comparison_file import write_comparison_file
 from xalign_ray.errors import DataError
-from xalign_ray.results.continued import as_text, read_continued, sentence, sparkline
+from xalign_ray.results.continued import comparison_text, read_continued, sentence, sparkline
 
 
 def shown(folder: Path, width: int = 80) -> str:
     write_comparison_file(folder)
     found = read_continued(folder)
     assert found is not None
-    return as_text(found, width)
+    return comparison_text(found, width)
 
 
 def test_each_language_has_both_values_interval_and_verdict(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.results.headline import evaluation_key, headline, read_headlines, table
+from xalign_ray.results.headline import evaluation_key, headline_scores, read_headlines, table
 
 
 def record(metric: str, language: str, value: float, layer: Any = None, **fields: Any) -> dict[str, Any]:
@@ -23,12 +23,14 @@ def test_the_mean_over_languages_has_the_plain_key() -> None:
 
 def test_a_layer_curve_is_no_headline() -> None:
     curve = [record("tatoeba_accuracy", "de", 0.1 * layer, layer) for layer in range(3)]
-    assert headline([*curve, record("tatoeba_accuracy", "de", 0.7, "last4")], 100) == {"tatoeba_accuracy_de": (0.7, 20)}
+    assert headline_scores([*curve, record("tatoeba_accuracy", "de", 0.7, "last4")], 100) == {
+        "tatoeba_accuracy_de": (0.7, 20)
+    }
 
 
 def test_the_mean_over_languages_comes_first_and_survives_the_limit() -> None:
     languages = [record("pos_accuracy", f"l{i}", 0.5) for i in range(200)]
-    chosen = headline([*languages, record("pos_accuracy", "all", 0.4)], 100)
+    chosen = headline_scores([*languages, record("pos_accuracy", "all", 0.4)], 100)
     assert list(chosen)[:2] == ["pos_accuracy", "pos_accuracy_l0"]
     assert len(chosen) == 100
 
@@ -39,12 +41,12 @@ def test_seeds_are_averaged_but_variants_are_not_mixed() -> None:
         record("alignment_heldout", "en-de", 0.4, seed=1, pooling="mean"),
         record("alignment_heldout", "en-de", 0.9, seed=0, pooling="first"),
     ]
-    value, step = headline(records, 100)["alignment_heldout_en-de"]
+    value, step = headline_scores(records, 100)["alignment_heldout_en-de"]
     assert (value, step) == (pytest.approx(0.3), 20)
 
 
 def test_a_model_of_unknown_step_is_shown_at_zero() -> None:
-    assert headline([record("pos_accuracy", "de", 0.5, step=None)], 100) == {"pos_accuracy_de": (0.5, 0)}
+    assert headline_scores([record("pos_accuracy", "de", 0.5, step=None)], 100) == {"pos_accuracy_de": (0.5, 0)}
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"scores": [1]}', '{"scores": [{"metric": "pos_accuracy"}]}'])

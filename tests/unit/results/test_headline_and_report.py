@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.results.run_folders import compare_folders, score, write_run
 from xalign_ray.results.aggregate import KEY
-from xalign_ray.results.headline import headline, read_headlines
+from xalign_ray.results.headline import headline_scores, read_headlines
 from xalign_ray.run_folder import RunFolder
 from xalign_ray.tasks.scores import Score, average_languages
 
@@ -38,7 +38,7 @@ CASES: dict[str, list[Score]] = {
 def test_headline_of_mlflow_is_the_number_of_the_report(case: str, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", scores={"pos": CASES[case]})
     records = [record for path in RunFolder(folder).score_files for record in read_headlines(path)]
-    shown = {key: value for key, (value, _) in headline(records, 100).items()}
+    shown = {key: value for key, (value, _) in headline_scores(records, 100).items()}
     comparison = compare_folders([folder])
     mean, *_ = comparison.records("task")
     assert shown["pos_accuracy"] == mean["mean"]
@@ -51,4 +51,4 @@ def test_a_mean_is_over_the_languages_that_all_seeds_have(tmp_path: Path) -> Non
     folder = write_run(tmp_path / "run", scores={"pos": CASES["a seed lacks a language"]})
     records = [record for path in RunFolder(folder).score_files for record in read_headlines(path)]
     # Not 72.5, the mean of 65 over two languages and 80 over one.
-    assert headline(records, 100)["pos_accuracy"] == (pytest.approx(0.7), 4)
+    assert headline_scores(records, 100)["pos_accuracy"] == (pytest.approx(0.7), 4)

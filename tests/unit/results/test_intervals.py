@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tests.bench.intervals import ARMS, SHAPES, SOURCES, draw, excluded, family_rates, rate
-from xalign_ray.results.aggregate import Block
+from xalign_ray.results.aggregate import ScoreTable
 from xalign_ray.results.difference import (
     NEAR_ZERO,
     TOO_FEW,
@@ -30,7 +30,7 @@ def difference_interval(values: np.ndarray, base: np.ndarray, paired: bool) -> t
     """That of [languages, seeds] scores of two arms, whose seeds are the same where they are paired."""
     languages, seeds = ([str(number) for number in range(count)] for count in values.shape)
     others = [seed if paired else f"other {seed}" for seed in map(str, range(base.shape[1]))]
-    found = difference(Block(languages, seeds, values, 1), Block(languages, others, base, 1))
+    found = difference(ScoreTable(languages, seeds, values, 1), ScoreTable(languages, others, base, 1))
     return found and found.interval
 
 

@@ -16,7 +16,16 @@ from tests.unit.results.run_folders import score
 from tests.unit.results.test_printed import slow_rank
 from xalign_ray.results.compare import score_frame
 from xalign_ray.results.log import Log
-from xalign_ray.results.printed import PAPERS, Correlation, Coverage, Near, Order, Quantity, printed_values, read_claims
+from xalign_ray.results.printed import (
+    PAPERS,
+    Correlation,
+    Coverage,
+    Near,
+    OrderClaim,
+    Quantity,
+    printed_values,
+    read_claims,
+)
 from xalign_ray.results.run import Run
 from xalign_ray.results.verdicts import COLUMNS, Measured, judge, judge_all, measured
 from xalign_ray.tasks.registry import METRICS
@@ -35,8 +44,8 @@ def scored(arrays: Arrays, languages: Sequence[str] = "uvwxyz", without: str = "
     return Measured(pd.DataFrame(rows, columns=COLUMNS), lambda language: language not in without)
 
 
-def order(*arms: str, **measure: Any) -> Order:
-    return Order(**ABOVE | {"arms": arms}, measure=Quantity(**{"metric": POS} | measure))
+def order(*arms: str, **measure: Any) -> OrderClaim:
+    return OrderClaim(**ABOVE | {"arms": arms}, measure=Quantity(**{"metric": POS} | measure))
 
 
 BASE = np.array([[0.5, 0.6], [0.1, 0.4], [0.3, 0.2]])

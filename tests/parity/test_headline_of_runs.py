@@ -1,0 +1,77 @@
+"""MLflow's numbers of a run are its report's, for each run of the quickstart and of `study methods` cut short."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from tests.parity.cells_here import pretrain_here, run_cells_here
+from tests.ray.small import MODEL, batches, write_world
+from xalign_ray.credentials import with_credentials
+from xalign_ray.results.aggregate import KEY
+from xalign_ray.results.page import report
+from xalign_ray.run_folder import RunFolder
+from xalign_ray.studies.study import run_study
+from xalign_ray.track.follower import resolve_uri
+
+SHORT = {"num_train_epochs": 1, "max_train_samples": 16, "max_seq_length": 32, "learning_rate": [1e-4, 1e-3]}
+TUNED = {"task": "pos", "data": "pos", "languages": ["en", "qgr"], "settings": SHORT, "seeds": [0, 1]}
+CUTS = {
+    "quickstart": {"finetunings": [TUNED]},
+    "methods": {
+        "encoders": [{"recipe": f"tiny/{name}", "label": name} for name in ("mlm", "dict-mlm-50")],
+        "seeds": [0, 1],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    folder = tmp_path_factory.mktemp("headlines")
+    write_world(folder / "runs", sentences=300, parallel=60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        run_cells_here(patch, [], [])
+        pretrain_here(patch)
+        yield [*MODEL, *batches(rows=8, micro=8, steps=2, saved_every=2), "parallel.workers=1"]
+
+
+def mlflow_runs() -> dict[str, Run]:
+    """All runs by the name of their folder."""
+    client = MlflowClient(with_credentials(resolve_uri("sqlite", Path("runs"))))
+    found = client.search_runs([one.experiment_id for one in client.search_experiments()], max_results=1000)
+    return {run.data.tags.get("xalign.run") or str(run.info.run_name): run for run in found}
+
+
+def shown_by_report(folder: Path) -> dict[str, float]:
+    """The means of comparison.csv under MLflow's keys; of a metric with several measurements the first counts."""
+    page = report([str(folder)], folder.parent / f"{folder.name}-report", ("task", "language"))
+    table = pd.read_csv(page.with_name("comparison.csv"), keep_default_na=False)
+    first = table.loc[table.by == "task"].drop_duplicates("metric")
+    shown = {metric: float(mean) for metric, mean in zip(first.metric, first["mean"], strict=True)}
+    of_languages = table.loc[table.by == "language"].merge(first[KEY])
+    for metric, language, mean in zip(of_languages.metric, of_languages.group, of_languages["mean"], strict=True):
+        shown[f"{metric}_{language}"] = float(mean)
+    return shown
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_headline_of_mlflow_is_the_reports_for_every_run(name: str, settings: list[str]) -> None:
+    own = [f"{key}={json.dumps(value)}" for key, value in CUTS[name].items()]
+    page = run_study(name, Path("runs"), [*settings, *own])
+    study = json.loads((page.parents[1] / "study.json").read_text())
+    assert {cell["state"] for cell in study["cells"]} <= {"finished", "not chosen"}
+    logged, seen = mlflow_runs(), 0
+    for folder in {(page.parents[1] / cell["folder"]).resolve() for cell in study["cells"]}:
+        if not RunFolder(folder).score_files:
+            continue
+        metrics = {key: value for key, value in logged[folder.name].data.metrics.items() if "/" not in key}
+        assert metrics == shown_by_report(folder), folder.name
+        seen += 1
+    assert seen >= len(study["cells"]) - 1
