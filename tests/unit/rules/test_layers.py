@@ -22,7 +22,7 @@ LAYERS = [
     {"mirror"},
     {"ray_job"},
     {"config", "results/aggregate"},
-    {"results/compared", "results/headline"},
+    {"results/headline"},
     {"text", "demo", "track", "layout"},
     {"work"},
     {"models"},
