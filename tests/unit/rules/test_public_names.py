@@ -16,6 +16,7 @@ TWICE = {
     "Encoder",
     "Entry",
     "Given",
+    "Job",
     "Lamb",
     "Lexicon",
     "Prepared",
