@@ -49,11 +49,6 @@ class ScoreTable:
     n: int
     chance: float | None = None
 
-    @classmethod
-    def of(cls, values: pd.DataFrame) -> ScoreTable:
-        """Of a frame with a row a language and a column a seed."""
-        return cls(list(values.index), list(values.columns), values.to_numpy(float), 0)
-
     def __len__(self) -> int:
         return len(self.languages)
 

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import chi2, rankdata
 from scipy.stats import t as student
 
-from xalign_ray.results.aggregate import ScoreTable, average
+from xalign_ray.results.aggregate import ScoreTable
 
 FEWEST = 3  # languages or seeds of an interval: two tell almost nothing about a variance
 TOO_FEW = "too few languages and seeds"
@@ -68,15 +68,6 @@ class Uncertainty(NamedTuple):
     by_seeds: NDArray[np.bool_]
 
 
-class _Pair(NamedTuple):
-    """[languages, seeds] scores of two arms in the languages that both have, with common seeds if there are any."""
-
-    values: Array
-    base: Array
-    languages: tuple[str, ...]
-    seeds: tuple[str, ...]
-
-
 class _Term(NamedTuple):
     """A part of the variance of a mean, and its degrees of freedom."""
 
@@ -99,11 +90,17 @@ def difference(arm: ScoreTable, base: ScoreTable, comparisons: int = 1) -> Diffe
         arm, base: the scores of one measurement.
         comparisons: intervals that are all to be right in 95 % of the cases (Bonferroni).
     """
-    pair = _pair(arm, base)
-    if pair is None:
+    own, other = _common(arm, base)
+    if not len(own):
         return None
-    found = _uncertainty(pair)
-    return _describe(pair, found, student.ppf(1 - (1 - _LEVEL) / 2 / comparisons, found.degrees), comparisons)
+    paired = own.seeds == other.seeds
+    found = (
+        paired_uncertainty(np.stack([own.values, other.values]))
+        if paired
+        else unpaired_uncertainty(own.values, other.values)
+    )
+    reach = student.ppf(1 - (1 - _LEVEL) / 2 / comparisons, found.degrees)
+    return _describe(own, other, found, reach, comparisons)
 
 
 def differences_from(arms: Mapping[str, ScoreTable], base: ScoreTable) -> dict[str, Difference]:
@@ -112,16 +109,19 @@ def differences_from(arms: Mapping[str, ScoreTable], base: ScoreTable) -> dict[s
     So whichever arm is the best, the interval of its difference is honest. Arms that have all languages and seeds in
     common share the estimate of variance (Dunnett 1955).
     """
-    pairs = {label: pair for label, arm in arms.items() if (pair := _pair(arm, base))}
-    found = {}
-    for label, pair in pairs.items():
-        alike = [one.values for one in pairs.values() if pair.seeds and one[2:] == pair[2:]]
-        if len(alike) < 2:
-            found[label] = difference(arms[label], base, len(pairs))
-        else:
-            shared = paired_uncertainty(np.stack([pair.base, *alike]))
-            found[label] = _describe(pair, shared, critical(shared.degrees, len(pairs)), len(pairs))
-    return found  # type: ignore[return-value]
+    every = {label: both for label, arm in arms.items() if len((both := _common(arm, base))[0])}
+    found: dict[str, Difference] = {}
+    for label, (own, other) in every.items():
+        names = own.languages, own.seeds
+        alike = [
+            arm.values for arm, _ in every.values() if own.seeds == other.seeds and names == (arm.languages, arm.seeds)
+        ]
+        if len(alike) > 1:
+            shared = paired_uncertainty(np.stack([other.values, *alike]))
+            found[label] = _describe(own, other, shared, critical(shared.degrees, len(every)), len(every))
+        elif alone := difference(own, other, len(every)):
+            found[label] = alone
+    return found
 
 
 def paired_uncertainty(arms: Array) -> Uncertainty:
@@ -236,31 +236,24 @@ def ratio_interval(totals: Array, counts: Array) -> Interval | None:
     return float(ratio - reach), float(ratio + reach)
 
 
-def _pair(arm: ScoreTable, base: ScoreTable) -> _Pair | None:
+def _common(arm: ScoreTable, base: ScoreTable) -> tuple[ScoreTable, ScoreTable]:
+    """Both in the languages that both have, with the seeds that both have if there are any."""
     seeds = {*arm.seeds} & {*base.seeds} or None
-    own, other = arm.within(base.languages, seeds), base.within(arm.languages, seeds)
-    return (
-        _Pair(own.values, other.values, tuple(own.languages), tuple(own.seeds if seeds else ())) if len(own) else None
-    )
+    return arm.within(base.languages, seeds), base.within(arm.languages, seeds)
 
 
-def _uncertainty(pair: _Pair) -> Uncertainty:
-    values, base = pair.values, pair.base
-    return paired_uncertainty(np.stack([values, base])) if pair.seeds else unpaired_uncertainty(values, base)
-
-
-def _describe(pair: _Pair, found: Uncertainty, reach: Array, comparisons: int) -> Difference:
-    fewest_seeds = min(pair.values.shape[1], pair.base.shape[1])
-    own, base = average(pair.values), average(pair.base)
-    estimate, width = own.mean - base.mean, float(reach * found.standard_error)
+def _describe(own: ScoreTable, other: ScoreTable, found: Uncertainty, reach: Array, comparisons: int) -> Difference:
+    paired, fewest = own.seeds == other.seeds, min(len(own.seeds), len(other.seeds))
+    estimate, width = own.average.mean - other.average.mean, float(reach * found.standard_error)
+    gaps = own.average.of_seeds - other.average.of_seeds if paired else np.empty(0)
     return Difference(
         estimate,
-        (estimate - width, estimate + width) if max(len(pair.languages), fewest_seeds) >= FEWEST else None,
+        (estimate - width, estimate + width) if max(len(own), fewest) >= FEWEST else None,
         bool(found.by_seeds),
-        len(pair.languages),
-        len(pair.seeds),
-        fewest_seeds,
-        tuple((own.of_seeds - base.of_seeds).tolist()) if pair.seeds else (),
+        len(own),
+        len(own.seeds) if paired else 0,
+        fewest,
+        tuple(gaps.tolist()),
         comparisons,
     )
 
