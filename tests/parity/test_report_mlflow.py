@@ -150,8 +150,9 @@ def test_a_server_that_is_not_there_is_named() -> None:
 def test_events_of_a_run_come_back_as_they_were_written(uri: str, experiment: str, tmp_path: Path) -> None:
     """Every step of two attempts, with hashes: what MLflow draws is thinned, and has no second point of a step."""
     steps = [step(number, 6.0 - number / 5000) for number in range(1, 4001)]
-    again = [start(attempt=2, step=3000), *(one | {"attempt": 2} for one in steps[3000:])]
-    folder = write_run(tmp_path / "run", scores={"tatoeba": [score()]}, events=[start(), *steps[:3500], *again])
+    first, second = ({**start(at, attempt), "steps": 4000} for at, attempt in ((0, 1), (3000, 2)))
+    again = [second, *(one | {"attempt": 2} for one in steps[3000:])]
+    folder = write_run(tmp_path / "run", scores={"tatoeba": [score()]}, events=[first, *steps[:3500], *again])
     (run_id,) = replay(folder, uri, experiment)
     client = MlflowClient(uri)
     assert len(client.get_metric_history(run_id, "train/loss")) < 2100
