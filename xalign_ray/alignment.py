@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from xalign_ray.config.absolute import absolute_aligner
 from xalign_ray.config.mistakes import sentence_on
 from xalign_ray.errors import ConfigError
-from xalign_ray.ray_job import check_lasting
-from xalign_ray.status_line import say
 from xalign_ray.train.cluster_address import check_named_cluster
+from xalign_ray.work.ray_job import check_lasting
+from xalign_ray.work.status_line import say
 
 
 def align(

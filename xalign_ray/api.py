@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_ray import stops
 from xalign_ray.errors import DataError, StoppedError
-from xalign_ray.local_paths import absolute_model, absolute_path
 from xalign_ray.opened_run import Run, as_frame
-from xalign_ray.run_folder import EVENT_LOG, SCORES, RunFolder
+from xalign_ray.work import stops
+from xalign_ray.work.local_paths import absolute_model, absolute_path
+from xalign_ray.work.run_folder import EVENT_LOG, SCORES, RunFolder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ def open_run(path: PathLike) -> Run:
         DataError: it holds neither an event log nor scores.
     """
     from xalign_ray.config.explain import check_folder
-    from xalign_ray.mirror import opened
+    from xalign_ray.work.mirror import opened
 
     folder = RunFolder(opened(absolute_path(os.fspath(path))))
     check_folder(folder.path)

@@ -17,8 +17,8 @@ from xalign_ray.config.sources import PairFormat, TextFormat
 from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.papers import FROM
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.local_paths import absolute_model, absolute_path
 from xalign_ray.tasks import TASK_NAMES, TUNED_TASK_NAMES
+from xalign_ray.work.local_paths import absolute_model, absolute_path
 
 PAIR_FORMATS = get_args(PairFormat)
 SCALES = ("tiny", "small", "paper")  # of the studies in folders

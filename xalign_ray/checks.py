@@ -10,8 +10,8 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.start import base_recipe, needed_recipes, settle
 from xalign_ray.config.tokenizers import FolderTokenizer
-from xalign_ray.status_line import say
-from xalign_ray.storage import is_url
+from xalign_ray.work.status_line import say
+from xalign_ray.work.storage import is_url
 
 
 def check(recipe: Recipe) -> None:

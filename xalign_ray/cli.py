@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from xalign_ray import __version__, collector, stops
+from xalign_ray import __version__
 from xalign_ray import submit as submitted
 from xalign_ray.arguments import (
     SCALES,
@@ -46,9 +46,10 @@ from xalign_ray.config_verbs import config_app
 from xalign_ray.continue_verb import check_submitted, continue_
 from xalign_ray.data_verbs import data_app
 from xalign_ray.errors import ConfigError, StoppedError, XalignError, explain
-from xalign_ray.local_paths import quoted, shown_path
-from xalign_ray.ray_job import check_lasting
-from xalign_ray.status_line import say, say_next
+from xalign_ray.work import collector, stops
+from xalign_ray.work.local_paths import quoted, shown_path
+from xalign_ray.work.ray_job import check_lasting
+from xalign_ray.work.status_line import say, say_next
 
 app = typer.Typer(
     cls=Group,
@@ -325,8 +326,8 @@ def track_replay(
     experiment: Annotated[str, typer.Option(metavar="NAME", help="of MLflow's experiment")] = "xalign",
 ) -> None:
     """Bring MLflow up to date with a run folder. Doing it again adds nothing."""
-    from xalign_ray.mirror import opened
     from xalign_ray.track.follower import open_command, replay, resolve_uri, runs_page
+    from xalign_ray.work.mirror import opened
 
     folder = opened(run)
     check_folder(folder)

@@ -12,10 +12,10 @@ from xalign_ray.arguments import Out, Rehash, Settings, Trust, as_model, codes, 
 from xalign_ray.continuing.five_lines import FiveLines, read_five_lines
 from xalign_ray.continuing.methods import METHODS
 from xalign_ray.errors import ConfigError
-from xalign_ray.ray_job import check_lasting
-from xalign_ray.run_folder import RUNS
-from xalign_ray.status_line import say_next
-from xalign_ray.storage import is_url
+from xalign_ray.work.ray_job import check_lasting
+from xalign_ray.work.run_folder import RUNS
+from xalign_ray.work.status_line import say_next
+from xalign_ray.work.storage import is_url
 
 
 def _files(help_text: str, *names: str) -> Any:

@@ -24,8 +24,8 @@ from xalign_ray.arguments import (
     codes,
 )
 from xalign_ray.config.load import list_recipes
-from xalign_ray.local_paths import quoted, shown_path
-from xalign_ray.status_line import say, say_next
+from xalign_ray.work.local_paths import quoted, shown_path
+from xalign_ray.work.status_line import say, say_next
 
 data_app = typer.Typer(cls=Group, no_args_is_help=True, help="Data: fetch, make, read, align, measure.")
 

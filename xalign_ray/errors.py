@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from xalign_ray.credentials import hide_credentials
+from xalign_ray.work.credentials import hide_credentials
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HINTS = {

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_ray.artifacts import EVALUATION_KIND, hash_file, hash_value, whole_manifest
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError
-from xalign_ray.local_paths import absolute_model, absolute_path, is_folder_name, quoted, shown_path
-from xalign_ray.mirror import local_folder, opened, url_of
 from xalign_ray.pipeline import check_export
-from xalign_ray.ray_job import check_lasting
-from xalign_ray.run_folder import CONFIG, EVALUATION, RUNS, SCORES, RunFolder
-from xalign_ray.status_line import say, say_next
 from xalign_ray.track.follower import Track, publish, resolve_uri, track_of
 from xalign_ray.track.scored_encoder import scoring_identity
+from xalign_ray.work.artifacts import EVALUATION_KIND, hash_file, hash_value, whole_manifest
 from xalign_ray.work.job import open_job
+from xalign_ray.work.local_paths import absolute_model, absolute_path, is_folder_name, quoted, shown_path
+from xalign_ray.work.mirror import local_folder, opened, url_of
+from xalign_ray.work.ray_job import check_lasting
+from xalign_ray.work.run_folder import CONFIG, EVALUATION, RUNS, SCORES, RunFolder
+from xalign_ray.work.status_line import say, say_next
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score

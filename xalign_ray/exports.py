@@ -9,15 +9,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_ray.artifacts import finished_run
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.saved import open_saved
 from xalign_ray.errors import DataError
-from xalign_ray.local_paths import shown_path
-from xalign_ray.mirror import fetch, fetch_checkpoint, local_folder, opened
-from xalign_ray.run_folder import RunFolder
-from xalign_ray.status_line import say
+from xalign_ray.work.artifacts import finished_run
 from xalign_ray.work.job import open_job
+from xalign_ray.work.local_paths import shown_path
+from xalign_ray.work.mirror import fetch, fetch_checkpoint, local_folder, opened
+from xalign_ray.work.run_folder import RunFolder
+from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xalign_ray.errors import DataError
-from xalign_ray.run_folder import RunFolder, check_export
+from xalign_ray.work.run_folder import RunFolder, check_export
 
 if TYPE_CHECKING:
     import pandas as pd

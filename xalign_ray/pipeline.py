@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from xalign_ray.artifacts import finished_run, write_atomic
 from xalign_ray.checks import check, open_start
 from xalign_ray.config.absolute import with_absolute_paths
 from xalign_ray.config.deciding import deciding_values
@@ -24,15 +23,16 @@ from xalign_ray.config.saved import check_identity, earlier_runs, open_saved
 from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.exports import export_run, libraries_ahead
-from xalign_ray.locks import check_writable
-from xalign_ray.mirror import fetch_checkpoint, is_finished, local_folder, refresh, url_of
-from xalign_ray.ray_job import check_lasting
-from xalign_ray.run_folder import RunFolder, check_export
-from xalign_ray.status_line import say
 from xalign_ray.track.follower import Track, check_uri, track_of
 from xalign_ray.track.origin import origin
 from xalign_ray.train.cluster_address import check_named_cluster
+from xalign_ray.work.artifacts import finished_run, write_atomic
 from xalign_ray.work.job import Job, OpenJob, open_job
+from xalign_ray.work.locks import check_writable
+from xalign_ray.work.mirror import fetch_checkpoint, is_finished, local_folder, refresh, url_of
+from xalign_ray.work.ray_job import check_lasting
+from xalign_ray.work.run_folder import RunFolder, check_export
+from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
     from xalign_ray.config.schema import ParallelConfig, RunConfig

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from xalign_ray import stops
 from xalign_ray.errors import ClusterError, ConfigError
 from xalign_ray.upload import make_upload
+from xalign_ray.work import stops
 
 VERBS = ("prepare", "pretrain", "continue", "export", "evaluate", "tune", "study", "report")
 GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}  # seconds that `ray job stop` leaves a step and its checkpoint; Ray's 3

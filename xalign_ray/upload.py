@@ -16,8 +16,8 @@ from xalign_ray.config.load import RECIPES
 from xalign_ray.config.plugins import look_here
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.credentials import hint_for, strip_credentials
 from xalign_ray.errors import ConfigError
+from xalign_ray.work.credentials import hint_for, strip_credentials
 
 PACKAGE = RECIPES.parent
 SHIPPED = (".py", ".typed", ".yaml", ".tsv", ".html", ".css", ".md")  # the kinds of files that the package has

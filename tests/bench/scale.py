@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from records import record
 
-from xalign_ray.artifacts import hash_file, write_json
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import file_hashes
@@ -27,6 +26,7 @@ from xalign_ray.data.shard_table import SHARD_TABLE, write_shard_table
 from xalign_ray.data.shards import SHARD_ROWS, ShardWriter, read_group
 from xalign_ray.text.order import ROW_GROUP, Request
 from xalign_ray.text.rows import Rows
+from xalign_ray.work.artifacts import hash_file, write_json
 
 ROUNDS = 3
 LENGTH, VOCABULARY = 128, 120_000

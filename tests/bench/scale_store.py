@@ -17,7 +17,7 @@ from scale import STREAMS, Shape, make_config, write_corpus
 
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.mirror import CACHE, local_folder
+from xalign_ray.work.mirror import CACHE, local_folder
 
 ROUNDS = 3
 SHAPE = Shape(languages=9, workers=1, global_rows=512, tasks=1)

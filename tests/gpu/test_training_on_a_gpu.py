@@ -19,13 +19,13 @@ from tests.parity.train.test_train_contrast import assert_same, one_graph, step_
 from tests.parity.train.test_train_losses import LOSSES, MASKED, TOGETHER
 from xalign_ray.layout import NOT_PREDICTED
 from xalign_ray.models.attention import attention_by_example, flash_attention, implementation
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import backend_of
 from xalign_ray.train.held_out import KIND
 from xalign_ray.train.loop import build_objectives
 from xalign_ray.train.micro_batch import tensors
 from xalign_ray.train.step import compare_over_ranks
+from xalign_ray.work.run_folder import RunFolder
 
 pytestmark = pytest.mark.gpu
 EXACT: dict[str, Any] = {"train__tf32": False, "model__hidden_dropout_prob": 0.0}

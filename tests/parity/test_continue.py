@@ -20,8 +20,8 @@ from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import resolve
 from xalign_ray.continuing.verb import continue_encoder
 from xalign_ray.data.prepare import find_prepared
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import read_events
+from xalign_ray.work.run_folder import RunFolder
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 STEPS = 4

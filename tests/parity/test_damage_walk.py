@@ -21,13 +21,13 @@ import yaml
 from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, files_of
 from xalign_ray import cli, evaluation, exports, pipeline
-from xalign_ray.artifacts import hash_file, hash_files
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data import prepare as preparation
 from xalign_ray.data.stats import measure
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.results.page import report
 from xalign_ray.studies.study import run_study
+from xalign_ray.work.artifacts import hash_file, hash_files
 
 SETTINGS = (
     "data.corpora=[{format: jsonl, language: en, paths: [wiki/en.jsonl]},"

@@ -24,13 +24,13 @@ from tests.parity.damage import DAMAGES, Walk, damaged, files_of
 from tests.ray.tagging_world import write_encoder, write_tags
 from tests.unit.results.run_folders import score, write_run
 from xalign_ray import evaluation
-from xalign_ray.artifacts import hash_files
 from xalign_ray.finetune.tune import MODEL
 from xalign_ray.results.page import report
 from xalign_ray.studies.cells import CELLS
 from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import replay
+from xalign_ray.work.artifacts import hash_files
 
 EXPERIMENTS = count()
 ABSENT = {("scores.json", "deleted")}  # an evaluation that was never made

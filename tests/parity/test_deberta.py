@@ -20,8 +20,8 @@ from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import resolve
 from xalign_ray.continuing.verb import continue_encoder
 from xalign_ray.models.encoder import build_encoder
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import read_events
+from xalign_ray.work.run_folder import RunFolder
 
 LENGTH, VOCABULARY = 24, 60
 SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}

@@ -11,12 +11,12 @@ from mlflow import MlflowClient
 
 from tests.unit.results.run_folders import score, write_run
 from xalign_ray import evaluation
-from xalign_ray.artifacts import read_json
 from xalign_ray.errors import ConfigError
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.task import Task
 from xalign_ray.track.follower import replay
+from xalign_ray.work.artifacts import read_json
+from xalign_ray.work.run_folder import RunFolder
 
 CONFIG = {"model_type": "bert", "hidden_size": 8, "num_hidden_layers": 2, "architectures": ["BertForMaskedLM"]}
 

@@ -13,12 +13,12 @@ from mlflow.entities import Run
 
 from tests.parity.cells_here import pretrain_here, run_cells_here
 from tests.ray.small import MODEL, batches, write_world
-from xalign_ray.credentials import with_credentials
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.page import report
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.studies.study import run_study
 from xalign_ray.track.follower import resolve_uri
+from xalign_ray.work.credentials import with_credentials
+from xalign_ray.work.run_folder import RunFolder
 
 SHORT = {"num_train_epochs": 1, "max_train_samples": 16, "max_seq_length": 32, "learning_rate": [1e-4, 1e-3]}
 TUNED = {"task": "pos", "data": "pos", "languages": ["en", "qgr"], "settings": SHORT, "seeds": [0, 1]}

@@ -19,9 +19,9 @@ from tests.unit.data.conftest import prepare_here
 from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.demo.writer import write_demo
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.tasks.scores import SCORES, Score, write_scores
 from xalign_ray.track.follower import replay
+from xalign_ray.work.run_folder import RunFolder
 
 SEARCHED = "found"
 

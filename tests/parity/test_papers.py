@@ -10,7 +10,6 @@ import pytest
 
 from tests.parity.paper_files import CAP, PAIRS, shrunk, write_encoder, write_files
 from tests.unit.data.conftest import prepare_here
-from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.saved import open_saved
 from xalign_ray.config.start import settle
@@ -20,11 +19,12 @@ from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stats import measure
 from xalign_ray.data.word_alignment import corpus
 from xalign_ray.pipeline import find_run, pretrain
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import Workers, setup_workers
 from xalign_ray.train.loop import train
+from xalign_ray.work.artifacts import read_manifest
 from xalign_ray.work.job import Job
+from xalign_ray.work.run_folder import RunFolder
 
 PAPERS = [name for name in list_recipes() if name.startswith("papers/")]
 FACTS = {"recipe": "test", "fingerprint": "ab" * 32}

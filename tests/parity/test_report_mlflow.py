@@ -10,13 +10,13 @@ import pytest
 from mlflow import MlflowClient
 
 from tests.unit.results.run_folders import choice, held_out, score, start, step, write_run
-from xalign_ray.artifacts import write_json
 from xalign_ray.cli import app
 from xalign_ray.errors import TrackingError
 from xalign_ray.results.sources import find_runs
 from xalign_ray.tasks.scores import write_scores
 from xalign_ray.track.events import EventLog
 from xalign_ray.track.follower import replay
+from xalign_ray.work.artifacts import write_json
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from transformers import AutoModelForMaskedLM
 
 from tests.parity.stock import VERSIONS, run_stock
 from tests.parity.test_export_elsewhere import FACTS, Prepared
-from xalign_ray.artifacts import write_atomic
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.data.tokenizer_folder import save_tokenizer, vocabulary, wrap_tokenizer
@@ -29,6 +28,7 @@ from xalign_ray.tasks.sib import SIB
 from xalign_ray.tasks.task_files import read_lines
 from xalign_ray.tasks.text_classification import LabelledText
 from xalign_ray.text.tokenizer import train_bpe
+from xalign_ray.work.artifacts import write_atomic
 
 LANGUAGES = ["en", "qdv"]
 LENGTH = 160  # positions: more than the 128 pieces of most tasks' inputs

@@ -13,7 +13,7 @@ from tests.parity.test_continue import write_encoder, write_pairs
 from tests.ray.hosts import needs_hosts
 from tests.ray.runs import TRAIN_WORKER, check_rows, curve, reached, starts
 from tests.ray.site import PLACED, Site, site
-from xalign_ray.run_folder import RunFolder
+from xalign_ray.work.run_folder import RunFolder
 
 STEPS = 8
 

@@ -16,7 +16,7 @@ from tests.ray.runs import BLOCK_SERVER, DATA_TASK, TRAIN_WORKER, calm, check_ro
 from tests.ray.site import PLACED, Site, site
 from tests.ray.small import batches, recipe
 from tests.ray.tagging_world import write_encoder, write_tags
-from xalign_ray.run_folder import RunFolder
+from xalign_ray.work.run_folder import RunFolder
 
 pytestmark = [pytest.mark.ray, pytest.mark.long, needs_hosts]
 STEPS = 12

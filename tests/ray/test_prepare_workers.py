@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from tests.unit.data.conftest import prepare_here
-from xalign_ray import status_line
-from xalign_ray.artifacts import hash_file, read_manifest
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.prepare import prepare
+from xalign_ray.work import status_line
+from xalign_ray.work.artifacts import hash_file, read_manifest
 
 pytestmark = pytest.mark.ray
 

@@ -15,7 +15,7 @@ from tests.pages import ROOT, command
 from tests.ray.head import PAGE, Cluster, Job, free_ports, running
 from tests.ray.runs import TRAIN_WORKER, pids
 from tests.ray.small import batches
-from xalign_ray.run_folder import RunFolder
+from xalign_ray.work.run_folder import RunFolder
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 PLACED = ["parallel.workers=2", "parallel.cpus_per_worker=1", "parallel.placement_strategy=STRICT_SPREAD"]

@@ -28,7 +28,6 @@ from tests.ray.small import batches, recipe
 from tests.ray.tagging_world import write_encoder, write_tags
 from tests.unit.data.conftest import prepare_here
 from xalign_ray import cli
-from xalign_ray.artifacts import read_manifest
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.studies.cells import CELLS, STOP_MARK
 from xalign_ray.studies.declared import AshaSearch, GridSearch, Search
@@ -38,6 +37,7 @@ from xalign_ray.studies.tune import tune
 from xalign_ray.tasks.scores import SCORES, read_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, read_events
 from xalign_ray.track.follower import replay
+from xalign_ray.work.artifacts import read_manifest
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 

@@ -19,9 +19,9 @@ from tests.unit.results.run_folders import score, start, step, write_run
 from tests.unit.rules.tree import ROOT
 from xalign_ray import pipeline
 from xalign_ray.errors import ConfigError, DataError, LockError, StoppedError
-from xalign_ray.locks import LOCK, hold
 from xalign_ray.needs.describe import describe
 from xalign_ray.tasks.scores import Score, read_scores
+from xalign_ray.work.locks import LOCK, hold
 
 HEAVY = ["torch", "ray", "transformers", "pandas", "pydantic", "numpy"]
 PAGE = ROOT / "docs" / "how-to" / "python.md"

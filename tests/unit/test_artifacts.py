@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.artifacts import (
+from xalign_ray.errors import DataError
+from xalign_ray.work.artifacts import (
     check_file,
     finished_run,
     hash_file,
@@ -21,7 +22,6 @@ from xalign_ray.artifacts import (
     write_json,
     write_manifest,
 )
-from xalign_ray.errors import DataError
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

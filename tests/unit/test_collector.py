@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from xalign_ray.collector import USUAL
+from xalign_ray.work.collector import USUAL
 
 PROCESS = """
 import atexit, gc
-from xalign_ray import collector
+from xalign_ray.work import collector
 atexit.register(lambda: print(gc.get_freeze_count() > 0))  # runs last: it was the first to be registered
 collector.spare_imports()
 print(gc.get_threshold()[0])

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from xalign_ray import credentials
-from xalign_ray.credentials import hide_credentials, strip_credentials, with_credentials, without_credentials
 from xalign_ray.errors import ConfigError
+from xalign_ray.work import credentials
+from xalign_ray.work.credentials import hide_credentials, strip_credentials, with_credentials, without_credentials
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from safetensors.torch import save
 from tests.unit.results.run_folders import score, write_run
 from xalign_ray.data.sources.formats import FORMATS, find_files, parts, read
 from xalign_ray.errors import DataError
-from xalign_ray.file_checks import HEAD_BYTES, check_first_bytes, check_safetensors, check_text, open_file
 from xalign_ray.tasks.scores import write_scores
 from xalign_ray.tasks.task_files import read_lines
 from xalign_ray.tasks.tatoeba import read_pair
+from xalign_ray.work.file_checks import HEAD_BYTES, check_first_bytes, check_safetensors, check_text, open_file
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:919dc2c2272282c4\nsize 330454481\n"
 NO_DATA = {

@@ -14,7 +14,7 @@ from xalign_ray.config.absolute import with_absolute_paths
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.sources.files import expand
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.local_paths import absolute_model, absolute_path
+from xalign_ray.work.local_paths import absolute_model, absolute_path
 
 HOME = Path.home()
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.artifacts import unfinished
 from xalign_ray.errors import LockError
-from xalign_ray.locks import LOCK, check_writable, hold, holds
+from xalign_ray.work.artifacts import unfinished
+from xalign_ray.work.locks import LOCK, check_writable, hold, holds
 
 PATIENCE_S = 60
 LEASE_S, BEAT_S = 0.6, 0.1
@@ -24,7 +24,7 @@ LEASE_S, BEAT_S = 0.6, 0.1
 # blocking read would be seen after it only.
 HOLDER = """
 import sys, pathlib, select
-from xalign_ray.locks import hold
+from xalign_ray.work.locks import hold
 with hold(pathlib.Path(sys.argv[1]), "prepare", lease_s=0.6, beat_s=0.1):
     print("held", flush=True)
     while not select.select([sys.stdin], [], [], 0.05)[0]:
@@ -34,8 +34,8 @@ with hold(pathlib.Path(sys.argv[1]), "prepare", lease_s=0.6, beat_s=0.1):
 # Between seeing that a lock is dead and acting on it, it dawdles.
 RACER = """
 import sys, os, json, pathlib, random, time
-from xalign_ray import locks
-from xalign_ray.locks import hold, LOCK
+from xalign_ray.work import locks
+from xalign_ray.work.locks import hold, LOCK
 is_over = locks._Watch.is_over
 locks._Watch.is_over = lambda *given: is_over(*given) and (time.sleep(random.random() / 20) or True)
 folder, rounds = pathlib.Path(sys.argv[1]), int(sys.argv[2])

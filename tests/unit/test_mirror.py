@@ -11,13 +11,14 @@ import fsspec
 import pytest
 
 from tests.s3_server import S3Server
-from xalign_ray import mirror, pipeline, publisher
-from xalign_ray.artifacts import hash_files, write_manifest
+from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.mirror import CACHE, fetch_checkpoint, local_folder, opened, published, refresh, url_of
 from xalign_ray.studies.study import run_study
 from xalign_ray.train.driver import check_mirror
+from xalign_ray.work import mirror, publisher
+from xalign_ray.work.artifacts import hash_files, write_manifest
+from xalign_ray.work.mirror import CACHE, fetch_checkpoint, local_folder, opened, published, refresh, url_of
 
 URL = "s3://store/runs/a"
 KEPT = "All is in {}: the same command publishes it."

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.rules.tree import PACKAGE, ROOT, python_files
-from xalign_ray import run_folder
-from xalign_ray.run_folder import RunFolder
+from xalign_ray.work import run_folder
+from xalign_ray.work.run_folder import RunFolder
 
 VERBS = {"export", "report", "evaluation"}  # names of verbs and of a kind of cell too, which other modules may write
 NAMES = {value for name, value in vars(run_folder).items() if name.isupper()} - VERBS
@@ -58,7 +58,7 @@ def test_no_other_module_writes_a_name_of_a_run_folder() -> None:
     wrong = {
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
         for path in python_files(PACKAGE)
-        if path.relative_to(PACKAGE).as_posix() not in {"run_folder.py", "artifacts.py"}
+        if path.relative_to(PACKAGE).as_posix() not in {"work/run_folder.py", "work/artifacts.py"}
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and node.value in NAMES
     }

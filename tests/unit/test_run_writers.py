@@ -17,15 +17,15 @@ import pytest
 
 from tests.unit.results.run_folders import score, write_run
 from xalign_ray import evaluation, exports, pipeline
-from xalign_ray.artifacts import LOCK
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import LockError
-from xalign_ray.locks import hold
 from xalign_ray.results import card, page
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.scores import read_scores
+from xalign_ray.work.artifacts import LOCK
 from xalign_ray.work.job import open_job
+from xalign_ray.work.locks import hold
+from xalign_ray.work.run_folder import RunFolder
 
 PATIENCE_S = 60
 HOLDER = """

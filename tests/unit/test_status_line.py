@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from xalign_ray import status_line
-from xalign_ray.status_line import PartsDone, StatusLine, duration
+from xalign_ray.work import status_line
+from xalign_ray.work.status_line import PartsDone, StatusLine, duration
 
 
 class Terminal(io.StringIO):

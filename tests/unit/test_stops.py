@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.stops import SAME_STOP_S
+from xalign_ray.work.stops import SAME_STOP_S
 
 PATIENCE_S = 60
 # Works through a step that lasts until its standard input ends, as the training loop does.
 STEP = """
 import sys
-from xalign_ray import stops
+from xalign_ray.work import stops
 with stops.listened():
     try:
         with stops.heeded():
@@ -44,7 +44,7 @@ cli.main()
 # Starts something that must not be broken off, as a cluster; its processes are not to get the hang-up of a terminal.
 KEPT = """
 import signal, subprocess, sys
-from xalign_ray import stops
+from xalign_ray.work import stops
 with stops.listened():
     try:
         with stops.kept():
@@ -64,7 +64,8 @@ with stops.listened():
 STUDY = """
 import sys, time
 from pathlib import Path
-from xalign_ray import cli, pipeline, stops
+from xalign_ray import cli, pipeline
+from xalign_ray.work import stops
 from xalign_ray.errors import StoppedError
 from xalign_ray.studies import schedule
 from xalign_ray.train import driver

@@ -7,7 +7,7 @@ from dataclasses import replace
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import DEMO, DataConfig
 from xalign_ray.config.tokenizers import FolderTokenizer
-from xalign_ray.local_paths import absolute_model, absolute_path
+from xalign_ray.work.local_paths import absolute_model, absolute_path
 
 _ENCODER = "encoder:"  # what `align` begins with where it names a folder
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import hash_file, hash_value, whole_json
 from xalign_ray.config.load import merge
 from xalign_ray.config.plugin_sources import plugin_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import ConfigError
+from xalign_ray.work.artifacts import hash_file, hash_value, whole_json
 
 ORDER_VERSION = 3  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
 CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads, fewer are closer to a schedule

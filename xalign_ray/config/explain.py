@@ -16,7 +16,7 @@ from xalign_ray.config.choices import PLUGGED_OBJECTIVES, PLUGGED_STREAMS, Objec
 from xalign_ray.config.mistakes import meant_key, wanted
 from xalign_ray.config.renamed import RENAMED
 from xalign_ray.errors import ConfigError
-from xalign_ray.local_paths import shown_path
+from xalign_ray.work.local_paths import shown_path
 
 MAX_SHOWN = 100  # characters of a wrong value
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from xalign_ray.credentials import without_credentials
-from xalign_ray.local_paths import expand_home
+from xalign_ray.work.credentials import without_credentials
+from xalign_ray.work.local_paths import expand_home
 
 
 class Frozen(BaseModel):

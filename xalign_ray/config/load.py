@@ -15,7 +15,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.setting import read_setting
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
-from xalign_ray.local_paths import expand_home
+from xalign_ray.work.local_paths import expand_home
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 COMMAND_LINE = "--set"

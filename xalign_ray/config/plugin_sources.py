@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from xalign_ray.artifacts import hash_file
 from xalign_ray.config.plugins import import_plugin
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.work.artifacts import hash_file
 
 PACKAGE = __name__.partition(".")[0]
 INSTALLED = {"site-packages", "dist-packages"}  # of a module installed there, others there are libraries

@@ -17,7 +17,7 @@ from xalign_ray.config.choices import (
     StreamChoice,
 )
 from xalign_ray.config.fields import Frozen
-from xalign_ray.run_folder import RunFolder
+from xalign_ray.work.run_folder import RunFolder
 
 
 def load_plugin(name: str) -> str:

@@ -10,16 +10,16 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from xalign_ray.artifacts import finished_run
 from xalign_ray.config.explain import check_folder
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.mistakes import sentence_on
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.credentials import hide_credentials
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.file_checks import read_plain
-from xalign_ray.run_folder import CONFIG, RunFolder
+from xalign_ray.work.artifacts import finished_run
+from xalign_ray.work.credentials import hide_credentials
+from xalign_ray.work.file_checks import read_plain
+from xalign_ray.work.run_folder import CONFIG, RunFolder
 
 HINT = "Give the `xalign pretrain` of this run again: it writes the file anew."
 _OF_A_RUN = ("recipe", "fingerprint", "data", "train", "track")  # the last one is written last

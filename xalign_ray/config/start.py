@@ -8,7 +8,7 @@ from xalign_ray.config.load import Recipe, find_recipe, load_recipe
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.config.tokenizers import FolderTokenizer, StartTokenizer
 from xalign_ray.errors import ConfigError
-from xalign_ray.storage import is_url
+from xalign_ray.work.storage import is_url
 
 
 def base_recipe(recipe: Recipe) -> Recipe | None:

@@ -9,22 +9,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import finished_run
 from xalign_ray.config.saved import open_saved
 from xalign_ray.continuing.comparison import KeptText, compare_with_base, write_comparison
 from xalign_ray.continuing.files import as_sentences, read_tests, read_text
 from xalign_ray.continuing.recipe import ROOT, Continuation
 from xalign_ray.evaluation import publish_scores
-from xalign_ray.local_paths import quoted, shown_path
-from xalign_ray.mirror import local_folder
 from xalign_ray.needs.shape import read_prices
 from xalign_ray.results.continued import comparison_text, read_continued
 from xalign_ray.results.log import RETRIEVAL, read_log
 from xalign_ray.results.page import PAGE, report
-from xalign_ray.run_folder import CARD, RunFolder
-from xalign_ray.status_line import say
 from xalign_ray.track.follower import open_command, resolve_uri, runs_page
+from xalign_ray.work.artifacts import finished_run
 from xalign_ray.work.job import open_job
+from xalign_ray.work.local_paths import quoted, shown_path
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.run_folder import CARD, RunFolder
+from xalign_ray.work.status_line import say
 
 
 def closing_lines(run: Path, width: int | None = None) -> str:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.local_paths import is_folder_name
 from xalign_ray.models.continued import has_head
 from xalign_ray.models.families import family_of
 from xalign_ray.models.known import encoder_values
 from xalign_ray.models.start_files import check_encoder_files
 from xalign_ray.models.weight_files import read_config
-from xalign_ray.status_line import say
+from xalign_ray.work.local_paths import is_folder_name
+from xalign_ray.work.status_line import say
 
 _FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*/config.json"]  # of a hub model: no ONNX, no TensorFlow
 

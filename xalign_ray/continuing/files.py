@@ -14,11 +14,11 @@ from xalign_ray.data.sources.files import join_path
 from xalign_ray.data.sources.open import read_lines
 from xalign_ray.data.sources.pair_forms import read_pairs
 from xalign_ray.errors import ConfigError
-from xalign_ray.mirror import local_folder
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.tasks.translations import TranslatedSentences
 from xalign_ray.text.language_codes import check_language, is_language
 from xalign_ray.track.events import read_events
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.run_folder import RunFolder
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst")
 _TEXT_FORMATS = {".jsonl": "jsonl", ".parquet": "parquet", ".xml": "wikipedia", ".conllu": "conllu"}

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from xalign_ray.artifacts import whole_json, write_json
 from xalign_ray.config.load import Recipe
 from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.errors import ConfigError
@@ -16,6 +15,7 @@ from xalign_ray.needs.rate import Rate
 from xalign_ray.needs.shape import CPU, Shape, read_prices
 from xalign_ray.needs.subject import subject_of
 from xalign_ray.needs.table import duration
+from xalign_ray.work.artifacts import whole_json, write_json
 
 FLOOR, CAP = 200, 2_000  # steps, where no length is given
 BYTES_OF_TOKEN = 4  # of text, on average over languages

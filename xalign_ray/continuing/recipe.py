@@ -21,7 +21,7 @@ from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of
 from xalign_ray.continuing.methods import LARGE, Choice, Given, check_replay, choose
 from xalign_ray.continuing.replay import with_replay
 from xalign_ray.data.sources.pair_forms import look_at_pairs
-from xalign_ray.run_folder import RUNS
+from xalign_ray.work.run_folder import RUNS
 
 ROOT = "."  # paths are relative to the current folder
 EXPERIMENT = "continue"  # of MLflow, whose page begins with base against yours

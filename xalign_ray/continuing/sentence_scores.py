@@ -13,12 +13,12 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.artifacts import MANIFEST, hash_file, hash_value, unfinished
 from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.models.hub_cache import in_cache
 from xalign_ray.models.own_pooling import own_pooling, own_prompt
 from xalign_ray.models.weight_files import read_config, weight_names
 from xalign_ray.text.counter_random import CHOOSE_WORD, random_bits
+from xalign_ray.work.artifacts import MANIFEST, hash_file, hash_value, unfinished
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from xalign_ray.continuing.five_lines import FiveLines
-from xalign_ray.status_line import say
+from xalign_ray.work.status_line import say
 
 
 def plan(lines: FiveLines) -> str:

@@ -10,9 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from xalign_ray.artifacts import unfinished
 from xalign_ray.data.sources.records import BadRow, list_reasons
 from xalign_ray.errors import DataError
+from xalign_ray.work.artifacts import unfinished
 
 BAD_ROWS = "bad_rows.jsonl"
 

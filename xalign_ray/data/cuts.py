@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import hash_value, whole_json, write_json
 from xalign_ray.data.sources import parts as splitting
 from xalign_ray.data.sources.formats import parts
 from xalign_ray.data.sources.open import Span
 from xalign_ray.data.sources.parts import Part
+from xalign_ray.work.artifacts import hash_value, whole_json, write_json
 
 CUTS = "cuts"  # in the output's data folder: its recipes share them
 CUTS_VERSION = 2  # raise it when the same files would be cut elsewhere

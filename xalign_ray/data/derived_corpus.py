@@ -17,7 +17,6 @@ from typing import IO, Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from xalign_ray.artifacts import MANIFEST, hash_files, unfinished, write_atomic, write_manifest
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.tokenizers import BpeTokenizer
 from xalign_ray.data.derived_tasks import TASKS, Write, derive_task_files
@@ -26,7 +25,6 @@ from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.data.treebank import read_sentences, read_treebank
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.local_paths import expand_home
 from xalign_ray.text.derived import (
     DEFAULT,
     INVERSION,
@@ -50,6 +48,8 @@ from xalign_ray.text.transliteration import (
 )
 from xalign_ray.text.trees import Sentence
 from xalign_ray.text.word_order import fit_word_order
+from xalign_ray.work.artifacts import MANIFEST, hash_files, unfinished, write_atomic, write_manifest
+from xalign_ray.work.local_paths import expand_home
 
 ENGLISH = "en"
 SAMPLE_BYTES = 64 << 20  # of English text that the vocabulary is learned from, the first

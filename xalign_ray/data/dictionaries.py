@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xalign_ray.artifacts import write_json
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.bad_rows import BAD_ROWS, BadRowsFile, check_bad_fraction
 from xalign_ray.data.file_hashes import write_arrays
@@ -25,6 +24,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.text.dictionary import Key, Translation, Translations, add_entries, build_lexicon, pair_arrays, separate
 from xalign_ray.text.look_up import look_up_form
 from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_words
+from xalign_ray.work.artifacts import write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from xalign_ray.artifacts import write_atomic
+from xalign_ray.work.artifacts import write_atomic
 
 DROPPED = "dropped.jsonl"
 SAMPLE = 10  # rows of each reason that a part keeps, and a source of all its parts

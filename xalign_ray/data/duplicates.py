@@ -18,8 +18,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.artifacts import unfinished, write_atomic
 from xalign_ray.data.sources.records import Document, Pair
+from xalign_ray.work.artifacts import unfinished, write_atomic
 
 PARTITION_LINES = 4_000_000  # whose hashes and numbers a task holds: 48 MiB, and some 150 while they are sorted
 RANGES = 4096  # that hashes are filed by; a partition is some of them: beyond 1.6e10 lines it grows

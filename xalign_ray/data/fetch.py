@@ -22,7 +22,7 @@ from xalign_ray.config.explain import suggest
 from xalign_ray.config.load import list_recipes
 from xalign_ray.data.catalogue import Download, catalogue, downloads_of, in_languages, needs_of
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.file_checks import HEAD_BYTES, check_first_bytes
+from xalign_ray.work.file_checks import HEAD_BYTES, check_first_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from xalign_ray.artifacts import check_file, hash_file, hash_value, whole_json, write_atomic, write_json
 from xalign_ray.errors import DataError
-from xalign_ray.status_line import PartsDone
+from xalign_ray.work.artifacts import check_file, hash_file, hash_value, whole_json, write_atomic, write_json
+from xalign_ray.work.status_line import PartsDone
 
 HINT = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
 TOKENIZER = "tokenizer"

@@ -12,7 +12,6 @@ from typing import Any
 
 import tokenizers
 
-from xalign_ray.artifacts import hash_value
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, RunConfig
 from xalign_ray.config.tokenizers import BpeTokenizer, FolderTokenizer, Tokenizer
@@ -23,7 +22,8 @@ from xalign_ray.data.sources.markup import WIKITEXT_VERSION
 from xalign_ray.data.tokenizer_folder import SPECIAL, open_tokenizer
 from xalign_ray.data.word_alignment.corpus import FILES_VERSION
 from xalign_ray.data.word_alignment.kinds import alignment_identity, named_aligner
-from xalign_ray.mirror import local_folder, url_of
+from xalign_ray.work.artifacts import hash_value
+from xalign_ray.work.mirror import local_folder, url_of
 
 SHARDS_VERSION = 15  # raise it when the same input would give other shards
 FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template

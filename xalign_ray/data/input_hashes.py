@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import hash_value, whole_json, write_json
 from xalign_ray.data.sources.files import facts_of, open_bytes
-from xalign_ray.status_line import PartsDone
+from xalign_ray.work.artifacts import hash_value, whole_json, write_json
+from xalign_ray.work.status_line import PartsDone
 
 MEMORY = "inputs.json"  # in the output's data folder
 SETTLED_S = 2  # a file that was written since may be written again within one tick of its disk's clock

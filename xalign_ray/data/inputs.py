@@ -14,9 +14,9 @@ from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
-from xalign_ray.mirror import local_folder
-from xalign_ray.storage import is_url
 from xalign_ray.work.job import open_job
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.storage import is_url
 
 LOOKED_AT = 16  # files of a source that are opened before anything is started; prepare opens all
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from xalign_ray.artifacts import hash_file, whole_json, write_json
 from xalign_ray.data.bad_rows import BadRowsFile
 from xalign_ray.data.dropped import DroppedRow, first_rows, write_sample
 from xalign_ray.data.duplicates import Duplicates, hash_records, write_hashes
@@ -33,6 +32,7 @@ from xalign_ray.data.summary import LEFT_FILES
 from xalign_ray.data.word_alignment.corpus import read_alignments
 from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.rows import take
+from xalign_ray.work.artifacts import hash_file, whole_json, write_json
 
 # Characters of text that are tokenized, packed and shuffled together. It bounds memory: about 40 bytes a character.
 WINDOW_CHARACTERS = 4 << 20

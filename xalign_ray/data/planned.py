@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from xalign_ray.config.choices import PAIRS, TEXT
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.mirror import url_of
 from xalign_ray.text.collate import specials
 from xalign_ray.text.order import Order
+from xalign_ray.work.mirror import url_of
 
 
 def facts_of(prepared: Prepared, config: RunConfig) -> dict[str, Any]:

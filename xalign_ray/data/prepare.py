@@ -15,11 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from xalign_ray.artifacts import (
-    MANIFEST,
-    write_atomic,
-    write_json,
-)
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
 from xalign_ray.config.tokenizers import BpeTokenizer
@@ -60,11 +55,16 @@ from xalign_ray.data.word_alignment.corpus import align_parts
 from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerSplitter
 from xalign_ray.errors import DataError, fault_of
-from xalign_ray.mirror import fetch_listed, local_folder, refresh
-from xalign_ray.status_line import PartsDone
 from xalign_ray.text.new_pieces import extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
+from xalign_ray.work.artifacts import (
+    MANIFEST,
+    write_atomic,
+    write_json,
+)
 from xalign_ray.work.job import open_job
+from xalign_ray.work.mirror import fetch_listed, local_folder, refresh
+from xalign_ray.work.status_line import PartsDone
 
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
 SPLIT_AT_ONCE = 16  # sources; most of that is waiting for a disk or a store

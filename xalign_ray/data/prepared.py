@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.artifacts import MANIFEST, read_json, read_manifest, whole_manifest
 from xalign_ray.config.choices import Stream
 from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.scheduled import value_at
@@ -22,7 +21,6 @@ from xalign_ray.data.retrieval_tests import RetrievalPairs, tokenize_tests
 from xalign_ray.data.shard_table import Shards, open_shard_table
 from xalign_ray.data.shards import SHARD_GROUPS, Shard, fetch_groups, read_group
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.mirror import fetch_listed, url_of
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Columns, Vocabulary
 from xalign_ray.text.dictionary import DictionaryPairs
@@ -30,6 +28,8 @@ from xalign_ray.text.order import ROW_GROUP, Order, Places, Pool, StreamPools
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows, concatenate, starts, take
 from xalign_ray.text.sampling import language_shares
+from xalign_ray.work.artifacts import MANIFEST, read_json, read_manifest, whole_manifest
+from xalign_ray.work.mirror import fetch_listed, url_of
 
 KEYS = (
     *("fingerprint", "languages", "max_seq_length", "vocabulary", "files"),

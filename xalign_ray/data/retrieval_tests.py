@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from xalign_ray.artifacts import write_atomic
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.file_hashes import TESTS, write_arrays
 from xalign_ray.data.held_out_lines import comparable, hash_lines
@@ -25,6 +24,7 @@ from xalign_ray.data.sources.moses import BOTH_EMPTY
 from xalign_ray.data.sources.records import BadRow, Pair, list_reasons
 from xalign_ray.data.summary import SourceSummary, file_names
 from xalign_ray.errors import DataError
+from xalign_ray.work.artifacts import write_atomic
 
 LINES = f"{TESTS}/line_hashes.npy"
 MAX_PAIRS = 100_000  # of two languages: retrieval compares each sentence with all others

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from xalign_ray.artifacts import hash_file, write_atomic
 from xalign_ray.data.shards import Shard
+from xalign_ray.work.artifacts import hash_file, write_atomic
 
 SHARD_TABLE = "shards.arrow"
 _SCHEMA = pa.schema(

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from xalign_ray.artifacts import unfinished
 from xalign_ray.data.file_hashes import HINT
 from xalign_ray.data.stored_shards import UNIT, StoredShard, forget
 from xalign_ray.errors import DataError
-from xalign_ray.mirror import url_of
 from xalign_ray.text.order import ROW_GROUP
 from xalign_ray.text.rows import Rows, concatenate, split_rows, starts, sum_runs
+from xalign_ray.work.artifacts import unfinished
+from xalign_ray.work.mirror import url_of
 
 SHARD_GROUPS = 64  # row groups of a shard: its footer, read whenever it is opened, is tens of kilobytes
 SHARD_ROWS = SHARD_GROUPS * ROW_GROUP

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xalign_ray.artifacts import read_manifest, write_atomic, write_json
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.saved import CONFIG, open_saved
 from xalign_ray.config.schema import RunConfig
@@ -21,10 +20,11 @@ from xalign_ray.data.planned import expected_rows
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.errors import DataError
-from xalign_ray.mirror import local_folder
 from xalign_ray.text.collate import specials
 from xalign_ray.text.order import Request
 from xalign_ray.track.events import EVENT_LOG, read_events
+from xalign_ray.work.artifacts import read_manifest, write_atomic, write_json
+from xalign_ray.work.mirror import local_folder
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -18,11 +18,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xalign_ray.artifacts import MACHINE, unfinished
 from xalign_ray.data.file_hashes import HINT
 from xalign_ray.errors import DataError
-from xalign_ray.mirror import CACHE, cache_folder
-from xalign_ray.storage import find_system, said_of
+from xalign_ray.work.artifacts import MACHINE, unfinished
+from xalign_ray.work.mirror import CACHE, cache_folder
+from xalign_ray.work.storage import find_system, said_of
 
 CACHE_GIB = "XALIGN_CACHE_GIB"  # how much of the shards in stores a machine keeps
 CACHED_GIB = 32.0  # unless that says otherwise

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import MANIFEST, hash_file, whole_manifest, write_atomic, write_manifest
 from xalign_ray.demo.classification import LABELLED_ROWS, labelled_files
 from xalign_ray.demo.concepts import load_concepts
 from xalign_ray.demo.dictionaries import list_entries, shuffle_targets
@@ -18,6 +17,7 @@ from xalign_ray.demo.grammar import align, say, write_text
 from xalign_ray.demo.languages import PIVOT, Language, load_languages
 from xalign_ray.demo.names_and_questions import ANSWER_ROWS, answer_files
 from xalign_ray.demo.trees import conllu_block, conllu_documents
+from xalign_ray.work.artifacts import MANIFEST, hash_file, whole_manifest, write_atomic, write_manifest
 
 WORLD_VERSION = 3  # raise it when the same arguments would write other files
 TAGGED_SENTENCES = {"train": 1000, "dev": 200, "test": 300}

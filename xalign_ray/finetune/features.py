@@ -16,10 +16,10 @@ from datasets import Dataset
 from datasets.arrow_writer import ArrowWriter
 from numpy.typing import NDArray
 
-from xalign_ray.artifacts import hash_file, hash_value, unfinished
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.training_set import TrainingSet
 from xalign_ray.tasks.tokenized import ARGUMENTS, Features, Inputs
+from xalign_ray.work.artifacts import hash_file, hash_value, unfinished
 from xalign_ray.work.job import open_job
 
 FORMAT = 1  # of the file; another one is another name

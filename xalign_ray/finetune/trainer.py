@@ -17,7 +17,6 @@ from accelerate.state import AcceleratorState
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from xalign_ray import collector
 from xalign_ray.errors import TrainingError
 from xalign_ray.finetune.features import SwitchedWords
 from xalign_ray.finetune.length_pools import LengthPools
@@ -26,6 +25,7 @@ from xalign_ray.models.export import name_accelerator
 from xalign_ray.results.aggregate import over_languages
 from xalign_ray.tasks.hf_encoder import quiet_transformers
 from xalign_ray.tasks.tokenized import IGNORED
+from xalign_ray.work import collector
 
 _LAUNCHERS = ("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "ACCELERATE_", "FSDP_", "OMPI_COMM_", "PMI_", "MV2_COMM_")
 _AS_GIVEN = (

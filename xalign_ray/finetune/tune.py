@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_ray.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.before_training import dev_files_of, spoken_languages
 from xalign_ray.finetune.length_pools import LengthPools
@@ -17,11 +16,12 @@ from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
-from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.tasks.hf_encoder import Encoder, open_model, pick_device, quiet_transformers
 from xalign_ray.tasks.scores import ALL_LANGUAGES, SCORES, Score, average_languages, write_scores
 from xalign_ray.tasks.task import ENGLISH, TunedTask
 from xalign_ray.tasks.tokenized import Inputs
+from xalign_ray.work.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
+from xalign_ray.work.run_folder import EVENT_LOG
 
 if TYPE_CHECKING:
     from xalign_ray.finetune.trainer import Trained

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import read_json
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.families import FAMILIES, check_settings, family_of
 from xalign_ray.models.family import Family
 from xalign_ray.models.hub_cache import in_cache
 from xalign_ray.models.known import read_folder
+from xalign_ray.work.artifacts import read_json
 
 
 def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> tuple[Family, dict[str, Any]]:

@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
-from xalign_ray.artifacts import MANIFEST, hash_files, share, write_json, write_manifest
 from xalign_ray.config.method import method_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
@@ -32,6 +31,7 @@ from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portab
 from xalign_ray.models.sentence_modules import copy_modules
 from xalign_ray.models.weight_files import SAFETENSORS, weight_names
 from xalign_ray.text.frame import put_frame
+from xalign_ray.work.artifacts import MANIFEST, hash_files, share, write_json, write_manifest
 
 ENCODER = "encoder."  # how `Objectives` names its encoder; what else is in the state belongs to losses
 STOCK = f"{ENCODER}hf."

@@ -6,10 +6,10 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-from xalign_ray.local_paths import is_folder_name
 from xalign_ray.models.hub import revision_of, snapshot
 from xalign_ray.models.weight_files import CONFIG, WEIGHTS
-from xalign_ray.status_line import say
+from xalign_ray.work.local_paths import is_folder_name
+from xalign_ray.work.status_line import say
 
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
 _ANSWER_S = 5  # seconds that the hub may take to answer

@@ -7,7 +7,7 @@ from typing import Any
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub_cache import hub_file
-from xalign_ray.status_line import say
+from xalign_ray.work.status_line import say
 
 _MODULES = "modules.json"
 _KNOWN = {"Transformer", "Pooling", "Normalize"}

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import hash_value, write_atomic, write_json
 from xalign_ray.errors import DataError
 from xalign_ray.models.weight_files import check_is_file
+from xalign_ray.work.artifacts import hash_value, write_atomic, write_json
 
 TOKENIZER_KEY = "xalign_tokenizer"  # in config.json: `identify` of the folder, as it was exported
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")  # one of them holds a vocabulary

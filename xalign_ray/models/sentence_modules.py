@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import read_json
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub_cache import hub_file
+from xalign_ray.work.artifacts import read_json
 
 MODULES = "modules.json"
 SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json")  # prompts; the length of an input

@@ -6,7 +6,6 @@ import pickletools
 import zipfile
 from pathlib import Path
 
-from xalign_ray.artifacts import read_json
 from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.config.schema import RUN_OF, RunConfig
 from xalign_ray.config.tokenizers import FolderTokenizer, StartTokenizer
@@ -16,6 +15,7 @@ from xalign_ray.models.known import encoder_values, vocabulary_size
 from xalign_ray.models.own_tokenizer import check_files, check_vocabulary
 from xalign_ray.models.sentence_modules import check_modules
 from xalign_ray.models.weight_files import WEIGHTS, check_weight_files, weight_names
+from xalign_ray.work.artifacts import read_json
 
 WRAPPED = {  # what wrappers of torch put before the names of a model's weights, and how to save without
     "module.": "as DataParallel saves them: save `model.module` instead",

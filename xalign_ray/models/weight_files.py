@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import read_json
 from xalign_ray.errors import DataError
-from xalign_ray.file_checks import check_safetensors, open_file
+from xalign_ray.work.artifacts import read_json
+from xalign_ray.work.file_checks import check_safetensors, open_file
 
 CONFIG = "config.json"
 SAFETENSORS = "model.safetensors"

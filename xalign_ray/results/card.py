@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from xalign_ray.artifacts import read_json, write_atomic
 from xalign_ray.config.choices import OBJECTIVES, ContrastedPairs
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.config.yaml_text import parse_yaml
@@ -22,7 +21,8 @@ from xalign_ray.results.run import Run, label_runs, read_run
 from xalign_ray.results.sentences import caveats, how_to_read
 from xalign_ray.results.tables import data_tables, run_table, score_table, values_table
 from xalign_ray.results.templates import ENVIRONMENT
-from xalign_ray.run_folder import CARD, RunFolder
+from xalign_ray.work.artifacts import read_json, write_atomic
+from xalign_ray.work.run_folder import CARD, RunFolder
 
 _GROUPINGS = ("task", "language")
 

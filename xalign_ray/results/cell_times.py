@@ -9,7 +9,7 @@ from typing import Any
 from xalign_ray.results.printed import PAPERS, read_paper
 from xalign_ray.results.run import Run
 from xalign_ray.results.tables import NONE, Entry, Row, Table
-from xalign_ray.status_line import duration
+from xalign_ray.work.status_line import duration
 
 _KINDS = ("pretraining", "finetuning", "evaluation")
 _PRINTED = "Time"  # the table of a paper that prints hours, its rows in the order of its arms

@@ -13,11 +13,11 @@ import rich.table
 from rich.console import Console
 from rich.text import Text
 
-from xalign_ray.artifacts import read_json
 from xalign_ray.results.aggregate import over_rows
 from xalign_ray.results.tables import NONE, Entry, Table
-from xalign_ray.run_folder import RunFolder
-from xalign_ray.status_line import duration
+from xalign_ray.work.artifacts import read_json
+from xalign_ray.work.run_folder import RunFolder
+from xalign_ray.work.status_line import duration
 
 Row = Mapping[str, Any]
 _SHARES = ("retrieval", "retrieval_csls", "drift")  # shown in percent

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from xalign_ray.artifacts import read_json
 from xalign_ray.errors import DataError
 from xalign_ray.results.aggregate import (
     ALL_LANGUAGES,
@@ -20,6 +19,7 @@ from xalign_ray.results.aggregate import (
     without_layers,
 )
 from xalign_ray.results.score_files import Record, read_records
+from xalign_ray.work.artifacts import read_json
 
 _COMPARED = ("retrieval", "retrieval_csls", "mlm_loss")
 _NEEDED = frozenset({"metric", "language", "layer", "value"})

@@ -12,9 +12,7 @@ import pandas as pd
 import yaml
 from rich.console import Console
 
-from xalign_ray.artifacts import hash_value, write_atomic
 from xalign_ray.errors import LockError
-from xalign_ray.mirror import local_folder
 from xalign_ray.results import charts, tables
 from xalign_ray.results.against_papers import AgainstPapers, against_papers, cell_frame, claim_frame
 from xalign_ray.results.aggregate import KEY
@@ -31,10 +29,12 @@ from xalign_ray.results.tables import Table
 from xalign_ray.results.templates import ENVIRONMENT
 from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
 from xalign_ray.results.verdicts import Measured, measured
-from xalign_ray.run_folder import CARD, RunFolder
-from xalign_ray.status_line import say
 from xalign_ray.track.follower import resolve_uri
+from xalign_ray.work.artifacts import hash_value, write_atomic
 from xalign_ray.work.job import open_job
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.run_folder import CARD, RunFolder
+from xalign_ray.work.status_line import say
 
 PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import hash_value, read_manifest, whole_manifest
 from xalign_ray.config.explain import flatten
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import read_saved
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.mirror import local_folder
 from xalign_ray.results.log import Log, read_log
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.events import check_whole
+from xalign_ray.work.artifacts import hash_value, read_manifest, whole_manifest
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.run_folder import RunFolder
 
 # Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
 _ASIDE = ("recipe", "fingerprint", "notes", "allow", "seed", "output", "parallel", "checkpoint", "track")

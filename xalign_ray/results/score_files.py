@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import hash_value, write_json
 from xalign_ray.errors import DataError
-from xalign_ray.file_checks import read_plain
+from xalign_ray.work.artifacts import hash_value, write_json
+from xalign_ray.work.file_checks import read_plain
 
 Record = dict[str, Any]
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from xalign_ray.artifacts import hash_value
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.difference import NEAR_ZERO
@@ -16,6 +15,7 @@ from xalign_ray.results.tables import percent, points
 from xalign_ray.results.templates import ENVIRONMENT
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
+from xalign_ray.work.artifacts import hash_value
 
 _SEEN = "alignment_trained"  # what such metrics ask is what a loss trained: no finding where there is another
 _DEMO = (

@@ -9,18 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import check_files, read_json, read_manifest
 from xalign_ray.config.explain import check_folder
 from xalign_ray.config.saved import read_saved
-from xalign_ray.credentials import with_credentials
 from xalign_ray.errors import DataError, TrackingError, XalignError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
-from xalign_ray.mirror import local_folder, opened
 from xalign_ray.results.log import Log
 from xalign_ray.results.run import Run, columns_of, read_run
-from xalign_ray.run_folder import CHOICES, EXPORT, STUDY
 from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import quiet_mlflow, reason_of
+from xalign_ray.work.artifacts import check_files, read_json, read_manifest
+from xalign_ray.work.credentials import with_credentials
+from xalign_ray.work.mirror import local_folder, opened
+from xalign_ray.work.run_folder import CHOICES, EXPORT, STUDY
 
 MLFLOW = "mlflow:"
 _HINT = "Give the `xalign study` or `xalign tune` that made it again: it writes it anew and repeats no finished cell."

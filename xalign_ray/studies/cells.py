@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from xalign_ray.artifacts import hash_value, whole_manifest
 from xalign_ray.config.load import Recipe
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
 from xalign_ray.studies.declared import Resources
 from xalign_ray.tasks.scores import SCORES, are_whole
+from xalign_ray.work.artifacts import hash_value, whole_manifest
 
 CELLS = "cells"
 TOKENIZED = "tokenized"  # data sets that all fine-tunings of a study share, removed when it is over

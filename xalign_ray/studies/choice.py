@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import hash_value, write_json
-from xalign_ray.run_folder import CHOICES
 from xalign_ray.studies.cells import Trial
+from xalign_ray.work.artifacts import hash_value, write_json
+from xalign_ray.work.run_folder import CHOICES
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import ray
 
-from xalign_ray.artifacts import EVALUATION_KIND, hash_file
 from xalign_ray.studies.cell_log import open_cell
 from xalign_ray.studies.cells import Evaluation
 from xalign_ray.tasks.registry import TASKS, load_task
 from xalign_ray.tasks.scores import SCORES, write_scores
+from xalign_ray.work.artifacts import EVALUATION_KIND, hash_file
 
 
 def start_evaluation(cell: Evaluation, study: Path) -> Future[None]:

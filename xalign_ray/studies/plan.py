@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import hash_file, hash_files, hash_value, read_json
 from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.plugin_sources import source_hashes
@@ -33,6 +32,7 @@ from xalign_ray.studies.declared import (
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 from xalign_ray.tasks.task import ENGLISH
 from xalign_ray.tasks.tokenized import check_languages
+from xalign_ray.work.artifacts import hash_file, hash_files, hash_value, read_json
 
 
 @dataclass(frozen=True)

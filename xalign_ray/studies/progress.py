@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xalign_ray.artifacts import whole_manifest
-from xalign_ray.status_line import say
 from xalign_ray.studies.cell_log import seconds_of
 from xalign_ray.studies.cells import FINISHED, Cell, Job
 from xalign_ray.studies.record import write_record
 from xalign_ray.track.events import run_identity
 from xalign_ray.track.follower import publish
+from xalign_ray.work.artifacts import whole_manifest
+from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
     from xalign_ray.studies.schedule import Schedule

@@ -6,12 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_ray.artifacts import whole_manifest, write_json
-from xalign_ray.mirror import url_of
-from xalign_ray.run_folder import STUDY
-from xalign_ray.status_line import duration
 from xalign_ray.studies.cell_log import seconds_of
 from xalign_ray.studies.cells import Job, Pretraining
+from xalign_ray.work.artifacts import whole_manifest, write_json
+from xalign_ray.work.mirror import url_of
+from xalign_ray.work.run_folder import STUDY
+from xalign_ray.work.status_line import duration
 
 if TYPE_CHECKING:
     from xalign_ray.studies.schedule import Schedule

@@ -14,12 +14,10 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from xalign_ray import pipeline, stops
-from xalign_ray.artifacts import MANIFEST, whole_manifest
+from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe
 from xalign_ray.errors import ConfigError, DataError, StoppedError, XalignError
 from xalign_ray.exports import export
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.studies.cell_log import close_log
 from xalign_ray.studies.cells import (
     FAILED,
@@ -39,6 +37,9 @@ from xalign_ray.studies.evaluations import start_evaluation
 from xalign_ray.studies.plan import Plan
 from xalign_ray.studies.trials import last_line, run_trials, scheduler_of
 from xalign_ray.train.ray_gauges import CellGauges
+from xalign_ray.work import stops
+from xalign_ray.work.artifacts import MANIFEST, whole_manifest
+from xalign_ray.work.run_folder import RunFolder
 
 LOOK_S = 0.1
 NOT_SHARED = "Workers must see this folder, and run the same version of xalign_ray as the driver."

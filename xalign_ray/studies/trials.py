@@ -17,12 +17,12 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 from ray.tune.search import Searcher
 
-from xalign_ray.artifacts import read_manifest, write_json
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.studies.cell_log import close_log, open_cell
 from xalign_ray.studies.cells import FAILED, STOP_MARK, STOPPED, TOKENIZED, Trial, state_of
 from xalign_ray.studies.declared import AshaSearch, Search
 from xalign_ray.tasks.registry import TUNED_TASKS, load_task
+from xalign_ray.work.artifacts import read_manifest, write_json
 
 RETRIES = 1  # of a fine-tuning that died or failed, before it is reported; the others go on
 TRIAL = "trial"  # in what Tune calls the configuration of a trial

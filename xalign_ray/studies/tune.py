@@ -8,9 +8,6 @@ from typing import Any
 
 from xalign_ray import evaluation
 from xalign_ray.errors import ConfigError, TrainingError
-from xalign_ray.local_paths import shown_path
-from xalign_ray.mirror import opened
-from xalign_ray.status_line import say
 from xalign_ray.studies.declared import check_options, parse_study
 from xalign_ray.studies.plan import check_task_files, plan_study
 from xalign_ray.studies.study import open_schedule, run_cells, scores_of
@@ -18,6 +15,9 @@ from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import SCORES, Score, write_scores
 from xalign_ray.train.cluster_address import check_named_cluster
 from xalign_ray.work.job import open_job
+from xalign_ray.work.local_paths import shown_path
+from xalign_ray.work.mirror import opened
+from xalign_ray.work.status_line import say
 
 
 def tune(

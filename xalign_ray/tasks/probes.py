@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xalign_ray.artifacts import hash_value
 from xalign_ray.errors import DataError
 from xalign_ray.models.nearest import Vectors, nearest_cosine, nearest_csls, unit_rows
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
@@ -25,6 +24,7 @@ from xalign_ray.tasks.word_pairs import (
     read_exported_pairs,
     read_muse_pairs,
 )
+from xalign_ray.work.artifacts import hash_value
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder

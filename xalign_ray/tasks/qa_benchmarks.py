@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from xalign_ray.errors import DataError
-from xalign_ray.file_checks import open_file
 from xalign_ray.tasks.answer_rules import (
     Compare,
     Tokens,
@@ -27,6 +26,7 @@ from xalign_ray.tasks.task import Files, Measure, Metric, ReplaceWord
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, name_language
 from xalign_ray.tasks.text_classification import replace_running_words
 from xalign_ray.text.language_codes import check_language, is_language
+from xalign_ray.work.file_checks import open_file
 
 _CROSSED = "-question-"
 # Names of files by benchmark

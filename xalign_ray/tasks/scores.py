@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from xalign_ray.artifacts import hash_value
 from xalign_ray.errors import DataError
 from xalign_ray.results.score_files import read_records, write_records
-from xalign_ray.run_folder import SCORES as SCORES  # the name of the file, for those who read or write it
+from xalign_ray.work.artifacts import hash_value
+from xalign_ray.work.run_folder import SCORES as SCORES  # the name of the file, for those who read or write it
 
 ALL_LANGUAGES = "all"
 

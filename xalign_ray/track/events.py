@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import STUDY_KIND, TRIAL_KIND, check_files, finished_run, read_manifest
 from xalign_ray.errors import DataError, TrainingError
-from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.track.names import EVENTS, is_known
+from xalign_ray.work.artifacts import STUDY_KIND, TRIAL_KIND, check_files, finished_run, read_manifest
+from xalign_ray.work.run_folder import EVENT_LOG
 
 _ALWAYS = frozenset({"event", "attempt", "time", "step"})
 _CURE_OF_TUNED = "Restore it from a copy, or give the command that made it again, of a cell after removing its folder."

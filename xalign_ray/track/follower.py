@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xalign_ray.config.explain import check_folder
-from xalign_ray.credentials import hide_credentials, with_credentials, without_credentials
 from xalign_ray.errors import ConfigError, TrackingError, XalignError
-from xalign_ray.mirror import local_folder
-from xalign_ray.run_folder import EVENT_LOG
 from xalign_ray.track.events import check_tuned, check_whole, run_identity
 from xalign_ray.track.mlflow_page import PAGE, SHARE_KEY, SHARE_TAG
+from xalign_ray.work.credentials import hide_credentials, with_credentials, without_credentials
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.run_folder import EVENT_LOG
 
 _log = logging.getLogger(__name__)
 _PORT = 5000

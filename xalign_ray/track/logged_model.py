@@ -11,8 +11,8 @@ from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus, R
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
-from xalign_ray.artifacts import read_json
-from xalign_ray.mirror import url_of
+from xalign_ray.work.artifacts import read_json
+from xalign_ray.work.mirror import url_of
 
 _TYPE = "encoder"
 

@@ -11,11 +11,8 @@ from mlflow import MlflowClient
 from mlflow.entities import DatasetInput, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
-from xalign_ray.artifacts import MANIFEST, read_manifest
 from xalign_ray.config.saved import read_saved
-from xalign_ray.credentials import with_credentials
 from xalign_ray.results.headline import comparison_metrics, headline_scores, read_headlines, table
-from xalign_ray.run_folder import CHOICES, COMPARISON, CONFIG, DATA, EVENT_LOG, REPORT, STUDY, RunFolder
 from xalign_ray.track.events import Event, EventReader, run_identity
 from xalign_ray.track.logged_model import log_model
 from xalign_ray.track.mlflow_page import ExperimentKind, experiment_tags
@@ -28,6 +25,9 @@ from xalign_ray.track.mlflow_values import (
     milliseconds,
     origin_tags,
 )
+from xalign_ray.work.artifacts import MANIFEST, read_manifest
+from xalign_ray.work.credentials import with_credentials
+from xalign_ray.work.run_folder import CHOICES, COMPARISON, CONFIG, DATA, EVENT_LOG, REPORT, STUDY, RunFolder
 
 MAX_KEYS = 100  # metric keys a run: each is a chart of its own
 _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit

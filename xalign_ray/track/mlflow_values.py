@@ -11,8 +11,8 @@ from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
-from xalign_ray.artifacts import hash_value, read_manifest
 from xalign_ray.track.events import Event, stream_events
+from xalign_ray.work.artifacts import hash_value, read_manifest
 
 MAX_POINTS = 2000  # points a metric: more make MLflow's pages hang (mlflow#1571, mlflow#9779)
 _LENGTH = 250  # characters of a parameter's key or value

@@ -9,9 +9,9 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
-from xalign_ray.artifacts import MANIFEST
 from xalign_ray.errors import TrackingError
-from xalign_ray.run_folder import CHOICES, CONFIG, DATA, EVALUATION, EVENT_LOG, SCORES
+from xalign_ray.work.artifacts import MANIFEST
+from xalign_ray.work.run_folder import CHOICES, CONFIG, DATA, EVALUATION, EVENT_LOG, SCORES
 
 _FOLDERS = (EVALUATION, DATA)
 _FILES = frozenset({CONFIG, MANIFEST, f"{DATA}/{MANIFEST}", CHOICES, EVENT_LOG})

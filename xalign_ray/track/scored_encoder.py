@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import read_json
 from xalign_ray.track.events import run_identity
 from xalign_ray.track.origin import origin
+from xalign_ray.work.artifacts import read_json
 
 
 def scoring_identity(

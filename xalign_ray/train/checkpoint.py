@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import MANIFEST, check_files, read_manifest, unfinished, write_manifest
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError, DataError
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import STATE, Engine
 from xalign_ray.train.snapshot import write_parts
 from xalign_ray.train.trust import check_pickles
+from xalign_ray.work.artifacts import MANIFEST, check_files, read_manifest, unfinished, write_manifest
+from xalign_ray.work.run_folder import RunFolder
 
 _NAME = re.compile(r"step_\d+")  # others, such as a copy that a user kept, are not ours
 KEYS = ("step", "fingerprint", "zero_stage", "workers", "tokens", "files")  # of its manifest

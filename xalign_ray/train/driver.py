@@ -26,7 +26,6 @@ from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 
-from xalign_ray import stops
 from xalign_ray.config import schema
 from xalign_ray.data.feed import Feed, describe_feed
 from xalign_ray.data.prepared import Prepared
@@ -43,9 +42,6 @@ from xalign_ray.errors import (
     first_sentence,
     long_temporary_folder,
 )
-from xalign_ray.mirror import CACHE, cache_folder, url_of
-from xalign_ray.run_folder import RunFolder
-from xalign_ray.status_line import say
 from xalign_ray.train.allocator import ONE_ARENA, keep_freed_memory
 from xalign_ray.train.auth_token import ensure_token
 from xalign_ray.train.cluster_address import check_named_cluster
@@ -57,7 +53,11 @@ from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
 from xalign_ray.train.room import resources_of, wait_for_room
 from xalign_ray.train.stop_request import HEARD_S, hear_stop, open_stop_request
+from xalign_ray.work import stops
 from xalign_ray.work.job import Job
+from xalign_ray.work.mirror import CACHE, cache_folder, url_of
+from xalign_ray.work.run_folder import RunFolder
+from xalign_ray.work.status_line import say
 
 SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
 VITAL = ("raylet", "gcs_server")  # processes of Ray's without which a driver ends

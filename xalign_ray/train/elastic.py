@@ -12,12 +12,12 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from xalign_ray import stops
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, NotPlacedError, StoppedError, WorkersDiedError
 from xalign_ray.track.events import EventReader
 from xalign_ray.train.room import fit, fit_free, has_free, wait_for_room
 from xalign_ray.train.stop_request import HEARD_S, open_stop_request
+from xalign_ray.work import stops
 
 LOOK_S = 2.0  # how often the nodes are counted
 STEADY_S = 10.0  # how long there has been room before it is used: a node may come and go

@@ -17,14 +17,12 @@ import numpy as np
 import torch
 from torch.profiler import record_function
 
-from xalign_ray import collector, stops
 from xalign_ray.config.plugin_sources import plugin_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import LossError, StoppedError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.track.events import last_step
 from xalign_ray.train.checkpoint import Checkpoint, Checkpoints
 from xalign_ray.train.devices import peak_tflops
@@ -39,7 +37,9 @@ from xalign_ray.train.stall import COMPUTES, WAITS, StallWatch
 from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
 from xalign_ray.train.straggler import ENOUGH_STEPS, slow_worker
 from xalign_ray.train.tallies import Delivered, Spent
+from xalign_ray.work import collector, stops
 from xalign_ray.work.job import Job
+from xalign_ray.work.run_folder import RunFolder
 
 DATA_EVERY_S = 30  # between two data events: a number for each of a hundred languages is not for every step
 

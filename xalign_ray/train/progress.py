@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from xalign_ray.status_line import StatusLine, duration
+from xalign_ray.work.status_line import StatusLine, duration
 
 _LOSS = "train/loss_"
 _MAX_SHOWN = 16  # languages

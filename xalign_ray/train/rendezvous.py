@@ -14,7 +14,7 @@ from ray.exceptions import GetTimeoutError
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal.util import TrainingFramework
 
-from xalign_ray import collector
+from xalign_ray.work import collector
 
 LOOPBACK = "127.0.0.1"
 PARTING_S = 30  # for leaving the group: a worker that has died keeps the others waiting

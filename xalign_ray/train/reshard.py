@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from xalign_ray.errors import CheckpointError
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.train.checkpoint import Checkpoint
 from xalign_ray.train.convert import TRUSTED
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import STATE, Engine
+from xalign_ray.work.run_folder import RunFolder
 
 
 def needs_resharding(found: Checkpoint | None, workers: Workers) -> bool:

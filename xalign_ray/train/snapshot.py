@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from xalign_ray.artifacts import hash_file
+from xalign_ray.work.artifacts import hash_file
 
 Part = tuple[Path, Any]  # a file, and the value that `torch.save` is to write to it
 

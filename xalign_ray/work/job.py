@@ -11,15 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from xalign_ray import stops
-from xalign_ray.artifacts import MANIFEST, write_manifest
 from xalign_ray.errors import LockError
-from xalign_ray.locks import hold, holds, is_held, lost_sentence
-from xalign_ray.mirror import publish_file, published
-from xalign_ray.run_folder import CARD, EVENT_LOG, STUDY, RunFolder
-from xalign_ray.status_line import say
 from xalign_ray.track.events import Event, EventLog, EventReader, last_attempt
 from xalign_ray.track.follower import Track, follow, publish
+from xalign_ray.work import stops
+from xalign_ray.work.artifacts import MANIFEST, write_manifest
+from xalign_ray.work.locks import hold, holds, is_held, lost_sentence
+from xalign_ray.work.mirror import publish_file, published
+from xalign_ray.work.run_folder import CARD, EVENT_LOG, STUDY, RunFolder
+from xalign_ray.work.status_line import say
 
 POLL_S = 0.5  # how often the log is read for those who follow it
 FINISHED = "finished"

@@ -17,15 +17,16 @@ from tests.ray.runs import PATIENCE_S, check_batches, starts
 from tests.ray.small import batches, write_world
 from tests.s3_server import S3Server
 from tests.unit.data.conftest import prepare_here
-from xalign_ray import evaluation, exports, open_run, pipeline, publisher
+from xalign_ray import evaluation, exports, open_run, pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import DataError
-from xalign_ray.mirror import CACHE, url_of
-from xalign_ray.publisher import files_below
 from xalign_ray.results.page import report
+from xalign_ray.work import publisher
+from xalign_ray.work.mirror import CACHE, url_of
+from xalign_ray.work.publisher import files_below
 
 STEPS, SAVED_EVERY = 60, 20
 

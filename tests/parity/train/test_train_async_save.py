@@ -15,13 +15,13 @@ import torch
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_checkpoint import starts, train, train_on_a_full_disk, whole
-from xalign_ray.artifacts import read_manifest
 from xalign_ray.errors import CheckpointError, TrainingError
 from xalign_ray.track.events import read_events
 from xalign_ray.train import checkpoint, loop
 from xalign_ray.train.checkpoint import newest
 from xalign_ray.train.loop import build_objectives
 from xalign_ray.train.snapshot import copy_to_host, write_parts
+from xalign_ray.work.artifacts import read_manifest
 
 STEPS = {"train__max_steps": 4, "checkpoint__save_steps": 1, "checkpoint__save_total_limit": 1}
 

@@ -12,13 +12,13 @@ import torch
 
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
-from xalign_ray.artifacts import write_manifest
 from xalign_ray.errors import CheckpointError
 from xalign_ray.track.events import read_events
 from xalign_ray.train.checkpoint import Checkpoints, newest
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import build_objectives
 from xalign_ray.train.snapshot import write_parts
+from xalign_ray.work.artifacts import write_manifest
 
 SETTINGS = {"checkpoint__save_steps": 2, "checkpoint__save_total_limit": 2}
 

@@ -10,8 +10,8 @@ import pytest
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_checkpoint import starts, stop_after, train
-from xalign_ray.artifacts import read_manifest, write_manifest
 from xalign_ray.errors import CheckpointError
+from xalign_ray.work.artifacts import read_manifest, write_manifest
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])

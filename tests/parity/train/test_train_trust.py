@@ -14,7 +14,6 @@ import torch
 
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
-from xalign_ray.artifacts import hash_file, read_manifest, write_manifest
 from xalign_ray.errors import CheckpointError
 from xalign_ray.train import checkpoint
 from xalign_ray.train.checkpoint import Checkpoint, newest
@@ -22,6 +21,7 @@ from xalign_ray.train.consolidate import consolidate
 from xalign_ray.train.engine import STATE
 from xalign_ray.train.loop import train
 from xalign_ray.train.trust import FORCED, only_data
+from xalign_ray.work.artifacts import hash_file, read_manifest, write_manifest
 from xalign_ray.work.job import Job
 
 KINDS = {0: ["model"], 1: ["model", "optim"], 2: ["model", "optim"], 3: ["model", "optim"]}

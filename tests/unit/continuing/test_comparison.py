@@ -16,8 +16,8 @@ from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.continuing import comparison
 from xalign_ray.continuing.comparison import KeptText, compare_with_base, read_comparison, verdict_of, write_comparison
 from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
-from xalign_ray.run_folder import COMPARISON
 from xalign_ray.tasks.translations import TranslatedSentences
+from xalign_ray.work.run_folder import COMPARISON
 
 ENGLISH = ["one", "two", "three", "four", "five"]
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf"]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.ray.small import write_world
-from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.data.demo_derived import write_demo_derived
 from xalign_ray.data.inputs import check_inputs
 from xalign_ray.studies.declared import load_study
 from xalign_ray.studies.plan import check_task_files, plan_study
+from xalign_ray.work.artifacts import read_manifest
 
 
 def test_all_that_the_tiny_study_of_align_mlm_reads_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

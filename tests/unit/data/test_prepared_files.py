@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
-from xalign_ray.artifacts import hash_file
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import prepare as preparation
 from xalign_ray.data.file_hashes import HINT
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.word_alignment import corpus
 from xalign_ray.errors import DataError
+from xalign_ray.work.artifacts import hash_file
 
 READ_BY_TRAINING = (
     "manifest.json", "records.json", "settings.json", "regular_pieces.npy", "new_rows.json", "entries.json",

@@ -23,9 +23,9 @@ from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.shards import ShardWriter, hash_footer
 from xalign_ray.data.stored_shards import CACHE_GIB, StoredShard, shard_cache
 from xalign_ray.errors import DataError
-from xalign_ray.mirror import CACHE, local_folder
 from xalign_ray.text.order import ROW_GROUP
 from xalign_ray.text.rows import take
+from xalign_ray.work.mirror import CACHE, local_folder
 
 URL = "s3://store/data"
 

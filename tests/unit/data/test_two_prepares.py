@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
-from xalign_ray.artifacts import MANIFEST
 from xalign_ray.data.prepared import Prepared
+from xalign_ray.work.artifacts import MANIFEST
 
 PREPARE = """
 import sys

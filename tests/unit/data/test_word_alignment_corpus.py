@@ -14,7 +14,6 @@ import pytest
 from tokenizers import Tokenizer
 
 from xalign_ray import alignment, cli
-from xalign_ray.artifacts import read_manifest
 from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.config.tokenizers import BpeTokenizer
@@ -30,6 +29,7 @@ from xalign_ray.data.word_alignment.words import NO_FORM, BlankSplitter, Tokeniz
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.tokenizer import tokenize_lines, train_bpe
 from xalign_ray.train import driver
+from xalign_ray.work.artifacts import read_manifest
 
 CORPUS = ParallelCorpus(format="moses", languages=("en", "de"), paths=("pairs.en", "pairs.de"))
 LINES = 200

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.artifacts import read_manifest
 from xalign_ray.demo.languages import load_languages
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.text_classification import LabelledText
+from xalign_ray.work.artifacts import read_manifest
 
 LANGUAGES = {language.code: language for language in load_languages()}
 ROWS = {"train": 600, "dev": 150, "test": 200}

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.unit.demo.conftest import SIZES
-from xalign_ray.artifacts import hash_file, read_manifest
 from xalign_ray.data.derived_tasks import derive_task_files
 from xalign_ray.data.treebank import read_treebank
 from xalign_ray.demo import write_demo
@@ -18,6 +17,7 @@ from xalign_ray.demo.concepts import load_concepts
 from xalign_ray.demo.dictionaries import NOISE_SHARE
 from xalign_ray.demo.languages import load_languages
 from xalign_ray.text.word_order import fit_word_order
+from xalign_ray.work.artifacts import hash_file, read_manifest
 
 CODES = [language.code for language in load_languages()]
 

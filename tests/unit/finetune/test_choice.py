@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.artifacts import hash_file
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.work.artifacts import hash_file
 
 SETTINGS = FineTuning(learning_rate=1e-2, num_train_epochs=3, train_batch_size=4, seed=1)
 WORDS = ("cats", "dogs", "see", "hear", "old", "Rome")

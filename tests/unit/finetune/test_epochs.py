@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from xalign_ray.artifacts import read_manifest
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.pos import PosTask
 from xalign_ray.tasks.scores import Score
+from xalign_ray.work.artifacts import read_manifest
 
 LANGUAGES = ("de", "en", "sw")
 SETTINGS = FineTuning(learning_rate=1e-3, num_train_epochs=3, train_batch_size=4, seed=1)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from xalign_ray import evaluation
-from xalign_ray.artifacts import check_files, hash_files
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.pos import POS
 from xalign_ray.tasks.scores import Score
+from xalign_ray.work.artifacts import check_files, hash_files
 
 SETTINGS = FineTuning(learning_rate=1e-2, num_train_epochs=2, train_batch_size=4, seed=1)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from xalign_ray.artifacts import write_json, write_manifest
 from xalign_ray.config.load import load_recipe
 from xalign_ray.results.compare import Comparison, score_frame
 from xalign_ray.results.page import compare_runs, write_report
@@ -17,6 +16,7 @@ from xalign_ray.results.run import Run, label_runs
 from xalign_ray.results.sources import find_runs
 from xalign_ray.results.tables import Entry
 from xalign_ray.tasks.scores import Score, write_scores
+from xalign_ray.work.artifacts import write_json, write_manifest
 
 LANGUAGES = ("en", "qgr", "qdv")
 DATA_MANIFEST: dict[str, Any] = {

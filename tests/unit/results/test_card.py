@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tests.unit.results.run_folders import score, write_run
-from xalign_ray.artifacts import write_json
 from xalign_ray.errors import DataError
 from xalign_ray.results.card import write_model_card
+from xalign_ray.work.artifacts import write_json
 
 
 def write_card(folder: Path, *settings: str, **model: Any) -> tuple[dict[str, Any], str]:

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.results.run_folders import compare_folders, score, write_run
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.headline import headline_scores, read_headlines
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.tasks.scores import Score, average_languages
+from xalign_ray.work.run_folder import RunFolder
 
 
 def seed_scores(seed: int, values: dict[str, float], **fields: Any) -> list[Score]:

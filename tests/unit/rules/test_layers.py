@@ -12,15 +12,15 @@ import pytest
 from tests.unit.rules.tree import PACKAGE, ROOT, imports, is_within, python_files
 
 LAYERS = [
-    {"credentials"},
-    {"errors", "local_paths", "status_line"},
-    {"file_checks"},
-    {"artifacts", "collector", "stops", "storage"},
-    {"locks", "run_folder", "results/score_files"},
-    {"stored_lock"},
-    {"publisher"},
-    {"mirror"},
-    {"ray_job"},
+    {"work/credentials"},
+    {"errors", "work/local_paths", "work/status_line"},
+    {"work/file_checks"},
+    {"work/artifacts", "work/collector", "work/stops", "work/storage"},
+    {"work/locks", "work/run_folder", "results/score_files"},
+    {"work/stored_lock"},
+    {"work/publisher"},
+    {"work/mirror"},
+    {"work/ray_job"},
     {"config", "results/aggregate"},
     {"results/headline"},
     {"text", "demo", "track", "layout"},
@@ -59,15 +59,15 @@ WITHOUT_TORCH = [
     "track",
     "config",
     "errors.py",
-    "file_checks.py",
-    "artifacts.py",
-    "locks.py",
-    "run_folder.py",
-    "storage.py",
-    "mirror.py",
-    "publisher.py",
-    "stored_lock.py",
-    "stops.py",
+    "work/file_checks.py",
+    "work/artifacts.py",
+    "work/locks.py",
+    "work/run_folder.py",
+    "work/storage.py",
+    "work/mirror.py",
+    "work/publisher.py",
+    "work/stored_lock.py",
+    "work/stops.py",
 ]
 WITHOUT_TORCH += [
     "models/operations.py",
@@ -138,7 +138,7 @@ def test_a_folder_imports_itself_and_lower_layers_only() -> None:
 
 
 def test_jobs_import_nothing_of_the_package_but_the_command_line_errors_and_credentials() -> None:
-    allowed = ("xalign_ray.cli.main", "xalign_ray.errors", "xalign_ray.credentials")
+    allowed = ("xalign_ray.cli.main", "xalign_ray.errors", "xalign_ray.work.credentials")
     wrong = [
         str(one)
         for path in python_files(ROOT / "jobs")
@@ -162,13 +162,13 @@ def test_a_heavy_library_is_known_in_its_home_only(library: str) -> None:
 
 def test_only_a_job_locks_a_folder_or_mirrors_it() -> None:
     taken = {
-        "locks.hold",
-        "stored_lock.hold_stored",
-        "mirror.published",
-        "mirror.publish_file",
+        "work.locks.hold",
+        "work.stored_lock.hold_stored",
+        "work.mirror.published",
+        "work.mirror.publish_file",
         "track.follower.follow",
     }
-    homes = [PACKAGE / "work/job.py", PACKAGE / "mirror.py"]
+    homes = [PACKAGE / "work/job.py", PACKAGE / "work/mirror.py"]
     wrong = [
         str(one)
         for path in python_files(PACKAGE)

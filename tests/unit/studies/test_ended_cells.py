@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from xalign_ray.artifacts import read_json, write_manifest
 from xalign_ray.studies import record
 from xalign_ray.studies.cells import FAILED, FINISHED, NOT_CHOSEN, WAITING, Trial
 from xalign_ray.studies.declared import load_study
@@ -16,6 +15,7 @@ from xalign_ray.studies.plan import Plan, plan_study
 from xalign_ray.studies.record import write_record
 from xalign_ray.studies.schedule import Schedule
 from xalign_ray.tasks.scores import Score, write_scores
+from xalign_ray.work.artifacts import read_json, write_manifest
 
 ENCODERS = 4
 STUDY = f"""

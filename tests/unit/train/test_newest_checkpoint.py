@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.artifacts import write_manifest
 from xalign_ray.errors import CheckpointError
-from xalign_ray.run_folder import RunFolder
 from xalign_ray.train.checkpoint import KEYS, newest
+from xalign_ray.work.artifacts import write_manifest
+from xalign_ray.work.run_folder import RunFolder
 
 
 def write_checkpoint(run: Path, step: int) -> None:

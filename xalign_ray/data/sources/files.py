@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from xalign_ray.errors import DataError
-from xalign_ray.file_checks import HEAD_BYTES, check_first_bytes, open_file
-from xalign_ray.storage import StoredFile, find_system, is_url, said_of
+from xalign_ray.work.file_checks import HEAD_BYTES, check_first_bytes, open_file
+from xalign_ray.work.storage import StoredFile, find_system, is_url, said_of
 
 _VERSIONS = (
     "ETag",

@@ -29,7 +29,7 @@ from xalign_ray.data.sources.workbook import first_cells
 from xalign_ray.data.sources.xliff import read_units
 from xalign_ray.data.sources.xml import stream_elements
 from xalign_ray.errors import DataError
-from xalign_ray.file_checks import HEAD_BYTES
+from xalign_ray.work.file_checks import HEAD_BYTES
 
 if TYPE_CHECKING:
     from pyarrow import Schema

@@ -31,9 +31,9 @@ from xalign_ray.data.sources.wikipedia import read_wikipedia
 from xalign_ray.data.sources.workbook import read_workbook
 from xalign_ray.data.sources.xliff import read_xliff
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.file_checks import check_plain
-from xalign_ray.storage import is_url
 from xalign_ray.text.language_codes import check_language
+from xalign_ray.work.file_checks import check_plain
+from xalign_ray.work.storage import is_url
 
 
 @dataclass(frozen=True, slots=True)

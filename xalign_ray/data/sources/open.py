@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, TRUNCATED, BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.errors import DataError
-from xalign_ray.file_checks import HEAD_BYTES, check_archive, check_first_bytes, check_text
+from xalign_ray.work.file_checks import HEAD_BYTES, check_archive, check_first_bytes, check_text
 
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 20

@@ -13,8 +13,8 @@ from xalign_ray.data.sources.column_languages import language_of_file
 from xalign_ray.data.sources.files import expand
 from xalign_ray.data.sources.first_rows import ROWS, FirstRows, look_at_arrow, look_at_file, look_at_texts
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.status_line import say
-from xalign_ray.storage import is_url
+from xalign_ray.work.status_line import say
+from xalign_ray.work.storage import is_url
 
 SPLITS = {
     "train": "train", "training": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev",

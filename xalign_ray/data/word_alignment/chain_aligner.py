@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.artifacts import write_atomic
 from xalign_ray.data.word_alignment.blocks import PADDING, Block, Index, Reals, make_blocks, number_words
 from xalign_ray.data.word_alignment.hmm import NULL, first_jumps, posteriors
 from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, SYMMETRISERS, Link, WordPair
 from xalign_ray.errors import DataError
+from xalign_ray.work.artifacts import write_atomic
 
 VERSION = 1  # raise it when the same pairs would give other links
 LEXICON_ROUNDS, CHAIN_ROUNDS = 4, 3  # of expectation and maximisation; Liang et al. do 5 and 5, we have less text

@@ -12,18 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import (
-    MANIFEST,
-    check_file,
-    hash_file,
-    hash_value,
-    read_manifest,
-    unfinished,
-    whole_json,
-    whole_manifest,
-    write_json,
-    write_manifest,
-)
 from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.data.bad_rows import merge_counts, merge_files
@@ -38,7 +26,19 @@ from xalign_ray.data.word_alignment.links import Link, write_pharaoh
 from xalign_ray.data.word_alignment.sample import HIGHEST_HASH, hash_pair, read_samples, smallest, write_sample
 from xalign_ray.data.word_alignment.words import BlankSplitter, WordSplitter
 from xalign_ray.errors import DataError, fault_of
-from xalign_ray.status_line import PartsDone
+from xalign_ray.work.artifacts import (
+    MANIFEST,
+    check_file,
+    hash_file,
+    hash_value,
+    read_manifest,
+    unfinished,
+    whole_json,
+    whole_manifest,
+    write_json,
+    write_manifest,
+)
+from xalign_ray.work.status_line import PartsDone
 
 FILES_VERSION = 3  # raise it when the same input would give other files
 BATCH = 1024  # records aligned together

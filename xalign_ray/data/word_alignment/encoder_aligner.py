@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.artifacts import hash_file
 from xalign_ray.data.word_alignment.links import SYMMETRISERS, Link, WordPair
 from xalign_ray.errors import ConfigError
+from xalign_ray.work.artifacts import hash_file
 
 if TYPE_CHECKING:
     from torch import Tensor

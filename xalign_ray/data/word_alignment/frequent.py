@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from xalign_ray.artifacts import write_atomic
 from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Pair
 from xalign_ray.data.word_alignment.corpus import ALIGNMENT
 from xalign_ray.text.blanks import split_words
 from xalign_ray.text.look_up import look_up_form
+from xalign_ray.work.artifacts import write_atomic
 
 SENTENCES = 100_000  # that are counted: the first of a corpus
 PAIRS = 1000  # that are written

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.artifacts import write_atomic
 from xalign_ray.data.sources.records import Pair
 from xalign_ray.data.word_alignment.links import WordPair
+from xalign_ray.work.artifacts import write_atomic
 
 Hashes = NDArray[np.uint64]
 

@@ -14,7 +14,7 @@ from xalign_ray.data.sources.files import expand, is_folder, join_path, size_of
 from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.errors import DataError
-from xalign_ray.storage import is_url
+from xalign_ray.work.storage import is_url
 
 SUPPORTED = "Give a path on a disk, or a URL of s3://, gs://, az://, abfs://, hf://, http:// or https://."
 

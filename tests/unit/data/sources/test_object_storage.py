@@ -15,7 +15,7 @@ from xalign_ray.data.sources import parts as cutting
 from xalign_ray.data.sources.files import expand, facts_of, open_bytes, size_of
 from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.errors import DataError
-from xalign_ray.storage import BLOCK_BYTES, StoredFile
+from xalign_ray.work.storage import BLOCK_BYTES, StoredFile
 
 LINES = [f"line {number} of a corpus that lies in a store" for number in range(40_000)]
 TEXT = "\n".join(LINES).encode() + b"\n"

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from xalign_ray.artifacts import MANIFEST, check_files, unfinished, write_atomic
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.locks import BEAT_S, LEASE_S
-from xalign_ray.publisher import (
+from xalign_ray.work.artifacts import MANIFEST, check_files, unfinished, write_atomic
+from xalign_ray.work.locks import BEAT_S, LEASE_S
+from xalign_ray.work.publisher import (
     PUBLISH_S,
     RECORD,
     Behind,
@@ -26,9 +26,9 @@ from xalign_ray.publisher import (
     is_published,
     newest_first,
 )
-from xalign_ray.run_folder import RunFolder
-from xalign_ray.storage import find_system, said_of
-from xalign_ray.stored_lock import hold_stored
+from xalign_ray.work.run_folder import RunFolder
+from xalign_ray.work.storage import find_system, said_of
+from xalign_ray.work.stored_lock import hold_stored
 
 CACHE = "XALIGN_CACHE"  # the folder that mirrors stores; nodes of a cluster must share it
 END_TRIES = 3

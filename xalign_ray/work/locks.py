@@ -22,9 +22,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from xalign_ray import stops
-from xalign_ray.artifacts import HOST, LOCK, MACHINE, process_start, remove_unfinished, unfinished
 from xalign_ray.errors import LockError, written_in
+from xalign_ray.work import stops
+from xalign_ray.work.artifacts import HOST, LOCK, MACHINE, process_start, remove_unfinished, unfinished
 
 LEASE_S = 60.0  # a lock that was not touched for so long is nobody's; longer than anything holds Python's interpreter
 BEAT_S = 5.0

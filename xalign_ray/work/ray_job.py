@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.local_paths import shown_path
-from xalign_ray.mirror import local_folder, url_of
+from xalign_ray.work.local_paths import shown_path
+from xalign_ray.work.mirror import local_folder, url_of
 
 JOB_MARK = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray sets in the process that `ray job submit` started, and only there
 

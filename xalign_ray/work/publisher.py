@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.artifacts import MANIFEST, whole_json, write_json
 from xalign_ray.errors import DataError, LockError
-from xalign_ray.run_folder import CHECKPOINTS
-from xalign_ray.storage import find_system, said_of
-from xalign_ray.stored_lock import StoredLock
+from xalign_ray.work.artifacts import MANIFEST, whole_json, write_json
+from xalign_ray.work.run_folder import CHECKPOINTS
+from xalign_ray.work.storage import find_system, said_of
+from xalign_ray.work.stored_lock import StoredLock
 
 RECORD = ".mirror.json"  # here: what is the same in the store; there: which mirror has written last
 PUBLISH_S = 1.0  # between two looks for what is new

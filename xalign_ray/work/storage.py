@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from xalign_ray.errors import DataError, XalignError
-from xalign_ray.file_checks import check_plain
+from xalign_ray.work.file_checks import check_plain
 
 BLOCK_BYTES = 4 << 20  # asked of a store at once: to look at a head costs no more, and a stream of them is fast
 LINE_BYTES = 4096  # looked at a time for the end of a line

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
-from xalign_ray import stops
 from xalign_ray.errors import LockError
-from xalign_ray.locks import BEAT_S, LEASE_S, LOCK, LOOK_S, Holder
-from xalign_ray.storage import find_system, said_of
+from xalign_ray.work import stops
+from xalign_ray.work.locks import BEAT_S, LEASE_S, LOCK, LOOK_S, Holder
+from xalign_ray.work.storage import find_system, said_of
 
 _NOT_DONE = re.compile(r"(?i)precondition|pre-condition|412|conditionalrequestconflict|409")  # a refused write's words
 

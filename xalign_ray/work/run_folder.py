@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from xalign_ray.artifacts import MANIFEST, TRIAL_KIND, check_files, read_manifest
 from xalign_ray.errors import DataError
+from xalign_ray.work.artifacts import MANIFEST, TRIAL_KIND, check_files, read_manifest
 
 CONFIG = "config.yaml"
 EVENT_LOG = "events.jsonl"  # a study, a trial and an evaluation have one too

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import DataError
-from xalign_ray.file_checks import read_plain
+from xalign_ray.work.file_checks import read_plain
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
