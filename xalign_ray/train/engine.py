@@ -68,6 +68,7 @@ class Engine:
         # inside the module: DeepSpeed's forward turns off one that surrounds it, on GPUs alone and with a warning only.
         if config.train.bf16 and self._stage == 0:
             module.forward = torch.autocast(workers.device.type, torch.bfloat16)(module.forward)
+        module.train()  # transformers opens an encoder that is continued for evaluation: without dropout
         self._engine, *_ = deepspeed.initialize(model=module, optimizer=self._optimizer, config=settings)
         if self._stage == 0 and workers.size == 1:
             self._engine.enable_backward_allreduce = False  # it would copy all gradients to a buffer, and back

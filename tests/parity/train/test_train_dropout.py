@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, BertForMaskedLM
 
 from tests.parity.train import synthetic
 from tests.parity.train.plain import build, copy_of, masked_lm
 from tests.parity.train.pool import Pool
+from tests.parity.train.test_train_steps import run, train_until
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.held_out import held_out_losses
@@ -100,3 +103,18 @@ def test_held_out_rows_are_scored_without_dropout_and_training_goes_on_with_it(t
         assert [name for name in weights if not torch.equal(weights[name], same_weights[name])] == []
     calm_loss = two.call(score_and_train, settings | {"model__hidden_dropout_prob": 0.0}, 0)[0][1]
     assert abs(scored[0][1] - calm_loss) > 1e-3
+
+
+def test_continued_encoder_has_dropout_from_its_first_step_scored_or_not_and_when_resumed(one: Pool, tmp_path: Path):
+    """`from_pretrained` opens a model for evaluation, without dropout."""
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    BertForMaskedLM(BertConfig(vocab_size=synthetic.VOCAB, **sizes)).save_pretrained(tmp_path / "encoder")
+    start = {"init_from": str(tmp_path / "encoder"), "hidden_dropout_prob": 0.5}
+    settings: dict[str, Any] = {"model": start, "objectives": [{"kind": "masked_lm"}], "checkpoint__save_steps": 3}
+    losses = run(one, tmp_path / "straight", **settings)
+    assert run(one, tmp_path / "scored", **settings, train__eval_steps=2) == losses
+    with pytest.raises(synthetic.Interrupted):
+        one.call(train_until, tmp_path / "cut", settings, 4)
+    assert run(one, tmp_path / "cut", **settings) == losses
+    calm = run(one, tmp_path / "calm", **settings | {"model": start | {"hidden_dropout_prob": 0.0}})
+    assert calm[0] != losses[0]
