@@ -105,9 +105,9 @@ class DebertaV2(Bert):
         return super().kept(values) + values["hidden_size"]
 
     def kept_by_row(self, values: Values, length: int) -> int:
-        """The scores of each head, and for each row a copy of what distances are read by."""
-        copies = len(_by_distance(values)) * 2 * _span(values) * values["hidden_size"]
-        return values["num_attention_heads"] * length**2 + copies
+        """The scores of each head, those by distance before they are looked up, and a copy of what they are read by."""
+        distances = len(_by_distance(values)) * 2 * _span(values)
+        return values["num_attention_heads"] * length * (length + distances) + distances * values["hidden_size"]
 
     def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - see `refusal`
         """Stock classes."""

@@ -6,18 +6,21 @@ on a CPU. Rows are taken as full, and each as one example.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xalign_ray.config.choices import WordExchange
-from xalign_ray.config.derive import derive_batch
+from xalign_ray.config.derive import TERMS_AT_ONCE, choose_attention, derive_batch
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.needs.figures import shares
 from xalign_ray.needs.subject import Subject, labels_at_once
 
 FP32, BF16 = 4, 2
 BUCKET = 500_000_000  # gradients that DeepSpeed reduces at once, if the model has so many (train/engine.py)
 STATISTICS = 2 * 2 * FP32  # of a token in a layer: mean and deviation of two LayerNorms
-MOMENTS = ("forward", "backward", "step")
+INT64, ROW_COLUMNS = 8, 17  # of a row of sentence pairs: its own columns, and those of both sides
+COMPARISON = 5 * FP32 + 3  # bytes of a term of contrast and a pair that it is compared with, see `_contrast`
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,51 @@ def memory_of(config: RunConfig, subject: Subject, on_gpu: bool) -> dict[str, fl
         "memory of losses": float(FP32 * subject.remembered),
     }
     moments = _gradients(config, subject)
-    head, (kept, again) = _head(config, subject), _activations(config, subject, on_gpu)
-    moments["forward"] |= {"activations": kept + max(0, again - head), "head and loss": head}
-    most = max(MOMENTS, key=lambda name: sum(moments[name].values()))
+    head, (kept, transient, again) = _head(config, subject), _activations(config, subject, on_gpu)
+    compares, holds = _contrast(config, subject)
+    one_pass = derive_batch(config).accumulation == 1
+    moments["before"] |= {"activations": kept if one_pass else 0, "contrast": compares}
+    moments["forward"] |= {
+        "activations": kept + transient + max(0, again - head),
+        "head and loss": head,
+        "contrast": holds,
+    }
+    most = max(moments, key=lambda name: sum(moments[name].values()))
     return {name: size for name, size in (fixed | moments[most]).items() if size}
 
 
+def _contrast(config: RunConfig, subject: Subject) -> tuple[float, float]:
+    """Of losses over the whole step: while their pairs are compared, and in the second of two passes.
+
+    P pairs of 2 d numbers. While they are compared there are the vectors, their gradient, and for a block of this
+    worker's terms with all pairs: cosines and log-softmax of both directions, one more on its way, three masks. In the
+    second pass there is the gradient of all P vectors. Between two passes the rows of all micro-steps wait too.
+    """
+    batch, d = derive_batch(config), subject.values["hidden_size"]
+    rows = ROW_COLUMNS * INT64 * config.data.max_seq_length * math.ceil(batch.global_rows / batch.workers)
+    waiting = rows if batch.accumulation > 1 else 0
+    compares = holds = 0.0
+    for loss in (one for one in config.objectives if one.over_step):
+        pairs = pairs_of_step(config, loss.stream)
+        own, vectors = math.ceil(pairs / batch.workers), FP32 * 2 * d * pairs
+        compares += waiting + 2 * vectors + COMPARISON * min(own, TERMS_AT_ONCE) * pairs
+        holds += waiting + vectors
+        waiting = 0
+    return compares, holds
+
+
+def pairs_of_step(config: RunConfig, stream: str | None) -> float:
+    """Sentence pairs of a step in a kind of stream: as the recipe says, else one a row."""
+    if config.train.pairs_per_step:
+        return config.train.pairs_per_step
+    share = sum(share for one, share in zip(config.streams, shares(config), strict=True) if one.kind == stream)
+    return share * derive_batch(config).global_rows
+
+
 def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float]]:
-    """Gradients and DeepSpeed's buffers as the backward pass begins, as it ends, and while the weights move.
+    """Gradients and DeepSpeed's buffers at moments of a step.
+
+    Before its first backward pass, as the last one begins, as that ends, and while the weights move.
 
     The table of words is tied: as the backward pass ends there are its gradient as decoder, as input, and their sum.
     """
@@ -86,6 +126,7 @@ def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float
         copied = subject.sizes.word_embeddings if config.train.gradient_checkpointing else subject.sizes.total
         cast = BF16 * copied if config.train.bf16 else 0  # autocast's, of the weights in a graph
         return {
+            "before": {},
             "forward": {"gradients": whole * again, "DeepSpeed's buffers": cast},
             "backward": {"gradients": whole + (1 if config.train.bf16 else 2 + again) * table},
             "step": {"gradients": whole, "DeepSpeed's buffers": FP32 * bucket},
@@ -94,6 +135,7 @@ def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float
         held = FP32 * count * again
         buffers = FP32 * bucket if unit == FP32 else 0  # bf16 gradients are added up in fp32 first
         return {
+            "before": {"DeepSpeed's buffers": buffers},
             "forward": {"gradients": held, "DeepSpeed's buffers": buffers},
             "backward": {"gradients": max(unit * count, held) + 2 * table, "DeepSpeed's buffers": buffers},
             "step": {"gradients": FP32 * count, "DeepSpeed's buffers": FP32 * bucket},
@@ -104,35 +146,50 @@ def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float
         held = unit * count / parallel.workers
         gathered = table * (1 - 1 / parallel.workers)
     return {
+        "before": {"gradients": held if stage == 3 else 0, "DeepSpeed's buffers": buffers},
         "forward": {"gradients": held, "DeepSpeed's buffers": buffers + gathered},
         "backward": {"gradients": held + 3 * table, "DeepSpeed's buffers": buffers},
         "step": {"gradients": max(2 * part, held + part), "DeepSpeed's buffers": 0 if stage == 2 else buffers},
     }
 
 
-def _activations(config: RunConfig, subject: Subject, on_gpu: bool) -> tuple[float, float]:
-    """What is kept for the backward pass of a micro-batch; and what is made again in it once the head's is done."""
+def _activations(config: RunConfig, subject: Subject, on_gpu: bool) -> tuple[float, float, float]:
+    """What is kept for the backward pass of a micro-batch, what is on its way in it, and what is made again in it.
+
+    The last begins once the backward pass of the head is done.
+    """
     d, unit, tokens = subject.values["hidden_size"], _unit(config), _micro_tokens(config)
-    layer = _kept_by_layer(config, subject, on_gpu)
-    ends = 4 * unit * d  # embeddings, and the last states where the rows' padding is put back
+    dense = _is_dense(config, subject, on_gpu)
+    rows, sides = _passes(config, dense)
+    length = config.data.max_seq_length
+    whole = _kept_by_layer(config, subject, on_gpu, length)
+    side = _kept_by_layer(config, subject, on_gpu, length if dense else length // 2)
+    layer = rows * whole + sides * side
+    ends = (2 if dense else 4) * unit * d  # embeddings, and the last states: without padding, and where it is put back
     transient = unit * (d + subject.values["intermediate_size"])  # gradients on their way
-    again = tokens * (_passes(config) * layer + transient) if config.train.gradient_checkpointing else 0
-    of_layers = subject.values["num_hidden_layers"] * (unit * d if again else layer)
-    return tokens * (_passes(config) * (of_layers + ends) + (0 if again else transient)), again
+    again = tokens * (layer + transient) if config.train.gradient_checkpointing else 0
+    of_layers = subject.values["num_hidden_layers"] * ((rows + sides) * unit * d if again else layer)
+    return tokens * (of_layers + (rows + sides) * ends), 0 if again else tokens * transient, again
 
 
-def _kept_by_layer(config: RunConfig, subject: Subject, on_gpu: bool) -> float:
-    """Bytes of a token. Scores are kept where a CPU's attention has dropout, a mask where attention is dense."""
-    values, unit, length = subject.values, _unit(config), config.data.max_seq_length
+def _kept_by_layer(config: RunConfig, subject: Subject, on_gpu: bool, length: int) -> float:
+    """Bytes of a token of an example of such a length, or of a row under a mask.
+
+    Scores are kept where a CPU's attention has dropout, a mask where attention is dense.
+    """
+    values, unit = subject.values, _unit(config)
+    family, number = subject.family, BF16 if config.train.bf16 else FP32
     d, heads = values["hidden_size"], values["num_attention_heads"]
-    kept = (BF16 if config.train.bf16 else FP32) * subject.family.kept(values) + STATISTICS + FP32 * heads
+    kept = number * (family.kept(values) + family.kept_by_row(values, length) / length) + STATISTICS + FP32 * heads
     if config.train.bf16 and config.parallel.zero_stage == 0:
         kept += 13 * d  # autocast keeps LayerNorm in fp32, and casts what three layers read three times
-    if config.train.attention == "dense" and on_gpu:
+    if _is_dense(config, subject, on_gpu) and on_gpu and not family.dense_only:
         kept += unit * length
-    if subject.family.has_dropout(values):
+    if family.has_dropout(values):
         kept += 2 * d * (1 if on_gpu else unit)
-        if not on_gpu:
+        if family.dense_only:
+            kept += (number + (1 if on_gpu else number)) * heads * length
+        elif not on_gpu:
             kept += 12 * d + (2 * FP32 + 1) * heads * length
     return kept
 
@@ -166,10 +223,17 @@ def most(scheduled: float | tuple[tuple[int, float], ...]) -> float:
     return max(value for _, value in scheduled) if isinstance(scheduled, tuple) else scheduled
 
 
-def _passes(config: RunConfig) -> float:
-    """Passes over the rows that keep activations; the sides of pairs are half of a row each."""
+def _is_dense(config: RunConfig, subject: Subject, on_gpu: bool) -> bool:
+    return choose_attention(config.train, on_gpu, subject.family.dense_only) == "dense"
+
+
+def _passes(config: RunConfig, dense: bool) -> tuple[int, float]:
+    """Passes that keep activations, in rows: over the rows, and over the sides of pairs.
+
+    A side is half of a row; under a mask its padding is computed too.
+    """
     rows = any(not one.kept_passes for one in config.objectives)
-    return rows + sum(one.kept_passes for one in config.objectives)
+    return int(rows), sum(one.kept_passes for one in config.objectives) * (2 if dense else 1)
 
 
 def _micro_tokens(config: RunConfig) -> int:

@@ -53,4 +53,18 @@ def _rows(config: RunConfig, vocab_size: int) -> dict[str, np.ndarray]:
     batch["position_ids"] = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
     batch["example_ids"] = np.ones(shape, np.int32)
     asked = random.random(shape) < config.masking.mlm_probability
-    return batch | {"labels": np.where(asked, batch["input_ids"], -100).astype(np.int32)}
+    batch["labels"] = np.where(asked, batch["input_ids"], -100).astype(np.int32)
+    return batch | (_sides(batch) if any(loss.over_step for loss in config.objectives) else {})
+
+
+def _sides(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A sentence pair of each row: its halves, each with padding behind it."""
+    half = batch["input_ids"].shape[1] // 2
+    given: dict[str, np.ndarray] = {"pair_hash": np.zeros(batch["input_ids"].shape, np.int64)}
+    for side, first in (("query", 0), ("key", half)):
+        for name in ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids"):
+            given[f"{side}_{name}"] = np.zeros_like(batch[name])
+        given[f"{side}_input_ids"][:, :half] = batch["input_ids"][:, first : first + half]
+        given[f"{side}_position_ids"][:, :half] = np.arange(half)
+        given[f"{side}_example_ids"][:, :half] = 1
+    return given
