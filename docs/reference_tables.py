@@ -15,14 +15,14 @@ from xalign_ray.cli import app
 from xalign_ray.config.load import RECIPES, list_recipes, load_recipe
 from xalign_ray.finetune.papers import read_papers
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.needs.counted import at_most
-from xalign_ray.needs.estimate import Estimate, estimate
-from xalign_ray.needs.figures import read_figures
-from xalign_ray.needs.fit import GIB
-from xalign_ray.needs.shape import read_shape
-from xalign_ray.needs.subject import subject_of
-from xalign_ray.needs.table import duration
-from xalign_ray.needs.work import operations_of_row
+from xalign_ray.planning.counted import at_most
+from xalign_ray.planning.estimate import Estimate, estimate
+from xalign_ray.planning.figures import read_figures
+from xalign_ray.planning.fit import GIB
+from xalign_ray.planning.shape import read_shape
+from xalign_ray.planning.subject import subject_of
+from xalign_ray.planning.table import duration
+from xalign_ray.planning.work import operations_of_row
 from xalign_ray.tasks import registry
 from xalign_ray.track.names import EVENTS, METRICS
 

@@ -23,7 +23,7 @@ def check(recipe: Recipe) -> None:
     from xalign_ray.data.inputs import check_codes
     from xalign_ray.models.continued import check_head, inherited_from_scratch
     from xalign_ray.models.start_files import check_start, has_weights
-    from xalign_ray.needs.subject import subject_of
+    from xalign_ray.planning.subject import subject_of
 
     for needed in reversed(needed_recipes(recipe)):
         check_codes(needed.config)

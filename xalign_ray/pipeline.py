@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 
 def plan(recipe: Recipe, on: Sequence[str] = (), rate: str = "", prices: Sequence[str] = (), width: int = 100) -> str:
-    """What the run will need of its workers, or of clusters (`needs/table.py`); steps are counted from prepared data.
+    """What the run will need of its workers, or of clusters ; steps are counted from prepared data.
 
     Raises:
         ConfigError: it cannot be run, or fits none of the clusters.
     """
     if not on and (rate or prices):
         raise ConfigError("--rate and --price are of a cluster: name one or more, as in --on 8xH100.")
-    from xalign_ray.needs.describe import describe
-    from xalign_ray.needs.table import compare
+    from xalign_ray.planning.describe import describe
+    from xalign_ray.planning.table import compare
 
     check(recipe)
     counted = None

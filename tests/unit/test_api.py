@@ -19,7 +19,7 @@ from tests.unit.results.run_folders import score, start, step, write_run
 from tests.unit.rules.tree import ROOT
 from xalign_ray import pipeline
 from xalign_ray.errors import ConfigError, DataError, LockError, StoppedError
-from xalign_ray.needs.describe import describe
+from xalign_ray.planning.describe import describe
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.work.locks import LOCK, hold
 

@@ -9,8 +9,8 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.models.known import encoder_values, vocabulary_size
 from xalign_ray.models.sizes import count_in
-from xalign_ray.needs.describe import describe
-from xalign_ray.needs.memory import state_of
+from xalign_ray.planning.describe import describe
+from xalign_ray.planning.memory import state_of
 
 
 @pytest.mark.parametrize(

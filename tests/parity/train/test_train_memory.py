@@ -15,8 +15,8 @@ from transformers import DebertaV2Config, DebertaV2Model
 
 from tests.unit.rules.tree import ROOT
 from xalign_ray.config.load import load_recipe
-from xalign_ray.needs.memory import memory_of
-from xalign_ray.needs.subject import subject_of
+from xalign_ray.planning.memory import memory_of
+from xalign_ray.planning.subject import subject_of
 
 SMALL = {"num_hidden_layers": 4, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512}
 WIDE = {"num_hidden_layers": 2, "hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1024}

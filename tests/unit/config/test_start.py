@@ -11,7 +11,7 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.config.tokenizers import BpeTokenizer, FolderTokenizer
 from xalign_ray.errors import ConfigError
-from xalign_ray.needs.describe import describe
+from xalign_ray.planning.describe import describe
 
 CONTINUED = ["model.init_from=run:tiny/mlm", "data.tokenizer={kind: start}"]
 

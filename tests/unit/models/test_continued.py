@@ -17,7 +17,7 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.continued import inherited_from_scratch
 from xalign_ray.models.encoder import build_encoder, check_opens
-from xalign_ray.needs.describe import describe
+from xalign_ray.planning.describe import describe
 
 WORDS = [f"w{number}" for number in range(55)]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}

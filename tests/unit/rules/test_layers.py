@@ -30,7 +30,7 @@ LAYERS = [
     {"train"},
     {"tasks"},
     {"finetune"},
-    {"results", "needs"},
+    {"results", "planning"},
     {"exports", "checks"},
     {"alignment", "pipeline"},
     {"evaluation"},
@@ -78,7 +78,7 @@ WITHOUT_TORCH += [
     "config_verbs.py",
     "continue_verb.py",
     "data_verbs.py",
-    "needs",
+    "planning",
     "api.py",
     "opened_run.py",
     "__init__.py",
@@ -102,7 +102,7 @@ WITHOUT_RAY += [
     "config_verbs.py",
     "continue_verb.py",
     "data_verbs.py",
-    "needs",
+    "planning",
 ]
 WITHOUT_RAY += ["exports.py", "checks.py", "pipeline.py", "api.py", "opened_run.py", "__init__.py"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xalign_ray.config.choices import PAIRS
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.needs.figures import read_figures
-from xalign_ray.needs.memory import FP32, checkpoint_bytes
-from xalign_ray.needs.subject import Subject
+from xalign_ray.planning.figures import read_figures
+from xalign_ray.planning.memory import FP32, checkpoint_bytes
+from xalign_ray.planning.subject import Subject
 
 
 def run_bytes(config: RunConfig, subject: Subject) -> float:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from xalign_ray.config.choices import WordExchange
 from xalign_ray.config.derive import TERMS_AT_ONCE, choose_attention, derive_batch
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.needs.figures import shares
-from xalign_ray.needs.subject import Subject, labels_at_once
+from xalign_ray.planning.figures import shares
+from xalign_ray.planning.subject import Subject, labels_at_once
 
 FP32, BF16 = 4, 2
 BUCKET = 500_000_000  # gradients that DeepSpeed reduces at once, if the model has so many (train/engine.py)

@@ -9,12 +9,12 @@ from xalign_ray.config.deciding import deciding_values
 from xalign_ray.config.derive import deepspeed_config, derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.needs.counted import at_most
-from xalign_ray.needs.disk import run_bytes, shard_bytes_per_token
-from xalign_ray.needs.figures import read_figures
-from xalign_ray.needs.memory import memory_of
-from xalign_ray.needs.subject import Subject, subject_of
-from xalign_ray.needs.work import operations_of_row
+from xalign_ray.planning.counted import at_most
+from xalign_ray.planning.disk import run_bytes, shard_bytes_per_token
+from xalign_ray.planning.figures import read_figures
+from xalign_ray.planning.memory import memory_of
+from xalign_ray.planning.subject import Subject, subject_of
+from xalign_ray.planning.work import operations_of_row
 
 MIB, GIB = 2**20, 2**30
 

@@ -13,13 +13,13 @@ from rich.text import Text
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.needs.counted import at_most
-from xalign_ray.needs.describe import facts
-from xalign_ray.needs.estimate import Estimate, estimate
-from xalign_ray.needs.fit import GIB
-from xalign_ray.needs.rate import find_rate
-from xalign_ray.needs.shape import read_prices, read_shape
-from xalign_ray.needs.subject import subject_of
+from xalign_ray.planning.counted import at_most
+from xalign_ray.planning.describe import facts
+from xalign_ray.planning.estimate import Estimate, estimate
+from xalign_ray.planning.fit import GIB
+from xalign_ray.planning.rate import find_rate
+from xalign_ray.planning.shape import read_prices, read_shape
+from xalign_ray.planning.subject import subject_of
 
 DAY = 24  # hours
 FIRST = "GiB of a worker"

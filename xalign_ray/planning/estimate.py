@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.needs.figures import feed_rate, read_figures
-from xalign_ray.needs.fit import why_not
-from xalign_ray.needs.memory import memory_of
-from xalign_ray.needs.rate import Rate, assumed_rate
-from xalign_ray.needs.shape import Shape
-from xalign_ray.needs.subject import Subject
-from xalign_ray.needs.work import operations_of_row, started_passes, tokens_of_row
+from xalign_ray.planning.figures import feed_rate, read_figures
+from xalign_ray.planning.fit import why_not
+from xalign_ray.planning.memory import memory_of
+from xalign_ray.planning.rate import Rate, assumed_rate
+from xalign_ray.planning.shape import Shape
+from xalign_ray.planning.subject import Subject
+from xalign_ray.planning.work import operations_of_row, started_passes, tokens_of_row
 
 
 @dataclass(frozen=True)

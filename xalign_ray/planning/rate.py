@@ -10,8 +10,8 @@ from statistics import median
 from xalign_ray.config.saved import open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.needs.figures import read_figures
-from xalign_ray.needs.shape import CPU, Shape
+from xalign_ray.planning.figures import read_figures
+from xalign_ray.planning.shape import CPU, Shape
 from xalign_ray.track.events import read_events
 from xalign_ray.train.devices import precision_of
 from xalign_ray.work.mirror import opened

@@ -9,8 +9,8 @@ from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.scheduled import Scheduled, value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.operations import TRAINED, Operations, encoded_by
-from xalign_ray.needs.figures import shares
-from xalign_ray.needs.subject import Subject
+from xalign_ray.planning.figures import shares
+from xalign_ray.planning.subject import Subject
 
 _SAMPLES = 1000  # steps at which a number is looked at that changes over the steps
 

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.needs.memory import memory_of
-from xalign_ray.needs.shape import Shape
-from xalign_ray.needs.subject import Subject
+from xalign_ray.planning.memory import memory_of
+from xalign_ray.planning.shape import Shape
+from xalign_ray.planning.subject import Subject
 
 USABLE = 0.85  # of a GPU's memory: plans are within 15 % of what is measured, and CUDA's own context is not in them
 GIB = 2**30
