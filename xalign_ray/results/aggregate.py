@@ -103,7 +103,7 @@ def over_seeds(scores: Sequence[tuple[int | None, float]]) -> float:
 
 def over_rows(rows: Sequence[Mapping[str, Any]], name: str) -> float:
     """The mean of a number in rows that have a language each: of each language, then of all."""
-    return float(over_languages(pd.DataFrame(rows).groupby("language")[name].mean()))
+    return float(over_languages(np.asarray(pd.DataFrame(rows).groupby("language")[name].mean())))
 
 
 def without_layers(scores: pd.DataFrame) -> pd.DataFrame:

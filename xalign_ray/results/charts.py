@@ -22,6 +22,7 @@ from matplotlib.lines import Line2D
 
 from xalign_ray.results.aggregate import KEY, aggregate, seed_values
 from xalign_ray.results.compare import Comparison, Record
+from xalign_ray.results.difference import share_interval
 from xalign_ray.results.log import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, is_loss, thin_points
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
@@ -72,7 +73,6 @@ _MEAN = "mean over languages"
 _MARKERS = "oDs^"  # of dots, the next one each time that all colours are taken
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 _WIDTH, _WIDER = 1.6, 2.4  # of a line, and what each later one that lies on it adds: points
-_Z = 1.96  # standard errors to either side of a 95 % interval
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,9 @@ def _draw_curves(
 
 def _draw_scores(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
     for cell, row, place, style in _places(cells, styles, axes):
-        axes.plot([100 * end for end in _wilson(cell["mean"], cell["n"])], [place] * 2, color=style["color"], lw=0.9)
+        axes.plot(
+            [100 * end for end in share_interval(cell["mean"], cell["n"])], [place] * 2, color=style["color"], lw=0.9
+        )
         if cell["seeds"] > 1:
             axes.plot(
                 [100 * value for value in cell["values"]], [place] * cell["seeds"], ".", ms=3, color=style["color"]
@@ -371,9 +373,3 @@ def _places(
         row = rows.index(cell["group"])
         shift = (labels.index(cell["label"]) - (len(labels) - 1) / 2) * 0.75 / len(labels)
         yield cell, row, row + shift, styles[cell["label"]]
-
-
-def _wilson(share: float, n: int) -> tuple[float, float]:
-    """The 95 % interval of a share of n independent questions (Wilson 1927)."""
-    centre, width = share + _Z**2 / (2 * n), _Z * float(np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)))
-    return (centre - width) / (1 + _Z**2 / n), (centre + width) / (1 + _Z**2 / n)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
-from scipy.stats import chi2, rankdata
+from scipy.stats import binomtest, chi2, rankdata
 from scipy.stats import t as student
 
 from xalign_ray.results.aggregate import ScoreTable
@@ -209,6 +209,12 @@ def accuracy_interval(base: Array, yours: Array) -> Interval:
     gaps = np.concatenate([yours - base, [1.0, -1.0]])
     reach = _NORMAL * gaps.std() / np.sqrt(len(gaps))
     return float(gaps.mean() - reach), float(gaps.mean() + reach)
+
+
+def share_interval(share: float, n: int) -> Interval:
+    """The interval of a share of `n` independent questions (Wilson 1927)."""
+    found = binomtest(round(share * n), n).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
 
 
 def mean_interval(values: Array) -> Interval | None:
