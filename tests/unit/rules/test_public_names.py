@@ -41,6 +41,7 @@ TWICE = {
     "facts_of",
     "family_of",
     "fetch",
+    "find_columns",
     "flatten",
     "follow",
     "hash_files",
