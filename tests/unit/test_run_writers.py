@@ -27,7 +27,7 @@ from xalign_ray.work.job import open_job
 from xalign_ray.work.locks import hold
 from xalign_ray.work.run_folder import RunFolder
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 HOLDER = """
 import sys, pathlib, time
 from xalign_ray.work.job import open_job
