@@ -15,14 +15,9 @@ from xalign_ray.cli import app
 from xalign_ray.config.load import RECIPES, list_recipes, load_recipe
 from xalign_ray.finetune.papers import read_papers
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.planning.counted import at_most
-from xalign_ray.planning.estimate import Estimate, estimate
-from xalign_ray.planning.figures import read_figures
-from xalign_ray.planning.fit import GIB
-from xalign_ray.planning.shape import read_shape
-from xalign_ray.planning.subject import subject_of
-from xalign_ray.planning.table import duration
-from xalign_ray.planning.work import operations_of_row
+from xalign_ray.planning.describe import duration
+from xalign_ray.planning.estimate import GIB, Estimate, estimate, operations_of_row, read_shape
+from xalign_ray.planning.subject import at_most, read_figures, subject_of
 from xalign_ray.tasks import registry
 from xalign_ray.track.names import EVENTS, METRICS
 

@@ -47,8 +47,7 @@ def plan(recipe: Recipe, on: Sequence[str] = (), rate: str = "", prices: Sequenc
     """
     if not on and (rate or prices):
         raise ConfigError("--rate and --price are of a cluster: name one or more, as in --on 8xH100.")
-    from xalign_ray.planning.describe import describe
-    from xalign_ray.planning.table import compare
+    from xalign_ray.planning.describe import compare, describe
 
     check(recipe)
     counted = None

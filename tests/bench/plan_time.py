@@ -12,11 +12,8 @@ import yaml
 from records import record
 
 from xalign_ray.config.load import Recipe, load_recipe
-from xalign_ray.planning.estimate import Estimate, estimate
-from xalign_ray.planning.rate import Rate
-from xalign_ray.planning.shape import read_shape
+from xalign_ray.planning.estimate import Estimate, Rate, estimate, operations_of_row, read_shape
 from xalign_ray.planning.subject import subject_of
-from xalign_ray.planning.work import operations_of_row
 
 ROWS, STEPS = 8, 6
 MEASURED = {"num_hidden_layers": 4, "hidden_size": 192, "num_attention_heads": 6, "intermediate_size": 768}

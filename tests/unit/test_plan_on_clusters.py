@@ -12,15 +12,23 @@ from xalign_ray import pipeline
 from xalign_ray.config.choices import OBJECTIVES
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.errors import ConfigError
-from xalign_ray.planning.counted import at_most
-from xalign_ray.planning.disk import run_bytes
-from xalign_ray.planning.estimate import Estimate, estimate
-from xalign_ray.planning.figures import feed_rate, read_figures
-from xalign_ray.planning.rate import Rate, assumed_rate, find_rate
-from xalign_ray.planning.shape import Shape, read_prices, read_shape
-from xalign_ray.planning.subject import Subject, subject_of
-from xalign_ray.planning.table import compare, duration
-from xalign_ray.planning.work import mean_over_steps, operations_of_row, started_passes, tokens_of_row
+from xalign_ray.planning.describe import compare, duration
+from xalign_ray.planning.estimate import (
+    Estimate,
+    Rate,
+    Shape,
+    assumed_rate,
+    estimate,
+    find_rate,
+    mean_over_steps,
+    operations_of_row,
+    read_prices,
+    read_shape,
+    started_passes,
+    tokens_of_row,
+)
+from xalign_ray.planning.memory import run_bytes
+from xalign_ray.planning.subject import Subject, at_most, feed_rate, read_figures, subject_of
 
 PEAK = Rate(100.0, "as given")
 

@@ -14,7 +14,7 @@ from xalign_ray.continuing.comparison import KeptText, compare_with_base, write_
 from xalign_ray.continuing.files import as_sentences, read_tests, read_text
 from xalign_ray.continuing.recipe import ROOT, Continuation
 from xalign_ray.evaluation import publish_scores
-from xalign_ray.planning.shape import read_prices
+from xalign_ray.planning.estimate import read_prices
 from xalign_ray.results.continued import comparison_text, read_continued
 from xalign_ray.results.log import RETRIEVAL, read_log
 from xalign_ray.results.page import PAGE, report

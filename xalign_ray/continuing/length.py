@@ -9,12 +9,9 @@ from pathlib import Path
 from xalign_ray.config.load import Recipe
 from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.errors import ConfigError
-from xalign_ray.planning.counted import at_most
-from xalign_ray.planning.estimate import Estimate, estimate
-from xalign_ray.planning.rate import Rate
-from xalign_ray.planning.shape import CPU, Shape, read_prices
-from xalign_ray.planning.subject import subject_of
-from xalign_ray.planning.table import duration
+from xalign_ray.planning.describe import duration
+from xalign_ray.planning.estimate import CPU, Estimate, Rate, Shape, estimate, read_prices
+from xalign_ray.planning.subject import at_most, subject_of
 from xalign_ray.work.artifacts import whole_json, write_json
 
 FLOOR, CAP = 200, 2_000  # steps, where no length is given

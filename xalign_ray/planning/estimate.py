@@ -1,20 +1,311 @@
-"""What a recipe needs of a cluster: memory of a worker, time, CPU cores for the feed, money."""
+"""What a recipe needs of a cluster, and whether it fits: memory of a worker, time, CPU cores for the feed, money."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
 
+import numpy as np
+from pydantic import ValidationError
+
+from xalign_ray.config.choices import CodeSwitchedCopy, ContrastedPairs, Stream
 from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch
+from xalign_ray.config.explain import suggest
+from xalign_ray.config.saved import open_saved
+from xalign_ray.config.scheduled import Scheduled, value_at
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.planning.figures import feed_rate, read_figures
-from xalign_ray.planning.fit import why_not
+from xalign_ray.config.yaml_text import parse_yaml
+from xalign_ray.errors import ConfigError
+from xalign_ray.models.operations import TRAINED, Operations, encoded_by
 from xalign_ray.planning.memory import memory_of
-from xalign_ray.planning.rate import Rate, assumed_rate
-from xalign_ray.planning.shape import Shape
-from xalign_ray.planning.subject import Subject
-from xalign_ray.planning.work import operations_of_row, started_passes, tokens_of_row
+from xalign_ray.planning.subject import Subject, feed_rate, read_figures, shares
+from xalign_ray.track.events import read_events
+from xalign_ray.train.devices import Device, known_devices, precision_of
+from xalign_ray.work.mirror import opened
+from xalign_ray.work.run_folder import RunFolder
+
+CPU = "CPU"  # nothing is known of it beforehand: neither speed nor memory
+_WRITTEN = re.compile(r"(\d+) ?x ?(.+)", re.IGNORECASE)
+_SAMPLES = 1000  # steps at which a number is looked at that changes over the steps
+USABLE = 0.85  # of a GPU's memory: plans are within 15 % of what is measured, and CUDA's own context is not in them
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Shape:
+    """So many training processes, each with a device of that name."""
+
+    workers: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.workers} x {self.name}"
+
+    @property
+    def device(self) -> Device | None:
+        """What is known of it; None of a CPU."""
+        return known_devices().get(self.name)
+
+    def applied(self, config: RunConfig) -> RunConfig:
+        """The recipe on it."""
+        parallel = {"workers": self.workers, "gpus_per_worker": int(self.name != CPU)}
+        return config.model_copy(update={"parallel": config.parallel.model_copy(update=parallel)})
+
+
+def read_shape(written: str) -> Shape:
+    """A shape, as in `--on 8xH100`.
+
+    Raises:
+        ConfigError: it is none, or of a device that is not known.
+    """
+    parts = _WRITTEN.fullmatch(written.strip())
+    if not parts or int(parts[1]) < 1:
+        raise ConfigError(f"--on {written}: a number of devices and their name is expected, as in --on 8xH100.")
+    return Shape(int(parts[1]), _known(parts[2], f"--on {written}"))
+
+
+def read_prices(given: Sequence[str]) -> dict[str, float]:
+    """Prices of an hour of a device: each `H100=2.5`, or a YAML file of such names and numbers; the last one wins.
+
+    Raises:
+        ConfigError: one is not a number, or of a device that is not known.
+    """
+    prices: dict[str, float] = {}
+    for one in given:
+        name, is_pair, price = one.partition("=")
+        found = {name: parse_yaml(price)} if is_pair else _table(Path(one))
+        for device, value in found.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+                raise ConfigError(f"--price {one}: the price of {device} is {value!r}; give a number, as in H100=2.5.")
+            prices[_known(str(device), f"--price {one}")] = float(value)
+    return prices
+
+
+def _table(file: Path) -> dict[str, object]:
+    try:
+        table = parse_yaml(file.read_text(encoding="utf-8"))
+    except OSError:
+        raise ConfigError(f"--price {file}: neither a price such as H100=2.5 nor a YAML file of such.") from None
+    if not isinstance(table, dict):
+        raise ConfigError(f"--price {file}: it must be a table of devices and prices, such as `H100: 2.5`.")
+    return table
+
+
+def _known(name: str, where: str) -> str:
+    names = {one.lower(): one for one in (*known_devices(), CPU)}
+    plain = name.strip().replace("-", " ").lower()
+    if plain not in names:
+        said = suggest(name, names.values())
+        raise ConfigError(f"{where}: nothing is known of a {name}.{said} Known: {', '.join(names.values())}.")
+    return names[plain]
+
+
+def tokens_of_row(config: RunConfig) -> float:
+    """Tokens of a row, on average over the streams."""
+    return sum(share * _tokens(config, stream) for stream, share in zip(config.streams, shares(config), strict=True))
+
+
+def operations_of_row(config: RunConfig, subject: Subject) -> float:
+    """Of a row, on average over the streams and the steps, forward and backward.
+
+    What `models/operations.py` leaves out is left out. Attention is counted as of rows of one example, and all labels
+    of aligned pairs as aligned: at most so much.
+    """
+    operations = Operations(subject.family, subject.values, config.model.conditioned_head)
+    masked = mean_over_steps(config.masking.mlm_probability, config.train.max_steps)
+    encoded = _encoded(config)
+    whole = 0.0
+    for stream, share in zip(config.streams, shares(config), strict=True):
+        tokens = _tokens(config, stream)
+        for name, passes in encoded.items():
+            if not name:
+                whole += share * passes * operations.forward(np.array([tokens]))
+            elif isinstance(stream, ContrastedPairs):
+                whole += share * passes * operations.forward(np.array([tokens // 2]))
+        labelled = not isinstance(stream, ContrastedPairs) or stream.text != "none"
+        heads = sum(one.predicts_pieces and one.stream in (None, stream.kind) for one in config.objectives)
+        whole += share * labelled * heads * operations.of_labels(masked * tokens)
+    return whole
+
+
+def started_passes(config: RunConfig) -> float:
+    """Forward and backward passes of a micro-step, however few tokens they are of."""
+    return sum(_encoded(config).values()) / TRAINED
+
+
+def mean_over_steps(scheduled: Scheduled, steps: int) -> float:
+    """The mean of a number that may change over the steps of a run."""
+    places = np.linspace(0, max(0, steps - 1), min(max(1, steps), _SAMPLES))
+    return float(np.mean([value_at(scheduled, int(step)) for step in places]))
+
+
+def _encoded(config: RunConfig) -> dict[str, int]:
+    return encoded_by(config.objectives, derive_batch(config).accumulation)
+
+
+def _tokens(config: RunConfig, stream: Stream) -> int:
+    """What prepare fills of a row, which copies double to the whole of it."""
+    return config.data.max_seq_length if isinstance(stream, CodeSwitchedCopy) else config.data.capacity
+
+
+@dataclass(frozen=True)
+class Rate:
+    """TFLOP/s of a worker as `train/tflops` counts them, and in words where they are from."""
+
+    tflops: float
+    words: str
+
+
+def find_rate(given: str, config: RunConfig, shapes: Sequence[Shape]) -> Rate | None:
+    """A rate that was measured: a number of TFLOP/s, or a run whose event log has it; None where nothing is given.
+
+    Raises:
+        ConfigError: it is neither, the shapes are of several devices, or the run was another kind of computing.
+        DataError: the run's files are damaged.
+    """
+    if not given:
+        return None
+    if len(names := {shape.name for shape in shapes}) > 1:
+        raise ConfigError(f"--rate {given}: it was measured on one device, so plan for one: --on names {_all(names)}.")
+    try:
+        tflops = float(given)
+    except ValueError:
+        return _of_run(given, config, shapes)
+    if not 0 < tflops < float("inf"):
+        raise ConfigError(f"--rate {given}: TFLOP/s of a worker are more than 0.")
+    return Rate(tflops, "as given by --rate")
+
+
+def assumed_rate(config: RunConfig, shape: Shape) -> Rate:
+    """The assumed share of a GPU's peak.
+
+    Raises:
+        ConfigError: nothing is assumed of a CPU.
+    """
+    if shape.device is None:
+        raise ConfigError(
+            f"--on {shape}: how fast a CPU computes is known by measuring only; give --rate the TFLOP/s of a worker, "
+            "or a run on it, whose train/tflops says it."
+        )
+    share, precision = read_figures().assumed_mfu, precision_of(config.train)
+    peak = shape.device.peak(precision)
+    return Rate(share * peak, f"assumed, not measured: {share:g} of the peak in {precision}, {peak:g} TFLOP/s")
+
+
+def _of_run(given: str, config: RunConfig, shapes: Sequence[Shape]) -> Rate:
+    folder = RunFolder(opened(given))
+    if not folder.events.is_file():
+        raise ConfigError(f"--rate {given}: neither a number of TFLOP/s nor the folder of a run: it has no event log.")
+    run, on_gpus = open_saved(folder.path)[0].config, shapes[0].name != CPU
+    if (run.parallel.gpus_per_worker > 0) != on_gpus:
+        raise ConfigError(f"--rate {given}: the run was on {'CPUs' if on_gpus else 'GPUs'}, and --on is {shapes[0]}.")
+    if on_gpus and (was := precision_of(run.train)) != (now := precision_of(config.train)):
+        raise ConfigError(f"--rate {given}: the run was in {was}, and the recipe is in {now} (train.bf16, train.tf32).")
+    steps = [event["metrics"] for event in read_events(folder.events) if event["event"] == "step"]
+    measured = [one["train/tflops"] for one in steps if one.get("train/tflops")]
+    if not measured:
+        raise ConfigError(f"--rate {given}: its event log has no step with train/tflops; let the run take some steps.")
+    return Rate(median(measured), f"median of {len(measured)} step events of {Path(given).name}")
+
+
+def _all(names: set[str]) -> str:
+    return " and ".join(sorted(names))
+
+
+def why_not(config: RunConfig, subject: Subject, shape: Shape) -> str:
+    """Why a recipe cannot run on a shape, with what would help; empty where it can.
+
+    Args:
+        config: the recipe on the shape, its rows a step known.
+    """
+    rows, workers = config.train.global_batch_size, shape.workers
+    if rows < workers:
+        return f"a step has no more than {rows} rows, fewer than {workers} workers: take at most {rows} x {shape.name}"
+    try:
+        derive_batch(config)
+    except ConfigError as error:
+        return str(error).rstrip(".")
+    needed = _needed(config, subject, shape)
+    if needed <= _usable(shape):
+        return ""
+    said = f"a worker needs {needed / GIB:.1f} GiB, more than {_usable(shape) / GIB:.1f} ({USABLE:.0%} of its memory)"
+    return f"{said}; {_remedies(config, subject, shape)}"
+
+
+def _remedies(config: RunConfig, subject: Subject, shape: Shape) -> str:
+    """Settings, each of which alone makes it fit; else all together; else more memory."""
+    found = []
+    kinds = (_smaller_batches, _checkpointed, _later_stages)
+    for kind in kinds:
+        fitting = (said for said, changed in kind(config) if _fits(changed, subject, shape))
+        if said := next(fitting, None):
+            found.append(said)
+    if found:
+        return f"it fits with {' or '.join(found)}"
+    said, together = [], config
+    for kind in kinds:
+        if steps := [one for one in kind(together) if _can_run(one[1])]:
+            name, together = steps[-1]
+            said.append(name)
+            if _fits(together, subject, shape):
+                return f"it fits with {' and '.join(said)} together"
+    return "no micro-batch, gradient checkpointing or ZeRO stage makes it fit: take devices with more memory"
+
+
+Changes = Iterator[tuple[str, RunConfig]]
+
+
+def _smaller_batches(config: RunConfig) -> Changes:
+    rows = config.train.per_device_batch_size // 2
+    while rows:
+        yield f"train.per_device_batch_size={rows}", _changed(config, "train", per_device_batch_size=rows)
+        rows //= 2
+
+
+def _checkpointed(config: RunConfig) -> Changes:
+    if not config.train.gradient_checkpointing:
+        yield "train.gradient_checkpointing=true", _changed(config, "train", gradient_checkpointing=True)
+
+
+def _later_stages(config: RunConfig) -> Changes:
+    for stage in range(config.parallel.zero_stage + 1, 4):
+        yield f"parallel.zero_stage={stage}", _changed(config, "parallel", zero_stage=stage)
+
+
+def _changed(config: RunConfig, block: str, **update: Any) -> RunConfig:
+    return config.model_copy(update={block: getattr(config, block).model_copy(update=update)})
+
+
+def _fits(config: RunConfig, subject: Subject, shape: Shape) -> bool:
+    return _can_run(config) and _needed(config, subject, shape) <= _usable(shape)
+
+
+def _can_run(config: RunConfig) -> bool:
+    """Whether the schema allows it (not every optimizer and loss works at every stage) and each worker has rows."""
+    checks: tuple[Callable[[], Any], ...] = (
+        lambda: RunConfig.model_validate(config.model_dump()),
+        lambda: derive_batch(config),
+    )
+    try:
+        for check in checks:
+            check()
+    except (ValidationError, ConfigError):
+        return False
+    return True
+
+
+def _needed(config: RunConfig, subject: Subject, shape: Shape) -> float:
+    return sum(memory_of(config, subject, shape.device is not None).values())
+
+
+def _usable(shape: Shape) -> float:
+    """Bytes; of a CPU it is not known."""
+    return USABLE * shape.device.memory_gib * GIB if shape.device else float("inf")
 
 
 @dataclass(frozen=True)

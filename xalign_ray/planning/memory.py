@@ -10,11 +10,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xalign_ray.config.choices import WordExchange
+from xalign_ray.config.choices import PAIRS, WordExchange
 from xalign_ray.config.derive import TERMS_AT_ONCE, choose_attention, derive_batch
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.planning.figures import shares
-from xalign_ray.planning.subject import Subject, labels_at_once
+from xalign_ray.planning.subject import Subject, labels_at_once, read_figures, shares
 
 FP32, BF16 = 4, 2
 BUCKET = 500_000_000  # gradients that DeepSpeed reduces at once, if the model has so many (train/engine.py)
@@ -249,3 +248,18 @@ def _unit(config: RunConfig) -> int:
 def _bucket(config: RunConfig) -> int:
     zero: Mapping[str, int] = config.parallel.deepspeed_overrides.get("zero_optimization", {})
     return int(zero.get("reduce_bucket_size", BUCKET))
+
+
+def run_bytes(config: RunConfig, subject: Subject) -> float:
+    """Of the kept checkpoints, one more that is being written, and the export in fp32."""
+    return checkpoint_bytes(config, subject) * (config.checkpoint.save_total_limit + 1) + FP32 * subject.sizes.total
+
+
+def shard_bytes_per_token(config: RunConfig) -> dict[str, float]:
+    """Of prepared text, and of prepared pairs, as far as the recipe reads them: measured, see figures.yaml."""
+    measured = read_figures().disk_bytes_per_token
+    text = any(stream.pools != PAIRS for stream in config.streams)
+    pairs = any(stream.pools == PAIRS for stream in config.streams)
+    linked = any(stream.needs_alignment for stream in config.streams)
+    kinds = {"text": text, "pairs": pairs and not linked, "aligned pairs": linked}
+    return {kind: measured[kind] for kind, is_read in kinds.items() if is_read}

@@ -1,19 +1,25 @@
-"""What a recipe trains, as far as it is known before anything is opened: sizes of the encoder and of its losses."""
+"""What a recipe trains, as far as it is known before anything is opened: sizes, length, figures."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from xalign_ray.config.choices import MaskedLm, MomentumContrast, WordExchange
+from xalign_ray.config.choices import PAIRS, MaskedLm, MomentumContrast, WordExchange
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import needed_recipes
 from xalign_ray.config.tokenizers import BpeTokenizer, FolderTokenizer, StartTokenizer, Tokenizer
+from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.models.backbone import check_fits
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings
 from xalign_ray.models.family import Family, Values
 from xalign_ray.models.known import encoder_values, vocabulary_size
 from xalign_ray.models.sizes import Sizes, count_in
+
+_FILE = Path(__file__).with_name("figures.yaml")
 
 
 @dataclass(frozen=True)
@@ -102,3 +108,66 @@ def _of_losses(config: RunConfig, d: int, transform: int, sizes: Sizes) -> tuple
             trained += projection
             remembered += sizes.total + projection + loss.queue_size * loss.projection
     return trained, remembered
+
+
+def at_most(config: RunConfig, pairs: int = 0) -> RunConfig:
+    """The recipe with the rows that its steps have if a pair fills a row, and the steps if all pairs are kept.
+
+    Args:
+        pairs: of all languages; else as many as `data.max_pairs` keeps. Where neither says, steps stay 0.
+    """
+    train = config.train
+    rows, steps = train.global_batch_size or train.pairs_per_step, train.max_steps
+    if not steps and train.pairs_per_step and any(stream.pools == PAIRS for stream in config.streams):
+        languages = {frozenset(corpus.languages) for corpus in config.data.parallel}
+        pairs = pairs or config.data.max_pairs * len(languages)
+        steps = round(train.num_train_epochs * pairs / train.pairs_per_step)
+    update = {"global_batch_size": rows, "max_steps": steps}
+    return config.model_copy(update={"train": train.model_copy(update=update)})
+
+
+@dataclass(frozen=True)
+class Figures:
+    """As the file has them.
+
+    Attributes:
+        assumed_mfu: share of a GPU's peak that a worker is taken to reach.
+        host_s_per_layer: the least time of a layer in a forward and backward pass on a GPU.
+        feed_tokens_per_core_s: of a kind of stream, by number of languages.
+        disk_bytes_per_token: of prepared data, by the pools that a stream draws from.
+        process_bytes_on_cpu: of a training process beside its tensors.
+    """
+
+    assumed_mfu: float
+    host_s_per_layer: float
+    feed_tokens_per_core_s: Mapping[str, Mapping[int, float]]
+    feed_share_under_ray: float
+    disk_bytes_per_token: Mapping[str, float]
+    process_bytes_on_cpu: float
+
+
+@cache
+def read_figures() -> Figures:
+    """The file."""
+    return Figures(**parse_yaml(_FILE.read_text(encoding="utf-8")))
+
+
+def feed_rate(config: RunConfig) -> float:
+    """Tokens that a core makes rows of in a second under Ray, of the recipe's streams in their shares.
+
+    Of a number of languages that was not measured, what was measured of the next larger one, else of the largest; of a
+    plug-in's stream, the slowest of ours.
+    """
+    figures, languages = read_figures(), len(config.languages)
+    slowest = min(figures.feed_tokens_per_core_s.values(), key=lambda measured: min(measured.values()))
+    seconds = 0.0
+    for stream, share in zip(config.streams, shares(config), strict=True):
+        measured = figures.feed_tokens_per_core_s.get(stream.kind) or slowest
+        seconds += share / measured[min((n for n in measured if n >= languages), default=max(measured))]
+    return figures.feed_share_under_ray / seconds
+
+
+def shares(config: RunConfig) -> list[float]:
+    """The part of the rows that is of each stream."""
+    whole = sum(stream.weight for stream in config.streams)
+    return [stream.weight / whole for stream in config.streams]
