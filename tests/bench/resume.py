@@ -20,8 +20,8 @@ from records import record
 from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.track.events import EVENT_LOG, EventReader
-from xalign_ray.train.checkpoint import CHECKPOINTS
 from xalign_ray.work.artifacts import read_manifest, write_manifest
+from xalign_ray.work.run_folder import CHECKPOINTS
 
 RECIPE, ROUNDS, TARGET = "tiny/align-mlm", 3, 1.2
 STEPS = 100_000  # of the run that is begun and resumed; a checkpoint of its first step is taken for one of later steps
