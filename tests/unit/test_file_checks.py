@@ -109,7 +109,7 @@ def test_file_that_is_no_text_is_refused_by_formats_of_lines(
         content = gzip.compress(content)
     path = tmp_path / "a"
     path.write_bytes(pack(content))
-    for format_ in ("text", "conllu", "tsv", "muse"):
+    for format_ in ("text", "conllu", "tsv", *(() if name == "zip" else ("muse",))):  # a dictionary may lie in a zip
         with pytest.raises(DataError) as caught:
             parts(format_, [str(path)])
         assert str(caught.value).startswith(f"{path} is {said}"), format_

@@ -23,6 +23,7 @@ PairFormat = Literal[
     "po",
     "opus",
 ]
+DictionaryFormat = Literal["muse", "tsv", "csv", "tbx", "tei", "dix", "kaikki", "panlex"]
 WITH_COLUMNS = (
     "tsv",
     "csv",
@@ -94,11 +95,16 @@ class ParallelCorpus(Frozen):
 
 
 class Dictionary(Frozen):
-    """A bilingual dictionary in MUSE's form. `held_out` pairs are never trained on; the alignment probe scores them."""
+    """A bilingual dictionary. `held_out` pairs are never trained on; the alignment probe scores them."""
 
-    format: Annotated[Literal["muse"], Field(description="how its files are read")] = "muse"
+    format: Annotated[DictionaryFormat, Field(description="how its files are read")] = "muse"
     languages: Annotated[tuple[str, str], Field(description="codes of the first and the second word of a line")]
     paths: Annotated[tuple[LocalPath, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
     split: Annotated[Literal["train", "held_out"], Field(description="whether its pairs are trained on or scored")] = (
         "train"
     )
+
+    @property
+    def reader(self) -> str:
+        """The name of its reader: tables of pairs have readers of their own."""
+        return f"{self.format}_terms" if self.format in ("tsv", "csv") else self.format

@@ -13,12 +13,14 @@ from xalign_ray.data.file_hashes import TESTS
 from xalign_ray.data.sources.files import join_path
 from xalign_ray.data.sources.open import read_lines
 from xalign_ray.data.sources.pair_forms import read_pairs
+from xalign_ray.data.sources.term_forms import find_dictionary_form
 from xalign_ray.errors import ConfigError
 from xalign_ray.tasks.translations import TranslatedSentences
 from xalign_ray.text.language_codes import check_language, is_language
 from xalign_ray.track.events import read_events
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import RunFolder
+from xalign_ray.work.status_line import say
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst")
 _TEXT_FORMATS = {".jsonl": "jsonl", ".parquet": "parquet", ".xml": "wikipedia", ".conllu": "conllu"}
@@ -68,7 +70,8 @@ def text_corpora(paths: Sequence[str], flag: str = "--text") -> list[Corpus]:
 
 
 def dictionaries(paths: Sequence[str], languages: Sequence[str], pairs: Sequence[ParallelCorpus]) -> list[Dictionary]:
-    """A dictionary of each file, its languages by its name, by `--languages`, or those of the pairs.
+    """A dictionary of each file in the form that it is seen to be in; its languages by its name, by `--languages`, or
+    those of the pairs.
 
     Raises:
         ConfigError: none of these says the languages.
@@ -84,7 +87,9 @@ def dictionaries(paths: Sequence[str], languages: Sequence[str], pairs: Sequence
                 f"--dictionary {path}: its name does not say its two languages; call it dictionary.en-de.tsv or "
                 "the like, or give --languages en,de."
             )
-        found.append(Dictionary(languages=(codes[0], codes[1]), paths=(path,)))
+        form = find_dictionary_form(path)
+        say(f"{path}: dictionary of format {form}, {codes[0]} and {codes[1]}")
+        found.append(Dictionary(format=form, languages=(codes[0], codes[1]), paths=(path,)))
     return found
 
 

@@ -88,7 +88,7 @@ def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
     for source in (*config.data.corpora, *config.data.parallel, *config.data.tests, *config.data.dictionaries):
         if not is_unwritten or all(Path(path).is_absolute() for path in source.paths):
             files = find_files(_paths(source, config.data, root))
-            check_contents(source.format, [file for file in files if not is_url(file)][:LOOKED_AT])
+            check_contents(reader_of(source), [file for file in files if not is_url(file)][:LOOKED_AT])
 
 
 def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source], list[Source]]:
@@ -104,7 +104,7 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
             codes = _codes(f"data.{key}.{number}", source)
             pool = f"{kind}/{'-'.join(sorted(codes))}" if kind else ""
             files = tuple(find_files(_paths(source, data, root)))
-            one = Source(pool, source.format, codes, files)
+            one = Source(pool, reader_of(source), codes, files)
             if isinstance(source, ParallelCorpus):
                 one = replace(one, columns=source.columns, skip_empty=source.skip_empty)
             sources.append(one)
@@ -131,11 +131,16 @@ def _paths(source: Corpus | ParallelCorpus | Dictionary, data: DataConfig, root:
     return [join_path(data.root if is_url(data.root) else str(root), path) for path in source.paths]
 
 
+def reader_of(source: Corpus | ParallelCorpus | Dictionary) -> str:
+    """The name of the format's reader."""
+    return source.reader if isinstance(source, Dictionary) else source.format
+
+
 def _codes(key: str, source: Corpus | ParallelCorpus | Dictionary) -> tuple[str, ...]:
     """The languages of a source, as it names them."""
     named = (source.language,) if isinstance(source, Corpus) else tuple(source.languages)
     try:
-        codes = check_languages(source.format, named)
+        codes = check_languages(reader_of(source), named)
     except ConfigError as error:
         raise ConfigError(f"{key}: {error}") from None
     for written, code in zip(named, codes, strict=True):

@@ -81,12 +81,17 @@ def read_head(path: str) -> CsvHead:
     if lines and lines[0].text.lower().startswith(_SEP) and len(lines[0].text.strip()) == len(_SEP) + 1:
         delimiter, lines = lines[0].text.strip()[-1], lines[1:]
     else:
-        delimiter = max(DELIMITERS, key=lambda one: _regularity(lines, one))
+        delimiter = find_delimiter(lines)
     rows = csv_rows(iter(lines), delimiter)
     row = next((row for row in rows if not row.fault and any(cell.strip() for cell in row.cells)), None)
     if row is None:
         raise DataError(f"{path} holds no rows. Check that it is the right file.")
     return CsvHead(delimiter, [cell.strip() for cell in row.cells], row.number)
+
+
+def find_delimiter(lines: Sequence[Line]) -> str:
+    """The delimiter by which most records have as many columns as the first."""
+    return max(DELIMITERS, key=lambda one: _regularity(lines, one))
 
 
 def _regularity(lines: Sequence[Line], delimiter: str) -> float:

@@ -92,7 +92,7 @@ def look_at_file(path: str) -> FirstRows | None:
         return _parquet(path)
     if raw.startswith(_ARROW):
         return look_at_arrow([path], "Arrow")
-    text = _decoded(head).lstrip()
+    text = decoded(head).lstrip()
     if "<tmx" in text.lower():
         return _tmx(path)
     if "<xliff" in text.lower():
@@ -106,7 +106,8 @@ def look_at_file(path: str) -> FirstRows | None:
     return _lines(path)
 
 
-def _decoded(head: bytes) -> str:
+def decoded(head: bytes) -> str:
+    """The beginning of a file as text, in UTF-8 or UTF-16."""
     is_utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return head.decode("utf-16" if is_utf16 else "utf-8", "ignore").removeprefix("\ufeff")
 

@@ -17,13 +17,16 @@ from xalign_ray.data.sources.dumps import split_dumps
 from xalign_ray.data.sources.files import expand, is_folder, open_bytes
 from xalign_ray.data.sources.jsonl import read_json_pairs, read_jsonl, read_jsonl_pairs
 from xalign_ray.data.sources.moses import ONE_EMPTY, read_moses
-from xalign_ray.data.sources.muse import read_muse
 from xalign_ray.data.sources.open import check_lines, read_lines
-from xalign_ray.data.sources.opus import read_opus
+from xalign_ray.data.sources.opus import is_zip, read_opus
 from xalign_ray.data.sources.parquet import read_parquet, split_parquet
 from xalign_ray.data.sources.parts import Part, one_part_a_file, split_at_lines, split_in_parallel
 from xalign_ray.data.sources.po import read_po
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Noted, Pair, Record, Skipped, list_reasons
+from xalign_ray.data.sources.term_json import read_kaikki
+from xalign_ray.data.sources.term_markup import read_dix, read_tbx, read_tei
+from xalign_ray.data.sources.term_panlex import read_panlex, split_panlex
+from xalign_ray.data.sources.term_tables import read_csv_terms, read_muse, read_tsv_terms
 from xalign_ray.data.sources.text import read_text, split_text
 from xalign_ray.data.sources.tmx import read_tmx
 from xalign_ray.data.sources.tsv import read_tsv
@@ -46,6 +49,7 @@ class Format:
     languages: tuple[int, ...]
     paths: tuple[int, ...] = ()  # the allowed numbers; () is one or more
     content: Literal["text", "json", "other"] = "text"  # what lines its files hold; other is not of lines
+    in_zip: bool = False  # whether files of lines may lie in a zip
 
 
 FORMATS: dict[str, Format] = {
@@ -66,7 +70,14 @@ FORMATS: dict[str, Format] = {
     "po": Format(read_po, one_part_a_file, "pairs", (2,), content="other"),
     "xlsx": Format(read_workbook, one_part_a_file, "pairs", (2,), content="other"),
     "opus": Format(read_opus, one_part_a_file, "pairs", (2,), content="other"),
-    "muse": Format(read_muse, one_part_a_file, "entries", (2,)),
+    "muse": Format(read_muse, one_part_a_file, "entries", (2,), content="text", in_zip=True),
+    "tsv_terms": Format(read_tsv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
+    "csv_terms": Format(read_csv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
+    "tbx": Format(read_tbx, one_part_a_file, "entries", (2,), content="other"),
+    "tei": Format(read_tei, one_part_a_file, "entries", (2,), content="other"),
+    "dix": Format(read_dix, one_part_a_file, "entries", (2,), content="other"),
+    "kaikki": Format(read_kaikki, one_part_a_file, "entries", (2,), content="json", in_zip=True),
+    "panlex": Format(read_panlex, split_panlex, "entries", (2,), content="other"),
 }
 
 SHOWN = 120  # characters of a row that a message shows
@@ -171,12 +182,12 @@ def check_contents(format: str, files: Sequence[str]) -> None:  # noqa: A002
     Raises:
       DataError: one is no plain file of the format's kind.
     """
-    content = _find_format(format).content
+    entry = _find_format(format)
     for path in files:
-        if content == "other":
+        if entry.content == "other" or (entry.in_zip and is_zip(path)):
             open_bytes(path).close()
         else:
-            check_lines(path, json_lines=content == "json")
+            check_lines(path, json_lines=entry.content == "json")
 
 
 def find_files(paths: Sequence[str]) -> list[str]:
@@ -235,7 +246,7 @@ def explain_no_good_row(todo: Sequence[Part], bad: Mapping[str, int]) -> str:
 def _first_row(part: Part) -> str:
     """What the first row of a part looks like: the keys of its object, or its columns."""
     content = FORMATS[part.format].content
-    if content == "other":
+    if content == "other" or is_zip(part.paths[0]):
         return ""
     lines = read_lines(part.paths[0], part.spans[0], part.first_line, json_lines=content == "json")
     comment = "#" if part.format == "conllu" else "\0"
@@ -244,7 +255,7 @@ def _first_row(part: Part) -> str:
         return ""
     try:
         value = json.loads(text) if content == "json" else None
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
         return f" The first row has the keys {', '.join(map(repr, value))}."

@@ -20,10 +20,11 @@ from xalign_ray.data.sources.records import Record
 from xalign_ray.errors import DataError
 from xalign_ray.text.language_codes import check_language, is_language
 
+_ZIP = b"PK\x03\x04"
 _FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.ReadError)  # OSError: a wrong CRC
 
 
-class _Member(NamedTuple):
+class Member(NamedTuple):
     """A file within an archive, and its size unpacked."""
 
     file: IO[bytes]
@@ -42,8 +43,14 @@ def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     members = [_find_member(path, found, code) for code in languages]
     names = [f"{path}:{member}" for member in members]
     with ExitStack() as stack:
-        unpacked = [_unpack(_open(path, member, stack), name) for member, name in zip(members, names, strict=True)]
+        unpacked = [unpack(open_member(path, member, stack), name) for member, name in zip(members, names, strict=True)]
         yield from pair_lines(list(map(number_lines, unpacked, names)), names, languages)
+
+
+def is_zip(path: str) -> bool:
+    """Whether a file is a zip archive, by its first bytes."""
+    with open_bytes(path) as file:
+        return file.read(len(_ZIP)) == _ZIP
 
 
 def member_names(path: str) -> list[str]:
@@ -53,17 +60,16 @@ def member_names(path: str) -> list[str]:
       DataError: it is no zip or tar archive, or is not whole.
     """
     with open_bytes(path) as file:
-        is_zip = file.read(4) == b"PK\x03\x04"
-        file.seek(0)
+        packed_by_zip = is_zip(path)
         try:
-            if is_zip:
+            if packed_by_zip:
                 with zipfile.ZipFile(file) as archive:
                     names = [info.filename for info in archive.infolist() if not info.is_dir()]
             else:
                 with _tar(file) as archive:
                     names = [member.name for member in archive if member.isfile()]
         except _FAULTS as error:
-            kind = "zip" if is_zip else "tar"
+            kind = "zip" if packed_by_zip else "tar"
             raise DataError(f"{path} is no {kind} file, or is cut short ({error}). Fetch it again.") from None
     return [name for name in names if not any(part == "__MACOSX" or part.startswith("._") for part in name.split("/"))]
 
@@ -85,25 +91,28 @@ def _find_member(path: str, names: Sequence[str], language: str) -> str:
     return found[0]
 
 
-def _open(path: str, name: str, stack: ExitStack) -> _Member:
+def open_member(path: str, name: str, stack: ExitStack) -> Member:
     """A member by a handle of its own: two that are read side by side in a packed tar would each turn it back."""
     file = stack.enter_context(open_bytes(path))
-    is_zip = file.read(4) == b"PK\x03\x04"
-    file.seek(0)
-    if not is_zip:
+    if not is_zip(path):
         archive = stack.enter_context(_tar(file))
         info = archive.getmember(name)
-        return _Member(cast("IO[bytes]", archive.extractfile(info)), info.size)
+        return Member(cast("IO[bytes]", archive.extractfile(info)), info.size)
     archive = stack.enter_context(zipfile.ZipFile(file))
     try:
-        return _Member(archive.open(name), archive.getinfo(name).file_size)
+        return Member(archive.open(name), archive.getinfo(name).file_size)
     except RuntimeError as error:  # for a password or a packing that zipfile does not know
         raise DataError(f"{path} cannot be unpacked here: {error}. Unpack it, and read it with format moses.") from None
     except zipfile.BadZipFile as error:
         raise DataError(f"{path} is no zip file, or is cut short ({error}). Fetch it again.") from None
 
 
-def _unpack(member: _Member, name: str) -> Iterator[bytes]:
+def unpack(member: Member, name: str) -> Iterator[bytes]:
+    """The bytes of a member in pieces; `name` is archive:member, for messages.
+
+    Raises:
+      BrokenFileError: it cannot be read on; after the pieces before it.
+    """
     file, size = member
     read = (
         file.read1 if isinstance(file, io.BufferedIOBase) else file.read

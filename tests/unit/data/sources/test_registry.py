@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 
+from xalign_ray.arguments import DICTIONARY_FORMATS
 from xalign_ray.config.sources import PairFormat, TextFormat
 from xalign_ray.data.sources.formats import FORMATS, find_files, parts, read, record_as_json
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Pair
@@ -29,7 +30,7 @@ def test_an_unknown_format_is_refused_with_the_nearest(tmp_path: Path) -> None:
     assert str(caught.value) == (
         "unknown format 'wikpedia'. Did you mean 'wikipedia'?"
         " Known: wikipedia, text, jsonl, parquet, conllu, moses, tsv, jsonl_pairs, csv, json_pairs, parquet_pairs,"
-        " arrow_pairs, tmx, xliff, po, xlsx, opus, muse."
+        " arrow_pairs, tmx, xliff, po, xlsx, opus, muse, tsv_terms, csv_terms, tbx, tei, dix, kaikki, panlex."
     )
 
 
@@ -141,7 +142,7 @@ def test_parts_of_an_unknown_format_are_refused() -> None:
 
 
 def test_the_recipe_knows_every_format_and_no_other() -> None:
-    of_schema = {*get_args(TextFormat), *get_args(PairFormat), "muse"}
+    of_schema = {*get_args(TextFormat), *get_args(PairFormat), *DICTIONARY_FORMATS}
     assert of_schema == set(FORMATS)
     assert {name for name in FORMATS if FORMATS[name].holds == "documents"} == set(get_args(TextFormat))
 
@@ -162,9 +163,9 @@ def test_the_recipe_knows_every_format_and_no_other() -> None:
         ),
         (
             "muse",
-            "ice cream\tEis\n",
+            "ice\tcream\tEis\n",
             "All 1 were set aside (dictionary line has more than two columns: 1). "
-            "The first row has 2 columns between tabs: 'ice cream\\tEis'.",
+            "The first row has 3 columns between tabs: 'ice\\tcream\\tEis'.",
         ),
     ],
 )

@@ -1,0 +1,95 @@
+"""Reads dictionaries that are tables: MUSE's lines, TSV, CSV; two terms a row, and columns that are not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+
+from xalign_ray.data.sources.column_languages import language_of_name, without_region
+from xalign_ray.data.sources.csv_pairs import csv_rows, find_delimiter
+from xalign_ray.data.sources.open import Line, number_lines
+from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.records import BadRow, Noted, Record, Skipped
+from xalign_ray.data.sources.term_files import NOTES, ONE_TERM, entries, files_of
+
+# Names of the columns of a header whose terms translate each other, in lower case.
+_HEADS = ({"source", "src", "term", "word", "headword", "l1"}, {"target", "tgt", "trg", "translation", "l2"})
+HEADER = "header"
+LOOKED_AT = 200  # lines by which the delimiter is found
+MORE = "dictionary line has more than two columns"
+
+
+def read_muse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """Entries of a dictionary, in the order of the file (MUSE: by frequency of the source word).
+
+    Words are parted by any white space, as MUSE's own code does; where a line has a tab, by that alone, so that a term
+    may be of several words. Punctuation around a word is taken off and counted: the words of a text have none, so that
+    it would never be found.
+    """
+    for file in files_of(part.paths[0]):
+        for line in number_lines(file, file.path):
+            words = line.text.split("\t") if "\t" in line.text.strip() else line.text.split()
+            words = [word for word in words if word.strip()]
+            if line.fault:
+                yield BadRow(file.path, line.number, line.fault)
+            elif not words:
+                yield Skipped("blank line")
+            elif len(words) != 2:
+                yield BadRow(file.path, line.number, ONE_TERM if len(words) == 1 else MORE)
+            else:
+                yield from entries(languages, words[:1], words[1:], file.path, line.number)
+
+
+def read_tsv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """Entries of two columns between tabs: those that a header calls by the languages or as a pair, else the first two.
+
+    What stands in other columns, such as parts of speech, is counted and not read.
+    """
+    for file in files_of(part.paths[0]):
+        rows = ((line.number, line.text.split("\t"), line.fault) for line in number_lines(file, file.path))
+        yield from _entries(file.path, rows, languages)
+
+
+def read_csv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """As read_tsv_terms, of fields that may be quoted; the delimiter is found by looking."""
+    for file in files_of(part.paths[0]):
+        lines = number_lines(file, file.path)
+        head: list[Line] = list(islice(lines, LOOKED_AT))
+        delimiter = find_delimiter([line for line in head if not line.fault])
+        yield from _entries(file.path, csv_rows(chain(head, lines), delimiter), languages)
+
+
+def _entries(
+    path: str, rows: Iterator[tuple[int, list[str], str]], languages: Sequence[str]
+) -> Iterator[Record | Skipped | Noted]:
+    places: tuple[int, int] | None = None
+    for number, cells, fault in rows:
+        if fault:
+            yield BadRow(path, number, fault)
+            continue
+        if not any(cell.strip() for cell in cells):
+            yield Skipped("blank line")
+            continue
+        if places is None:
+            places, is_header = _find_terms(cells, languages)
+            if is_header:
+                yield Skipped(HEADER)
+                continue
+        if len(cells) <= max(places):
+            yield BadRow(path, number, ONE_TERM)
+            continue
+        if notes := sum(bool(cell.strip()) for place, cell in enumerate(cells) if place not in places):
+            yield Noted(NOTES, notes)
+        yield from entries(languages, [cells[places[0]]], [cells[places[1]]], path, number)
+
+
+def _find_terms(names: Sequence[str], languages: Sequence[str]) -> tuple[tuple[int, int], bool]:
+    """The places of the two terms, and whether the first row is a header."""
+    codes = [without_region(language_of_name(name)) for name in names]
+    if languages[0] in codes and languages[1] in codes:
+        return (codes.index(languages[0]), codes.index(languages[1])), True
+    plain = [name.strip().lower() for name in names]
+    found = [next((place for place, name in enumerate(plain) if name in heads), None) for heads in _HEADS]
+    if found[0] is not None and found[1] is not None:
+        return (found[0], found[1]), True
+    return (0, 1), False
