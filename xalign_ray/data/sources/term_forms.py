@@ -14,9 +14,9 @@ from xalign_ray.data.sources.term_tables import LOOKED_AT
 from xalign_ray.errors import DataError
 from xalign_ray.file_checks import HEAD_BYTES
 
-_XML: tuple[tuple[str, DictionaryFormat], ...] = (
-    ("<tbx", "tbx"), ("<martif", "tbx"), ("<tei", "tei"), ("<dictionary", "dix"),
-)  # fmt: skip
+_XML: dict[str, DictionaryFormat] = {
+    "<tbx": "tbx", "<martif": "tbx", "<tei": "tei", "<dictionary": "dix",
+}  # fmt: skip
 
 
 def find_dictionary_form(path: str) -> DictionaryFormat:
@@ -33,12 +33,10 @@ def find_dictionary_form(path: str) -> DictionaryFormat:
         raise DataError(f"{path} holds no file of a dictionary.")
     head = decoded(next(iter(files[0]), b"")[:HEAD_BYTES]).lstrip()
     if head.startswith("<"):
-        found = next((form for begin, form in _XML if begin in head.lower()), None)
-        if found is None:
-            raise DataError(
-                f"{path} is XML, but no dictionary in TBX, TEI or Apertium's dix. Name its form in a recipe."
-            )
-        return found
+        for begin, form in _XML.items():
+            if begin in head.lower():
+                return form
+        raise DataError(f"{path} is XML, but no dictionary in TBX, TEI or Apertium's dix. Convert it.")
     if head.startswith("{"):
         return "kaikki"
     if table_suffix(files[0].path) == ".csv":
