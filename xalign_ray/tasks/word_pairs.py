@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from xalign_ray.data.sources.term_tables import muse_words
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task_files import name_language, read_lines
 from xalign_ray.text.look_up import look_up_form, trim_punctuation
@@ -101,7 +102,7 @@ def _read_muse_file(path: Path) -> Iterator[WordPair]:
     assert name is not None
     left, right = name_language(name[1], path), name_language(name[2], path)
     for number, line in enumerate(read_lines(path), 1):
-        words = line.split()
+        words = muse_words(line)
         if len(words) != 2:
             raise DataError(f"{path}, line {number}: {len(words)} words, not a word and its translation: {line!r}.")
         yield _from_english(left, trim_punctuation(words[0]), right, trim_punctuation(words[1]))

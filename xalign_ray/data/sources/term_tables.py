@@ -28,8 +28,7 @@ def read_muse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped
     """
     for file in files_of(part.paths[0]):
         for line in number_lines(file, file.path):
-            words = line.text.split("\t") if "\t" in line.text.strip() else line.text.split()
-            words = [word for word in words if word.strip()]
+            words = muse_words(line.text)
             if line.fault:
                 yield BadRow(file.path, line.number, line.fault)
             elif not words:
@@ -38,6 +37,12 @@ def read_muse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped
                 yield BadRow(file.path, line.number, ONE_TERM if len(words) == 1 else MORE)
             else:
                 yield from entries(languages, words[:1], words[1:], file.path, line.number)
+
+
+def muse_words(line: str) -> list[str]:
+    """The columns of a line of a MUSE dictionary: what white space parts, or tabs alone where it has one."""
+    words = line.split("\t") if "\t" in line.strip() else line.split()
+    return [bare for word in words if (bare := " ".join(word.split()))]
 
 
 def read_tsv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
