@@ -142,6 +142,8 @@ def _languages(table: FirstRows, places: list[int], codes: Sequence[str]) -> Cho
     if codes:
         there = ", ".join(f"{name} ({code})" if code != name else name for name, code in zip(names, known, strict=True))
         missing = next((code for code in codes if code not in known), codes[0])
+        if table.by_language:
+            raise ConfigError(f"{table.title} has no text in '{missing}'; its languages are {there}.")
         raise ConfigError(
             f"{table.title} has no column in '{missing}'; it has {there}. Name the columns with --columns."
         )
