@@ -12,7 +12,7 @@ from xalign_ray.data.sources.open import number_lines
 from xalign_ray.data.sources.term_files import files_of
 from xalign_ray.data.sources.term_tables import LOOKED_AT
 from xalign_ray.errors import DataError
-from xalign_ray.file_checks import HEAD_BYTES
+from xalign_ray.work.file_checks import HEAD_BYTES
 
 _XML: dict[str, DictionaryFormat] = {
     "<tbx": "tbx", "<martif": "tbx", "<tei": "tei", "<dictionary": "dix",
