@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
@@ -14,7 +13,10 @@ from mlflow.entities import Run
 from tests.parity.cells_here import pretrain_here, run_cells_here
 from tests.ray.small import MODEL, batches, write_world
 from xalign_ray.results.aggregate import KEY
-from xalign_ray.results.page import report
+from xalign_ray.results.compare import score_frame
+from xalign_ray.results.page import compare_runs
+from xalign_ray.results.run import label_runs
+from xalign_ray.results.sources import find_runs
 from xalign_ray.studies.study import run_study
 from xalign_ray.track.follower import resolve_uri
 from xalign_ray.work.credentials import with_credentials
@@ -50,15 +52,13 @@ def mlflow_runs() -> dict[str, Run]:
 
 
 def shown_by_report(folder: Path) -> dict[str, float]:
-    """The means of comparison.csv under MLflow's keys; of a metric with several measurements the first counts."""
-    page = report([str(folder)], folder.parent / f"{folder.name}-report", ("task", "language"))
-    table = pd.read_csv(page.with_name("comparison.csv"), keep_default_na=False)
+    """The means of its comparison.csv under MLflow's keys; of a metric with several measurements the first counts."""
+    runs = label_runs(find_runs([str(folder)], ""))
+    table = compare_runs(runs, score_frame(runs)).frame
     first = table.loc[table.by == "task"].drop_duplicates("metric")
-    shown = {metric: float(mean) for metric, mean in zip(first.metric, first["mean"], strict=True)}
     of_languages = table.loc[table.by == "language"].merge(first[KEY])
-    for metric, language, mean in zip(of_languages.metric, of_languages.group, of_languages["mean"], strict=True):
-        shown[f"{metric}_{language}"] = float(mean)
-    return shown
+    keys = [*first.metric, *(of_languages.metric + "_" + of_languages.group)]
+    return dict(zip(keys, [*first["mean"], *of_languages["mean"]], strict=True))
 
 
 @pytest.mark.parametrize("name", CUTS)

@@ -53,7 +53,6 @@ TWICE = {
     "open_start",
     "plan",
     "prepare",
-    "publish",
     "read_lines",
     "read_tests",
     "read_text",
