@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from xalign_ray.text.look_up import look_up_form
 
-LONGEST = 8
+LONGEST = 16
 # Letters of scripts without blanks: Thai to Burmese, kana, Chinese characters, Tangut and others.
 UNSPACED = (
     (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17DC), (0x1950, 0x19DF), (0x1A20, 0x1AAD), (0x3006, 0x3007),

@@ -352,6 +352,19 @@ class RunConfig(Frozen):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _tests_have_language_embeddings(self) -> RunConfig:
+        """A test in a language that the model adds no vector of would be scored with the vector of another."""
+        if self.model.language_embeddings and self.train.retrieval_steps != 0:
+            for number, test in enumerate(self.data.tests):
+                if unknown := [code for code in test.languages if code not in self.languages]:
+                    raise ValueError(
+                        f"data.tests.{number} has sentences in {', '.join(unknown)}, and the model gets no language "
+                        f"embedding of it: no corpus or dictionary is in {', '.join(unknown)}. Leave this test out, or "
+                        "set train.retrieval_steps to 0"
+                    )
+        return self
+
     @property
     def needs_head(self) -> bool:
         """Whether a loss asks the masked-LM head. Otherwise none is trained, and an export keeps that of init_from."""

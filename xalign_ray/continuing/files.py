@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,8 +16,8 @@ from xalign_ray.data.sources.open import read_lines
 from xalign_ray.data.sources.pair_forms import read_pairs
 from xalign_ray.data.sources.term_forms import find_dictionary_form
 from xalign_ray.errors import ConfigError
-from xalign_ray.tasks.translations import TranslatedSentences
-from xalign_ray.text.language_codes import check_language, is_language
+from xalign_ray.tasks.translations import MAX_PAIRS, TranslatedSentences
+from xalign_ray.text.language_codes import check_language, is_language, name_of_pair
 from xalign_ray.track.events import read_events
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import RunFolder
@@ -26,6 +27,7 @@ _PACKED = (".gz", ".bz2", ".xz", ".zst")
 _TEXT_FORMATS = {".jsonl": "jsonl", ".parquet": "parquet", ".xml": "wikipedia", ".conllu": "conllu"}
 MAX_SIZED = 1_000  # pairs of a corpus that say how long a pair is
 MAX_COUNTED = 1_000_000  # pairs of a corpus: more do not make a run longer
+FEW_KEPT = 100  # pairs or lines: the interval of fewer is often wider than 10 points
 _TEXT = {".txt", ".text"}
 _CODE = "[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2})?"  # de, zh-Hans, pt-BR
 _TWO_CODES = re.compile(rf"(?:^|[._-])({_CODE})[-_]({_CODE})(?=$|\.)")
@@ -91,6 +93,28 @@ def dictionaries(paths: Sequence[str], languages: Sequence[str], pairs: Sequence
         say(f"{path}: dictionary of format {form}, {codes[0]} and {codes[1]}")
         found.append(Dictionary(format=form, languages=(codes[0], codes[1]), paths=(path,)))
     return found
+
+
+def note_kept(pairs: Sequence[ParallelCorpus], text: Sequence[Corpus], root: Path) -> list[str]:
+    """A sentence on each two languages, or language, of which too little is kept to judge it, or more than is scored.
+
+    Raises:
+        ConfigError: a kept file has no sentence.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    for corpus in pairs:
+        counts[name_of_pair(*corpus.languages), "pairs"] += sum(1 for _ in read_pairs(corpus, root, 1.0))
+    for corpus in text:
+        counts[corpus.language, "lines"] += len(read_text(corpus, root))
+    notes = []
+    for (language, unit), count in counts.items():
+        if not count:
+            raise ConfigError(f"--keep: there are no {unit} of {language}. Name a file that has some, or leave it out.")
+        if count < FEW_KEPT:
+            notes.append(f"--keep: {count:,} {unit} of {language} can show only a large loss. Give {FEW_KEPT} or more.")
+        if count > MAX_PAIRS:
+            notes.append(f"--keep: of {count:,} {unit} of {language} {MAX_PAIRS:,} are scored, evenly spaced.")
+    return notes
 
 
 def is_text(path: str) -> bool:

@@ -14,8 +14,8 @@ import yaml
 from xalign_ray.config.choices import MaskedLm, MaskedText, SentenceContrast
 from xalign_ray.config.load import Recipe, load_recipe, resolve_tree
 from xalign_ray.config.schema import Corpus, ParallelCorpus
-from xalign_ray.continuing.encoder import Encoder, fetch_revision, look_at_encoder
-from xalign_ray.continuing.files import bytes_of_pair, count_pairs, dictionaries, is_text, text_corpora
+from xalign_ray.continuing.encoder import Encoder, look_at_encoder
+from xalign_ray.continuing.files import bytes_of_pair, count_pairs, dictionaries, is_text, note_kept, text_corpora
 from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
 from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of_time
 from xalign_ray.continuing.methods import LARGE, Choice, Given, check_replay, choose
@@ -68,7 +68,7 @@ def resolve(lines: FiveLines) -> Continuation:
         DataError: a file is missing or damaged.
     """
     output = _folder_of_runs(lines.output)
-    encoder = look_at_encoder(fetch_revision(lines.model, Path(output)))
+    encoder = look_at_encoder(lines.model)
     has_head = encoder.has_head or (_allows_new_head(lines.set) and not encoder.no_masked_lm)
     there = (bool(lines.pairs), bool(lines.dictionary), bool(lines.text))
     given = Given(encoder.name, has_head, *there, encoder.no_masked_lm)
@@ -81,7 +81,7 @@ def resolve(lines: FiveLines) -> Continuation:
     kept_text = text_corpora([path for path in lines.keep if is_text(path)], "--keep")
     uses_text = bool(replay) or choice.recipe in ("mlm", "align")
     text = text_corpora(lines.text) if uses_text else []
-    notes = [choice.why]
+    notes = [choice.why, *note_kept(kept_pairs, kept_text, Path(ROOT))]
     if lines.text and not text:
         notes.append(f"The text is not used: {encoder.name} has no masked-LM head to train on it.")
     if replay:

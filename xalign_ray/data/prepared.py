@@ -132,12 +132,23 @@ class Prepared:
         path = self._find("pair_words.json")
         return read_json(path, HINT, split)[split] if path else []
 
-    @cached_property
-    def tests(self) -> list[RetrievalPairs]:
-        """The retrieval tests as token ids, an entry for two languages; none if the recipe has no tests."""
-        names = [name for name in self.manifest["files"] if name.startswith(f"{TESTS}/") and name.endswith(".jsonl")]
-        files = [check_once(self.folder / name, self.manifest["files"][name]) for name in names]
-        return tokenize_tests(files, self.tokenizer_folder, self.manifest["max_seq_length"])
+    @property
+    def has_tests(self) -> bool:
+        """Whether the recipe has retrieval tests."""
+        return bool(self._tests)
+
+    def read_tests(self, prompt: str = "") -> list[RetrievalPairs]:
+        """The retrieval tests as token ids, an entry for two languages; none if the recipe has no tests.
+
+        Args:
+            prompt: what to put before each sentence.
+        """
+        files = [check_once(self.folder / name, self.manifest["files"][name]) for name in self._tests]
+        return tokenize_tests(files, self.tokenizer_folder, self.manifest["max_seq_length"], prompt)
+
+    @property
+    def _tests(self) -> list[str]:
+        return [name for name in self.manifest["files"] if name.startswith(f"{TESTS}/") and name.endswith(".jsonl")]
 
     def _find(self, name: str) -> Path | None:
         """A file that this data has, checked, or None."""

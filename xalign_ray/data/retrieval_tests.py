@@ -176,8 +176,10 @@ def hashes_of_tests(folder: str) -> NDArray[np.uint64]:
     return np.load(path, allow_pickle=False) if path.is_file() else np.zeros(0, np.uint64)
 
 
-def tokenize_tests(files: Sequence[Path], tokenizer_folder: Path, max_seq_length: int) -> list[RetrievalPairs]:
-    """The tests of JSON-lines files as token ids."""
+def tokenize_tests(
+    files: Sequence[Path], tokenizer_folder: Path, max_seq_length: int, prompt: str = ""
+) -> list[RetrievalPairs]:
+    """The tests of JSON-lines files as token ids, the prompt before each sentence."""
     tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_seq_length)
@@ -186,7 +188,7 @@ def tokenize_tests(files: Sequence[Path], tokenizer_folder: Path, max_seq_length
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         first, second = rows[0]
         encoded = [
-            [np.asarray(one.ids, np.int32) for one in tokenizer.encode_batch([row[code] for row in rows])]
+            [np.asarray(one.ids, np.int32) for one in tokenizer.encode_batch([prompt + row[code] for row in rows])]
             for code in (first, second)
         ]
         found.append(RetrievalPairs(first, second, *encoded))

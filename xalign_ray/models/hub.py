@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -35,7 +36,7 @@ def check_reachable(name: str) -> None:
     Raises:
         DataError: it cannot be fetched; what to do.
     """
-    from huggingface_hub import constants, get_token, try_to_load_from_cache
+    from huggingface_hub import constants, try_to_load_from_cache
 
     hub_id, options = revision_of(name)
     if isinstance(try_to_load_from_cache(hub_id, "config.json", **options), str):
@@ -43,23 +44,38 @@ def check_reachable(name: str) -> None:
     by_hand = "Without a network, copy its files into a folder and name that"
     if constants.is_offline_mode():
         raise DataError(f"{name} is no folder and not in the hub's cache, and HF_HUB_OFFLINE is set. {by_hand}.")
+    status = hub_status(name)
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+        raise DataError(
+            f"{name} is no folder, and the hub has no such model for you (HTTP {status}). Check its name and "
+            "revision, or log in (`hf auth login`) if it is private or gated."
+        )
+    if status is None:
+        raise DataError(f"{name} is no folder, and {constants.ENDPOINT} cannot be reached. {by_hand}.")
+
+
+@lru_cache
+def hub_status(name: str) -> int | None:
+    """The HTTP status of the hub's answer for a model's config.json, by one request; None without a network.
+
+    A hub that does not answer in time counts as 408, Request Timeout.
+    """
+    from huggingface_hub import constants, get_token
+
+    if constants.is_offline_mode():
+        return None
+    hub_id, options = revision_of(name)
     url = f"{constants.ENDPOINT}/{quote(hub_id)}/resolve/{quote(options.get('revision', 'main'), safe='')}/config.json"
     token = get_token()
     request = Request(url, method="HEAD", headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        urlopen(request, timeout=TIMEOUT_S).close()
+        with urlopen(request, timeout=TIMEOUT_S) as answer:
+            return answer.status
     except HTTPError as error:
-        if error.code in (401, 403, 404):
-            raise DataError(
-                f"{name} is no folder, and the hub has no such model for you (HTTP {error.code}). Check its name and "
-                "revision, or log in (`hf auth login`) if it is private or gated."
-            ) from None
-    except TimeoutError:
-        return
+        return error.code
     except OSError as error:
-        if isinstance(getattr(error, "reason", error), TimeoutError):
-            return
-        raise DataError(f"{name} is no folder, and {constants.ENDPOINT} cannot be reached. {by_hand}.") from None
+        timed_out = isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError)
+        return int(HTTPStatus.REQUEST_TIMEOUT) if timed_out else None
 
 
 @lru_cache

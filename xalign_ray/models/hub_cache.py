@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from http import HTTPStatus
 from pathlib import Path
 
-from xalign_ray.models.hub import revision_of, snapshot
+from xalign_ray.models.hub import hub_status, revision_of, snapshot
 from xalign_ray.models.weight_files import CONFIG, WEIGHTS
 from xalign_ray.work.local_paths import is_folder_name
 from xalign_ray.work.status_line import say
 
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
-_ANSWER_S = 5  # seconds that the hub may take to answer
 
 
 def in_cache(name: str) -> str:
@@ -46,18 +45,18 @@ def hub_file(name: str, file: str) -> Path | None:
 
     A hub that does not answer counts as having none, and this is reported.
     """
-    from huggingface_hub import try_to_load_from_cache
-    from transformers.utils.hub import cached_file
-
     if revision_of(name)[1]:
         name = in_cache(name)
     if Path(name).is_dir():
         return Path(name, file) if Path(name, file).is_file() else None
+    from huggingface_hub import try_to_load_from_cache
+    from transformers.utils.hub import cached_file  # takes seconds to import
+
     if isinstance(found := try_to_load_from_cache(name, file), str):
         return Path(found)
     if found is not None:  # the hub said once that there is none
         return None
-    if not _answers(name):
+    if hub_status(name) in (None, HTTPStatus.REQUEST_TIMEOUT):
         say(f"{name}: {file} is not in the cache, and the hub does not answer. The model is taken to have none.")
         return None
     path = cached_file(
@@ -75,18 +74,3 @@ def _find(name: str, file: str) -> Path | None:
 
     found = try_to_load_from_cache(name, file)
     return Path(found) if isinstance(found, str) else None
-
-
-@lru_cache
-def _answers(name: str) -> bool:
-    """Whether the hub answers for a model, also by a refusal; one request, without retries."""
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.errors import HfHubHTTPError
-
-    try:
-        get_hf_file_metadata(hf_hub_url(name, CONFIG), timeout=_ANSWER_S)
-    except HfHubHTTPError:
-        return True
-    except Exception:  # what a transport raises has no class in common
-        return False
-    return True

@@ -20,7 +20,7 @@ from xalign_ray.text.words import find_line_words
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_SHARE = 0.5  # at most so much of a trained vocabulary is single characters; rarer ones become [UNK]
-LONGEST_WORD = 8  # pieces; a longer word is masked piece by piece
+LONGEST_WORD = 16  # pieces; a longer word is masked piece by piece. In a row of 128 tokens 19 are predicted
 _WORD_BEFORE = "a"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.models.own_pooling import own_pooling
+from xalign_ray.models.own_pooling import own_pooling, own_prompt
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
@@ -29,7 +29,8 @@ class ScoredRows(Protocol):
     @property
     def held_out_missing(self) -> Mapping[str, int]: ...
     @property
-    def tests(self) -> Any: ...  # a sequence of TestPairs
+    def has_tests(self) -> bool: ...
+    def read_tests(self, prompt: str) -> Any: ...  # a sequence of TestPairs
     def held_out(self, rank: int, workers: int, batch_rows: int) -> Sequence[tuple[NDArray[np.integer], RankBatch]]: ...
 
 
@@ -47,10 +48,11 @@ class Scoring:
         self._held_out_steps = train.eval_steps
         self._has_text = bool(config.data.corpora)
         every = train.retrieval_steps
-        self._tests = prepared.tests if every != 0 else ()
-        self._retrieval_steps = (max(1, train.max_steps // TENTHS) if every is None else every) if self._tests else 0
-        start = config.model.init_from
-        self._pooling = (own_pooling(start) if start and self._tests else None) or "mean"
+        has_tests = every != 0 and prepared.has_tests
+        self._retrieval_steps = (max(1, train.max_steps // TENTHS) if every is None else every) if has_tests else 0
+        start = config.model.init_from if has_tests else None
+        self._pooling = (own_pooling(start) if start else None) or "mean"
+        self._tests = prepared.read_tests(own_prompt(start) if start else "") if has_tests else ()
 
     def is_due(self, step: int) -> bool:
         """Whether something is scored after so many steps."""

@@ -130,7 +130,12 @@ class SyntheticRows:
         self.special = SimpleNamespace(pad=0, cls=1, sep=2)
         self.new_rows: dict[int, list[int]] = {}
         self.held_out_missing = {"ru": 2}
-        self.tests = [retrieval_test("de", "en", 23, 0), retrieval_test("en", "qaa", 6, 1)]
+        self.has_tests = True
+
+    def read_tests(self, prompt: str) -> list[SimpleNamespace]:
+        """Those of an encoder without a prompt."""
+        assert not prompt
+        return [retrieval_test("de", "en", 23, 0), retrieval_test("en", "qaa", 6, 1)]
 
     def pairs(self, split: str) -> SimpleNamespace:
         assert split == "trained"

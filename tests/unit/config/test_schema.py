@@ -99,6 +99,10 @@ DICT = "[{languages: [en, de], paths: [x]}]"
         (["model.hidden_size=97"], "'model': hidden_size 97 is not a multiple of num_attention_heads 4."),
         (["model.conditioned_head=true"],
          "'model': conditioned_head needs language_embeddings: true (the two share one table)."),
+        (["model.language_embeddings=true",
+          "data.tests=[{format: tsv, languages: [en, yo], paths: [test.tsv]}]"],
+         "data.tests.0 has sentences in yo, and the model gets no language embedding of it: no corpus or dictionary is "
+         "in yo. Leave this test out, or set train.retrieval_steps to 0."),
         (["model.language_embeddings=true", "model.conditioned_head=true",
           "streams=[{kind: code_switched_labels, variant: input_swap}]"],
          "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: it shows a "

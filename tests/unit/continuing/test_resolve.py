@@ -166,3 +166,25 @@ def test_yaml_of_a_recipe_is_short() -> None:
 )
 def test_language_codes_of_a_file_name(name: str, codes: list[str]) -> None:
     assert codes_in_name(f"a.folder/of-fr/{name}") == codes
+
+
+@pytest.mark.parametrize(
+    ("count", "note"),
+    [
+        (99, "--keep: 99 {} can show only a large loss. Give 100 or more."),
+        (100, None),
+        (10_000, None),
+        (10_001, "--keep: of 10,001 {} 10,000 are scored, evenly spaced."),
+    ],
+)
+def test_few_or_many_kept_sentences_are_noted(folder: Path, count: int, note: str | None) -> None:
+    (folder / "kept.en-fr.tsv").write_text("en\tfr\n" + "".join(f"sentence {n}\tphrase {n}\n" for n in range(count)))
+    (folder / "kept.es.txt").write_text("".join(f"frase {n}\n" for n in range(count)))
+    notes = [one for one in resolved(keep=["kept.en-fr.tsv", "kept.es.txt"]).notes if one.startswith("--keep")]
+    assert notes == ([note.format("pairs of fr"), note.format("lines of es")] if note else [])
+
+
+def test_kept_text_without_a_line_is_refused(folder: Path) -> None:
+    (folder / "kept.es.txt").write_text("\n")
+    with pytest.raises(ConfigError, match=r"--keep: there are no lines of es\. Name a file that has some"):
+        resolved(keep=["kept.es.txt"])

@@ -62,7 +62,7 @@ def test_tests_are_tokenized_as_transformers_does(tmp_path: Path) -> None:
     tests = [*zip(sentences("en", 5, "new"), sentences("de", 5, "new"), strict=True), ("en7 " * 60, "de7 " * 60)]
     write(tmp_path, tests)
     prepared = prepare_here(make_config(tmp_path, TESTS))
-    (found,) = prepared.tests
+    (found,) = prepared.read_tests()
     assert (found.language, found.other_language) == ("en", "de")
     tokenizer = open_tokenizer(str(prepared.tokenizer_folder))
     for side, ids in enumerate((found.first, found.second)):
@@ -70,11 +70,16 @@ def test_tests_are_tokenized_as_transformers_does(tmp_path: Path) -> None:
         assert [one.tolist() for one in ids] == expected
         assert {one.dtype for one in ids} == {np.dtype(np.int32)}
         assert max(map(len, ids)) == 24
-    assert Prepared.open(prepared.folder).tests[0].first[0].tolist() == found.first[0].tolist()
+    (prompted,) = prepared.read_tests("en3 ")
+    for side, ids in enumerate((prompted.first, prompted.second)):
+        expected = tokenizer([f"en3 {pair[side].strip()}" for pair in tests], truncation=True, max_length=24)
+        assert [one.tolist() for one in ids] == expected["input_ids"]
+    assert Prepared.open(prepared.folder).read_tests()[0].first[0].tolist() == found.first[0].tolist()
 
 
 def test_without_tests_there_are_none(prepared: Prepared) -> None:
-    assert prepared.tests == []
+    assert not prepared.has_tests
+    assert prepared.read_tests() == []
 
 
 def test_pairs_alone_need_no_text(tmp_path: Path) -> None:
@@ -121,7 +126,7 @@ def test_bad_rows_of_a_test_are_refused(tmp_path: Path) -> None:
     ):
         prepare_here(make_config(tmp_path, TESTS))
     prepared = prepare_here(make_config(tmp_path, TESTS, "data.max_bad_fraction=0.5"))
-    assert len(prepared.tests[0].first) == 2
+    assert len(prepared.read_tests()[0].first) == 2
 
 
 def test_tests_are_kept_out_by_hash(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -131,7 +136,7 @@ def test_tests_are_kept_out_by_hash(tmp_path: Path, capfd: pytest.CaptureFixture
     (path,) = (prepared.folder / "tests").glob("*.jsonl")
     kept = [json.loads(line) for line in path.read_text().splitlines()]
     pairs = set(zip(sentences("en"), sentences("de"), strict=True))
-    assert len(kept) == 40 == len(prepared.tests[0].first)
+    assert len(kept) == 40 == len(prepared.read_tests()[0].first)
     assert all((one["en"], one["de"]) in pairs for one in kept)
     left, _ = trained_and_held_out(prepared, "pairs/de-en")
     assert not [one for one in kept if squeezed(one["en"]) in left or squeezed(one["de"]) in left]
@@ -143,7 +148,9 @@ def test_tests_are_kept_out_by_hash(tmp_path: Path, capfd: pytest.CaptureFixture
         capfd.readouterr().err
     )
     again = prepare_here(make_config(tmp_path, *settings, "data.max_test_pairs=7", "seed=5"))
-    assert [one.tolist() for one in again.tests[0].first] == [one.tolist() for one in prepared.tests[0].first[:7]]
+    assert [one.tolist() for one in again.read_tests()[0].first] == [
+        one.tolist() for one in prepared.read_tests()[0].first[:7]
+    ]
 
 
 def test_kept_out_tests_hold_each_sentence_once_and_the_same_in_every_language(tmp_path: Path) -> None:

@@ -6,15 +6,22 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from huggingface_hub import constants
 
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import load_recipe
+from xalign_ray.errors import DataError
+from xalign_ray.models import hub
 from xalign_ray.models.hub import revision_of
+from xalign_ray.models.hub_cache import hub_file
 
 OPEN = """
 from transformers import AutoModel
@@ -112,3 +119,66 @@ def test_each_revision_in_the_cache_opens_its_own_files(tmp_path: Path) -> None:
     done = run(tmp_path, code.replace("('a' * 40, 'b' * 40)", "('c' * 40,)"))
     assert "acme/tiny@cccc" in done.stderr.splitlines()[-1]
     assert "cannot be fetched from the hub" in done.stderr.splitlines()[-1]
+
+
+def test_continue_looks_at_the_revision_that_is_named(tmp_path: Path) -> None:
+    for commit, pooling in (("a" * 40, "mean"), ("b" * 40, "cls")):
+        snapshot = tmp_path / "hub" / "models--acme--tiny" / "snapshots" / commit
+        make_bert_in(snapshot, ["one"])
+        (snapshot / "1_Pooling").mkdir()
+        (snapshot / "1_Pooling" / "config.json").write_text(f'{{"pooling_mode": "{pooling}"}}')
+        (snapshot / "modules.json").write_text('[{"path": "1_Pooling", "type": "x.Pooling"}]')
+    code = (
+        "import os; os.environ['HF_HUB_OFFLINE'] = '1'\n"
+        "from xalign_ray.continuing.encoder import look_at_encoder\n"
+        "for commit in ('a' * 40, 'b' * 40):\n"
+        "    found = look_at_encoder(f'acme/tiny@{commit}')\n"
+        "    print(found.name == f'acme/tiny@{commit}', found.has_head, found.pooling)\n"
+    )
+    done = run(tmp_path, code)
+    assert done.stdout.splitlines() == ["True True mean", "True True cls"], done.stderr
+    missing = run(tmp_path, code.replace("('a' * 40, 'b' * 40)", "('c' * 40,)"))
+    assert "is no folder and not in the hub's cache, and HF_HUB_OFFLINE is set" in missing.stderr.splitlines()[-1]
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A hub that knows models of `there`, is slow for those of `slow`, and refuses all others."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_HEAD(self) -> None:
+        """Answers with a status alone."""
+        self.asked.append(self.path)
+        if "slow" in self.path:
+            time.sleep(1)
+        self.send_response(200 if self.path.startswith("/there/") else 404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: the base class writes to stderr."""
+
+
+def test_every_caller_asks_the_hub_by_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Hub, "asked", [])
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(hub, "TIMEOUT_S", 0.2)
+    hub.hub_status.cache_clear()
+    try:
+        assert [hub.hub_status(name) for name in ("there/x@v1", "gone/x", "slow/x")] == [200, 404, 408]
+        hub.check_reachable("there/x@v1")
+        hub.check_reachable("slow/x")  # left to the hub's own client, which is patient
+        with pytest.raises(DataError, match=r"gone/x is no folder, and the hub has no such model for you \(HTTP 404\)"):
+            hub.check_reachable("gone/x")
+        assert hub_file("slow/x", "modules.json") is None
+    finally:
+        server.shutdown()
+        server.server_close()
+    paths = ["/there/x/resolve/v1/config.json", "/gone/x/resolve/main/config.json", "/slow/x/resolve/main/config.json"]
+    assert Hub.asked == paths
+    hub.hub_status.cache_clear()
+    with pytest.raises(DataError, match=r"gone/x is no folder, and http://.* cannot be reached\. Without a network"):
+        hub.check_reachable("gone/x")
+    hub.hub_status.cache_clear()
