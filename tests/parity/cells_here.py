@@ -1,19 +1,37 @@
-"""Runs the cells of a study in this process, one after the other: what Ray calls on a worker is called here."""
+"""Runs the cells of a study in this process, one after the other: Ray's part is called here."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.data.conftest import one_after_the_other
 from xalign_ray import pipeline
 from xalign_ray.data import prepare
-from xalign_ray.studies import evaluations, schedule, trials
-from xalign_ray.studies.cells import FINISHED, Evaluation, Pretraining
-from xalign_ray.studies.trials import Ended, Take
+from xalign_ray.studies import queue, workers
+from xalign_ray.studies.cell_run import run_cell
+from xalign_ray.studies.cells import Job, Pretraining
+from xalign_ray.studies.plan import Plan
 from xalign_ray.train import driver
+
+
+class WorkersHere(workers.CellRunner):
+    """Runs each cell when it is started."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._study, self._keep_models, self._busy, self._free = folder, plan.study.keep_models, {}, defaultdict(list)
+
+    def start(self, job: Job) -> Future[Any]:
+        if isinstance(job, Pretraining):
+            return super().start(job)
+        future: Future[None] = Future()
+        run_cell(job, self._study, self._keep_models)
+        future.set_result(None)
+        return future
 
 
 def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[str]) -> None:
@@ -25,23 +43,14 @@ def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[st
         connected: gets a word each time that a cluster is asked for.
     """
 
-    def run_trials(take: Take, ended: Ended, study: Path, keep_models: bool, _: object) -> None:
-        while trial := take():
-            ran.append(trial.name)
-            trials.run_trial({trials.TRIAL: trial}, study, keep_models)
-            ended(trial, FINISHED, "")
+    class Named(WorkersHere):
+        def start(self, job: Job) -> Future[Any]:
+            if not isinstance(job, Pretraining):
+                ran.append(job.name)
+            return super().start(job)
 
-    def start_evaluation(cell: Evaluation, study: Path) -> Future[None]:
-        future: Future[None] = Future()
-        ran.append(cell.name)
-        evaluations.evaluate_cell(cell, study)
-        future.set_result(None)
-        return future
-
-    patch.setattr(schedule, "run_trials", run_trials)
-    patch.setattr(schedule, "start_evaluation", start_evaluation)
-    patch.setattr(schedule.ray, "cluster_resources", lambda: {"CPU": 4.0})
-    patch.setattr(trials.tune, "report", lambda _: None)
+    patch.setattr(queue, "CellRunner", Named)
+    patch.setattr(queue.ray, "cluster_resources", lambda: {"CPU": 4.0})
     patch.setattr(driver, "connect", lambda *_: connected.append("connected"))
 
 
@@ -54,4 +63,4 @@ def pretrain_here(patch: pytest.MonkeyPatch) -> None:
         return future
 
     patch.setattr(prepare, "_run_tasks", one_after_the_other)
-    patch.setattr(schedule, "_in_thread", in_this_thread)
+    patch.setattr(workers, "_in_thread", in_this_thread)

@@ -15,7 +15,7 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data.prepare import find_prepared
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.errors import DataError
-from xalign_ray.studies.schedule import export_step
+from xalign_ray.studies.queue import export_step
 from xalign_ray.train.loop import build_objectives
 from xalign_ray.work.run_folder import RunFolder
 

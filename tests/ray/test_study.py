@@ -29,10 +29,9 @@ from tests.ray.tagging_world import write_encoder, write_tags
 from tests.unit.data.conftest import prepare_here
 from xalign_ray import cli
 from xalign_ray.errors import ConfigError, TrainingError
-from xalign_ray.studies.cells import CELLS, STOP_MARK
-from xalign_ray.studies.declared import AshaSearch, GridSearch, Search
+from xalign_ray.studies.cell_run import STOP_MARK
+from xalign_ray.studies.cells import CELLS
 from xalign_ray.studies.study import run_study
-from xalign_ray.studies.trials import run_trials, scheduler_of
 from xalign_ray.studies.tune import tune
 from xalign_ray.tasks.scores import SCORES, read_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, read_events
@@ -83,7 +82,7 @@ def write_study(folder: Path, **changes: object) -> Path:
 
 
 def one_encoder(folder: Path, settings: dict[str, Any], **changes: object) -> Path:
-    """A study of one encoder that tries these settings, a cell at a time: one process of Tune's does them all."""
+    """A study of one encoder that tries these settings, a cell at a time: one process runs them all."""
     encoders = [{"model": str(folder / "plain"), "label": "mlm"}]
     changes = {"encoders": encoders, "mlflow": "off"} | changes
     return write_study(folder, finetunings=[POS | {"settings": SHORT | settings}], **changes)
@@ -106,11 +105,11 @@ def parent_of(process: Path) -> int:
 
 
 def trials_at_work() -> list[int]:
-    """Processes in which Tune runs a function now; of this cluster: children of a raylet that is our child."""
+    """Processes that run a cell now; of this cluster: children of a raylet that is our child."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if (process / "cmdline").read_bytes().startswith(b"ray::ImplicitFunc.train"):
+            if (process / "cmdline").read_bytes().startswith(b"ray::CellWorker.run"):
                 raylet = Path("/proc") / str(parent_of(process))
                 found += [int(process.name)] if parent_of(raylet) == os.getpid() else []
     return found
@@ -133,7 +132,7 @@ def is_at_work(process: int) -> bool:
     """Whether it can still run a trial, or start one."""
     with suppress(OSError):
         command = Path(f"/proc/{process}/cmdline").read_bytes()
-        return b"ray::ImplicitFunc" in command or b"raylet/raylet" in command
+        return b"ray::CellWorker" in command or b"raylet/raylet" in command
     return False
 
 
@@ -378,13 +377,6 @@ def test_a_study_that_the_cluster_cannot_hold_is_refused_before_anything_runs(tm
     file = one_encoder(tmp_path, {}, resources={"cpus": 1000})
     with pytest.raises(ConfigError, match=r"mlm: pos, .* needs 1000 CPUs; the cluster has \d+\. Lower its resources"):
         run_study(str(file), tmp_path / "runs")
-
-
-@pytest.mark.parametrize("search", [GridSearch(), AshaSearch(num_samples=1)])
-def test_fine_tunings_that_had_to_wait_are_taken_up_when_their_encoder_is_there(tmp_path: Path, search: Search):
-    scheduler = scheduler_of(search, 1)
-    for _ in range(2):  # as before and after a pretraining
-        run_trials(lambda: None, lambda *_: None, tmp_path, False, scheduler)
 
 
 def test_tune_is_a_study_of_one_cell_that_keeps_its_model(tmp_path: Path):

@@ -67,7 +67,7 @@ from pathlib import Path
 from xalign_ray import cli, pipeline
 from xalign_ray.work import stops
 from xalign_ray.errors import StoppedError
-from xalign_ray.studies import schedule
+from xalign_ray.studies import queue
 from xalign_ray.train import driver
 begun = []
 def pretrain(recipe, title):
@@ -81,7 +81,7 @@ def pretrain(recipe, title):
     return Path(recipe.config.output)
 pipeline.pretrain, pipeline.prepare, pipeline.find_run = pretrain, lambda recipe: None, lambda recipe: None
 driver.connect = lambda *_: None
-schedule.ray.cluster_resources = lambda: {"CPU": 2.0}
+queue.ray.cluster_resources = lambda: {"CPU": 2.0}
 sys.argv = ["xalign", "study", FILE, "--out", OUT]
 cli.main()
 """

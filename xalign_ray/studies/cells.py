@@ -1,7 +1,8 @@
-"""The cells of a study: a pretraining, a fine-tuning or an evaluation, each named by its content, in a folder."""
+"""Cells of a study: pretrainings, fine-tunings and evaluations; each has a folder that its content names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,26 +10,27 @@ from typing import Any, ClassVar
 from xalign_ray.config.load import Recipe
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
+from xalign_ray.models.families import LANGUAGES_KEY
 from xalign_ray.studies.declared import Resources
-from xalign_ray.tasks.scores import SCORES, are_whole
-from xalign_ray.work.artifacts import hash_value, whole_manifest
+from xalign_ray.tasks.task import ENGLISH
+from xalign_ray.work.artifacts import hash_value, read_json
 
 CELLS = "cells"
-TOKENIZED = "tokenized"  # data sets that all fine-tunings of a study share, removed when it is over
-STOP_MARK = "stopped.json"  # of a fine-tuning that was stopped for others: it has no manifest, and is not run again
-FINISHED, STOPPED, WAITING, FAILED, NOT_CHOSEN = "finished", "stopped", "waiting", "failed", "not chosen"
+WAITING, RUNNING, FINISHED, STOPPED = "waiting", "running", "finished", "stopped"
+FAILED, NOT_CHOSEN = "failed", "not chosen"
+TOKENIZED = "tokenized"  # training sets that the fine-tunings of a study share; removed when it is over
 
 
 @dataclass(frozen=True, eq=False)
 class Pretraining:
-    """A recipe with a seed, run by Ray Train; its folder is that of an ordinary run. A plan has each once.
+    """A recipe with one seed, trained by Ray Train in the folder of an ordinary run.
 
     Attributes:
         encoder: label of the encoder.
         recipe: resolved, with its seed and output.
         resources: of its workers and their feed.
-        needs: the pretraining that it continues, if it is a cell of the study too.
-        apart: languages in which its encoder differs from others of the same label.
+        needs: the pretraining that it continues, if that is a cell of the study too.
+        apart: languages that distinguish its encoder from others of the same label.
     """
 
     kind: ClassVar[str] = "pretraining"
@@ -40,57 +42,102 @@ class Pretraining:
 
     @property
     def seed(self) -> int:
-        """Of pretraining."""
+        """Seed of pretraining."""
         return self.recipe.config.seed
 
     @property
     def work(self) -> str:
-        """How much there is to do."""
+        """Length of the training, in words."""
         return self.recipe.config.train.in_words
 
     @property
     def described(self) -> dict[str, Any]:
-        """What it is, for study.json."""
+        """Fields of study.json."""
         return {"label": self.encoder, "setting": {"recipe": self.recipe.name}}
 
     def __str__(self) -> str:
         return f"{_name(self.encoder, self.apart)} (seed {self.seed})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """What evaluations and fine-tunings have in common: both end with scores, in a folder of the study.
+@dataclass(eq=False)
+class Encoder:
+    """An encoder of a study, pretrained by one of its cells or given as a model.
 
     Attributes:
-        encoder: label of the encoder.
-        pretraining_seed: of the encoder; None for a model that was given.
+        label: shared by the seeds of a recipe.
+        root: where relative paths of `data` start.
+        seed: of pretraining; None for a given model.
+        pretraining: the cell that makes it; None for a given model.
+        model: folder or hub id; empty until the pretraining has ended.
+        step: checkpoint of the pretraining; None for the last.
+        languages: tested with this encoder alone; all if empty.
+    """
+
+    label: str
+    root: Path
+    seed: int | None = None
+    pretraining: Pretraining | None = None
+    model: str = ""
+    step: int | None = None
+    languages: tuple[str, ...] = ()
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Languages that distinguish encoders of one label; all of them have English."""
+        return without_english(self.languages)
+
+    @property
+    def known_languages(self) -> Sequence[str]:
+        """Languages with an embedding, by the recipe or config.json; empty where the encoder takes any language."""
+        if self.pretraining:
+            config = self.pretraining.recipe.config
+            return config.languages if config.model.language_embeddings else ()
+        path = Path(self.model) / "config.json"
+        return read_json(path, "It is the encoder's.").get(LANGUAGES_KEY) or () if path.is_file() else ()
+
+
+def without_english(languages: tuple[str, ...]) -> tuple[str, ...]:
+    """The languages beside English."""
+    return tuple(language for language in languages if language != ENGLISH)
+
+
+@dataclass(eq=False, kw_only=True)
+class Cell:
+    """An evaluation or a fine-tuning: both end with scores in a folder of the study.
+
+    Attributes:
+        source: the encoder.
         label: its column in the report.
-        resources: held while it runs.
+        resources: reserved while the cell runs.
         task: name in the registry of tasks.
-        model: folder or hub id; empty as long as the encoder is not there.
-        data: the task's files or folders, none where a run has its own.
+        data: the task's files or folders; empty where a run has its own.
         languages: those to score; all that are found if None.
-        content: hashes of what the scores follow from beside the package: the task's files, a model that was given, and
-            the sources of a task of the user's own.
-        apart: languages in which its encoder differs from others of the same label.
+        content: hashes of further inputs: the task's files, a given model, the source of a user's own task.
     """
 
     kind: ClassVar[str]
     work: ClassVar[str] = "scoring"
-    encoder: str
-    pretraining_seed: int | None
+    source: Encoder
     label: str
     resources: Resources
     task: str
-    model: str
     data: tuple[str, ...] = ()
     languages: tuple[str, ...] | None = None
     content: tuple[str, ...] = ()
-    apart: tuple[str, ...] = ()
+
+    @property
+    def encoder(self) -> str:
+        """Label of the encoder."""
+        return self.source.label
+
+    @property
+    def model(self) -> str:
+        """Folder or hub id of the encoder; empty until it has been pretrained."""
+        return self.source.model
 
     @property
     def name(self) -> str:
-        """Of its folder: cells that compute the same have equal names."""
+        """Name of the folder; cells that compute the same have equal names."""
         return f"{self.task}-{hash_value(self._content)[:12]}"
 
     @property
@@ -100,30 +147,30 @@ class Cell:
 
     @property
     def seed(self) -> int | None:
-        """Of what was trained last."""
-        return self.pretraining_seed
+        """Seed of the last training."""
+        return self.source.seed
 
     @property
     def described(self) -> dict[str, Any]:
-        """What it is, for study.json."""
+        """Fields of study.json."""
         return {"label": self.label, "task": self.task}
 
     @property
     def params(self) -> dict[str, Any]:
-        """What MLflow is told of it beside its encoder."""
+        """Parameters in MLflow, beside those of the encoder."""
         return {"task": self.task}
 
     def folder(self, study: Path) -> Path:
-        """Where it is in the folder of a study."""
+        """The cell's folder in the folder of a study."""
         return study / CELLS / self.name
 
     @property
     def _who(self) -> str:
-        name = _name(self.label, self.apart)
-        return name if self.pretraining_seed is None else f"{name} (seed {self.pretraining_seed})"
+        name = _name(self.label, self.source.apart)
+        return name if self.source.seed is None else f"{name} (seed {self.source.seed})"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class Evaluation(Cell):
     """An encoder scored on a task without training."""
 
@@ -135,16 +182,16 @@ class Evaluation(Cell):
         return f"{self._who}: {self.task}{on}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class Trial(Cell):
     """An encoder fine-tuned for a task with one setting, then scored.
 
     Attributes:
         settings: learning rate, epochs, batch size, seed.
-        training: what is made of the training files.
+        training: how the training set is made of the training files.
         train_language: see `tune_task`.
-        after_choice: it is run only if its setting was chosen, under other seeds than those of the search.
-        searched: names of the settings that other cells have other values of.
+        after_choice: runs only if its setting was chosen, with other seeds than those of the search.
+        searched: names of the settings whose values differ between cells.
     """
 
     kind: ClassVar[str] = "finetuning"
@@ -161,38 +208,38 @@ class Trial(Cell):
 
     @property
     def target(self) -> str:
-        """The language that its model is for, of a training with a model a language; empty for any other."""
+        """The language of its model where each language has a model; else empty."""
         return self.training.languages[0] if self.training.per_language else ""
 
     @property
     def search(self) -> tuple[str, str, str, str, str]:
-        """Encoder, task, language, training and its target: among trials of the same, one setting is chosen."""
+        """Encoder, task, language, training and target: one setting is chosen among the trials that share them."""
         return self.encoder, self.task, self.train_language, self.training.name, self.target
 
     @property
     def setting(self) -> dict[str, Any]:
-        """What is chosen: everything of the settings but the seed."""
+        """What is chosen: all settings but the seed."""
         return self.settings.model_dump(exclude={"seed"})
 
     @property
     def seed(self) -> int:
-        """Of fine-tuning."""
+        """Seed of fine-tuning."""
         return self.settings.seed
 
     @property
     def work(self) -> str:  # type: ignore[override]
-        """How much there is to do."""
+        """Length of the training, in words."""
         return f"{self.settings.num_train_epochs} epochs"
 
     @property
     def described(self) -> dict[str, Any]:
-        """What it is, for study.json."""
+        """Fields of study.json."""
         how = {"train_language": self.train_language, "training": self.training.name, "setting": self.setting}
         return super().described | how
 
     @property
     def params(self) -> dict[str, Any]:
-        """What MLflow is told of it beside its encoder: defaults too, so that trials can be compared."""
+        """Parameters in MLflow, beside those of the encoder: with defaults, so that trials can be compared."""
         how = {"training": self.training.name, "train_language": self.train_language}
         how["training_languages"] = ",".join(self.training.languages)
         return (
@@ -217,10 +264,3 @@ def _name(label: str, apart: tuple[str, ...]) -> str:
 
 
 Job = Pretraining | Cell
-
-
-def state_of(folder: Path) -> str:
-    """What the folder of a fine-tuning or an evaluation says: finished, stopped early, or waiting to be run."""
-    if whole_manifest(folder, "kind") is not None and are_whole(folder / SCORES):
-        return FINISHED
-    return STOPPED if (folder / STOP_MARK).is_file() else WAITING

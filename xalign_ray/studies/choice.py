@@ -78,7 +78,7 @@ def _choose(cells: Sequence[Trial], development: Mapping[str, float]) -> Choice:
         for same in by_setting.values()
     ]
     means = [
-        over_seeds([(one.pretraining_seed, development[one.name]) for one in same if one.name in development])
+        over_seeds([(one.source.seed, development[one.name]) for one in same if one.name in development])
         for same in by_setting.values()
     ]
     most = max(len(candidate.development) for candidate in candidates)

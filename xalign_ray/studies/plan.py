@@ -1,11 +1,10 @@
-"""From a declared study to its cells: what is pretrained, and then fine-tuned and evaluated with each encoder."""
+"""Plans the cells of a study: which encoders are pretrained, fine-tuned and evaluated, and on which files."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.finetune.before_training import check_contents as check_contents_of
 from xalign_ray.finetune.before_training import check_files
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.models.families import LANGUAGES_KEY
-from xalign_ray.studies.cells import Cell, Evaluation, Job, Pretraining, Trial
+from xalign_ray.studies.cells import Cell, Encoder, Evaluation, Job, Pretraining, Trial, without_english
 from xalign_ray.studies.declared import (
     AshaSearch,
     EncoderConfig,
@@ -30,41 +28,8 @@ from xalign_ray.studies.declared import (
     StudyConfig,
 )
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
-from xalign_ray.tasks.task import ENGLISH
 from xalign_ray.tasks.tokenized import check_languages
-from xalign_ray.work.artifacts import hash_file, hash_files, hash_value, read_json
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """An encoder of a study: one that a cell pretrains, or a model that was given.
-
-    Attributes:
-        label: shared by the seeds of a recipe.
-        seed: of pretraining; None for a model.
-        pretraining: the cell that makes it.
-        model: folder or hub id of one that was given.
-        step: of the pretraining's checkpoint; None for its end.
-        languages: tested with it; all if there are none.
-        root: where paths of `data` start for it.
-    """
-
-    label: str
-    root: Path
-    seed: int | None = None
-    pretraining: Pretraining | None = None
-    model: str = ""
-    step: int | None = None
-    languages: tuple[str, ...] = ()
-
-    @property
-    def known_languages(self) -> Sequence[str]:
-        """Those that it has language embeddings for, as its recipe or config.json says; none where it knows all."""
-        if self.pretraining:
-            config = self.pretraining.recipe.config
-            return config.languages if config.model.language_embeddings else ()
-        path = Path(self.model) / "config.json"
-        return read_json(path, "It is the encoder's.").get(LANGUAGES_KEY) or () if path.is_file() else ()
+from xalign_ray.work.artifacts import hash_file, hash_files, hash_value
 
 
 @dataclass(frozen=True)
@@ -72,98 +37,80 @@ class Plan:
     """All cells of a study.
 
     Attributes:
-        study: as it was declared, and with the languages that have a model each.
-        encoders: seed by seed, so that after the first seed all recipes can be compared.
+        study: as declared, with the languages that have a model each.
+        encoders: seed by seed, so that all recipes can be compared after the first seed.
+        jobs: every cell once, in the order in which they start.
     """
 
     study: StudyConfig
     encoders: tuple[Encoder, ...]
-
-    def jobs(self, models: Mapping[Encoder, str]) -> list[Job]:
-        """Every cell once, in the order in which they start.
-
-        Args:
-            models: folder or hub id of the encoders that are there; cells of the others lack their model.
-        """
-        jobs: dict[Job, None] = {}
-        for encoder in self.encoders:
-            jobs |= dict.fromkeys(reversed([*_chain(encoder.pretraining)]))
-            jobs |= dict.fromkeys(self._cells(encoder, models.get(encoder, encoder.model)))
-        return list(jobs)
+    jobs: tuple[Job, ...]
 
     @property
     def pretrainings(self) -> list[Pretraining]:
         """Each once, after the one that it continues."""
-        return [job for job in self.jobs({}) if isinstance(job, Pretraining)]
+        return [job for job in self.jobs if isinstance(job, Pretraining)]
 
-    def _cells(self, encoder: Encoder, model: str) -> Iterator[Cell]:
-        without_english = _without_english(encoder.languages)
-        for one in self.study.evaluations:
-            languages = _narrow(one.languages, without_english)  # what needs no training is about the others
-            if languages is not None:
-                data = _whole(encoder.root, (one.data,) if one.data else ())
-                yield Evaluation(**self._common(encoder, model, one, encoder.label, languages, data))
-        asha = isinstance(self.study.search, AshaSearch)
-        is_later = encoder is not next(one for one in self.encoders if one.label == encoder.label)
-        for one in self.study.finetunings:
-            settings = self.study.search.settings_to_try(one.settings)
-            trainings = [alone for training in one.training for alone in training.models]
-            for seed, training, setting in itertools.product(one.seeds, trainings, settings):
-                asked = training.languages if training.per_language else one.languages
-                if (languages := _narrow(asked, encoder.languages)) is None:
-                    continue
-                label = self.study.label_of(encoder.label, training.name)
-                yield Trial(
-                    **self._common(encoder, model, one, label, languages, _whole(encoder.root, one.data)),
-                    settings=FineTuning(**setting, seed=seed),
-                    searched=tuple(name for name in setting if any(setting[name] != other[name] for other in settings)),
-                    training=training.model_copy(update={"dictionaries": _whole(encoder.root, training.dictionaries)}),
-                    train_language=one.train_language,
-                    after_choice=asha and (is_later or seed != one.seeds[0]),
-                )
 
-    def _common(
-        self,
-        encoder: Encoder,
-        model: str,
-        one: EvaluationConfig | FineTuningConfig,
-        label: str,
-        languages: tuple[str, ...],
-        data: tuple[str, ...],
-    ) -> dict[str, Any]:
-        given = (*data, *(() if encoder.pretraining else (model,)))
+def _make_jobs(study: StudyConfig, encoders: Sequence[Encoder]) -> tuple[Job, ...]:
+    """Every cell once. Encoders that share pretraining and languages share cells."""
+    jobs: dict[Any, Job] = {}
+    hashes: dict[str, str] = {}
+    for encoder in encoders:
+        for job in reversed([*_chain(encoder.pretraining)]):
+            jobs.setdefault(job, job)
+        for cell in _cells(study, encoders, encoder, hashes):
+            made_by = encoder.pretraining, encoder.step, encoder.model
+            jobs.setdefault((made_by, cell.label, encoder.apart, cell.name), cell)
+    return tuple(jobs.values())
+
+
+def _cells(study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, hashes: dict[str, str]) -> Iterator[Cell]:
+    """The evaluations and fine-tunings of one encoder; `hashes` keeps the hash of each file that was read."""
+
+    def common(one: EvaluationConfig | FineTuningConfig, label: str, paths: Sequence[str]) -> dict[str, Any]:
+        data = _whole(encoder.root, paths)
+        given = (*data, *(() if encoder.pretraining else (encoder.model,)))
         code = source_hashes(one.task) if "." in one.task else {}
-        return {
-            "encoder": encoder.label,
-            "pretraining_seed": encoder.seed,
-            "label": label,
-            "resources": one.resources or self.study.resources,
-            "task": one.task,
-            "model": model,
-            "languages": languages or None,
-            "apart": _without_english(encoder.languages),
-            "data": data,
-            "content": (*filter(None, map(self._hash, given)), *code),
-        }
+        content = (*filter(None, (_hash(path, hashes) for path in given)), *code)
+        shared = {"source": encoder, "label": label, "resources": one.resources or study.resources}
+        return shared | {"task": one.task, "data": data, "content": content}
 
-    def _hash(self, path: str) -> str:
-        """Of a file or of a folder's files but its model card, read once a plan; empty for a hub id and in a store."""
-        place = Path(path)
-        if path not in self._hashes and place.is_file():
-            self._hashes[path] = hash_file(place)
-        elif path not in self._hashes and place.is_dir():
-            files = hash_files(place).items()
-            self._hashes[path] = hash_value({name: value for name, value in files if not name.endswith(".md")})
-        return self._hashes.get(path, "")
+    for one in study.evaluations:
+        languages = _narrow(one.languages, encoder.apart)  # what needs no training is about the others
+        if languages is not None:
+            shared = common(one, encoder.label, (one.data,) if one.data else ())
+            yield Evaluation(**shared, languages=languages or None)
+    asha = isinstance(study.search, AshaSearch)
+    is_later = encoder is not next(one for one in encoders if one.label == encoder.label)
+    for one in study.finetunings:
+        settings = study.search.settings_to_try(one.settings)
+        searched = tuple(name for name in settings[0] if any(one[name] != settings[0][name] for one in settings))
+        trainings = [alone for training in one.training for alone in training.models]
+        for seed, training, setting in itertools.product(one.seeds, trainings, settings):
+            asked = training.languages if training.per_language else one.languages
+            if (languages := _narrow(asked, encoder.languages)) is None:
+                continue
+            yield Trial(
+                **common(one, study.label_of(encoder.label, training.name), one.data),
+                languages=languages or None,
+                settings=FineTuning(**setting, seed=seed),
+                searched=searched,
+                training=training.model_copy(update={"dictionaries": _whole(encoder.root, training.dictionaries)}),
+                train_language=one.train_language,
+                after_choice=asha and (is_later or seed != one.seeds[0]),
+            )
 
-    @cached_property
-    def _hashes(self) -> dict[str, str]:
-        return {}
 
-
-def _without_english(languages: tuple[str, ...]) -> tuple[str, ...]:
-    """The languages that tell encoders of one label from each other: English is a language of all."""
-    return tuple(language for language in languages if language != ENGLISH)
+def _hash(path: str, hashes: dict[str, str]) -> str:
+    """Hash of a file, or of a folder's files but its model card; empty for a hub id and in a store."""
+    place = Path(path)
+    if path not in hashes and place.is_file():
+        hashes[path] = hash_file(place)
+    elif path not in hashes and place.is_dir():
+        files = hash_files(place).items()
+        hashes[path] = hash_value({name: value for name, value in files if not name.endswith(".md")})
+    return hashes.get(path, "")
 
 
 def _narrow(asked: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -210,9 +157,9 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
     _check_distinct(encoders)
     if missing := [one.task for one in study.evaluations if not one.data and TASKS[one.task].needs_data]:
         raise ConfigError(f"evaluations: {missing[0]} needs `data`, the files that it is scored on.")
-    plan = Plan(study, tuple(encoders))
-    finetunings = tuple(_with_targets(one, plan) for one in study.finetunings)
-    return Plan(study.model_copy(update={"finetunings": finetunings}), plan.encoders)
+    roots = dict.fromkeys(encoder.root for encoder in encoders)
+    study = study.model_copy(update={"finetunings": tuple(_with_targets(one, [*roots]) for one in study.finetunings)})
+    return Plan(study, tuple(encoders), _make_jobs(study, encoders))
 
 
 def check_contents(plan: Plan) -> list[str]:
@@ -223,7 +170,7 @@ def check_contents(plan: Plan) -> list[str]:
     """
     cells = {
         (job.task, job.data, job.languages, job.train_language, job.settings.max_train_samples, job.training): job
-        for job in plan.jobs({})
+        for job in plan.jobs
         if isinstance(job, Trial)
     }
     said = [
@@ -256,11 +203,10 @@ def check_task_files(plan: Plan) -> list[str]:
 
 def _check_task_files(study: StudyConfig, encoder: Encoder) -> Iterator[str]:
     name, known = encoder.model or encoder.label, encoder.known_languages
-    without_english = _without_english(encoder.languages)
     for one in study.evaluations:
         if one.data and not (encoder.root / one.data).exists():
             raise DataError(f"evaluations: {encoder.root / one.data}, data of {one.task}, is missing.")
-        if one.data and (languages := _narrow(one.languages, without_english)) is not None:
+        if one.data and (languages := _narrow(one.languages, encoder.apart)) is not None:
             check_languages(name, known, TASKS[one.task].check_data(encoder.root / one.data, languages or None))
     for one in study.finetunings:
         if (languages := _narrow(one.languages, encoder.languages)) is not None:
@@ -308,11 +254,11 @@ def _root_of_recipes(study: StudyConfig, output: Path) -> str:
     return next(iter(roots), "data")
 
 
-def _with_targets(one: FineTuningConfig, plan: Plan) -> FineTuningConfig:
+def _with_targets(one: FineTuningConfig, roots: Sequence[Path]) -> FineTuningConfig:
     """With the languages named of each training that has a model a language: all that have the files, if none are."""
     if all(training.languages or not training.per_language for training in one.training):
         return one
-    folders = [root / path for root in dict.fromkeys(encoder.root for encoder in plan.encoders) for path in one.data]
+    folders = [root / path for root in roots for path in one.data]
     if not (targets := _targets(one, folders)):
         raise DataError(f"{one.task}: a model a language needs training files in languages beside English.")
     trainings = (
@@ -343,7 +289,7 @@ def _pretraining(encoder: EncoderConfig, recipe: Recipe, cells: dict[str, Pretra
             parallel = needed.config.parallel
             cpus = parallel.workers * parallel.cpus_per_worker + FEED_CPUS
             resources = Resources(cpus=cpus, gpus=parallel.workers * parallel.gpus_per_worker)
-            apart = _without_english(encoder.languages) if own else ()
+            apart = without_english(encoder.languages) if own else ()
             cells[key] = Pretraining(encoder.shown if own else needed.name, needed, resources, below, apart)
         below = cells[key]
     assert below is not None

@@ -1,57 +1,85 @@
-"""What a user sees of a study at work: a line for each cell that ends, study.json, and its runs in MLflow."""
+"""Progress of a study for its user: a line for each cell that ends, study.json, the table of a plan, MLflow."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING
+import json
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
-from xalign_ray.studies.cell_log import seconds_of
-from xalign_ray.studies.cells import FINISHED, Cell, Job
-from xalign_ray.studies.record import write_record
-from xalign_ray.track.events import run_identity
-from xalign_ray.track.follower import publish
-from xalign_ray.work.artifacts import whole_manifest
-from xalign_ray.work.status_line import say
+from xalign_ray.studies.cells import FINISHED, Cell, Job, Pretraining
+from xalign_ray.studies.mlflow_process import MlflowProcess
+from xalign_ray.work.artifacts import write_atomic
+from xalign_ray.work.mirror import url_of
+from xalign_ray.work.run_folder import STUDY
+from xalign_ray.work.status_line import duration, say
 
 if TYPE_CHECKING:
-    from xalign_ray.studies.schedule import Schedule
+    from xalign_ray.studies.queue import Queue
+
+RECORD_S = 2.0  # least pause between two writes of study.json, which holds every cell
+UNKNOWN = dict.fromkeys(("name", "folder", "task", "train_language", "training", "setting", "development", "seconds"))
 
 
 class Progress:
-    """Tells of a study. MLflow is fed by one thread, which no cell waits for."""
+    """Reports the progress of a study. MLflow is fed by another process, which no cell waits for.
 
-    def __init__(self, schedule: Schedule, uri: str | None) -> None:
-        self._schedule, self._uri = schedule, uri
-        self._experiment = schedule.plan.study.experiment or schedule.plan.study.name
-        self._publisher = ThreadPoolExecutor(1)  # MLflow has one writer
-        if done := len(schedule.jobs) - schedule.left:
-            say(f"{done} of {len(schedule.jobs)} cells had ended before.")
-        self._publish(schedule.folder)
+    study.json holds every cell, so it is not written at each end, but at most every `RECORD_S` seconds.
+    """
+
+    def __init__(self, queue: Queue, publisher: MlflowProcess | None = None) -> None:
+        self._queue, self._publisher = queue, publisher
+        self._written: tuple[int, float] = (queue.left, 0.0)  # how many cells were left, and when
+        self._lines: dict[Job, tuple[object, str]] = {}
 
     def report_end(self, job: Job) -> None:
-        """Says how a job ended, and brings it to study.json and MLflow."""
-        schedule, said = self._schedule, self._schedule.states[job]
+        """Prints how a cell ended, and sends it to MLflow."""
+        queue, end = self._queue, self._queue.ends[job]
+        how = end.state
         if isinstance(job, Cell):
-            folder = job.folder(schedule.folder)
-            self._publish(folder)
-            if said == FINISHED:
-                development = (whole_manifest(folder) or {}).get("development")
-                said = describe_end(development, seconds_of(folder))
-        if reason := schedule.failures.get(job):
-            said += f": {reason}"
-        say(f"[{len(schedule.jobs) - schedule.left}/{len(schedule.jobs)}] {job}: {said}")
-        write_record(schedule)
+            how = describe_end(end.development, end.seconds) if end.state == FINISHED else how
+            if self._publisher:
+                self._publisher.publish(job.folder(queue.folder))
+        how += f": {queue.failures[job]}" if job in queue.failures else ""
+        say(f"[{len(queue.jobs) - queue.left}/{len(queue.jobs)}] {job}: {how}")
 
-    def __enter__(self) -> Progress:
-        return self
+    def write_if_due(self) -> None:
+        """Writes study.json if cells have ended since, and it was not written just now."""
+        left, at = self._written
+        if left != self._queue.left and time.monotonic() > at + RECORD_S:
+            self.write()
 
-    def __exit__(self, *_: object) -> None:
-        self._publisher.shutdown(cancel_futures=True)
+    def write(self) -> None:
+        """Writes study.json: the state of each cell; a report is made from it."""
+        queue, study = self._queue, self._queue.plan.study
+        head = {name: getattr(study, name) for name in ("name", "scale", "notes", "baseline", "labels")}
+        head["study"] = study.model_dump(mode="json")
+        shown = json.dumps(head, sort_keys=True, ensure_ascii=False, indent=1).removesuffix("\n}")
+        lines = ",\n".join(map(self._line, queue.jobs))  # a cell a line
+        write_atomic(queue.folder / STUDY, f'{shown},\n "cells": [\n{lines}\n ]\n}}\n')
+        self._written = (queue.left, time.monotonic())
 
-    def _publish(self, folder: Path) -> None:
-        if self._uri and run_identity(folder):
-            self._publisher.submit(publish, folder, self._uri, self._experiment)
+    def _line(self, job: Job) -> str:
+        """A cell as JSON, renewed where it has ended or its encoder has come to be there."""
+        end, model = self._queue.ends[job], "" if isinstance(job, Pretraining) else job.model
+        if job not in self._lines or self._lines[job][0] != (end, model):
+            self._lines[job] = (end, model), json.dumps(describe(self._queue, job), sort_keys=True, ensure_ascii=False)
+        return self._lines[job][1]
+
+
+def describe(queue: Queue, job: Job) -> dict[str, Any]:
+    """A cell as study.json has it; what is not known yet is None."""
+    end, folder = queue.ends[job], queue.runs.get(job) if isinstance(job, Pretraining) else None
+    if isinstance(job, Cell) and job.model:
+        folder = job.folder(queue.folder)
+    cell = UNKNOWN | {"kind": job.kind, "encoder": job.encoder, "seed": job.seed} | job.described
+    cell |= {"resources": job.resources.model_dump(mode="json")}
+    cell |= {"state": end.state, "reason": queue.failures.get(job)}
+    if folder:
+        inside = folder.is_relative_to(queue.folder)
+        shown = folder.relative_to(queue.folder).as_posix() if inside else url_of(folder) or str(folder)
+        cell |= {"name": folder.name, "folder": shown, "development": end.development, "seconds": end.seconds}
+    return cell
 
 
 def describe_end(development: float | None, seconds: float | None) -> str:
@@ -63,3 +91,17 @@ def describe_end(development: float | None, seconds: float | None) -> str:
     """
     what = FINISHED if development is None else f"development {development:.3f}"
     return what if seconds is None else f"{what}, {seconds:.0f} s"
+
+
+def describe_plan(queue: Queue) -> str:
+    """The cells as a table of text: kind, resources, length and state."""
+    rows = [("cell", "kind", "needs", "work", "state")]
+    for job in queue.jobs:
+        end = queue.ends[job]
+        took = "" if end.seconds is None else f" in {duration(end.seconds)}"
+        rows.append((str(job), job.kind, str(job.resources), job.work, end.state + took))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    counts = Counter(queue.ends[job].state for job in queue.jobs)
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return "\n".join([*lines, f"{len(queue.jobs)} cells: {states}"])

@@ -1,4 +1,4 @@
-"""The verb `study`: a declared grid is planned, run side by side, chosen from by development scores, and reported."""
+"""The verb `study`: plans a declared grid of cells, runs it, chooses settings by development scores, and reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,12 @@ from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.studies.cells import FINISHED, TOKENIZED, WAITING, Cell, Evaluation, Trial
 from xalign_ray.studies.choice import write_choices
 from xalign_ray.studies.declared import StudyConfig, load_study
+from xalign_ray.studies.mlflow_process import publishing
 from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan_study
-from xalign_ray.studies.progress import Progress
-from xalign_ray.studies.record import describe_plan, write_record
+from xalign_ray.studies.progress import Progress, describe_plan
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.events import EVENT_LOG
-from xalign_ray.track.follower import Track, check_uri, open_command, resolve_uri, runs_page
+from xalign_ray.track.follower import check_uri, open_command, resolve_uri
 from xalign_ray.train.cluster_address import check_named_cluster
 from xalign_ray.work.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value
 from xalign_ray.work.job import open_job
@@ -35,7 +35,7 @@ from xalign_ray.work.run_folder import CHOICES, RUNS, STUDY, RunFolder
 from xalign_ray.work.status_line import say, say_next
 
 if TYPE_CHECKING:
-    from xalign_ray.studies.schedule import Schedule
+    from xalign_ray.studies.queue import Queue
 
 QUICKSTART = "quickstart"
 STUDIES = "studies"
@@ -47,7 +47,7 @@ def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = ()) 
     output = _output_of(out)
     study = load_study(name, settings)
     plan = _plan(study, output)
-    shown = describe_plan(open_schedule(plan, output / STUDIES / study.name))
+    shown = describe_plan(open_queue(plan, output / STUDIES / study.name))
     unprepared = (cell.recipe.config for cell in plan.pretrainings if not _is_prepared(cell.recipe))
     checks = [partial(check_task_files, plan), *(partial(check_inputs, config) for config in unprepared)]
     return "\n".join([shown, *dict.fromkeys(f"Before it can run: {lack}" for lack in _lacks(checks))])
@@ -83,16 +83,21 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
     uri = None if study.mlflow == "off" else resolve_uri(study.mlflow, output)
     if uri:
         check_uri(uri)
-    with open_job(folder, f"study {study.name}", _identity(plan), waits=False, upload=None) as job:
-        job.bring_up_to_date(Track(uri, study.experiment or study.name) if uri else None)
-        schedule = open_schedule(plan, folder)
-        chosen = run_cells(schedule, uri)
-        write_record(schedule)
-        _give_scores_to_runs(schedule, chosen)
-        if schedule.failures:
-            reasons = "\n".join(f"  {cell}: {why}" for cell, why in schedule.failures.items())
+    with (
+        ExitStack() as after,
+        open_job(folder, f"study {study.name}", _identity(plan), waits=False, upload=None) as job,
+    ):
+        # MLflow gets the manifest, too
+        publisher = after.enter_context(publishing(folder, uri, study.experiment or study.name)) if uri else None
+        queue = open_queue(plan, folder)
+        progress = Progress(queue, publisher)
+        chosen = run_cells(queue, progress)
+        progress.write()
+        _give_scores_to_runs(queue, chosen)
+        if queue.failures:
+            reasons = "\n".join(f"  {cell}: {why}" for cell, why in queue.failures.items())
             raise TrainingError(
-                f"{len(schedule.failures)} cells of {study.name} failed; the same command tries them again.\n{reasons}"
+                f"{len(queue.failures)} cells of {study.name} failed; the same command tries them again.\n{reasons}"
             )
         from xalign_ray.results.page import report  # pandas, which takes a second to import
 
@@ -103,8 +108,8 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
         }
         job.finish({"kind": STUDY_KIND, "name": study.name, "files": files})
     say(f"Report: {shown_path(page)}")
-    if uri:
-        say(f"MLflow: {open_command(uri, runs_page(uri, study.experiment or study.name))}")
+    if publisher:
+        say(f"MLflow: {open_command(publisher.uri, publisher.page)}")
     return page
 
 
@@ -114,52 +119,56 @@ def quickstart(out: Path | None = None) -> None:
     say_next("open the report in a browser", "xalign study demo-pos --plan", "docs/tutorials/your_languages.md")
 
 
-def open_schedule(plan: Plan, folder: Path) -> Schedule:
-    """The cells of a plan as a study's folder has them."""
-    from xalign_ray.studies.schedule import Schedule  # Ray is not imported before names are right
+def open_queue(plan: Plan, folder: Path) -> Queue:
+    """The cells of a plan, with what has ended in a study's folder."""
+    from xalign_ray.studies.queue import Queue  # Ray is not imported before names are right
 
-    return Schedule(plan, folder)
+    return Queue(plan, folder)
 
 
-def run_cells(schedule: Schedule, uri: str | None) -> list[Trial]:
+def run_cells(queue: Queue, progress: Progress) -> list[Trial]:
     """Runs what has not ended, then chooses, before a test score is read.
 
     Args:
-        schedule: of the study; has what failed when this returns.
-        uri: MLflow's, None if it is not to be told.
+        queue: of the study; has the failures when this returns.
+        progress: of the study.
 
     Returns:
         The fine-tunings of chosen settings.
     """
-    if not schedule.is_over:
-        with Progress(schedule, uri) as progress:
-            unprepared = [cell.recipe for cell in schedule.plan.pretrainings if not _is_prepared(cell.recipe)]
-            for recipe in unprepared:
-                check_inputs(recipe.config)
-            for left_out in check_contents(schedule.plan):
-                pipeline.say(left_out)
-            _check_hub_models(schedule)
-            _connect(schedule)
-            for recipe in unprepared:  # one after the other: each takes all CPUs
-                if not _is_prepared(recipe):  # recipes share shards
-                    pipeline.prepare(recipe)
-            schedule.run(progress.report_end)
+    if not queue.is_over:
+        if done := len(queue.jobs) - queue.left:
+            say(f"{done} of {len(queue.jobs)} cells had ended before.")
+        unprepared = [cell.recipe for cell in queue.plan.pretrainings if not _is_prepared(cell.recipe)]
+        for recipe in unprepared:
+            check_inputs(recipe.config)
+        for left_out in check_contents(queue.plan):
+            pipeline.say(left_out)
+        _check_hub_models(queue)
+        _connect(queue)
+        for recipe in unprepared:  # one after the other: each takes all CPUs
+            if not _is_prepared(recipe):  # recipes share shards
+                pipeline.prepare(recipe)
+        try:
+            queue.run(progress.report_end, progress.write_if_due)
+        finally:
+            progress.write()
     from xalign_ray.finetune.tune import MODEL  # torch
 
-    choices = schedule.choices()
-    write_choices(schedule.folder, choices)
+    choices = queue.choices()
+    write_choices(queue.folder, choices)
     names = {name for choice in choices if choice.kept for name in choice.kept.development}
-    for cell in schedule.trials:
+    for cell in queue.trials:
         if cell.name not in names:
-            shutil.rmtree(cell.folder(schedule.folder) / MODEL, ignore_errors=True)
-    if not schedule.failures:
-        shutil.rmtree(schedule.folder / TOKENIZED, ignore_errors=True)
-    return [cell for cell in schedule.trials if cell.name in names]
+            shutil.rmtree(cell.folder(queue.folder) / MODEL, ignore_errors=True)
+    if not queue.failures:
+        shutil.rmtree(queue.folder / TOKENIZED, ignore_errors=True)
+    return [cell for cell in queue.trials if cell.name in names]
 
 
-def scores_of(schedule: Schedule, cells: Sequence[Cell]) -> list[Score]:
+def scores_of(queue: Queue, cells: Sequence[Cell]) -> list[Score]:
     """All scores of cells that have finished."""
-    return [score for cell in cells for score in read_scores(cell.folder(schedule.folder) / SCORES)]
+    return [score for cell in cells for score in read_scores(cell.folder(queue.folder) / SCORES)]
 
 
 def _lacks(checks: Iterable[Callable[[], object]]) -> Iterator[str]:
@@ -200,9 +209,9 @@ def _is_prepared(recipe: Recipe) -> bool:
     return False
 
 
-def _check_hub_models(schedule: Schedule) -> None:
-    """A model that cannot be had fails now, not after hours of pretraining."""
-    waiting = {job.model for job in schedule.jobs if isinstance(job, Cell) and schedule.states[job] == WAITING}
+def _check_hub_models(queue: Queue) -> None:
+    """A model that cannot be downloaded is refused now, not after hours of pretraining."""
+    waiting = {job.model for job, end in queue.ends.items() if isinstance(job, Cell) and end.state == WAITING}
     exported = {name for name in waiting if name and RunFolder.step_of(Path(name)) is not None}  # once its cell is due
     for model in sorted(name for name in waiting - exported if name and not Path(name).is_dir()):
         from xalign_ray.tasks.hf_encoder import check_hub  # transformers, which folders do without
@@ -210,25 +219,26 @@ def _check_hub_models(schedule: Schedule) -> None:
         check_hub(model)
 
 
-def _connect(schedule: Schedule) -> None:
+def _connect(queue: Queue) -> None:
     """Joins the cluster, or starts one of this machine's cores, or of more where a cell needs them."""
     from xalign_ray.train.driver import connect
 
-    pretrainings, most = schedule.plan.pretrainings, max(job.resources.cpus for job in schedule.jobs)
+    pretrainings, most = queue.plan.pretrainings, max(job.resources.cpus for job in queue.jobs)
     parallel = pretrainings[0].recipe.config.parallel if pretrainings else ParallelConfig()
     connect(parallel, max(os.cpu_count() or 1, math.ceil(most) + SPARE_CPUS))
 
 
-def _give_scores_to_runs(schedule: Schedule, chosen: Sequence[Trial]) -> None:
-    """Each run of ours gets the scores of its evaluations and chosen fine-tunings on English: its card shows them."""
+def _give_scores_to_runs(queue: Queue, chosen: Sequence[Trial]) -> None:
+    """Writes the scores of evaluations and chosen fine-tunings on English into each run: its card shows them."""
     shown: list[Cell] = [cell for cell in chosen if cell.training.name == "english"]
-    shown += [job for job in schedule.jobs if isinstance(job, Evaluation) and schedule.states[job] == FINISHED]
-    for encoder, model in schedule.models.items():
-        if encoder.pretraining and encoder.step is None and (own := [cell for cell in shown if cell.model == model]):
-            run = RunFolder(Path(model).parent)
-            target = run.evaluation(schedule.plan.study.name)
+    shown += [job for job in queue.jobs if isinstance(job, Evaluation) and queue.ends[job].state == FINISHED]
+    for encoder in queue.plan.encoders:
+        own = [cell for cell in shown if cell.model == encoder.model]
+        if encoder.pretraining and encoder.step is None and encoder.model and own:
+            run = RunFolder(Path(encoder.model).parent)
+            target = run.evaluation(queue.plan.study.name)
             with open_job(target, "study"):
-                write_scores(target / SCORES, scores_of(schedule, own))
+                write_scores(target / SCORES, scores_of(queue, own))
             evaluation.publish_scores(run.path)
 
 

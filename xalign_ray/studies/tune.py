@@ -10,7 +10,8 @@ from xalign_ray import evaluation
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.studies.declared import check_options, parse_study
 from xalign_ray.studies.plan import check_task_files, plan_study
-from xalign_ray.studies.study import open_schedule, run_cells, scores_of
+from xalign_ray.studies.progress import Progress
+from xalign_ray.studies.study import open_queue, run_cells, scores_of
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import SCORES, Score, write_scores
 from xalign_ray.train.cluster_address import check_named_cluster
@@ -65,10 +66,10 @@ def tune(
     for unread in check_task_files(plan):
         say(unread)
     with open_job(target, f"tune {task}", waits=False):
-        schedule = open_schedule(plan, target)
-        scores = scores_of(schedule, run_cells(schedule, None))
-        if schedule.failures and not scores:
-            raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {next(iter(schedule.failures.values()))}")
+        queue = open_queue(plan, target)
+        scores = scores_of(queue, run_cells(queue, Progress(queue)))
+        if queue.failures and not scores:
+            raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {next(iter(queue.failures.values()))}")
         write_scores(target / SCORES, scores)
     evaluation.publish_scores(own_run)
     show(scores)

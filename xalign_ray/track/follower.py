@@ -189,20 +189,26 @@ def replay(folder: Path, tracking_uri: str, experiment: str) -> list[str]:
     check_tuned(folder)
     if not run_identity(folder):
         raise TrackingError(f"{folder} holds no run that has started: {EVENT_LOG} is missing or empty.")
-    inner = sorted(path.parent for path in folder.glob(f"*/**/{EVENT_LOG}"))
-    run_ids = []
-    for each in [folder, *(path for path in inner if run_identity(path))]:
-        check_whole(each / EVENT_LOG)
-        check_tuned(each)
-        try:
-            run = _connect(each, tracking_uri, experiment)
-            _catch_up(run, finish=True)
-        except XalignError:
-            raise
-        except Exception as error:
-            raise TrackingError(_sentence(each, tracking_uri, error)) from error
-        run_ids.append(run.run_id)
-    return run_ids
+    return [replay_one(each, tracking_uri, experiment) for each in (folder, *runs_inside(folder))]
+
+
+def runs_inside(folder: Path) -> list[Path]:
+    """Folders of the runs that have started below a folder, such as the cells of a study."""
+    return [path.parent for path in sorted(folder.glob(f"*/**/{EVENT_LOG}")) if run_identity(path.parent)]
+
+
+def replay_one(folder: Path, tracking_uri: str, experiment: str) -> str:
+    """As `replay`, without the runs inside the folder."""
+    check_whole(folder / EVENT_LOG)
+    check_tuned(folder)
+    try:
+        run = _connect(folder, tracking_uri, experiment)
+        _catch_up(run, finish=True)
+    except XalignError:
+        raise
+    except Exception as error:
+        raise TrackingError(_sentence(folder, tracking_uri, error)) from error
+    return run.run_id
 
 
 def publish(folder: Path, tracking_uri: str, experiment: str) -> str | None:

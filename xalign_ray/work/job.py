@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from xalign_ray.errors import LockError
 from xalign_ray.track.events import Event, EventLog, EventReader, last_attempt
-from xalign_ray.track.follower import Track, follow, publish
+from xalign_ray.track.follower import Track, follow
 from xalign_ray.work import stops
 from xalign_ray.work.artifacts import MANIFEST, write_manifest
 from xalign_ray.work.locks import hold, holds, is_held, lost_sentence
@@ -119,11 +118,6 @@ class OpenJob(Job):
         """Shows the job in MLflow while it lasts, from its first event on; a thread of its own holds up nobody."""
         if track:
             self._stack.callback(_say_if_any, follow(self.folder, track.uri, track.experiment).close)
-
-    def bring_up_to_date(self, track: Track | None) -> None:
-        """Brings MLflow up to date with the folder and the runs inside it once the job is over, whatever happened."""
-        if track:
-            self._stack.callback(_say_if_any, partial(publish, self.folder, track.uri, track.experiment))
 
     def finish(self, manifest: Mapping[str, Any] | None = None, card: Callable[[Path], None] | None = None) -> None:
         """Says what is written when all else is done: the manifest, and after it the model card, by `card`."""

@@ -48,7 +48,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 HOMES = {
     "ray.data": ["data"],
     "ray.train": ["train/driver.py", "train/rendezvous.py"],
-    "ray.tune": ["studies/trials.py"],
+    "ray.tune": ["studies/workers.py"],
     "deepspeed": ["train"],
     "mlflow": ["track", "results"],
     "matplotlib": ["results"],

@@ -78,7 +78,7 @@ def test_no_two_cells_of_a_plan_have_one_name(tmp_path: Path):
     ]
     searched = POS | {"settings": {"weight_decay": [0.0, 0.1], "learning_rate": [1e-3, 1e-4]}}
     plan = planned(tmp_path, encoders=pairs, finetunings=[searched])
-    names = [str(job) for job in plan.jobs({})]
+    names = [str(job) for job in plan.jobs]
     assert len(set(names)) == len(names) == 2 + 2 * 4
     assert names[0] == "mlm [qgr] (seed 0)"
     assert "mlm [qge] (seed 0): pos, lr 0.0001, 10 epochs, batch 32, weight_decay 0.1, seed 0" in names

@@ -1,110 +1,225 @@
-"""The end of a cell plans no cell anew and reads the files of no other; a search releases its repetitions alone."""
+"""The end of a cell costs the same however many cells there are; a finished search releases its repetitions alone."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.exceptions import ActorDiedError
 
-from xalign_ray.studies import record
-from xalign_ray.studies.cells import FAILED, FINISHED, NOT_CHOSEN, WAITING, Trial
-from xalign_ray.studies.declared import load_study
+from xalign_ray.errors import TrainingError
+from xalign_ray.studies import progress, queue
+from xalign_ray.studies.cells import FAILED, FINISHED, NOT_CHOSEN, STOPPED, WAITING, Job, Trial
+from xalign_ray.studies.declared import AshaSearch, load_study
 from xalign_ray.studies.plan import Plan, plan_study
-from xalign_ray.studies.record import write_record
-from xalign_ray.studies.schedule import Schedule
+from xalign_ray.studies.progress import Progress
+from xalign_ray.studies.queue import Queue
+from xalign_ray.studies.workers import CellRunner, Halving, failure_reason
 from xalign_ray.tasks.scores import Score, write_scores
 from xalign_ray.work.artifacts import read_json, write_manifest
 
-ENCODERS = 4
-STUDY = f"""
-name: many
-mlflow: "off"
-root: .
-encoders: [{", ".join(f"{{model: /m{number}, label: m{number}}}" for number in range(ENCODERS))}]
-finetunings:
-  - {{task: pos, data: pos, languages: [en], seeds: [0, 1], settings: {{learning_rate: [1.0e-5, 2.0e-5, 3.0e-5]}}}}
+FINETUNINGS = """
+  - {task: pos, data: pos, languages: [en], seeds: [0, 1], settings: {learning_rate: [1.0e-5, 2.0e-5, 3.0e-5]}}
 """
 
 
-class NoGauges:
-    def show(self, counts: dict[str, int]) -> None:
-        """Nobody looks."""
+def open_study(folder: Path, encoders: int = 4, search: str = "") -> Queue:
+    models = ", ".join(f"{{model: /m{number}, label: m{number}}}" for number in range(encoders))
+    tree = f'name: many\nmlflow: "off"\nroot: .\nencoders: [{models}]\nfinetunings:{FINETUNINGS}{search}'
+    (folder / "study.yaml").write_text(tree)
+    return Queue(plan_study(load_study(str(folder / "study.yaml")), folder, str), folder / "study")
 
 
-def open_study(folder: Path, search: str) -> Schedule:
-    (folder / "study.yaml").write_text(STUDY + search)
-    schedule = Schedule(plan_study(load_study(str(folder / "study.yaml")), folder, str), folder / "study")
-    schedule._gauges, schedule._ended = NoGauges(), lambda _: write_record(schedule)  # type: ignore[assignment]
-    return schedule
+def finish(cell: Trial, study: Path, development: float) -> None:
+    """Writes the files of a fine-tuning that has finished."""
+    score = {"run": None, "encoder": "m", "objective": None, "task": "pos", "split": "test", "language": "en"}
+    score |= {"metric": "pos_accuracy", "value": 0.5, "chance": None, "n": 1, "seed": 0, "step": None}
+    write_scores(cell.folder(study) / "scores.json", [Score(**score)])
+    write_manifest(cell.folder(study), {"kind": "tuned", "development": development})
 
 
-def end(schedule: Schedule, cell: Trial, development: float | None = None) -> None:
-    """As a fine-tuning ends: its files are there, and the schedule is told."""
-    if development is not None:
-        score = {"run": None, "encoder": "m", "objective": None, "task": "pos", "split": "test", "language": "en"}
-        score |= {"metric": "pos_accuracy", "value": 0.5, "chance": None, "n": 1, "seed": 0, "step": None}
-        write_scores(cell.folder(schedule.folder) / "scores.json", [Score(**score)])
-        write_manifest(cell.folder(schedule.folder), {"kind": "tuned", "development": development})
-    schedule._running[cell] = None
-    schedule._end(cell, FAILED if development is None else FINISHED, "" if development else "it died")
+class Fake:
+    """A cluster of one CPU on which a cell ends as soon as it is started: with a score, or with an error."""
+
+    scores: dict[Trial, float | BaseException | None]
+    ran: list[Job]
+
+    def __init__(self, _: Plan, folder: Path) -> None:
+        self._study = folder
+
+    def start(self, job: Trial) -> Future[None]:
+        Fake.ran.append(job)
+        future: Future[None] = Future()
+        outcome = Fake.scores.get(job, 0.5)
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+            return future
+        if outcome is not None:
+            finish(job, self._study, outcome)
+        future.set_result(None)
+        return future
+
+    end = dismiss_free = __exit__ = lambda *_: None
+
+    def __enter__(self) -> Fake:
+        return self
 
 
-def test_the_end_of_a_cell_costs_the_same_whatever_the_number_of_cells(
+@pytest.fixture(autouse=True)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoGauges:
+        show = close = lambda *_: None
+
+    Fake.scores, Fake.ran = {}, []
+    monkeypatch.setattr(queue, "CellRunner", Fake)
+    monkeypatch.setattr(queue, "CellGauges", lambda _: NoGauges())
+    monkeypatch.setattr(queue.ray, "cluster_resources", lambda: {"CPU": 1.0})
+
+
+OPENED: list[str] | None = None
+
+
+def note_opened(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and OPENED is not None:
+        OPENED.append(str(arguments[0]))
+
+
+sys.addaudithook(note_opened)  # for the life of the process; it only notes inside `opened_files`
+
+
+def files_opened(study: Queue) -> tuple[Counter[str], int]:
+    """The files that were opened while all cells of a study ended, and how many lines of study.json were made."""
+    global OPENED
+    described: list[Job] = []
+    describe = progress.describe
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "describe", lambda study, job: described.append(job) or describe(study, job))
+        patch.setattr(progress, "say", lambda _: None)
+        reported = Progress(study)
+        OPENED = []
+        try:
+            study.run(reported.report_end, reported.write_if_due)
+        finally:
+            opened, OPENED = OPENED, None
+    return Counter(Path(path).name for path in opened if str(study.folder) in path), len(described)
+
+
+def test_files_opened_per_ended_cell_do_not_grow_with_the_number_of_cells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedule = open_study(tmp_path, "")
-    planned, read = Counter[str](), Counter[str]()
-    jobs, describe = Plan.jobs, record.describe
-
-    def count_plans(plan: Plan, models: Any) -> Any:
-        planned["all cells"] += 1
-        return jobs(plan, models)
-
-    def count_reads(schedule: Schedule, job: Any) -> Any:
-        read[f"{job} {schedule.states[job]}"] += 1
-        return describe(schedule, job)
-
-    monkeypatch.setattr(Plan, "jobs", count_plans)
-    monkeypatch.setattr(record, "describe", count_reads)
-    cells = schedule.trials
-    for number, cell in enumerate(cells):
-        end(schedule, cell, None if number % 5 == 0 else 0.5)
-    assert len(cells) == 6 * ENCODERS
-    assert planned["all cells"] == 0
-    assert max(read.values()) == 1, "once for each state that a cell comes to"
-    assert read.total() <= 2 * len(cells)
-    states = Counter(cell["state"] for cell in read_json(schedule.folder / "study.json", "")["cells"])
-    assert states == Counter(schedule.states.values())
+    monkeypatch.setattr(progress, "RECORD_S", 3600.0)
+    small, large = (tmp_path / name for name in ("small", "large"))
+    per_cell = []
+    for folder, encoders in ((small, 2), (large, 20)):
+        folder.mkdir()
+        study = open_study(folder, encoders)
+        opened, _ = files_opened(study)
+        assert len(study.jobs) == 6 * encoders
+        assert study.counts[FINISHED] == len(study.jobs)
+        per_cell.append({name: opened[name] / len(study.jobs) for name in ("manifest.json", "scores.json")})
+        assert opened["study.json"] == 0, "it is written under another name"
+        assert sum(count for name, count in opened.items() if name.startswith(".study.json.")) <= 1
+    assert per_cell == [{"manifest.json": 1.0, "scores.json": 1.0}] * 2
 
 
-def test_repetitions_run_of_the_setting_that_their_search_chose(tmp_path: Path) -> None:
-    schedule = open_study(tmp_path, "search: {kind: asha, num_samples: 3}\n")
-    searched = [cell for cell in schedule.trials if not cell.after_choice]
-    first = [cell for cell in searched if cell.encoder == "m0"]
-    assert len(first) > 1
-    for number, cell in enumerate(first):
-        assert not schedule._released
-        end(schedule, cell, 0.1 * (number + 1))
-    best = first[-1].setting
-    later = [cell for cell in schedule.trials if cell.after_choice and cell.encoder == "m0"]
-    assert len(later) == len(first)
-    assert all(schedule.states[cell] == (WAITING if cell.setting == best else NOT_CHOSEN) for cell in later)
-    assert schedule._released == {cell for cell in later if cell.setting == best}
-    others = [cell for cell in schedule.trials if cell.after_choice and cell.encoder != "m0"]
-    assert not any(schedule._can_start(cell) for cell in others)
-    again = Schedule(schedule.plan, schedule.folder)
-    assert again._released == schedule._released, "a study that is opened again goes on so"
+def test_study_json_renews_the_line_of_an_ended_cell_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "RECORD_S", 0.0)
+    study = open_study(tmp_path)
+    Fake.scores = dict.fromkeys(study.trials[::5], TrainingError("the loss became nan"))
+    _, described = files_opened(study)
+    assert described <= 2 * len(study.jobs), "once for each state that a cell comes to"
+    cells = read_json(study.folder / "study.json", "")["cells"]
+    assert Counter(cell["state"] for cell in cells) == Counter({FINISHED: 19, FAILED: 5})
+    assert {cell["reason"] for cell in cells} == {None, "the loss became nan"}
+    assert [cell["name"] for cell in cells] == [job.name for job in study.trials]
+
+
+def test_cells_start_in_the_order_of_the_plan_and_a_failed_one_twice(tmp_path: Path) -> None:
+    study = open_study(tmp_path)
+    poor = study.trials[2]
+    Fake.scores = {poor: ActorDiedError()}
+    study.run(lambda _: None)
+    assert Fake.ran == [*study.jobs[:2], poor, poor, *study.jobs[3:]]
+    assert [job for job in study.jobs if study.ends[job].state == FAILED] == [poor]
+    assert study.failures[poor] == failure_reason(ActorDiedError())
+
+
+@pytest.mark.parametrize("best", [0, -1])
+@pytest.mark.parametrize("interrupted_after", [1, 2, 5])
+def test_repetitions_run_of_the_setting_that_their_search_chose(
+    tmp_path: Path, best: int, interrupted_after: int
+) -> None:
+    def interrupt(_: Job) -> None:
+        if len(Fake.ran) == interrupted_after:
+            raise KeyboardInterrupt
+
+    for _ in range(2):  # the second continues the study
+        study = open_study(tmp_path, search="search: {kind: asha, num_samples: 3}\n")
+        searched = [cell for cell in study.trials if not cell.after_choice]
+        settings = {cell.encoder: [one.setting for one in searched if one.encoder == cell.encoder] for cell in searched}
+        Fake.scores = {cell: 0.5 + 0.1 * (cell.setting == settings[cell.encoder][best]) for cell in searched}
+        with suppress(KeyboardInterrupt):
+            study.run(interrupt)
+    assert len(settings["m0"]) > 1
+    for cell in study.trials:
+        chosen = cell.setting == settings[cell.encoder][best]
+        assert study.ends[cell].state == (FINISHED if chosen or not cell.after_choice else NOT_CHOSEN)
+    names = [str(cell) for cell in Fake.ran]
+    assert len(names) == len(set(names)) == len(searched) + 4, "none is run twice"
+    for cell in Fake.ran:
+        if isinstance(cell, Trial) and cell.after_choice:
+            rivals = [str(one) for one in searched if one.search == cell.search]
+            assert names.index(str(cell)) > max(map(names.index, rivals))
 
 
 def test_a_cell_that_ends_without_scores_fails_and_is_not_run_again(tmp_path: Path) -> None:
-    schedule = open_study(tmp_path, "")
-    cell = schedule.trials[0]
-    schedule._running[cell] = None
-    schedule._end(cell, WAITING)
-    assert not schedule._can_start(cell)
-    assert schedule.failures[cell] == (
-        f"it ended and left no scores in {schedule.folder}. Workers must see this folder, and run the same version of "
-        "xalign_ray as the driver."
-    )
+    study = open_study(tmp_path)
+    cell = study.trials[0]
+    Fake.scores = {cell: None}
+    study.run(lambda _: None)
+    assert Fake.ran.count(cell) == 1
+    assert study.failures == {
+        cell: f"it ended and left no scores in {study.folder}. Workers must see this folder, and run the same version "
+        "of xalign_ray as the driver."
+    }
+
+
+def test_a_stopped_cell_is_not_run_again(tmp_path: Path) -> None:
+    study = open_study(tmp_path)
+    folder = study.trials[0].folder(study.folder)
+    folder.mkdir(parents=True)
+    (folder / "stopped.json").write_text("{}")
+    again = open_study(tmp_path)
+    assert again.counts == {"waiting": 23, "running": 0, FINISHED: 0, STOPPED: 1, FAILED: 0, NOT_CHOSEN: 0}
+    assert again.left == sum(end.state == WAITING for end in again.ends.values()) == 23
+
+
+def test_halving_stops_what_is_below_the_best_third_at_each_rung() -> None:
+    """Against the rule of the paper, written down again: at epochs 1, 3, 9 the best third of those seen goes on."""
+    halving, seen = Halving(AshaSearch(num_samples=20, reduction_factor=3), 9), {1: list[float](), 3: [], 9: []}
+    scores = [((7 * trial) % 20) / 20 for trial in range(20)]
+    for trial, score in enumerate(scores):
+        for epoch in range(1, 10):
+            goes_on = halving.goes_on(f"cell {trial}", ("mlm", "pos"), epoch, score)
+            expected = True
+            if epoch in seen:
+                before = sorted(seen[epoch])
+                place = (len(before) - 1) * 2 / 3  # percentile 66.7 of those before, interpolated
+                low, part = int(place), place % 1
+                expected = not before or score >= before[low] + part * (
+                    before[min(low + 1, len(before) - 1)] - before[low]
+                )
+                seen[epoch].append(score)
+            assert goes_on == expected, (trial, epoch)
+            if not goes_on:
+                break
+    assert halving.goes_on("another search", ("mlm", "xnli"), 1, 0.0)
+
+
+def test_workers_of_a_grid_have_no_halving(tmp_path: Path) -> None:
+    assert CellRunner(open_study(tmp_path).plan, tmp_path)._halving is None

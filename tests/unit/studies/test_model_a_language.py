@@ -55,7 +55,7 @@ def write_study(folder: Path, encoders: list[dict[str, Any]], **changes: Any) ->
 def trials(file: str) -> list[Trial]:
     plan = plan_study(load_study(file), Path(file).parent / "runs", str)
     check_task_files(plan)
-    return [job for job in plan.jobs({}) if isinstance(job, Trial)]
+    return [job for job in plan.jobs if isinstance(job, Trial)]
 
 
 @pytest.fixture

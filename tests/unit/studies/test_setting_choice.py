@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.studies import choice
-from xalign_ray.studies.cells import Trial
+from xalign_ray.studies.cells import Encoder, Trial
 from xalign_ray.studies.choice import Choice, write_choices
 from xalign_ray.studies.declared import Resources
 
@@ -18,12 +18,10 @@ LOW, HIGH = 1e-5, 1e-3
 def plan(*seeds: int, encoder: str = "a", pretrained: int | None = None) -> list[Trial]:
     return [
         Trial(
-            encoder=encoder,
-            pretraining_seed=pretrained,
+            source=Encoder(encoder, Path(), pretrained, model=f"/{encoder}-{pretrained}"),
             label=encoder,
             resources=Resources(),
             task="pos",
-            model=f"/{encoder}-{pretrained}",
             data=("/pos",),
             settings=FineTuning(learning_rate=rate, seed=seed),
         )
@@ -68,7 +66,7 @@ def test_fine_tunings_of_one_encoder_are_averaged_before_encoders_are():
     found = {
         one.name: done[place][one.settings.learning_rate == HIGH]
         for one in cells
-        if (place := (one.pretraining_seed, one.seed)) in done
+        if (place := (one.source.seed, one.seed)) in done
     }
     (made,) = choice.choose(cells, found)
     assert rates([made]) == {"a": HIGH}  # 0.5 and 0.55; over cells 0.7 and 0.525

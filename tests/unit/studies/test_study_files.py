@@ -44,7 +44,7 @@ def planned(folder: Path, **changes: Any) -> Plan:
 
 
 def cells(plan: Plan) -> list[Cell]:
-    return [job for job in plan.jobs({}) if isinstance(job, Cell)]
+    return [job for job in plan.jobs if isinstance(job, Cell)]
 
 
 def tuned(folder: Path, **changes: Any) -> list[Trial]:
@@ -244,7 +244,7 @@ def test_halving_searches_under_the_first_seeds_and_the_others_wait_for_its_choi
         search={"kind": "asha", "num_samples": 2},
         finetunings=[POS | {"settings": {"learning_rate": {"log_uniform": [1e-5, 1e-3]}}, "seeds": [7, 8]}],
     )
-    searched = {(cell.encoder, cell.pretraining_seed, cell.seed) for cell in found if not cell.after_choice}
+    searched = {(cell.encoder, cell.source.seed, cell.seed) for cell in found if not cell.after_choice}
     assert searched == {("tiny/mlm", 3, 7), ("hub/a", None, 7)}
     assert len(found) == 3 * 2 * 2
 

@@ -115,7 +115,7 @@ def test_a_tuning_says_which_files_it_does_not_read_before_it_imports_ray(
 ):
     for name in ("en.train.conllu", "en.dev.conllu", "de.test.conllu", "german.conllu"):
         (tmp_path / name).touch()
-    monkeypatch.setitem(sys.modules, "xalign_ray.studies.schedule", None)  # what imports Ray
+    monkeypatch.setitem(sys.modules, "xalign_ray.studies.queue", None)  # what imports Ray
     with pytest.raises(ImportError):
         tune("no-model", "pos", [tmp_path], out=tmp_path / "out")
     assert capsys.readouterr().err == (

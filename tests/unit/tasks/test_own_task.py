@@ -119,7 +119,7 @@ def test_a_change_of_its_code_makes_another_cell_of_a_study(here: Path) -> None:
 
     def cells() -> list[str]:
         plan = plan_study(load_study(str(here / "study.yaml")), here / "runs", str)
-        return [job.name for job in plan.jobs({}) if isinstance(job, Cell)]
+        return [job.name for job in plan.jobs if isinstance(job, Cell)]
 
     before = cells()
     assert cells() == before
@@ -141,7 +141,7 @@ def test_a_change_of_a_file_or_of_a_given_model_makes_another_cell_of_a_study(he
 
     def cells() -> list[str]:
         plan = plan_study(load_study(str(here / "study.yaml")), here / "runs", lambda name: str(here / name))
-        return [job.name for job in plan.jobs({}) if isinstance(job, Cell)]
+        return [job.name for job in plan.jobs if isinstance(job, Cell)]
 
     tatoeba, alignment = cells()
     (here / "m" / "README.md").write_text("a card that is written again with each score")

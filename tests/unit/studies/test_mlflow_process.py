@@ -1,0 +1,40 @@
+"""The process that brings a study to MLflow: all is there when it has finished, and also where it died."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from xalign_ray.studies.mlflow_process import MlflowProcess
+from xalign_ray.track.events import EVENT_LOG, EventLog, run_identity
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_mlflow_has_the_study_and_its_cells(tmp_path: Path, dies: bool) -> None:
+    study, cells = tmp_path / "study", [tmp_path / "study" / "cells" / name for name in ("known", "missed")]
+    with EventLog(study / EVENT_LOG, 1) as log:
+        log.write("start", 0, recipe="studies/one", fingerprint="one", params={}, labels={})
+    for cell in cells:
+        with EventLog(cell / EVENT_LOG, 1) as log:
+            log.write("start", 0, fingerprint=cell.name, parent=run_identity(study), params={}, title=cell.name)
+            log.write("end", 0, state="finished")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    publisher = MlflowProcess(study, uri, "one")
+    publisher.publish(study)
+    publisher.publish(cells[0])
+    if dies:
+        publisher._process.kill()
+        publisher._process.wait()
+        publisher.publish(cells[0])
+    assert publisher.finish() == ""
+    client = MlflowClient(uri)
+    found = client.get_experiment_by_name("one")
+    assert found
+    runs = client.search_runs([found.experiment_id])
+    (parent,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    children = [run for run in runs if run is not parent]
+    assert {run.info.run_name for run in children} == {"known", "missed"}
+    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
+    assert publisher.page.startswith(f"/#/experiments/{found.experiment_id}/")

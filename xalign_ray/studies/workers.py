@@ -1,0 +1,129 @@
+"""Ray processes that run the cells of a study: actors for evaluations and fine-tunings, a thread per pretraining."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from xalign_ray import pipeline
+from xalign_ray.studies.cell_run import GoesOn, run_cell
+from xalign_ray.studies.cells import Cell, Job, Pretraining, Trial
+from xalign_ray.studies.declared import AshaSearch, Resources
+from xalign_ray.studies.plan import Plan
+
+
+class CellRunner:
+    """Starts cells. An actor holds the resources of its cell and goes on to the next cell that needs the same, so
+    that torch and transformers are imported once a process.
+    """
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._study, self._keep_models = folder.resolve(), plan.study.keep_models
+        self._actor = ray.remote(CellWorker)
+        self._busy: dict[Cell, Any] = {}
+        self._free: defaultdict[Resources, list[Any]] = defaultdict(list)
+        self._halving = None
+        if isinstance(plan.study.search, AshaSearch):
+            epochs = max((job.settings.num_train_epochs for job in plan.jobs if isinstance(job, Trial)), default=1)
+            self._halving = ray.remote(Halving).options(num_cpus=0).remote(plan.study.search, epochs)
+
+    def start(self, job: Job) -> Future[Any]:
+        """Starts a job. The future of a pretraining has its run folder; that of a failed job has the error."""
+        if isinstance(job, Pretraining):
+            return _in_thread(job)
+        own = job.resources
+        if not self._free[own]:
+            self._free[own].append(self._actor.options(num_cpus=own.cpus, num_gpus=own.gpus).remote())
+        actor = self._free[own].pop()
+        self._busy[job] = actor
+        sent = replace(job, source=replace(job.source, pretraining=None))
+        return actor.run.remote(sent, self._study, self._keep_models, self._halving).future()
+
+    def end(self, job: Job, error: BaseException | None) -> None:
+        """Takes back the actor of a job that has ended, unless it died."""
+        if isinstance(job, Cell) and (actor := self._busy.pop(job, None)) and not isinstance(error, RayActorError):
+            self._free[job.resources].append(actor)
+
+    def dismiss_free(self) -> None:
+        """Gives back the resources of actors without a cell."""
+        self._free.clear()  # Ray ends an actor that nothing refers to
+
+    def __enter__(self) -> CellRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.dismiss_free()
+        for actor in self._busy.values():
+            ray.kill(actor)
+
+
+class CellWorker:
+    """An actor that runs cells one after the other."""
+
+    def run(self, cell: Cell, study: Path, keep_model: bool, halving: Any) -> None:
+        """Runs a cell, which a search may stop early."""
+        goes_on: GoesOn = lambda trial, epoch, score: ray.get(  # noqa: E731
+            halving.goes_on.remote(trial.name, trial.search, epoch, score)
+        )
+        searched = halving is not None and isinstance(cell, Trial) and not cell.after_choice
+        run_cell(cell, study, keep_model, *([goes_on] if searched else []))
+
+
+class Halving:
+    """An actor with Ray Tune's asynchronous successive halving (ASHA, arXiv 1810.05934), one schedule a search:
+    development scores of different tasks cannot be compared.
+    """
+
+    def __init__(self, search: AshaSearch, max_epochs: int) -> None:
+        self._options = {
+            "time_attr": "epoch",
+            "metric": "development",
+            "mode": "max",
+            "max_t": max_epochs,
+            "grace_period": min(search.grace_epochs, max_epochs),
+            "reduction_factor": search.reduction_factor,
+            "stop_last_trials": False,  # the last epoch is followed by the test
+        }
+        self._schedulers: dict[tuple[str, ...], Any] = {}
+        self._trials: dict[str, SimpleNamespace] = {}
+
+    def goes_on(self, name: str, search: tuple[str, ...], epoch: int, development: float) -> bool:
+        """Whether a fine-tuning goes on, among those of its search that have come as far."""
+        from ray.tune.schedulers import ASHAScheduler, TrialScheduler  # two seconds of the driver, which needs none
+
+        scheduler = self._schedulers.setdefault(search, ASHAScheduler(**self._options))
+        if name not in self._trials:
+            self._trials[name] = SimpleNamespace(trial_id=name)  # all that the scheduler reads of a trial
+            scheduler.on_trial_add(None, self._trials[name])
+        result = {"epoch": epoch, "development": development}
+        return scheduler.on_trial_result(None, self._trials[name], result) != TrialScheduler.STOP
+
+
+def failure_reason(error: BaseException) -> str:
+    """One sentence on why a cell failed; Ray wraps the cell's own error in its traceback."""
+    if isinstance(error, RayTaskError):
+        return f"{type(error.cause).__name__}: {error.cause}"
+    lines = str(error).strip().splitlines()
+    return lines[-1] if isinstance(error, RayActorError) and lines else str(error) or "it died"
+
+
+def _in_thread(cell: Pretraining) -> Future[Path]:
+    """The driver of Ray Train, in a daemon: a second stop signal ends the process without waiting for it."""
+    future: Future[Path] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(pipeline.pretrain(cell.recipe, title=str(cell)))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="pretraining", daemon=True).start()
+    return future
