@@ -337,7 +337,7 @@ def test_cells_of_the_page_run_side_by_side_are_not_repeated_and_are_reported(
     """The cluster has three CPUs: for two workers with half of one, and their feeds; or for fine-tunings with half."""
     monkeypatch.chdir(own_languages)
     # Some seconds of steps: on a busy machine processes that are started at once begin seconds apart.
-    settings = [*batches(rows=8, micro=4, steps=400, saved_every=400), "parallel.workers=1", "track.mlflow=off"]
+    settings = [*batches(rows=8, micro=4, steps=150, saved_every=150), "parallel.workers=1", "track.mlflow=off"]
     settings += ["resources.cpus=0.5"]
     words = command("your_languages.md", "xalign study study.yaml")[1:]
     words += [word for one in settings for word in ("--set", one)]
@@ -355,7 +355,7 @@ def test_cells_of_the_page_run_side_by_side_are_not_repeated_and_are_reported(
     for cell in (cell for cell in cells if cell["kind"] == "pretraining"):
         shown = read_scores(folder / cell["folder"] / "evaluation" / "study" / SCORES)
         assert {"tatoeba_accuracy", "pos_accuracy"} <= {score.metric for score in shown}
-    assert "mlm (seed 0): step 400/400" in capfd.readouterr().err
+    assert "mlm (seed 0): step 150/150" in capfd.readouterr().err
     own = [path for path in Path("runs").rglob("manifest.json") if path.parent != folder]
     before = {path: path.stat().st_mtime_ns for path in own}
     xalign(*words)
