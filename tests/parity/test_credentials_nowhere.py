@@ -111,7 +111,10 @@ def test_a_password_is_used_and_written_nowhere(
     evaluation.evaluate(str(run), "tatoeba", tmp_path / "demo" / "tatoeba")
     client = MlflowClient(shown)
     (experiment,) = (one for one in client.search_experiments() if one.name == "xalign")
-    (tracked,) = client.search_runs([experiment.experiment_id])
+    runs = client.search_runs([experiment.experiment_id])
+    (tracked,) = (one for one in runs if one.info.run_name == run.name)
+    (scored,) = (one for one in runs if one.data.tags.get("mlflow.parentRunId") == tracked.info.run_id)
+    assert [name for name in scored.data.metrics if "tatoeba" in name]
     assert tracked.data.params["track.mlflow"] == shown
     assert tracked.data.metrics["train/loss"] > 0
     assert [name for name in tracked.data.metrics if "tatoeba" in name]
