@@ -58,6 +58,10 @@ def evaluate(
     fingerprint = hash_value([encoder, list(languages or ()), params])
     params = {key: value for key, value in params.items() if value is not None}
     identity = scoring_identity(fingerprint, f"{name}: {task}", encoder, name, languages, params)
+    if run is not None:  # which has these scores too, and which a search by method or scale is to find once
+        identity["params"] = {
+            key: identity["params"][key] for key in identity["params"].keys() - {"objective", "recipe"}
+        }
     with open_job(target, f"evaluate {task}", identity) as job:
         job.follow(_track_of(run, out))
         scores = TASKS[task].evaluate(encoder, folder, languages, **options)

@@ -179,8 +179,10 @@ def run(servers: Servers, finished: list[Path]) -> Run:
 @pytest.mark.usefixtures("run")
 def test_two_that_write_at_once_lose_nothing_and_again_add_nothing(servers: Servers, finished: list[Path]) -> None:
     ids = [replay(folder, servers.mlflow.uri, TOGETHER)[0] for folder in finished]
-    runs = {run.info.run_id: run for run in servers.runs(TOGETHER)}
+    found = servers.runs(TOGETHER)
+    runs = {run.info.run_id: run for run in found if "mlflow.parentRunId" not in run.data.tags}
     assert sorted(runs) == sorted(ids)
+    assert [run.info.run_name.partition(": ")[2] for run in found if run.info.run_id not in runs] == ["tatoeba"]
     for run_id, folder in zip(ids, finished, strict=True):
         assert runs[run_id].info.status == "FINISHED"
         check_points(servers, runs[run_id], folder)
