@@ -11,8 +11,8 @@ from tests.unit.rules.tree import PACKAGE, ROOT, python_files
 from xalign_ray.work import run_folder
 from xalign_ray.work.run_folder import RunFolder
 
-VERBS = {"export", "report", "evaluation"}  # names of verbs and of a kind of cell too, which other modules may write
-NAMES = {value for name, value in vars(run_folder).items() if name.isupper()} - VERBS
+COMMON = {"export", "report", "evaluation", "data"}  # words that mean other things in other modules too
+NAMES = {value for name, value in vars(run_folder).items() if name.isupper()} - COMMON
 
 
 @pytest.mark.parametrize(

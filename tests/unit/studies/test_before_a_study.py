@@ -49,7 +49,7 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_trained(tmp_path: P
     for name, text, said in (
         ("dev-en.tsv", "is\tO\n", "dev-en.tsv has no name at all"),
         ("test-de.tsv", "monday\tB-DATE\n", "test-de.tsv has the tag B-DATE, which the head does not know"),
-        ("test-de.tsv", "monday B-LOC\n", "test-de.tsv, line 1: not a word, a tab and its tag"),
+        ("test-de.tsv", "monday\tB-LOC\nsun\n", "test-de.tsv, line 2: not a word, a tab and its tag"),
     ):
         (tmp_path / "ner" / name).write_text(text)
         with pytest.raises(DataError, match=said):
