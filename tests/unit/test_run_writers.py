@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -94,6 +95,20 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     return gate
 
 
+def listen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What is said from now on; capfd loses what is written while it is read, and takes a fixture's stream away."""
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    return said
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 class Scored:
     """A task that needs no model."""
 
@@ -121,9 +136,10 @@ VERBS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize(("first", "second"), product(VERBS, VERBS))
 def test_of_two_verbs_on_one_run_the_second_waits_or_is_refused(
-    run: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], first: str, second: str
+    run: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, first: str, second: str
 ) -> None:
     monkeypatch.setitem(TASKS, "tatoeba", Scored())
+    said = listen(monkeypatch)
     errors: list[BaseException] = []
 
     def act(name: str) -> None:
@@ -136,10 +152,7 @@ def test_of_two_verbs_on_one_run_the_second_waits_or_is_refused(
     threads[0].start()
     assert gate.entered.wait(PATIENCE_S)
     threads[1].start()
-    until = time.monotonic() + PATIENCE_S
-    while not (said := capfd.readouterr().err).count(" is being written by ") and not errors:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until(lambda: " is being written by " in said.getvalue() or bool(errors))
     gate.opened.set()
     for thread in threads:
         thread.join(PATIENCE_S)
@@ -151,8 +164,8 @@ def test_of_two_verbs_on_one_run_the_second_waits_or_is_refused(
         assert str(refused).endswith("or stop it. Or write the report into another folder: --out FOLDER.")
     else:
         assert errors == []
-        assert f"{run} is being written by " in said
-        assert "; it is waited for.\n" in said
+        assert f"{run} is being written by " in said.getvalue()
+        assert "; it is waited for.\n" in said.getvalue()
     if "evaluate" in (first, second):
         assert [one.metric for one in read_scores(RunFolder(run).evaluation("tatoeba") / "scores.json")]
         assert "tatoeba_accuracy" in (RunFolder(run).export / "README.md").read_text()
@@ -162,7 +175,7 @@ def test_of_two_verbs_on_one_run_the_second_waits_or_is_refused(
 
 
 def test_of_two_evaluations_into_one_folder_the_second_waits(
-    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()
 
@@ -172,6 +185,7 @@ def test_of_two_evaluations_into_one_folder_the_second_waits(
                 return super().evaluate()
 
     monkeypatch.setitem(TASKS, "tatoeba", Slow())
+    said = listen(monkeypatch)
     out = tmp_path / "scores"
     threads = [
         threading.Thread(target=evaluation.evaluate, args=(str(run), "tatoeba", None, out), daemon=True) for _ in "12"
@@ -179,10 +193,7 @@ def test_of_two_evaluations_into_one_folder_the_second_waits(
     threads[0].start()
     assert gate.entered.wait(PATIENCE_S)
     threads[1].start()
-    until = time.monotonic() + PATIENCE_S
-    while f"{out} is being written by evaluate tatoeba on " not in capfd.readouterr().err:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until(lambda: f"{out} is being written by evaluate tatoeba on " in said.getvalue())
     gate.opened.set()
     for thread in threads:
         thread.join(PATIENCE_S)
