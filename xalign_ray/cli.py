@@ -135,7 +135,7 @@ def pretrain(
 ) -> None:
     """Train a recipe, or go on with it, and export it as a Hugging Face folder."""
     from xalign_ray import pipeline
-    from xalign_ray.train.allocator import keep_freed_memory
+    from xalign_ray.train.distributed import keep_freed_memory
 
     profiled = [f"track.profile_steps={profile}"] if profile else []
     loaded = load_recipe(recipe, [*settings, *profiled])

@@ -71,7 +71,7 @@ def continue_(
         typer.echo(verb.plan(lines))
         return
     if no_ray:
-        from xalign_ray.train.allocator import keep_freed_memory
+        from xalign_ray.train.distributed import keep_freed_memory
 
         keep_freed_memory()  # this process ends with the training
     run = verb.continue_encoder(lines, no_ray, trust, rehash)

@@ -87,8 +87,7 @@ def _weights(
     recipe: Recipe, prepared: Prepared, folder: Path, fingerprint: str, step: int | None, trust: bool
 ) -> tuple[dict[str, Tensor], int]:
     """The weights and the step they are of; at step 0 those that the seed gives, as every run of it began."""
-    from xalign_ray.train.checkpoint import newest
-    from xalign_ray.train.consolidate import consolidate
+    from xalign_ray.train.checkpoint import consolidate, newest
     from xalign_ray.train.loop import build_objectives
 
     if step == 0:

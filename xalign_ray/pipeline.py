@@ -199,12 +199,12 @@ def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool, title: str) 
 
 def _open_cluster(recipe: Recipe, out: Path | None) -> None:
     """Joins or starts a cluster that can hold the run; what can be known without one is found out before."""
-    from xalign_ray.train import driver, room
+    from xalign_ray.train import capacity, driver
 
     check_writable(out or local_folder(recipe.config.output))
     driver.check_machine(recipe.config.parallel)
     driver.connect(recipe.config.parallel)
-    room.wait_for_room(recipe.config.parallel)
+    capacity.wait_for_room(recipe.config.parallel)
 
 
 def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:

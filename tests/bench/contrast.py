@@ -140,8 +140,7 @@ def rows_of(pairs: list[Pair]) -> dict[str, np.ndarray]:
 def ours(arm: dict[str, Any]) -> list[float]:
     """CPU seconds of the steps of the loop."""
     from xalign_ray.config.schema import RunConfig
-    from xalign_ray.train.allocator import keep_freed_memory
-    from xalign_ray.train.distributed import setup_workers
+    from xalign_ray.train.distributed import keep_freed_memory, setup_workers
     from xalign_ray.train.loop import train
     from xalign_ray.work.job import Job
 

@@ -33,11 +33,10 @@ from method_rows import METHODS, columns, dictionary
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.objectives.cross_entropy import summed_cross_entropy
 from xalign_ray.track.events import EVENT_LOG, read_events
-from xalign_ray.train.allocator import keep_freed_memory
-from xalign_ray.train.distributed import setup_workers
+from xalign_ray.train.distributed import keep_freed_memory, setup_workers
 from xalign_ray.train.loop import build_objectives, train
-from xalign_ray.train.micro_batch import tensors
 from xalign_ray.train.optimizers import build_optimizer
+from xalign_ray.train.step import tensors
 from xalign_ray.work.job import Job
 from xalign_ray.work.run_folder import RunFolder
 

@@ -21,10 +21,9 @@ from xalign_ray.layout import NOT_PREDICTED
 from xalign_ray.models.attention import attention_by_example, flash_attention, implementation
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import backend_of
-from xalign_ray.train.held_out import KIND
 from xalign_ray.train.loop import build_objectives
-from xalign_ray.train.micro_batch import tensors
-from xalign_ray.train.step import compare_over_ranks
+from xalign_ray.train.scoring import KIND
+from xalign_ray.train.step import compare_over_ranks, tensors
 from xalign_ray.work.run_folder import RunFolder
 
 pytestmark = pytest.mark.gpu

@@ -13,7 +13,7 @@ from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.models.families import FAMILIES
 from xalign_ray.train.loop import build_objectives
-from xalign_ray.train.micro_batch import tensors
+from xalign_ray.train.step import tensors
 
 LOSSES = "{kind: masked_lm, labels_at_once: 16}, {kind: dictionary_alignment, layer: 1}, {kind: word_exchange}, "
 LOSSES += "{kind: momentum_contrast, queue_size: 8, projection: 4}, {kind: sentence_contrast, layer: 2}"

@@ -15,7 +15,7 @@ from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.operations import seen_pairs
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.train.devices import peak_tflops
-from xalign_ray.train.flops import Flops, example_lengths
+from xalign_ray.train.step import Flops, example_lengths
 
 ROWS, LENGTH, LABELS, VOCABULARY = 3, 32, 17, 900
 SHAPE = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}

@@ -16,7 +16,7 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.text.streams import stream_columns
-from xalign_ray.train.micro_batch import tensors
+from xalign_ray.train.step import tensors
 
 
 def show(stream, rows):

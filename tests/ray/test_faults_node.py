@@ -35,8 +35,8 @@ from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data import placement
 from xalign_ray.data.prepare import prepare
 from xalign_ray.errors import ConfigError
+from xalign_ray.train.capacity import check_cluster
 from xalign_ray.train.driver import connect
-from xalign_ray.train.room import check_cluster
 
 pytestmark = pytest.mark.ray
 STEPS, SAVED_EVERY, DEATH_AT = 60, 10, 25

@@ -6,7 +6,7 @@ import pytest
 import ray
 
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.train.room import fit_free, has_free
+from xalign_ray.train.capacity import fit_free, has_free
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 

@@ -63,7 +63,7 @@ class MicroStep:
     Attributes:
         batch: this micro-batch as tensors on the encoder's device, [B, L] each, B >= 0, those of the columns that the
             losses need besides them which the feed made for these rows, and where things stand in them (see
-            train/micro_batch.py): a loss that asks a tensor where, by a mask or `nonzero`, waits for the GPU.
+            train/step.py): a loss that asks a tensor where, by a mask or `nonzero`, waits for the GPU.
         part: (index, of): such a term is cut into `of` slices, one for each rank and micro-step of the global step.
         step: number of the global step, from 0.
         compare: compares the vectors of a `StepObjective` with those of the whole step; by default these are all.

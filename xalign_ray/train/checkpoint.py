@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written by all ranks, valid once the manifest is in place, found again whole or not at all.
+"""Checkpoints of a run: written by all ranks, found again, converted for another number of workers, made whole.
 
 A save has two halves. `begin` copies the state and leaves the writing to a thread of each rank; `publish`, as soon as
 all ranks know that all have written, makes the checkpoint exist. What a rank's thread does needs no other rank, so
@@ -7,21 +7,26 @@ training's own messages between them are never crossed.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import torch
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError, DataError
+from xalign_ray.train.checkpoint_files import check_pickles, only_data, plain_path, write_parts
 from xalign_ray.train.distributed import Workers
-from xalign_ray.train.engine import STATE, Engine
-from xalign_ray.train.snapshot import write_parts
-from xalign_ray.train.trust import check_pickles
+from xalign_ray.train.engine import STATE, Engine, load_deepspeed
 from xalign_ray.work.artifacts import MANIFEST, check_files, read_manifest, unfinished, write_manifest
 from xalign_ray.work.run_folder import RunFolder
 
@@ -252,3 +257,94 @@ class Checkpoints:
         for folder in folders:
             if folder not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def consolidate(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
+    """The state dict of the module that was trained, parameters and buffers by name.
+
+    Stage 0 keeps the module whole in one file, which DeepSpeed's converter does not read; stages 1-3 keep the fp32
+    weights as flat parts in the optimizer's files.
+    """
+    if checkpoint.zero_stage == 0:
+        file = checkpoint.folder / STATE / "mp_rank_00_model_states.pt"
+        with only_data(checkpoint.trusted, allowed=()):
+            state = torch.load(file, map_location="cpu", weights_only=not checkpoint.trusted)["module"]
+    else:
+        load_deepspeed(on_gpu=False)
+        from deepspeed.utils import zero_to_fp32
+
+        # It shows its progress. The process's stdout stays as it is: other threads write to it.
+        zero_to_fp32.__dict__.update(print=lambda *_, **__: None, tqdm=lambda files, **_: files)
+        with only_data(checkpoint.trusted), plain_path(checkpoint.folder) as folder:
+            state = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(str(folder), tag=STATE)
+        assert state is not None
+    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+
+
+def needs_resharding(found: Checkpoint | None, workers: Workers) -> bool:
+    """Whether a checkpoint's optimizer state is cut for another number of workers; at stage 0 it is not cut."""
+    return found is not None and found.zero_stage > 0 and found.manifest["workers"] != workers.size
+
+
+def load_resharded(engine: Engine, found: Checkpoint, run_folder: Path, workers: Workers) -> None:
+    """Converts a checkpoint next to the others, loads it on all ranks, and removes the copy.
+
+    Args:
+        engine: built with `universal=True`.
+
+    Raises:
+        CheckpointError: on all ranks, if the conversion failed.
+    """
+    folder = RunFolder(run_folder).checkpoints / ".resharded"
+    problem = _convert(found, folder) if workers.rank == 0 else None
+    problem = workers.gather(problem)[0]
+    if problem:
+        raise CheckpointError(
+            f"{found.folder} was written by {found.manifest['workers']} workers and cannot be converted for "
+            f"{workers.size}: {problem} Continue with --set parallel.workers={found.manifest['workers']}."
+        )
+    engine.load(folder, found.trusted)
+    workers.barrier()
+    if workers.rank == 0:
+        shutil.rmtree(folder)
+
+
+def _convert(found: Checkpoint, folder: Path) -> str | None:
+    """Runs DeepSpeed's converter in a process of its own, as it starts more; returns what it says if it fails."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    command = [sys.executable, "-m", "xalign_ray.train.checkpoint", str(found.folder / STATE), str(folder / STATE)]
+    command += [TRUSTED] if found.trusted else []
+    # Neither a GPU nor a rank of the job: it must not try to join.
+    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    done = subprocess.run(command, env=environment | {"DS_ACCELERATOR": "cpu"}, capture_output=True, text=True)
+    return None if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2]
+
+
+TRUSTED = "trusted"
+_WORKERS = {"num_extract_workers": 4, "num_merge_workers": 2}  # the converter's own defaults
+
+
+def main() -> int:
+    """`python -m xalign_ray.train.checkpoint FROM TO [trusted]`; a refusal is a sentence on stderr."""
+    source, target, *trusted = sys.argv[1:]
+    load_deepspeed(on_gpu=False)
+    from deepspeed.checkpoint.ds_to_universal import main as convert
+
+    options = _WORKERS | {"keep_temp_folder": False, "strict": True, "inject_missing_state": True}
+    try:
+        with (
+            only_data(trusted == [TRUSTED]),
+            plain_path(Path(source)) as folder,
+            plain_path(Path(target).parent) as parent,  # the target itself is made by the converter
+        ):
+            output = parent / Path(target).name
+            convert(SimpleNamespace(input_folder=str(folder), output_folder=str(output), **options))
+    except CheckpointError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

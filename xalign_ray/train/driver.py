@@ -42,16 +42,13 @@ from xalign_ray.errors import (
     first_sentence,
     long_temporary_folder,
 )
-from xalign_ray.train.allocator import ONE_ARENA, keep_freed_memory
-from xalign_ray.train.auth_token import ensure_token
-from xalign_ray.train.cluster_address import check_named_cluster
-from xalign_ray.train.distributed import backend_of, setup_workers
-from xalign_ray.train.elastic import run_elastic
+from xalign_ray.train.capacity import resources_of, run_elastic, wait_for_room
+from xalign_ray.train.cluster_address import check_named_cluster, ensure_token
+from xalign_ray.train.distributed import ONE_ARENA, backend_of, keep_freed_memory, setup_workers
 from xalign_ray.train.loop import train
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
-from xalign_ray.train.room import resources_of, wait_for_room
 from xalign_ray.train.stop_request import HEARD_S, hear_stop, open_stop_request
 from xalign_ray.work import stops
 from xalign_ray.work.job import Job

@@ -24,19 +24,15 @@ from xalign_ray.errors import LossError, StoppedError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.track.events import last_step
-from xalign_ray.train.checkpoint import Checkpoint, Checkpoints
+from xalign_ray.train.checkpoint import Checkpoint, Checkpoints, load_resharded, needs_resharding
 from xalign_ray.train.devices import peak_tflops
 from xalign_ray.train.distributed import Workers
-from xalign_ray.train.engine import Engine
-from xalign_ray.train.execution import describe, set_up
-from xalign_ray.train.host import host_metrics
+from xalign_ray.train.engine import Engine, describe, set_up
+from xalign_ray.train.metrics import Delivered, Spent, host_metrics
 from xalign_ray.train.profile import StepProfile
-from xalign_ray.train.reshard import load_resharded, needs_resharding
 from xalign_ray.train.scoring import ScoredRows, Scoring
-from xalign_ray.train.stall import COMPUTES, WAITS, StallWatch
 from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
-from xalign_ray.train.straggler import ENOUGH_STEPS, slow_worker
-from xalign_ray.train.tallies import Delivered, Spent
+from xalign_ray.train.watch import COMPUTES, ENOUGH_STEPS, WAITS, StallWatch, slow_worker
 from xalign_ray.work import collector, stops
 from xalign_ray.work.job import Job
 from xalign_ray.work.run_folder import RunFolder

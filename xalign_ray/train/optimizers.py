@@ -1,16 +1,121 @@
-"""Optimizers by the kind a recipe names."""
+"""Optimizers by the kind a recipe names, LAMB among them, and the learning rate of a step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import AdamW as TorchAdamW
 from torch.optim import Optimizer
 
 from xalign_ray.config import optimizer
-from xalign_ray.train.lamb import Lamb
+
+
+def learning_rate(step: int, steps: int, warmup_steps: float, peak: float) -> float:
+    """Linear warm-up to the peak, then linear decay towards zero.
+
+    Args:
+        step: the step to take, counting from 0.
+        steps: all steps of the run; the rate would be 0 at `step == steps`.
+        warmup_steps: steps until the peak is reached; the peak is used first at `step == warmup_steps`.
+        peak: the highest rate.
+    """
+    if step < warmup_steps:
+        return peak * (step + 1) / (warmup_steps + 1)
+    return peak * (steps - step) / (steps - warmup_steps)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a rank holds of the tensors that lie one after the other in a flat one, of which each rank has a stretch.
+
+    Attributes:
+        tensors: how many tensors there are, on all ranks.
+        number: of each part here, the tensor that it belongs to.
+        at: of each part here, where it lies in the rank's stretch.
+    """
+
+    tensors: int
+    number: Sequence[int]
+    at: Sequence[slice]
+
+
+WHOLE = Parts(1, [0], [slice(None)])
+
+
+class Lamb(Optimizer):
+    """You et al. 2020, algorithm 2, with bias correction and phi the identity.
+
+    With Adam's m and v: r = m^ / (sqrt(v^) + eps) + decay * w, and w <- w - lr * |w| / |r| * r, where the ratio of the
+    norms is 1 if one of them is 0. Norms are those of whole tensors: where ranks hold parts, `share` says which.
+    """
+
+    def __init__(
+        self, groups: Iterable[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+    ) -> None:
+        """Groups may set `adapt: False`, whose tensors move by lr * r: biases and LayerNorm."""
+        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "adapt": True})
+        self._parts: Mapping[torch.Tensor, Parts] = {}
+        self._add_up: Callable[[torch.Tensor], object] = lambda squares: squares
+
+    def share(self, parts: Mapping[torch.Tensor, Parts], add_up: Callable[[torch.Tensor], object]) -> None:
+        """Says what this rank holds where it does not hold whole tensors.
+
+        Args:
+            parts: of each flat tensor that is moved, what lies in it; the same number of them on all ranks.
+            add_up: puts the sum over ranks into a tensor; called by all of them, once for each flat tensor.
+        """
+        self._parts, self._add_up = parts, add_up
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One step of every tensor that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    self._move(weight, group)
+        return loss
+
+    def _move(self, weight: torch.Tensor, group: dict[str, Any]) -> None:
+        direction = self._adam(weight, group).add_(weight, alpha=group["weight_decay"])
+        if group["adapt"]:
+            self._adapt(weight, direction)
+        weight.sub_(direction, alpha=group["lr"])
+
+    def _adapt(self, weight: torch.Tensor, direction: torch.Tensor) -> None:
+        """Makes the direction of each tensor, in place, as long as the tensor is."""
+        held = self._parts.get(weight, WHOLE)
+        pieces = [direction[at] for at in held.at]
+        squares = weight.new_zeros(2, held.tensors)
+        if pieces:
+            norms = torch._foreach_norm([*(weight[at] for at in held.at), *pieces])  # pyright: ignore
+            squares[:, held.number] = torch.stack(norms).view(2, -1).square()
+        if weight in self._parts:
+            self._add_up(squares)
+        own, other = squares.sqrt()
+        ratios = torch.where((own > 0) & (other > 0), own / other, torch.ones_like(own))
+        if pieces:
+            torch._foreach_mul_(pieces, ratios[held.number].unbind())  # pyright: ignore
+
+    def _adam(self, weight: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
+        """m^ / (sqrt(v^) + eps) after one more gradient."""
+        state, (beta1, beta2) = self.state[weight], group["betas"]
+        if not state:
+            state["step"] = torch.zeros(())
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(weight), torch.zeros_like(weight)
+        state["step"] += 1
+        count = float(state["step"])
+        state["exp_avg"].lerp_(weight.grad, 1 - beta1)
+        state["exp_avg_sq"].mul_(beta2).addcmul_(weight.grad, weight.grad, value=1 - beta2)
+        spread = (state["exp_avg_sq"] / (1 - beta2**count)).sqrt_().add_(group["eps"])
+        return state["exp_avg"] / (1 - beta1**count) / spread
 
 
 def adamw(module: nn.Module, options: optimizer.AdamW) -> Optimizer:

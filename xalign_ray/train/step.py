@@ -6,25 +6,93 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.profiler import record_function
 
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, TrainingError
+from xalign_ray.layout import labelled_at, layout
+from xalign_ray.models.encoder import AlignedEncoder
+from xalign_ray.models.operations import Operations, encoded_by
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.objectives.objective import Compare, Compared, StepObjective, compare_terms
 from xalign_ray.train.distributed import Workers, combine_hash, split_hash
 from xalign_ray.train.engine import Engine
-from xalign_ray.train.flops import Flops
-from xalign_ray.train.micro_batch import RankBatch, tensors
-from xalign_ray.train.schedule import learning_rate
+from xalign_ray.train.optimizers import learning_rate
+
+RankBatch = Mapping[str, np.ndarray]
+MODEL_INPUTS = ("input_ids", "labels", "position_ids", "segment_ids", "language_ids", "example_ids")
+
+
+def tensors(rows: RankBatch, device: torch.device, also: Sequence[str] = ()) -> dict[str, torch.Tensor]:
+    """A batch's rows as the model takes them, on its device: int64 [B, L] each, packed bits as they are.
+
+    With them what is looked up by it, of every column of examples and of the labels: `layout`, `labelled_at`.
+
+    Args:
+        also: further columns to take, those of them that the rows have.
+    """
+    taken = {key: np.ascontiguousarray(rows[key]) for key in (*MODEL_INPUTS, *also) if key in rows}
+    given = {key: torch.from_numpy(value) for key, value in taken.items()}  # narrow on its way to a device
+    for examples in [key for key in given if key.endswith("example_ids")]:
+        of = examples.removesuffix("example_ids")
+        given |= {f"{of}{name}": at for name, at in layout(given[examples]).items()}
+    given["labelled_at"] = labelled_at(given["labels"])
+    if device.type == "cuda":
+        given = _copied_ahead(given, device)
+    return {key: value if value.dtype == torch.uint8 else value.long() for key, value in given.items()}
+
+
+def _copied_ahead(host: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
+    """On the device, for its current stream: copied while that computes what it was given before."""
+    computing, copying = torch.cuda.current_stream(device), _copy_stream(device)
+    with torch.cuda.stream(copying):
+        copies = {key: value.pin_memory().to(device, non_blocking=True) for key, value in host.items()}
+    computing.wait_stream(copying)
+    for value in copies.values():
+        value.record_stream(computing)  # its memory is not given away before it has been read
+    return copies
+
+
+@cache
+def _copy_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
+class Flops:
+    """Of an encoder and its losses; what counts and what does not is said in `models/operations.py`."""
+
+    def __init__(self, objectives: Objectives, micro_steps: int = 1) -> None:
+        encoder = cast(AlignedEncoder, objectives.encoder)
+        self._operations = Operations(encoder.family, encoder.hf.config.to_dict(), encoder.conditioned)
+        choices = [loss.settings for loss in objectives.losses.values()]
+        self._encoded = encoded_by(choices, micro_steps)
+        self._predicting = [kind for kind, loss in objectives.losses.items() if loss.predicts]
+
+    def of_rows(self, batch: Mapping[str, np.ndarray]) -> float:
+        """What encoding a batch takes."""
+        given = {name: batch[f"{name}example_ids"] for name in self._encoded if f"{name}example_ids" in batch}
+        return sum(self._encoded[name] * self._operations.forward(example_lengths(ids)) for name, ids in given.items())
+
+    def of_labels(self, counts: Mapping[str, float]) -> float:
+        """What predicting takes, by the counts of the losses."""
+        return self._operations.of_labels(sum(counts[kind] for kind in self._predicting))
+
+
+def example_lengths(example_ids: NDArray) -> NDArray[np.int64]:
+    """The tokens of each example of packed rows [B, L], whose examples are 1, 2, ... and padding 0."""
+    stride = int(example_ids.max(initial=0)) + 1
+    places = np.arange(len(example_ids))[:, None] * stride + example_ids
+    counts = np.bincount(places[example_ids > 0])
+    return counts[counts > 0]
 
 
 @dataclass(frozen=True)

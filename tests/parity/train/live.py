@@ -16,7 +16,7 @@ from xalign_ray.objectives.objective import TrainableEncoder
 from xalign_ray.train.checkpoint import Checkpoints
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import Loop, build_objectives
-from xalign_ray.train.micro_batch import tensors
+from xalign_ray.train.step import tensors
 from xalign_ray.work.job import Job
 
 

@@ -13,8 +13,7 @@ import torch
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.track.events import read_events
-from xalign_ray.train.checkpoint import newest
-from xalign_ray.train.consolidate import consolidate
+from xalign_ray.train.checkpoint import consolidate, newest
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import train
 from xalign_ray.work.job import Job

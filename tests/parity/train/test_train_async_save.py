@@ -19,8 +19,8 @@ from xalign_ray.errors import CheckpointError, TrainingError
 from xalign_ray.track.events import read_events
 from xalign_ray.train import checkpoint, loop
 from xalign_ray.train.checkpoint import newest
+from xalign_ray.train.checkpoint_files import copy_to_host, write_parts
 from xalign_ray.train.loop import build_objectives
-from xalign_ray.train.snapshot import copy_to_host, write_parts
 from xalign_ray.work.artifacts import read_manifest
 
 STEPS = {"train__max_steps": 4, "checkpoint__save_steps": 1, "checkpoint__save_total_limit": 1}

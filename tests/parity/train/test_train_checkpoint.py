@@ -15,9 +15,9 @@ from tests.parity.train.pool import Pool
 from xalign_ray.errors import CheckpointError
 from xalign_ray.track.events import read_events
 from xalign_ray.train.checkpoint import Checkpoints, newest
+from xalign_ray.train.checkpoint_files import write_parts
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import build_objectives
-from xalign_ray.train.snapshot import write_parts
 from xalign_ray.work.artifacts import write_manifest
 
 SETTINGS = {"checkpoint__save_steps": 2, "checkpoint__save_total_limit": 2}

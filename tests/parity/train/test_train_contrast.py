@@ -21,7 +21,7 @@ from xalign_ray.models.encoder import AlignedEncoder
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.objectives.objective import MicroStep, compare_alone
 from xalign_ray.train.distributed import Workers
-from xalign_ray.train.execution import set_up
+from xalign_ray.train.engine import set_up
 from xalign_ray.train.step import Stepper
 
 CONTENT = np.array(

@@ -16,7 +16,7 @@ from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_steps import run, train_until
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
-from xalign_ray.train.held_out import held_out_losses
+from xalign_ray.train.scoring import held_out_losses
 from xalign_ray.train.step import Stepper
 
 # The rate is so small that no weight moves: what differs between steps of the same rows is their dropout.

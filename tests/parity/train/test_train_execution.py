@@ -18,7 +18,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.attention import DENSE, VARLEN
 from xalign_ray.models.encoder import READ, AlignedEncoder
 from xalign_ray.track.events import read_events
-from xalign_ray.train import execution
+from xalign_ray.train import engine
 from xalign_ray.train.loop import build_objectives
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -93,7 +93,7 @@ def test_auto_attention_is_dense_where_varlen_goes_example_by_example():
 def test_how_it_is_run_is_said_and_changes_no_fingerprint():
     plain = synthetic.config()
     other = synthetic.config(train__attention="dense", train__gradient_checkpointing=True, train__torch_compile=True)
-    said = [execution.describe(config.train, CPU) for config in (plain, other)]
+    said = [engine.describe(config.train, CPU) for config in (plain, other)]
     assert said == ["varlen attention", "dense attention, gradient checkpointing, compiled"]
     assert encoder_of(plain).hf.config._attn_implementation == VARLEN
     assert encoder_of(other).hf.config._attn_implementation == DENSE

@@ -10,8 +10,7 @@ import torch
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_checkpoint import starts, stop_after, train
-from xalign_ray.train.checkpoint import newest
-from xalign_ray.train.consolidate import consolidate
+from xalign_ray.train.checkpoint import consolidate, newest
 
 NAME = "run [v2] * (a+b)? {c} ^$"
 SETTINGS = {"parallel__zero_stage": 2, "model__hidden_dropout_prob": 0.0}

@@ -14,7 +14,7 @@ from tests.parity.train.test_train_losses import TOGETHER
 from tests.parity.train.test_train_steps import TIGHT, run, train_until
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.loop import build_objectives
-from xalign_ray.train.micro_batch import tensors
+from xalign_ray.train.step import tensors
 
 LAMB = {"train__optimizer": {"kind": "lamb", "learning_rate": 0.02, "weight_decay": 0.3}}
 

@@ -16,7 +16,7 @@ from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.loop import build_objectives
-from xalign_ray.train.pair_retrieval import MAX_PAIRS, retrieval_accuracies
+from xalign_ray.train.scoring import MAX_PAIRS, retrieval_accuracies
 
 SETTINGS = {"model__hidden_dropout_prob": 0.1, "train__eval_steps": 4, "parallel__zero_stage": 0}
 

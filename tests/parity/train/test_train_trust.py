@@ -16,11 +16,10 @@ from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from xalign_ray.errors import CheckpointError
 from xalign_ray.train import checkpoint
-from xalign_ray.train.checkpoint import Checkpoint, newest
-from xalign_ray.train.consolidate import consolidate
+from xalign_ray.train.checkpoint import Checkpoint, consolidate, newest
+from xalign_ray.train.checkpoint_files import FORCED, only_data
 from xalign_ray.train.engine import STATE
 from xalign_ray.train.loop import train
-from xalign_ray.train.trust import FORCED, only_data
 from xalign_ray.work.artifacts import hash_file, read_manifest, write_manifest
 from xalign_ray.work.job import Job
 
@@ -94,7 +93,7 @@ def test_the_converter_reads_no_pickle_that_runs_code(one: Pool, two: Pool, tmp_
         one.call(start, tmp_path, stage, 4)
     with pytest.raises(CheckpointError, match=r"written by 2 workers and cannot be converted for 1: " + REFUSED_LATE):
         one.call(start, tmp_path, stage, 4, False, False)
-    command = [sys.executable, "-m", "xalign_ray.train.convert", folder / STATE, tmp_path / "out" / STATE]
+    command = [sys.executable, "-m", "xalign_ray.train.checkpoint", folder / STATE, tmp_path / "out" / STATE]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     assert not (tmp_path / "attacked").exists()

@@ -17,7 +17,7 @@ from tests.ray.hosts import needs_hosts
 from tests.ray.runs import TRAIN_WORKER, Curve, calm, check_rows, curve, events, reached, starts
 from tests.ray.site import PLACED, Site, site
 from tests.ray.small import batches, recipe
-from xalign_ray.train.elastic import LOOK_S, STEADY_S
+from xalign_ray.train.capacity import LOOK_S, STEADY_S
 
 pytestmark = [pytest.mark.ray, pytest.mark.long, needs_hosts]
 STEPS, SAVED_EVERY, CUT_AT, CUT_S = 400, 40, 100, 20

@@ -51,7 +51,7 @@ def test_pickles_are_read_in_one_place() -> None:
         text = path.read_text(encoding="utf-8")
         loads |= {path.name} if "torch.load(" in text else set()
         pickles |= {path.name} if "pickle.load" in text else set()
-    assert loads == {"consolidate.py", "engine.py"}
+    assert loads == {"checkpoint.py", "engine.py"}
     assert pickles == {"driver.py"}  # Ray's, between the workers of one cluster
 
 

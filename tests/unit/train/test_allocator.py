@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from xalign_ray.train.allocator import ONE_ARENA
+from xalign_ray.train.distributed import ONE_ARENA
 
 # Four tensors of 64 MiB are written and freed; then the process says how much of them is resident, in MiB, and how much
 # larger its address space has become by 4 GiB that were asked for, never touched, and freed.
@@ -24,7 +24,7 @@ del (never := [torch.empty(2**30)])[:]
 after = own.memory_info()
 print((between.rss - before.rss) >> 20, (after.vms - between.vms) >> 20)
 """
-KEEP = "from xalign_ray.train.allocator import keep_freed_memory; assert keep_freed_memory()"
+KEEP = "from xalign_ray.train.distributed import keep_freed_memory; assert keep_freed_memory()"
 TRAINS_HERE = (
     "from xalign_ray.config.schema import ParallelConfig; from xalign_ray.train.distributed import setup_workers; "
     "setup_workers(ParallelConfig(workers=1))"

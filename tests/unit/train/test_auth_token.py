@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.train.auth_token import GIVEN, ensure_token
+from xalign_ray.train.cluster_address import GIVEN, ensure_token
 
 
 @pytest.fixture
@@ -32,7 +32,9 @@ def test_a_token_is_written_for_its_user_alone_and_kept(token: Path) -> None:
 
 
 def test_processes_at_once_agree_on_one_token(token: Path) -> None:
-    program = "import sys; from xalign_ray.train.auth_token import ensure_token; sys.stdin.read(1); ensure_token(); "
+    program = (
+        "import sys; from xalign_ray.train.cluster_address import ensure_token; sys.stdin.read(1); ensure_token(); "
+    )
     program += "from pathlib import Path; print((Path.home() / '.ray/auth_token').read_text())"
     started = [
         subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from xalign_ray.train.held_out import held_out_losses
+from xalign_ray.train.scoring import held_out_losses
 
 
 class Scored:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xalign_ray.train.straggler import slow_worker
+from xalign_ray.train.watch import slow_worker
 
 HOSTS = ["a", "b", "c"]
 

@@ -6,8 +6,7 @@ import pytest
 from torch import nn
 
 from xalign_ray.config.optimizer import AdamW
-from xalign_ray.train.optimizers import build_optimizer
-from xalign_ray.train.schedule import learning_rate
+from xalign_ray.train.optimizers import build_optimizer, learning_rate
 
 
 def test_the_rate_rises_to_the_peak_and_falls_linearly():

@@ -1,4 +1,4 @@
-"""What the loop adds up over steps until an event says it: time and work since the last step event, rows and tokens."""
+"""Numbers that the loop logs: time and work since the last event, rows and tokens so far, use of the host."""
 
 from __future__ import annotations
 
@@ -6,7 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import psutil
+import torch
+
 from xalign_ray.train.step import Totals
+
+MB = 1e6
+
+
+def host_metrics(device: torch.device) -> dict[str, float]:
+    """The mean use of the CPUs since the last call (0 at the first), and the memory in use now."""
+    memory = psutil.virtual_memory()
+    found = {
+        "system/cpu_utilization_percentage": psutil.cpu_percent(),
+        "system/system_memory_usage_megabytes": memory.used / MB,
+        "system/system_memory_usage_percentage": memory.percent,
+    }
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        found |= {
+            "system/gpu_memory_usage_megabytes": (total - free) / MB,
+            "system/gpu_memory_usage_percentage": 100 * (1 - free / total),
+        }
+    return found
+
 
 N = TypeVar("N", int, float)
 
