@@ -13,7 +13,7 @@ from xalign_ray.api import (
     study,
     tune,
 )
-from xalign_ray.opened_run import Run
+from xalign_ray.verbs.opened_run import Run
 
 __version__ = "0.1.0"
 __all__ = [

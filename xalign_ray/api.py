@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError, StoppedError
-from xalign_ray.opened_run import Run, as_frame
+from xalign_ray.verbs.opened_run import Run, as_frame
 from xalign_ray.work import stops
 from xalign_ray.work.local_paths import absolute_model, absolute_path
 from xalign_ray.work.run_folder import EVENT_LOG, SCORES, RunFolder
@@ -281,7 +281,7 @@ def tune(
         DataError: model or data are missing or damaged.
         TrainingError: fine-tuning failed.
     """
-    from xalign_ray.studies.tune import tune
+    from xalign_ray.verbs.tune import tune
 
     given = [data] if isinstance(data, str | os.PathLike) else data
     folders = [absolute_path(Path(folder)) for folder in given]

@@ -14,8 +14,12 @@ import typer
 import yaml
 
 from xalign_ray import __version__
-from xalign_ray import submit as submitted
-from xalign_ray.arguments import (
+from xalign_ray.config.explain import check_folder, suggest
+from xalign_ray.config.load import load_recipe
+from xalign_ray.config.yaml_text import parse_yaml
+from xalign_ray.errors import ConfigError, StoppedError, XalignError, explain
+from xalign_ray.verbs import submit as submitted
+from xalign_ray.verbs.arguments import (
     SCALES,
     Group,
     Languages,
@@ -39,13 +43,9 @@ from xalign_ray.arguments import (
     codes,
     one_of,
 )
-from xalign_ray.config.explain import check_folder, suggest
-from xalign_ray.config.load import load_recipe
-from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.config_verbs import config_app
-from xalign_ray.continue_verb import check_submitted, continue_
-from xalign_ray.data_verbs import data_app
-from xalign_ray.errors import ConfigError, StoppedError, XalignError, explain
+from xalign_ray.verbs.config import config_app
+from xalign_ray.verbs.continue_encoder import check_submitted, continue_
+from xalign_ray.verbs.data import data_app
 from xalign_ray.work import collector, stops
 from xalign_ray.work.local_paths import quoted, shown_path
 from xalign_ray.work.ray_job import check_lasting
@@ -197,7 +197,7 @@ def tune(
     train_language: TrainLanguage = "en",
 ) -> None:
     """Fine-tune a model on English, then score every language: a study of one cell. A list of values is searched."""
-    from xalign_ray.studies.tune import tune
+    from xalign_ray.verbs.tune import tune
 
     options = dict(map(_read_option, settings))
     tune(model, task, data, out, options, codes(languages), train_language, _show_scores)
@@ -303,7 +303,7 @@ def word_map(
     out: OutDir,
 ) -> None:
     """Draw how near words lie to their translations (t-SNE), with mean cosine and reciprocal rank."""
-    from xalign_ray import word_map
+    from xalign_ray.verbs import word_map
 
     means = word_map.word_map(models, data, out).groupby("model", sort=False)[["cosine", "reciprocal_rank"]].mean()
     for model, cosine, rank in means.itertuples():

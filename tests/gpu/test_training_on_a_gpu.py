@@ -17,8 +17,8 @@ from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_contrast import SETTINGS as CONTRAST_SETTINGS
 from tests.parity.train.test_train_contrast import assert_same, one_graph, step_of
 from tests.parity.train.test_train_losses import LOSSES, MASKED, TOGETHER
-from xalign_ray.layout import NOT_PREDICTED
 from xalign_ray.models.attention import attention_by_example, flash_attention, implementation
+from xalign_ray.models.layout import NOT_PREDICTED
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import backend_of
 from xalign_ray.train.loop import build_objectives

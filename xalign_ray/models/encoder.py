@@ -11,7 +11,6 @@ from torch.profiler import record_function
 
 from xalign_ray.config.schema import ModelConfig, RunConfig
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.layout import laid_out
 from xalign_ray.models import attention
 from xalign_ray.models.backbone import backbone, check_fits
 from xalign_ray.models.continued import check_family, refuse_new_head
@@ -19,6 +18,7 @@ from xalign_ray.models.decoder import Decoder
 from xalign_ray.models.extension import add_rows
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import append_language, extend_input
+from xalign_ray.models.layout import laid_out
 from xalign_ray.models.open_folder import open_weights
 
 READ = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")  # what `encode` needs of a batch

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from xalign_ray.layout import NOT_PREDICTED
+from xalign_ray.models.layout import NOT_PREDICTED
 from xalign_ray.objectives.cross_entropy import summed_cross_entropy
 from xalign_ray.objectives.objective import MicroStep, Objective, TrainableEncoder
 

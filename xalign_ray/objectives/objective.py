@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from xalign_ray.config.derive import TERMS_AT_ONCE
 from xalign_ray.errors import ConfigError
-from xalign_ray.layout import labelled_at
+from xalign_ray.models.layout import labelled_at
 from xalign_ray.text.dictionary import DictionaryPairs
 
 Gather = Callable[[Tensor], Tensor]  # every rank's rows one below the other, in order of rank; called by all ranks

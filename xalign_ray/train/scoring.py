@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.layout import NOT_PREDICTED
+from xalign_ray.models.layout import NOT_PREDICTED
 from xalign_ray.models.nearest import find_translations, thin
 from xalign_ray.models.own_pooling import own_pooling, own_prompt
 from xalign_ray.objectives.combine import Objectives

@@ -19,8 +19,8 @@ from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, TrainingError
-from xalign_ray.layout import labelled_at, layout
 from xalign_ray.models.encoder import AlignedEncoder
+from xalign_ray.models.layout import labelled_at, layout
 from xalign_ray.models.operations import Operations, encoded_by
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.objectives.objective import Compare, Compared, StepObjective, compare_terms

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from xalign_ray.cli import app, main
-from xalign_ray.continue_verb import five_lines_of
+from xalign_ray.verbs.continue_encoder import five_lines_of
 
 Say = Callable[..., tuple[int, str]]
 

@@ -23,7 +23,7 @@ LAYERS = [
     {"work/ray_job"},
     {"config", "results/aggregate"},
     {"results/headline"},
-    {"text", "demo", "track", "layout"},
+    {"text", "demo", "track"},
     {"work"},
     {"models"},
     {"objectives", "data"},
@@ -32,14 +32,12 @@ LAYERS = [
     {"finetune"},
     {"results", "planning"},
     {"exports", "checks"},
-    {"alignment", "pipeline"},
+    {"pipeline"},
     {"evaluation"},
     {"continuing"},
-    {"studies", "opened_run", "word_map"},
+    {"studies"},
+    {"verbs"},
     {"api"},
-    {"upload"},
-    {"arguments", "submit"},
-    {"config_verbs", "continue_verb", "data_verbs"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -74,13 +72,9 @@ WITHOUT_TORCH += [
     "train/cluster_address.py",
     "train/devices.py",
     "cli.py",
-    "arguments.py",
-    "config_verbs.py",
-    "continue_verb.py",
-    "data_verbs.py",
     "planning",
     "api.py",
-    "opened_run.py",
+    "verbs",
     "__init__.py",
 ]
 WITHOUT_RAY = [
@@ -98,13 +92,10 @@ WITHOUT_RAY += [
     "train/loop.py",
     "train/engine.py",
     "cli.py",
-    "arguments.py",
-    "config_verbs.py",
-    "continue_verb.py",
-    "data_verbs.py",
     "planning",
 ]
-WITHOUT_RAY += ["exports.py", "checks.py", "pipeline.py", "api.py", "opened_run.py", "__init__.py"]
+WITHOUT_RAY += ["exports.py", "checks.py", "pipeline.py", "api.py", "__init__.py"]
+WITHOUT_RAY += [f"verbs/{name}.py" for name in ("arguments", "config", "continue_encoder", "data", "opened_run")]
 
 
 def layer_of(path: Path) -> str:

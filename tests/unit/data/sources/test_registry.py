@@ -8,11 +8,11 @@ from typing import get_args
 
 import pytest
 
-from xalign_ray.arguments import DICTIONARY_FORMATS
 from xalign_ray.config.sources import PairFormat, TextFormat
 from xalign_ray.data.sources.formats import FORMATS, find_files, parts, read, record_as_json
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Pair
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.verbs.arguments import DICTIONARY_FORMATS
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -11,10 +11,10 @@ from typing import Any
 import typer
 import yaml
 
-from xalign_ray.arguments import Group, RecipeName, Settings
 from xalign_ray.config.explain import differences
 from xalign_ray.config.load import described, load_recipe
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.verbs.arguments import Group, RecipeName, Settings
 
 config_app = typer.Typer(cls=Group, no_args_is_help=True, help="Recipes: list, show, check, compare.")
 

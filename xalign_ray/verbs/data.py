@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from xalign_ray.arguments import (
+from xalign_ray.config.load import list_recipes
+from xalign_ray.verbs.arguments import (
     Fetched,
     Format,
     Group,
@@ -23,7 +24,6 @@ from xalign_ray.arguments import (
     as_local,
     codes,
 )
-from xalign_ray.config.load import list_recipes
 from xalign_ray.work.local_paths import quoted, shown_path
 from xalign_ray.work.status_line import say, say_next
 
@@ -134,7 +134,7 @@ def data_align(
     extraction: Annotated[str, typer.Option(metavar="NAME", help="links of an encoder: softmax or argmax")] = "softmax",
 ) -> None:
     """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus."""
-    from xalign_ray.alignment import align
+    from xalign_ray.verbs.align import align
 
     settings = {"join": method or None, "train_pairs": pairs or None, "extraction": extraction}
     typer.echo(str(align(paths, format_, codes(languages), out, aligner, settings)))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import ClusterError, ConfigError
-from xalign_ray.upload import make_upload
+from xalign_ray.verbs.upload import make_upload
 from xalign_ray.work import stops
 
 VERBS = ("prepare", "pretrain", "continue", "export", "evaluate", "tune", "study", "report")

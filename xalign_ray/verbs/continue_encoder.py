@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from xalign_ray.arguments import Out, Rehash, Settings, Trust, as_model, codes, one_of
 from xalign_ray.continuing.five_lines import FiveLines, read_five_lines
 from xalign_ray.continuing.methods import METHODS
 from xalign_ray.errors import ConfigError
+from xalign_ray.verbs.arguments import Out, Rehash, Settings, Trust, as_model, codes, one_of
 from xalign_ray.work.ray_job import check_lasting
 from xalign_ray.work.run_folder import RUNS
 from xalign_ray.work.status_line import say_next
