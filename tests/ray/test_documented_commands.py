@@ -183,7 +183,7 @@ def write_study(folder: Path) -> None:
 def write_pairs(folder: Path) -> None:
     """An encoder to continue, pairs for it, and pairs that it is scored on."""
     (folder / "MODEL").symlink_to(f"{MLM}/export")
-    for name, numbers in {"my": range(600), "test": range(600, 640)}.items():
+    for name, numbers in {"my": range(300), "test": range(300, 340)}.items():
         rows = [f"the house has number {number},das Haus hat die Nummer {number}" for number in numbers]
         (folder / f"{name}.csv").write_text("\n".join(["en,de", *rows, ""]), encoding="utf-8")
 
@@ -265,6 +265,10 @@ def shell(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> dict[str, 
         for written, short in SHORT.items():
             text = re.sub(written, short, text)
         recipe.write_text(text, encoding="utf-8")
+    length = code / "xalign_ray" / "continuing" / "length.py"
+    text = length.read_text(encoding="utf-8")
+    assert (short := text.replace("FLOOR, CAP = 200,", "FLOOR, CAP = 4,")) != text
+    length.write_text(short, encoding="utf-8")
     command = code / "bin" / "xalign"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m xalign_ray "$@"\n')
