@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from xalign_ray.config.explain import explain_validation, suggest_file
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.setting import read_setting
+from xalign_ray.config.templates import each_written
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.local_paths import expand_home
@@ -86,7 +87,7 @@ def _resolve(tree: dict[str, Any], origins: dict[str, str], origin: str, name: s
     for setting in settings:
         apply_setting(tree, origins, setting, RunConfig)
     try:
-        config = RunConfig.model_validate(tree)
+        config = RunConfig.model_validate(each_written(tree, origin))
     except ValidationError as error:
         raise ConfigError(explain_validation(error, RunConfig, origins, default_origin=origin)) from None
     return Recipe(name, config, origins)
@@ -142,6 +143,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 def _extended(
     own: dict[str, Any], origin: str, path: Path | None, seen: tuple[Path, ...]
 ) -> tuple[dict[str, Any], dict[str, str]]:
+    own = each_written(own, origin)
     extends = own.pop("extends", [])
     extends = [extends] if isinstance(extends, str) else extends
     if not isinstance(extends, list) or not all(isinstance(name, str) for name in extends):
