@@ -3,18 +3,21 @@
     XALIGN_MODELS=FOLDER python -m tests.bench.words [--lines 1000000] [--text FILE ...] [--models gemma,llama3]
 
 FOLDER holds a folder for each model, with a tokenizer.json. Speed is CPU time of one thread over the files' lines:
-`cold` is the first pass, in which every word is new once, and `warm` the second.
+`cold` is the first pass, in which every word is new once, and `warm` the second. With a dictionary (a tab or a blank
+between a term and the text's) speed is shown for its entries of one word, and for all of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import math
 import os
 import sys
 import time
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +25,13 @@ from tokenizers import Tokenizer
 
 from tests.parity.wild_lines import SPELLED, wild_lines
 from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
-from xalign_ray.text.rows import Ints
+from xalign_ray.text.look_up import look_up_form
+from xalign_ray.text.phrases import split_forms
+from xalign_ray.text.rows import NO_WORD, Ints
 from xalign_ray.text.tokenizer import TokenizedLines, tokenize_lines
 
 BATCH = 4000
+REPEATS = 3  # of which the quickest is shown
 WORDS_EVERY = 10  # so many batches: words of one are compared, too
 
 
@@ -35,6 +41,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1_000_000, help="hostile lines to compare; 0: none")
     parser.add_argument("--text", type=Path, nargs="*", default=[], help="files of lines to time, plain or .gz")
     parser.add_argument("--models", default="", help="names, by commas; all if not given")
+    parser.add_argument("--dictionary", type=Path, help="a word of another language and one of the text's a line")
     parser.add_argument("--seed", type=int, default=0, help="of the hostile lines")
     asked = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -47,6 +54,9 @@ def main() -> None:
         backend.encode_special_tokens = True
         if text:
             _show(f"{folder.name}: {_time(backend, text)}")
+        if text and asked.dictionary:
+            for line in _with_dictionary(backend, text, asked.dictionary):
+                _show(f"{folder.name}: {line}")
         if asked.lines:
             ids, words = soak(backend, asked.lines, asked.seed)
             _show(
@@ -77,6 +87,31 @@ def _time(backend: Tokenizer, lines: Sequence[str]) -> str:
         f"{raw / ours[0]:.2f} cold, {raw / ours[1]:.2f} warm times the raw tokenizer's {tokens / raw:,.0f} tokens a "
         f"second; {new:.2f} new pretokens per 100 tokens"
     )
+
+
+def _with_dictionary(backend: Tokenizer, lines: Sequence[str], dictionary: Path) -> Iterator[str]:
+    """Seconds with the entries of one word, and with all, against none; what all of them find."""
+    pairs = [line.rstrip("\n").split("\t" if "\t" in line else None) for line in _open(dictionary)]
+    forms = sorted({look_up_form(parts[1]) for parts in pairs if len(parts) == 2})
+    one_word = [form for form, words in zip(forms, split_forms(forms), strict=True) if form == words]
+    chosen = {"no entries": [], "those of one word": one_word, "all": forms}
+    entries = {name: {(0, form): n for n, form in enumerate(some)} for name, some in chosen.items()}
+    best = dict.fromkeys(entries, (math.inf, math.inf))
+    for _, name in product(range(REPEATS), entries):
+        cached = CachedTokenizer(backend, entries[name])
+        seconds = [0.0, 0.0]
+        for cycle, part in product((0, 1), _parts(lines)):
+            began = time.process_time()
+            found = cached.tokenize(part, 0)
+            seconds[cycle] += time.process_time() - began
+        best[name] = (min(best[name][0], seconds[0]), min(best[name][1], seconds[1]))
+    for name, (cold, warm) in best.items():
+        cold, warm = cold / best["no entries"][0], warm / best["no entries"][1]
+        yield f"{len(entries[name]):,} entries ({name}): {cold:.2f} cold, {warm:.2f} warm times the seconds without any"
+    found = CachedTokenizer(backend, entries["all"]).tokenize(lines, 0)
+    known, words = int((found.entry >= 0).sum()), int((found.entry != NO_WORD).sum())
+    phrases = int((found.parts > 1).sum())
+    yield f"{known / words:.4f} of {words:,} words are in the dictionary; {phrases:,} are phrases"
 
 
 def soak(backend: Tokenizer, count: int, seed: int) -> tuple[list[str], list[str]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tokenizers import Tokenizer
 
@@ -30,6 +30,8 @@ class Word:
     pieces: tuple[int, ...]
     form: str
     blank_word: int
+    parts: tuple[str, ...] = field(default=(), compare=False)  # the forms of all words by the rule that share pieces
+    punctuation: tuple[int, int] = field(default=(0, 0), compare=False)  # parts left out: before, behind
 
 
 def kind_of(character: str) -> int:
@@ -107,12 +109,17 @@ def tokenize_slowly(backend: Tokenizer, lines: Sequence[str], longest: int = LON
                 ]
                 continue
             whole = [spans[n] for n in range(min(touched), max(touched) + 1) if n < len(spans)]
+            parts = tuple(look_up_form(line[begin:end]) for begin, end, _ in whole)
+            before = behind = 0
             while any(lettered for *_, lettered in whole) and not whole[0][2]:
+                before += 1
                 del whole[0]
             while any(lettered for *_, lettered in whole) and not whole[-1][2]:
+                behind += 1
                 del whole[-1]
             span = (whole[0][0], whole[-1][1]) if whole else (len(line), len(line))
-            words.append(Word(ids, look_up_form(line[slice(*span)]), _blank_word(line, *span)))
+            form = look_up_form(line[slice(*span)])
+            words.append(Word(ids, form, _blank_word(line, *span), parts, (before, behind)))
         result.append(words)
     return result
 
@@ -124,3 +131,41 @@ def _blank_word(line: str, begin: int, end: int) -> int:
     before = line[:begin].replace("\t", " ")
     ended = len(list(filter(None, before.split(" ")))) - (bool(before) and before[-1] != " ")
     return min(ended, max(len(list(filter(None, line.replace("\t", " ").split(" ")))) - 1, 0))
+
+
+def split_entries(entries: Mapping[str, int]) -> dict[tuple[str, ...], int]:
+    """The words of each entry that has several; of those with the same words the first."""
+    phrases: dict[tuple[str, ...], int] = {}
+    for form, entry in entries.items():
+        split = tuple(form[begin:end] for begin, end, _ in split_slowly(form))
+        if len(split) > 1:
+            phrases.setdefault(split, entry)
+    return phrases
+
+
+def find_slowly(
+    words: Sequence[Word], entries: Mapping[str, int], phrases: Mapping[tuple[str, ...], int], longest: int = LONGEST
+) -> list[tuple[int, int, int]]:
+    """The units of a line: words, pieces and entry of each; -1 where there is none.
+
+    At each word the longest run of words that has the words of an entry, one behind the other, but for punctuation that
+    shares a piece with the first or the last of them.
+    """
+    units: list[tuple[int, int, int]] = []
+    at = 0
+    while at < len(words):
+        best = (1, len(words[at].pieces), entries.get(words[at].form, -1) if words[at].form else -1)
+        for end in range(at + 2, len(words) + 1):
+            run = words[at:end]
+            if not all(word.form for word in run):
+                break
+            parts = [part for word in run for part in word.parts]
+            whole = tuple(parts[run[0].punctuation[0] : len(parts) - run[-1].punctuation[1]])
+            pieces = sum(len(word.pieces) for word in run)
+            if pieces > longest:
+                break
+            if whole in phrases and len(whole) <= LONGEST:
+                best = (end - at, pieces, phrases[whole])
+        units.append(best)
+        at += best[0]
+    return units

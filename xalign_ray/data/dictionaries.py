@@ -23,6 +23,7 @@ from xalign_ray.data.summary import SourceSummary, file_names
 from xalign_ray.errors import DataError
 from xalign_ray.text.dictionary import Key, Translation, Translations, add_entries, build_lexicon, pair_arrays, separate
 from xalign_ray.text.look_up import look_up_form
+from xalign_ray.text.phrases import LONGEST_PHRASE, split_forms
 from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_words
 from xalign_ray.work.artifacts import write_json
 
@@ -67,6 +68,9 @@ def write_lexicon(
         translations.counts[f"pairs_{split}"] = len(usable)
         translations.counts[f"pairs_{split}_without_pieces"] = len(kept) - len(usable)
     translations.counts["entries"] = len(entries)
+    lengths = [1 + form.count("\n") for form in split_forms([form for _, form in entries])]
+    translations.counts["entries_of_several_words"] = sum(length > 1 for length in lengths)
+    translations.counts[f"entries_of_more_than_{LONGEST_PHRASE}_words"] = sum(n > LONGEST_PHRASE for n in lengths)
     used = {
         key for split in (translations.trained, translations.held_out) for translation in split for key in translation
     }

@@ -133,7 +133,7 @@ def encode_documents(
         row_segments=np.diff(first, append=len(words)).astype(np.int32),
         **vars(no_links(len(words))),
     )
-    counts.update(_count(rows))
+    counts.update(_count(rows, encoder.tokenizer))
     return Examples(rows, held_out[first], counts, dropped)
 
 
@@ -168,7 +168,8 @@ def encode_pairs(
     empty = segment_words.min(axis=1) == 0
     _count_dropped(counts, NO_WORDS, empty)
     _note_languages(counts, encoder.filters, languages, len(pairs))
-    linked = _linked(encoder, pairs, segment_words, counts) if encoder.filters.min_aligned_fraction else None
+    parts = np.stack([sum_runs(encoding.parts, encoding.line_words) for encoding in encodings], axis=1)
+    linked = _linked(encoder, pairs, parts, counts) if encoder.filters.min_aligned_fraction else None
     pieces = np.stack([_pieces(encoding) for encoding in encodings], axis=1)
     lengths = (segment_words, pieces)
     sifted = keep_pairs(encoder.filters, languages, texts, lengths, duplicate, near_duplicate, linked, ~empty)
@@ -191,7 +192,7 @@ def encode_pairs(
         links = find_links(alignments, np.flatnonzero(keep), numbered, segment_words)
         counts["links"] = len(links.link_from)
         rows = replace(rows, **vars(links))
-    counts.update(_count(rows))
+    counts.update(_count(rows, encoder.tokenizer))
     return Examples(rows, np.zeros(len(rows), bool), counts, dropped)
 
 
@@ -241,7 +242,9 @@ def _keep(encoding: EncodedLines, lines: Index) -> EncodedLines:
         encoding.pieces[pieces],
         encoding.word_length[words],
         encoding.entry[words],
+        encoding.parts[words],
         encoding.blank_word[words],
+        encoding.last_blank_word[words],
         encoding.line_words[lines],
     )
 
@@ -361,11 +364,12 @@ def _count_dropped(counts: Counter[str], reason: str, dropped: Kept) -> None:
         counts[f"dropped: {reason}"] = count
 
 
-def _count(rows: Rows) -> dict[str, int]:
-    known = rows.word_length[rows.entry >= 0]
+def _count(rows: Rows, tokenizer: CachedTokenizer) -> dict[str, int]:
+    known = rows.entry >= 0
     return {
         "words": int((rows.entry != NO_WORD).sum()),
-        "words_in_dictionary": len(known),
+        "words_in_dictionary": int(known.sum()),
+        "phrases_in_dictionary": tokenizer.count_phrases(rows.entry[known]),
         "tokens": len(rows.pieces),
-        "tokens_in_dictionary": int(known.sum()),
+        "tokens_in_dictionary": int(rows.word_length[known].sum()),
     }

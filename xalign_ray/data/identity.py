@@ -25,7 +25,7 @@ from xalign_ray.data.word_alignment.kinds import alignment_identity, named_align
 from xalign_ray.work.artifacts import hash_value
 from xalign_ray.work.mirror import local_folder, url_of
 
-SHARDS_VERSION = 17  # raise it when the same input would give other shards
+SHARDS_VERSION = 18  # raise it when the same input would give other shards
 FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
 # Formats whose text depends on a package and on a version of our own.
 PARSERS = {"wikipedia": ("mwparserfromhell", WIKITEXT_VERSION)}

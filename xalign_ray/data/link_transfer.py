@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.data.word_alignment.links import read_pharaoh
 from xalign_ray.text.cached_tokenizer import EncodedLines
-from xalign_ray.text.rows import Index, Ints, run_index, starts
+from xalign_ray.text.rows import Index, Ints, run_index, starts, sum_runs
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,10 @@ def no_links(segments: int) -> Links:
 
 def number_words(encoding: EncodedLines) -> EncodedLines:
     """The lines with each word as a word by white space, for alignments that count the words of text/words."""
-    within = np.arange(len(encoding.word_length)) - np.repeat(starts(encoding.line_words), encoding.line_words)
-    return replace(encoding, blank_word=within.astype(np.int32))
+    line_parts = sum_runs(encoding.parts, encoding.line_words)
+    within = starts(encoding.parts) - np.repeat(starts(line_parts), encoding.line_words)
+    first, last = within.astype(np.int32), (within + encoding.parts - 1).astype(np.int32)
+    return replace(encoding, blank_word=first, last_blank_word=last)
 
 
 def find_links(
@@ -39,7 +41,8 @@ def find_links(
     """The links between words of pairs, each owned by the pair's first segment.
 
     A link between two words by white space links every word that begins in one with every word that begins in the
-    other (`expand: all`); words that were trimmed away lose theirs. Each link once, in order.
+    other (`expand: all`). A dictionary entry of several words has the links of each of them. Words that were trimmed
+    away lose theirs. Each link once, in order.
 
     Args:
         alignments: of each of `pairs`, `i-j i-j`, or empty.
@@ -66,15 +69,13 @@ def find_links(
 
 
 def _words_in(encoding: EncodedLines, lines: Index, blank_words: Index, left: Index) -> tuple[Index, Index]:
-    """The words that begin in a word by white space: the number of the first in its line, and how many there are."""
+    """The words that begin in a word by white space, and a phrase of which a word does: the first one, and how many."""
     begins = starts(encoding.line_words)
-    span = int(max(encoding.blank_word.max(initial=0), blank_words.max(initial=0))) + 1
-    keys = (
-        run_index(encoding.line_words) * span + encoding.blank_word
-    )  # ascending: words stand in the order of the text
+    span = int(max(encoding.last_blank_word.max(initial=0), blank_words.max(initial=0))) + 1
+    line = run_index(encoding.line_words) * span  # with the numbers ascending: words stand in the order of the text
     asked = lines * span + blank_words
-    first = np.searchsorted(keys, asked, "left") - begins[lines]
-    last = np.searchsorted(keys, asked, "right") - begins[lines]
+    first = np.searchsorted(line + encoding.last_blank_word, asked, "left") - begins[lines]
+    last = np.searchsorted(line + encoding.blank_word, asked, "right") - begins[lines]
     return first, np.maximum(np.minimum(last, left[lines]) - first, 0)
 
 

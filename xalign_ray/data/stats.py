@@ -39,7 +39,8 @@ class PoolStats:
     sentences: int  # lines of text, or pairs
     words: int
     source_tokens: int
-    words_in_dictionary: float | None  # share of the words that have an entry
+    words_in_dictionary: float | None  # share of the words that have an entry; one of several words counts as one
+    phrases_in_dictionary: float | None  # share of the words that are entries of several words
     tokens_in_dictionary: float | None  # share of the tokens that such words have
     rows: int
     tokens: int  # in the rows to train on, special tokens not counted
@@ -144,6 +145,11 @@ def as_tables(stats: Stats) -> list[Table]:
         shares = (pool.padding, pool.words_in_dictionary, pool.tokens_in_dictionary)
         held.add_row(pool.pool, *(_count(number) for number in numbers), *(_percent(share) for share in shares))
     tables = [held]
+    if any(pool.phrases_in_dictionary for pool in stats.pools):
+        found = _table("entries of several words", ("pool", "share of the words"))
+        for pool in stats.pools:
+            found.add_row(pool.pool, _percent(pool.phrases_in_dictionary))
+        tables.append(found)
     if stats.sampling:
         columns = ("pool", "stream", "share", "expected rows", "passes", "drawn")
         seen = _table(f"drawn in {stats.steps:,} steps", columns)
@@ -248,6 +254,7 @@ def _pool(name: str, facts: dict[str, Any], max_seq_length: int) -> PoolStats:
         words=counts["words"],
         source_tokens=counts["tokens"],
         words_in_dictionary=_share(counts["words_in_dictionary"], counts["words"]),
+        phrases_in_dictionary=_share(counts.get("phrases_in_dictionary", 0), counts["words"]),
         tokens_in_dictionary=_share(counts["tokens_in_dictionary"], counts["tokens"]),
         rows=facts["rows"],
         tokens=facts["tokens"],
@@ -273,6 +280,7 @@ def _together(name: str, pools: Sequence[PoolStats]) -> PoolStats:
         words=sum(words),
         source_tokens=sum(tokens),
         words_in_dictionary=mean([pool.words_in_dictionary for pool in pools], words),
+        phrases_in_dictionary=mean([pool.phrases_in_dictionary for pool in pools], words),
         tokens_in_dictionary=mean([pool.tokens_in_dictionary for pool in pools], tokens),
         rows=sum(rows),
         tokens=sum(pool.tokens for pool in pools),

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from xalign_ray.text.phrases import NO_PART, Phrases, split_forms
 from xalign_ray.text.pretokens import BLANK_MARK, PretokenRules, find_pretoken_rules
 from xalign_ray.text.rows import NO_ENTRY, NO_WORD, Index, Ints, run_index, spans, starts, sum_runs
 from xalign_ray.text.tokenizer import LONGEST_WORD, TokenizedLines, tokenize_lines
@@ -41,13 +42,17 @@ _PREPENDED = "\u0d4e\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a"  # lette
 class EncodedLines:
     """Lines as words and pieces: pieces [T], word_length [W], entry [W], line_words [N], as in Rows.
 
-    blank_word [W] is the number in its line of the word between blanks in which a word begins; 0 if not asked for.
+    A dictionary entry of several words is one word here; `parts` [W] says how many words of text/words it is made of.
+    blank_word [W] is the number in its line of the word between blanks in which a word begins, last_blank_word [W] of
+    that in which the last of its parts begins; 0 if not asked for.
     """
 
     pieces: Ints
     word_length: Ints
     entry: Ints
+    parts: Ints
     blank_word: Ints
+    last_blank_word: Ints
     line_words: Ints
 
 
@@ -95,8 +100,13 @@ class CachedTokenizer:
         self._languages = languages
         self._backend, self._entries, self._longest, self._limit = backend, entries, longest, cache_bytes
         self._rules: PretokenRules | None = find_pretoken_rules(backend, longest)
+        self._phrases = Phrases(entries)
         self.misses = 0  # pretokens that the tokenizer was asked for, over all calls
         self._forget()
+
+    def count_phrases(self, entry: Ints) -> int:
+        """How many of these dictionary entries are of several words."""
+        return int(self._phrases.has_several_words[entry].sum())
 
     def tokenize(self, lines: Sequence[str], language: int, *, place: bool = False) -> EncodedLines:
         """The words of lines of one language.
@@ -170,9 +180,10 @@ class CachedTokenizer:
         self._key_bytes = 0
         self._row_pieces, self._row_words, self._row_blanks = _Grown(), _Grown(), _Grown()
         self._pieces, self._word_length, self._entry, self._blank_word = _Grown(), _Grown(), _Grown(), _Grown()
+        self._parts = (_Grown(), _Grown(), _Grown()) if self._phrases.parts else ()
         self._arrays = (
             *(self._row_pieces, self._row_words, self._row_blanks),
-            *(self._pieces, self._word_length, self._entry, self._blank_word),
+            *(self._pieces, self._word_length, self._entry, self._blank_word, *self._parts),
         )
 
     def _keep(self, used: Index) -> None:
@@ -182,7 +193,7 @@ class CachedTokenizer:
         known, rows = self._known, np.flatnonzero(keep)
         words = spans(starts(self._row_words.values)[rows], self._row_words.values[rows])
         pieces = spans(starts(self._row_pieces.values)[rows], self._row_pieces.values[rows])
-        indices = (*[rows] * 3, pieces, *[words] * 3)
+        indices = (*[rows] * 3, pieces, *[words] * (len(self._arrays) - 4))
         kept = [array.values[index] for array, index in zip(self._arrays, indices, strict=True)]
         self._forget()
         if 4 * sum(map(len, kept)) + PRETOKEN_BYTES * len(rows) > self._limit // 2:
@@ -285,7 +296,19 @@ class CachedTokenizer:
             known = np.asarray([entries.get((language, form), NO_ENTRY) for form in found.forms], np.int64)
             entry = np.where(known >= 0, known, entry)
         self._entry.add(entry)
+        if self._phrases.parts:
+            for array, values in zip(self._parts, self._find_parts(found, language), strict=True):
+                array.add(values)
         return np.arange(begin, self._row_words.size)
+
+    def _find_parts(self, found: TokenizedLines, language: int) -> Index:
+        """The numbers [3, W] of the words' forms as parts of phrases: as the first, inside and as the last of one."""
+        of_joined = [form for forms in found.joined.values() for form in forms]
+        words = split_forms([*found.forms, *of_joined])
+        number = np.asarray([self._phrases.parts.get((language, form), NO_PART) for form in words], np.int64)
+        numbers = np.tile(number[: len(found.forms)], (3, 1))
+        numbers[:, [*found.joined]] = number[len(found.forms) :].reshape(-1, 3).T
+        return numbers
 
     def _gather(self, rows: Index, line_pretokens: NDArray[np.integer], place: bool) -> EncodedLines:
         row_words, row_pieces = self._row_words.values, self._row_pieces.values
@@ -297,13 +320,38 @@ class CachedTokenizer:
             blank_word = self._blank_word.values[words] + np.repeat(number, chunk_words).astype(np.int32)
         else:
             blank_word = np.zeros(len(words), np.int32)
-        return EncodedLines(
+        found = EncodedLines(
             pieces=self._pieces.values[spans(starts(row_pieces)[rows], row_pieces[rows])],
             word_length=self._word_length.values[words],
             entry=self._entry.values[words],
+            parts=np.ones(len(words), np.int32),
             blank_word=blank_word,
+            last_blank_word=blank_word,
             line_words=sum_runs(chunk_words, line_pretokens).astype(np.int32),
         )
+        if not self._parts:
+            return found
+        parts = np.stack([array.values[words] for array in self._parts])
+        return _join(found, *self._phrases.find(parts, found.word_length, found.line_words, self._longest))
+
+
+def _join(lines: EncodedLines, first: Index, count: Index, entry: Index) -> EncodedLines:
+    """The lines with runs of words [M] as one word each, which have these entries."""
+    if not len(first):
+        return lines
+    parts, entries, last_blank_word = lines.parts.copy(), lines.entry.copy(), lines.last_blank_word.copy()
+    parts[first], entries[first], last_blank_word[first] = count, entry, lines.last_blank_word[first + count - 1]
+    kept = np.ones(len(parts), bool)
+    kept[spans(first + 1, count - 1)] = False
+    return EncodedLines(
+        pieces=lines.pieces,
+        word_length=np.add.reduceat(lines.word_length, np.flatnonzero(kept)),
+        entry=entries[kept],
+        parts=parts[kept],
+        blank_word=lines.blank_word[kept],
+        last_blank_word=last_blank_word[kept],
+        line_words=sum_runs(kept.astype(np.int64), lines.line_words).astype(np.int32),
+    )
 
 
 def _space_han(texts: pa.Array) -> pa.Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,9 @@ class TokenizedLines:
     """Lines split into words and pieces, as flat arrays.
 
     pieces [T] piece ids; word_length [W] pieces of each word; forms: the form of each word for look-ups, empty where
-    it has none; lettered [W] whether it counts as a word: not punctuation, nor a later piece of a word that was split;
+    it has none; joined: of each word that shares a piece with punctuation, which its form leaves out, its forms with
+    the punctuation behind it, on both sides, and before it; lettered [W] whether it counts as a word: not punctuation,
+    nor a later piece of a word that was split;
     line_end [W] where each word ends in its line (in NFC), in characters; blank_word [W] the number, in its line, of
     the word between blanks that each word begins in; line_words [N] words of each line, blank_words [N] its words
     between blanks.
@@ -38,6 +40,7 @@ class TokenizedLines:
     pieces: Ints
     word_length: Ints
     forms: list[str]
+    joined: Mapping[int, tuple[str, str, str]]
     lettered: NDArray[np.bool_]
     line_end: Index
     blank_word: Ints
@@ -121,23 +124,36 @@ def tokenize_lines(
     lengths = np.diff(np.append(begins, len(ids)))
     word_line = piece_line[begins]
     formless = alone[begins]
-    first_word, last_word, lettered = words.trim(first_word[begins], last_word[begins + lengths - 1])
+    untrimmed = first_word[begins], last_word[begins + lengths - 1]
+    first_word, last_word, lettered = words.trim(*untrimmed)
     lettered &= ~shares[begins]  # of a word that was split, the first piece stands for it
     line_begin = np.where(formless, at[begins] + offsets[begins, 0], words.begin[first_word]) - at[begins]
     line_end = np.where(formless, at[begins] + offsets[begins, 1], words.end[last_word]) - at[begins]
+    trimmed = np.flatnonzero(~formless & ((first_word != untrimmed[0]) | (last_word != untrimmed[1])))
+    all_begin, all_end = words.begin[untrimmed[0]] - at[begins], words.end[untrimmed[1]] - at[begins]
     spans = list(zip(word_line.tolist(), line_begin.tolist(), line_end.tolist(), strict=True))
     if place:
         blank_word, blank_words = _find_blank_words(lines, spans)
     else:
         blank_word = np.zeros(len(begins), np.int32)
         blank_words = np.asarray([bool(line.strip()) for line in lines], np.int32)
+
+    def form_of(line: int, begin: int, end: int) -> str:
+        return "" if language is None else look_up_form(lines[line][begin:end], language)
+
     return TokenizedLines(
         pieces=ids,
         word_length=lengths.astype(np.int32),
         forms=[
-            "" if is_formless or language is None else look_up_form(lines[line][begin:end], language)
-            for (line, begin, end), is_formless in zip(spans, formless.tolist(), strict=True)
+            "" if is_formless else form_of(*span) for span, is_formless in zip(spans, formless.tolist(), strict=True)
         ],
+        joined={
+            number: (form_of(line, begin, right), form_of(line, left, right), form_of(line, left, end))
+            for number, left, right in zip(
+                trimmed.tolist(), all_begin[trimmed].tolist(), all_end[trimmed].tolist(), strict=True
+            )
+            for line, begin, end in (spans[number],)
+        },
         lettered=lettered,
         line_end=line_end,
         blank_word=blank_word,

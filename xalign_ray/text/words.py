@@ -28,6 +28,7 @@ _KINDS = {  # later ones win
     _BLANK: r"[\s\u200b]",  # U+200B stands between words of Khmer and Thai
 }
 _ASSIGNED = ((0, 0xD800), (0xE000, 0x33480), (0xE0000, 0xE1000))  # all beyond are signs
+FIRST_UNSPACED = "\u0e01"  # the first letter of a script without blanks: Thai
 _JOINER = 0x200D
 _MARKS = regex.compile(r"[\p{M}\u200c\u200d]*")
 

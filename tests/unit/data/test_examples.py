@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from xalign_ray.data.examples import ExampleEncoder, Examples, encode_documents,
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.text.cached_tokenizer import CachedTokenizer
-from xalign_ray.text.rows import Rows, starts, sum_runs, take
+from xalign_ray.text.rows import NO_ENTRY, NO_WORD, Rows, starts, sum_runs, take
 from xalign_ray.text.tokenizer import LONGEST_WORD, train_bpe
 
 LINES = ["the cat sat on the mat", "der hund sah die katze", "abcdefghijklmnopqrstuvwxyz"] * 10
@@ -314,3 +315,37 @@ def test_dotless_i_is_found_in_a_turkish_dictionary() -> None:
         )
         for line in ("I\u015f\u0131k \u0131l\u0131k", "I\u015f\u0131k\u00a0\u0131l\u0131k"):  # from the cache, and not
             assert cached.tokenize([line], language).entry.tolist() == entries
+
+
+def test_chinese_entry_of_several_words_is_one_word_with_the_links_of_each() -> None:
+    zh, pieces = "\u6211\u53bb\u5b66\u6821", {"\u5b66\u6821": 0, "\u6211": 1}
+    backend = train_bpe(BpeTokenizer(vocab_size=80), lambda: ["i go to school", " ".join(zh)] * 10)
+    entries = {(0, form): number for form, number in pieces.items()}
+    for longest, wanted in ((16, [1, -1, 0]), (1, [1, -1, -1, -1])):  # an entry has no more pieces than a word may have
+        encoding = CachedTokenizer(backend, entries, longest).tokenize([zh], 0)
+        assert encoding.entry.tolist() == wanted
+        assert encoding.line_words.tolist() == [len(wanted)]
+    tokenizer = CachedTokenizer(backend, entries)
+    encoder = ExampleEncoder(tokenizer, ["zh", "en"], 64, False, 0.0, Filters(), aligned_words="tokenizer")
+    aligned = Pair(("zh", "en"), (zh, "i go to school"), "x", 1, "0-0 1-1 2-3 3-3 3-2")
+    rows = encode_pairs(encoder, [aligned]).rows
+    assert rows.word_length.tolist()[:3] == [1, 1, 2]
+    assert links(rows)[0] == [(0, 0), (1, 1), (2, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("aligned_words", ["blanks", "tokenizer"])
+def test_phrase_is_one_word_with_the_links_of_each_of_its_words(aligned_words: Literal["blanks", "tokenizer"]) -> None:
+    english, german = "See the data base, please.", "Siehe die Datenbank, bitte."
+    backend = train_bpe(BpeTokenizer(vocab_size=80), lambda: [english, german] * 10)
+    entries = {(0, "data base"): 0, (0, "base"): 1, (1, "datenbank"): 2}
+    encoder = ExampleEncoder(CachedTokenizer(backend, entries), ["en", "de"], 128, False, 0.0, Filters(),
+                             aligned_words=aligned_words)  # fmt: skip
+    # By blanks `base,` is one word, and its comma is linked with what it is; else `,` is a word of its own.
+    alignment = "2-2 3-2" if aligned_words == "blanks" else "2-2 4-3"
+    found = encode_pairs(encoder, [Pair(("en", "de"), (english, german), "x", 1, alignment)])
+    entry_of = [[NO_ENTRY, NO_ENTRY, entry, NO_WORD, NO_ENTRY, NO_WORD] for entry in (0, 2)]
+    assert found.rows.entry.tolist() == [*entry_of[0], *entry_of[1]]
+    of_phrase = [(2, 2), (2, 3), (3, 2), (3, 3)] if aligned_words == "blanks" else [(2, 2), (3, 3)]
+    assert links(found.rows)[0] == of_phrase
+    counted = ("words", "words_in_dictionary", "phrases_in_dictionary")
+    assert [found.counts[name] for name in counted] == [8, 2, 1]

@@ -51,6 +51,7 @@ def test_counts_padding_and_coverage_are_those_of_the_shards(inputs: Path, prepa
     assert english.words_in_dictionary == pytest.approx(
         (rows.entry != NO_ENTRY).mean(), abs=0.02
     )  # held-out rows apart
+    assert english.phrases_in_dictionary == 0
     assert stats.all.rows == sum(pool.rows for pool in stats.pools)
     assert stats.dictionary["pairs_trained"] > 0
 
@@ -111,11 +112,13 @@ def test_files_and_tables_hold_the_same_numbers(inputs: Path, tmp_path: Path) ->
 def test_tables_of_any_size_fit_in_80_columns(inputs: Path, tmp_path: Path, tokens: int) -> None:
     stats, _ = measure(str(inputs / "recipe.yaml"), [STREAMS], tmp_path)
     counts = dict.fromkeys(("documents", "sentences", "words", "source_tokens", "rows"), tokens)
-    pool = replace(stats.all, pool="text/zh-Hant", padding=1.0, **counts)
+    pool = replace(stats.all, pool="text/zh-Hant", padding=1.0, phrases_in_dictionary=0.125, **counts)
     draw = replace(stats.sampling[0], stream="contrasted_pairs", drawn_rows=tokens, expected_rows=float(tokens))
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(*as_tables(replace(stats, shards="data", pools=[pool], sampling=[draw])))
-    assert "…" not in console.export_text()
+    shown = console.export_text()
+    assert "…" not in shown
+    assert "12.5%" in shown[shown.index("entries of several words") :]
 
 
 def test_a_share_of_a_pass_is_not_shown_as_none(inputs: Path, prepared: Prepared, tmp_path: Path) -> None:
