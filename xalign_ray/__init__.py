@@ -1,19 +1,28 @@
-"""xalign-ray: one platform on which the methods that align an encoder's languages are recipes."""
+"""xalign-ray: one platform on which the methods that align an encoder's languages are recipes.
 
-from xalign_ray.api import (
-    continue_encoder,
-    evaluate,
-    export,
-    load_recipe,
-    open_run,
-    plan,
-    prepare,
-    pretrain,
-    report,
-    study,
-    tune,
-)
-from xalign_ray.verbs.opened_run import Run
+Each verb of the command line is a function. What it needs is imported when it is called: `import xalign_ray` brings in
+neither torch nor Ray nor pandas.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from xalign_ray.verbs.opened_run import Run, open_run
+
+if TYPE_CHECKING:
+    from xalign_ray.config.load import Recipe
+    from xalign_ray.verbs.continue_encoder import continue_encoder
+    from xalign_ray.verbs.evaluate import evaluate
+    from xalign_ray.verbs.export import export
+    from xalign_ray.verbs.plan import plan
+    from xalign_ray.verbs.prepare import prepare
+    from xalign_ray.verbs.pretrain import pretrain
+    from xalign_ray.verbs.report import report
+    from xalign_ray.verbs.study import study
+    from xalign_ray.verbs.tune import tune
 
 __version__ = "0.1.0"
 __all__ = [
@@ -30,3 +39,31 @@ __all__ = [
     "study",
     "tune",
 ]
+
+
+def load_recipe(name: str | PathLike[str], *settings: str) -> Recipe:
+    """Resolves a recipe; starts and writes nothing.
+
+    Args:
+        name: a recipe of the package, such as "tiny/mlm", or a YAML file.
+        settings: `key=value` as after `--set`, such as "train.max_steps=100"; the last one wins.
+
+    Raises:
+        ConfigError: it cannot mean anything; names file, key and the nearest valid key.
+    """
+    from xalign_ray.config.load import load_recipe as load
+
+    return load(fspath(name), settings)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from xalign_ray.verbs.command import python_call
+
+    verb = python_call(getattr(import_module(f"xalign_ray.verbs.{name}"), name))
+    return globals().setdefault(name, verb)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

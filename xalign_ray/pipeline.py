@@ -1,10 +1,10 @@
-"""The verbs as plain functions: a recipe or a folder in, an artifact out. No option is born here."""
+"""A recipe from its shards to its exported run: what `prepare`, `pretrain`, `continue` and studies do."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from xalign_ray.config.method import method_of
 from xalign_ray.config.plugin_sources import plugin_hashes
 from xalign_ray.config.saved import check_identity, earlier_runs, open_saved
 from xalign_ray.config.start import base_recipe, settle
-from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.errors import DataError
 from xalign_ray.exports import export_run, libraries_ahead
 from xalign_ray.track.follower import Track, check_uri, track_of
 from xalign_ray.track.origin import origin
@@ -37,28 +37,6 @@ from xalign_ray.work.status_line import say
 if TYPE_CHECKING:
     from xalign_ray.config.schema import ParallelConfig, RunConfig
     from xalign_ray.data.prepared import Prepared
-
-
-def plan(recipe: Recipe, on: Sequence[str] = (), rate: str = "", prices: Sequence[str] = (), width: int = 100) -> str:
-    """What the run will need of its workers, or of clusters ; steps are counted from prepared data.
-
-    Raises:
-        ConfigError: it cannot be run, or fits none of the clusters.
-    """
-    if not on and (rate or prices):
-        raise ConfigError("--rate and --price are of a cluster: name one or more, as in --on 8xH100.")
-    from xalign_ray.planning.describe import compare, describe
-
-    check(recipe)
-    counted = None
-    if not recipe.config.train.is_counted and (local_folder(recipe.config.output) / "data").is_dir():
-        from xalign_ray.data.stats import find_settled
-
-        with suppress(DataError):
-            counted = found[0].config if (found := find_settled(recipe)) else None
-    if on:
-        return compare(recipe, on, rate, prices, counted, width)
-    return describe(recipe, counted)
 
 
 def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepared:

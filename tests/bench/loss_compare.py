@@ -21,13 +21,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from xalign_ray import evaluation, pipeline
+from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 from xalign_ray.track.events import EVENT_LOG, read_events
+from xalign_ray.verbs.evaluate import evaluate
 
 RECIPES = Path(pipeline.__file__).parent / "recipes" / "tiny"
 SCORED, SEEDS = "tiny/mlm", (0, 1, 2)
@@ -60,7 +61,7 @@ def scores_of(run: Path, world: Path, out: Path) -> Iterator[tuple[str, float]]:
     """(task, language, metric and seed as one name, value) of every task; those that fine-tune do so on three seeds."""
     for task in TASKS.keys() - TUNED_TASKS.keys():
         data = world / "tatoeba" if TASKS[task].needs_data else None
-        for score in evaluation.evaluate(str(run), task, data, out / task):
+        for score in evaluate(run, task, data, out / task).itertuples():
             yield f"{task} {score.language} {score.metric}", score.value
     for name, task in TUNED_TASKS.items():
         data = world / FOLDERS.get(name, name)

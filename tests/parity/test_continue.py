@@ -18,9 +18,9 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.start import settle
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import resolve
-from xalign_ray.continuing.verb import continue_encoder
 from xalign_ray.data.prepare import find_prepared
 from xalign_ray.track.events import read_events
+from xalign_ray.verbs.continue_encoder import continue_lines
 from xalign_ray.work.run_folder import RunFolder
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -69,7 +69,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = read_five_lines("encoder", OPTIONS)
         recipe = with_absolute_paths(resolve(lines).recipe)
         prepare_here(settle(recipe, recipe.config.model.init_from).config)
-        return continue_encoder(lines, local=True)
+        return continue_lines(lines, local=True)
 
 
 OPTIONS = {"pairs": ["pairs.en-de.tsv"], "keep": ["kept.en-fr.tsv"], "steps": STEPS, "output": "runs/mine"}

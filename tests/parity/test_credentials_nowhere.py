@@ -16,9 +16,9 @@ from mlflow import MlflowClient
 
 from tests.parity.mlflow_server import Server
 from tests.ray.small import batches, write_world
-from xalign_ray import evaluation
 from xalign_ray.results.page import report
 from xalign_ray.track.follower import replay, resolve_uri
+from xalign_ray.verbs.evaluate import evaluate
 from xalign_ray.work import credentials
 
 USER, PASSWORD = "ann", "s3cret-pass"
@@ -108,7 +108,7 @@ def test_a_password_is_used_and_written_nowhere(
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", USER)
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
     turned_away = Door.turned_away
-    evaluation.evaluate(str(run), "tatoeba", tmp_path / "demo" / "tatoeba")
+    evaluate(str(run), "tatoeba", tmp_path / "demo" / "tatoeba")
     client = MlflowClient(shown)
     (experiment,) = (one for one in client.search_experiments() if one.name == "xalign")
     runs = client.search_runs([experiment.experiment_id])

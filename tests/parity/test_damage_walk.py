@@ -20,13 +20,15 @@ import yaml
 
 from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, files_of
-from xalign_ray import cli, evaluation, exports, pipeline
+from xalign_ray import cli, exports, pipeline
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data import prepare as preparation
 from xalign_ray.data.stats import measure
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.results.page import report
 from xalign_ray.studies.study import run_study
+from xalign_ray.tasks.scores import read_scores
+from xalign_ray.verbs.evaluate import evaluate
 from xalign_ray.work.artifacts import hash_file, hash_files
 
 SETTINGS = (
@@ -68,7 +70,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         patch.setattr(preparation, "_run_tasks", lambda tasks, work, _: [work(task) for task in tasks])
         prepared = preparation.prepare(recipe.config)
         run = pipeline.pretrain(recipe, local=True)
-        evaluation.evaluate(str(run), "alignment", None)
+        evaluate(run, "alignment", None)
         yield World(folder, recipe, run, prepared.folder, given)
 
 
@@ -90,7 +92,8 @@ def stats_of(world: World) -> Any:
 
 
 def evaluated(world: World) -> Any:
-    return evaluation.evaluate(str(world.run), "alignment", None, world.folder / "scores")
+    evaluate(world.run, "alignment", None, world.folder / "scores")
+    return read_scores(world.folder / "scores" / "scores.json")
 
 
 def pretrained(world: World) -> dict[str, str]:

@@ -23,13 +23,13 @@ from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, files_of
 from tests.ray.tagging_world import write_encoder, write_tags
 from tests.unit.results.run_folders import score, write_run
-from xalign_ray import evaluation
 from xalign_ray.finetune.tune import MODEL
 from xalign_ray.results.page import report
 from xalign_ray.studies.cells import CELLS
 from xalign_ray.studies.study import run_study
-from xalign_ray.tasks.scores import Score
+from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.follower import replay
+from xalign_ray.verbs.evaluate import evaluate
 from xalign_ray.work.artifacts import hash_files
 
 EXPERIMENTS = count()
@@ -127,7 +127,8 @@ def studied(world: World) -> dict[str, Any]:
 
 def evaluated(world: World) -> list[Score]:
     model = world.folder / CELLS / world.tuned[0] / MODEL
-    return evaluation.evaluate(str(model), "pos", world.data, world.output / "scores")
+    evaluate(model, "pos", world.data, world.output / "scores")
+    return read_scores(world.output / "scores" / "scores.json")
 
 
 READ_BY_ALL: Mapping[str, Callable[[World], Any]] = {"report": reported, "track replay": replayed, "study": studied}

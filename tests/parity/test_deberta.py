@@ -18,9 +18,9 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.config.start import settle
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import resolve
-from xalign_ray.continuing.verb import continue_encoder
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.track.events import read_events
+from xalign_ray.verbs.continue_encoder import continue_lines
 from xalign_ray.work.run_folder import RunFolder
 
 LENGTH, VOCABULARY = 24, 60
@@ -150,7 +150,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert "Method contrast: pairs, and an encoder without a masked-LM head." in found.notes
         recipe = with_absolute_paths(found.recipe)
         prepare_here(settle(recipe, recipe.config.model.init_from).config)
-        return continue_encoder(lines, local=True)
+        return continue_lines(lines, local=True)
 
 
 def test_continue_trains_contrast(run: Path) -> None:

@@ -10,11 +10,11 @@ import pytest
 from mlflow import MlflowClient
 
 from tests.unit.results.run_folders import score, write_run
-from xalign_ray import evaluation
 from xalign_ray.errors import ConfigError
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.task import Task
 from xalign_ray.track.follower import replay
+from xalign_ray.verbs.evaluate import evaluate
 from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.run_folder import RunFolder
 
@@ -54,7 +54,7 @@ def test_an_evaluation_is_a_child_run_whose_newest_score_counts(
         return [one for one in found if one.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
 
     for value in (0.25, 0.5):
-        evaluation.evaluate(str(run), "tatoeba", None)
+        evaluate(run, "tatoeba", None)
         (child,) = children()
         assert (child.info.run_name, child.info.status) == ("one: tatoeba", "FINISHED")
         assert child.data.metrics["tatoeba_accuracy"] == value
@@ -65,7 +65,7 @@ def test_an_evaluation_is_a_child_run_whose_newest_score_counts(
     assert "50.0" in (run / "export" / "README.md").read_text()
 
     with pytest.raises(ConfigError, match="The third time it fails"):
-        evaluation.evaluate(str(run), "tatoeba", None)
+        evaluate(run, "tatoeba", None)
     (child,) = children()
     assert child.info.status == "FAILED"
     assert not (target / "manifest.json").exists(), "it has not finished"
@@ -80,5 +80,5 @@ def test_scores_do_not_replace_the_files_of_a_run_or_a_model(tmp_path: Path, mon
     monkeypatch.setitem(TASKS, "tatoeba", task)
     for out in (run, run / "export"):
         with pytest.raises(ConfigError, match=r"is the folder of a run, a model or a study\. Name another\.$"):
-            evaluation.evaluate(str(run), "tatoeba", None, out)
+            evaluate(run, "tatoeba", None, out)
     assert task.times == 0

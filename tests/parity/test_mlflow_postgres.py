@@ -29,10 +29,11 @@ from tests.parity.postgres import PASSWORD, Postgres
 from tests.ray.small import batches, write_world
 from tests.s3_server import S3Server
 from tests.unit.data.conftest import prepare_here
-from xalign_ray import evaluation, pipeline
+from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, last_step, read_events
 from xalign_ray.track.follower import replay, runs_page
+from xalign_ray.verbs.evaluate import evaluate
 
 PAGE, BUCKET, PATIENCE_S = "../how-to/mlflow.md", "mlflow-files", 120
 STOPPED, TOGETHER = "stopped", "together"  # experiments
@@ -95,7 +96,7 @@ def finished(settings: list[str]) -> list[Path]:
         pipeline.pretrain(load_recipe("tiny/mlm", settings), local=True),
     ]
     root = Path(settings[0].removeprefix("data.root="))
-    evaluation.evaluate(str(folders[0]), "tatoeba", root / "tatoeba")
+    evaluate(str(folders[0]), "tatoeba", root / "tatoeba")
     return folders
 
 

@@ -382,10 +382,10 @@ def test_a_study_that_the_cluster_cannot_hold_is_refused_before_anything_runs(tm
 def test_tune_is_a_study_of_one_cell_that_keeps_its_model(tmp_path: Path):
     write_study(tmp_path)
     run = tmp_path / "runs" / "tiny-align-mlm-00c0ffee"
-    scores = tune(str(run), "pos", [tmp_path / "data" / "pos"], None, SHORT | {"learning_rate": RATES, "seed": 3})
-    assert {score.value for score in scores if score.metric == "pos_accuracy"} == {1.0}
-    assert {score.seed for score in scores} == {3}
+    scores = tune(run, "pos", tmp_path / "data" / "pos", None, SHORT | {"learning_rate": RATES, "seed": 3})
+    assert set(scores.value[scores.metric == "pos_accuracy"]) == {1.0}
+    assert set(scores.seed) == {3}
     target = run / "evaluation" / "pos"
-    assert read_scores(target / SCORES) == scores
+    assert [score.value for score in read_scores(target / SCORES)] == scores.value.to_list()
     assert len(list(target.glob(f"{CELLS}/*/manifest.json"))) == 2
     assert len(list(target.glob(f"{CELLS}/*/model/config.json"))) == 1

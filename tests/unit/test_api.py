@@ -20,6 +20,7 @@ from tests.unit.rules.tree import ROOT
 from xalign_ray import pipeline
 from xalign_ray.errors import ConfigError, DataError, LockError, StoppedError
 from xalign_ray.planning.describe import describe
+from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.work.locks import LOCK, hold
 
@@ -156,15 +157,23 @@ def test_model_and_tokenizer_are_those_of_the_export(folder: Path, head: bool) -
     assert run.tokenizer().get_vocab()["tree"] == 3
 
 
-def test_evaluate_gives_the_scores_as_a_frame(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from xalign_ray import evaluation
-
+def test_evaluate_gives_the_scores_as_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(
-        evaluation, "evaluate", lambda *given, prompt: asked.append((*given, prompt)) or SCORES["tatoeba"]
-    )
-    frame = xa.evaluate(xa.open_run(folder), "tatoeba", data="files", languages=["qgr"], prompt="query: ")
-    assert asked == [(str(folder), "tatoeba", Path("files").absolute(), None, ["qgr"], "query: ")]
+
+    class Scored:
+        needs_data = takes_prompt = True
+
+        def evaluate(self, *given: object, **options: object) -> list[Score]:
+            asked.append((*given, options))
+            return SCORES["tatoeba"]
+
+    monkeypatch.setitem(TASKS, "tatoeba", Scored())
+    monkeypatch.chdir(tmp_path)
+    for name in ("encoder", "files"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "encoder" / "config.json").write_text("{}", encoding="utf-8")
+    frame = xa.evaluate(Path("encoder"), "tatoeba", "files", out="scores", languages=["qgr"], prompt="query: ")
+    assert asked == [(str(tmp_path / "encoder"), tmp_path / "files", ["qgr"], {"prompt": "query: "})]
     assert frame["value"].tolist() == [0.25, 0.5]
 
 

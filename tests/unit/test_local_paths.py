@@ -14,6 +14,7 @@ from xalign_ray.config.absolute import with_absolute_paths
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.sources.files import expand
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.tasks.registry import TASKS
 from xalign_ray.work.local_paths import absolute_model, absolute_path
 
 HOME = Path.home()
@@ -91,8 +92,9 @@ def test_empty_path_is_refused(key: str) -> None:
 
 CALLS = [
     (["evaluate", "encoder", "--task", "tatoeba", "--data", "texts", "--out", "~/scores"],
-     ("encoder", "tatoeba", "texts", HOME / "scores", [])),
-    (["evaluate", "org/name", "--task", "cloze", "--out", "scores"], ("org/name", "cloze", None, "scores", [])),
+     ("encoder", HOME / "scores", "texts")),
+    (["evaluate", "org/name", "--task", "tatoeba", "--data", "~/x", "--out", "scores"],
+     ("org/name", "scores", HOME / "x")),
 ]  # fmt: skip
 
 
@@ -109,16 +111,26 @@ def test_commands_get_absolute_paths(
     given: tuple[Any, ...],
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(evaluation, "evaluate", lambda *all_given: asked.append(all_given) or [])
+
+    class Scored:
+        needs_data, takes_prompt = True, False
+
+        def evaluate(self, _: str, data: Path, *__: object) -> list[Any]:
+            asked.append(data)
+            return []
+
+    monkeypatch.setattr(evaluation, "find_encoder", lambda model: asked.append(model) or (model, None))
+    monkeypatch.setattr(evaluation, "target_folder", lambda out, *_: asked.append(out) or here / "x")
+    monkeypatch.setitem(TASKS, "tatoeba", Scored())
     assert run(*words).code == 0
-    assert [given_all[:5] for given_all in asked] == [tuple(_absolute(here, one) for one in given)]
+    assert asked == [_absolute(here, one) for one in given]
 
 
 def test_python_functions_get_absolute_paths(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(exports, "export", lambda *given: asked.append(given))
+    monkeypatch.setattr(exports, "export", lambda *given: asked.append(given) or given[2])
     xa.export("runs/mine", out="~/export")
-    assert asked == [(f"{here}/runs/mine", None, HOME / "export", False)]
+    assert asked == [(here / "runs" / "mine", None, HOME / "export", False)]
 
 
 def test_model_of_tune_is_absolute_whoever_names_it(here: Path) -> None:

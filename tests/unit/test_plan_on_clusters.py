@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from xalign_ray import pipeline
 from xalign_ray.config.choices import OBJECTIVES
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.errors import ConfigError
@@ -29,6 +28,7 @@ from xalign_ray.planning.estimate import (
 )
 from xalign_ray.planning.memory import run_bytes
 from xalign_ray.planning.subject import Subject, at_most, feed_rate, read_figures, subject_of
+from xalign_ray.verbs.plan import plan
 
 PEAK = Rate(100.0, "as given")
 
@@ -267,7 +267,7 @@ def test_the_table_fits_the_terminal(width: int) -> None:
 
 def test_options_of_a_cluster_need_one() -> None:
     with pytest.raises(ConfigError, match="name one or more, as in --on 8xH100"):
-        pipeline.plan(load_recipe("tiny/mlm"), rate="3")
+        plan(load_recipe("tiny/mlm"), rate="3")
 
 
 @pytest.mark.parametrize(

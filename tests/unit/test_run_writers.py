@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 from tests.unit.results.run_folders import score, write_run
-from xalign_ray import evaluation, exports, pipeline
+from xalign_ray import exports, pipeline
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import LockError
 from xalign_ray.results import card, page
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.scores import read_scores
+from xalign_ray.verbs.evaluate import evaluate
 from xalign_ray.work.artifacts import LOCK
 from xalign_ray.work.job import open_job
 from xalign_ray.work.locks import hold
@@ -118,16 +119,12 @@ class Scored:
         return [score()]
 
 
-def evaluate(run: Path) -> None:
-    evaluation.evaluate(str(run), "tatoeba", None)
-
-
 def repair(run: Path) -> None:
     pipeline._repair_run(None, None, run, {}, False)  # type: ignore[arg-type]
 
 
 VERBS: dict[str, Callable[[Path], Any]] = {
-    "evaluate": evaluate,
+    "evaluate": lambda run: evaluate(run, "tatoeba"),
     "export": lambda run: exports.export(run),
     "report": lambda run: page.report([str(run)]),
     "repair": repair,
@@ -187,9 +184,7 @@ def test_of_two_evaluations_into_one_folder_the_second_waits(
     monkeypatch.setitem(TASKS, "tatoeba", Slow())
     said = listen(monkeypatch)
     out = tmp_path / "scores"
-    threads = [
-        threading.Thread(target=evaluation.evaluate, args=(str(run), "tatoeba", None, out), daemon=True) for _ in "12"
-    ]
+    threads = [threading.Thread(target=evaluate, args=(run, "tatoeba", None, out), daemon=True) for _ in "12"]
     threads[0].start()
     assert gate.entered.wait(PATIENCE_S)
     threads[1].start()

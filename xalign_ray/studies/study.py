@@ -32,12 +32,11 @@ from xalign_ray.work.local_paths import shown_path
 from xalign_ray.work.mirror import local_folder, url_of
 from xalign_ray.work.ray_job import check_lasting
 from xalign_ray.work.run_folder import CHOICES, RUNS, STUDY, RunFolder
-from xalign_ray.work.status_line import say, say_next
+from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
     from xalign_ray.studies.queue import Queue
 
-QUICKSTART = "quickstart"
 STUDIES = "studies"
 SPARE_CPUS = 1  # of a cluster started here, for what else Ray runs
 
@@ -111,12 +110,6 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
     if publisher:
         say(f"MLflow: {open_command(publisher.uri, publisher.page)}")
     return page
-
-
-def quickstart(out: Path | None = None) -> None:
-    """MLM against ALIGN-MLM on the embedded world: prepare, pretrain, export, evaluate, track, report."""
-    run_study(QUICKSTART, out)
-    say_next("open the report in a browser", "xalign study demo-pos --plan", "docs/tutorials/your_languages.md")
 
 
 def open_queue(plan: Plan, folder: Path) -> Queue:

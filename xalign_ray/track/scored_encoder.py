@@ -20,6 +20,7 @@ def scoring_identity(
     params: Mapping[str, Any],
     parent: dict[str, str] | None = None,
     steps: int = 0,
+    is_run: bool = False,
 ) -> dict[str, Any]:
     """The fields of the event.
 
@@ -32,6 +33,8 @@ def scoring_identity(
         params: the settings, as MLflow shows them.
         parent: identity of the study below which MLflow shows it; below the encoder's run if None.
         steps: epochs of a fine-tuning.
+        is_run: whether the scores are also those of the encoder's own run. A search in MLflow by method or scale is to
+            find them once, so the parameters that it uses are left to the run.
     """
     made_by = run_identity(run := Path(model).parent) if Path(model).is_dir() else None
     return {
@@ -40,16 +43,17 @@ def scoring_identity(
         "title": title,
         "parent": parent or made_by,
         "pretraining": {"run": run.name, **made_by} if made_by else {},
-        "params": {**_encoder_params(model, label, run.name if made_by else None), **params},
+        "params": {**_encoder_params(model, label, run.name if made_by else None, is_run), **params},
         "labels": {"languages": ",".join(languages)} if languages else {},
         "origin": origin(),
     }
 
 
-def _encoder_params(model: str, label: str, run: str | None) -> dict[str, Any]:
+def _encoder_params(model: str, label: str, run: str | None, is_run: bool) -> dict[str, Any]:
     """What an encoder says of its pretraining, under the names that a search in MLflow uses."""
     path = Path(model) / "config.json"
     config = read_json(path, "Export the run again.") if path.is_file() else {}
-    known = {name: config.get(f"xalign_{name}") for name in ("objective", "recipe", "step")}
+    names = ("step",) if is_run else ("objective", "recipe", "step")
+    known = {name: config.get(f"xalign_{name}") for name in names}
     known |= {"encoder": label, "pretraining_seed": config.get("xalign_seed"), "pretraining_run": run}
     return {name: value for name, value in known.items() if value is not None}

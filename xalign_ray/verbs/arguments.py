@@ -1,18 +1,18 @@
-"""The arguments and options that verbs share: their help, and what the shell is offered to complete them."""
+"""Arguments and options that verbs share: what a program gives, what the command line reads, help, completion."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from textwrap import shorten
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, overload
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from xalign_ray.config.explain import flatten
-from xalign_ray.config.load import list_recipes, list_studies, load_recipe
+from xalign_ray.config.load import Recipe, list_recipes, list_studies, load_recipe
 from xalign_ray.config.sources import PairFormat, TextFormat
 from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.papers import FROM
@@ -28,51 +28,42 @@ FORMATS = (*get_args(TextFormat), *PAIR_FORMATS, *DICTIONARY_FORMATS)
 
 ANY_RECIPE = "tiny/mlm"  # whose keys stand for those of a recipe that is not known yet
 
+PathLike = str | os.PathLike[str]
 Complete = Callable[[str], list[str]]
 
 
-class Group(TyperGroup):
-    """Lists its verbs with their whole help, where typer cuts it at the end of the line."""
-
-    def format_commands(self, _: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.help) for name, command in self.commands.items()])
-
-
-class ManyFiles(TyperCommand):
-    """Takes several values after one option: `--pairs a.tsv b.tsv` is `--pairs a.tsv --pairs b.tsv`, as of a glob."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        many = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
-        spread: list[str] = []
-        option, is_first = "", True
-        for word in args:
-            if word.startswith("-") and word != "-":
-                option, is_first = word if word in many else "", True
-            elif option:
-                spread += [] if is_first else [option]
-                is_first = False
-            spread.append(word)
-        return super().parse_args(ctx, spread)
+@overload
+def as_path(path: PathLike) -> Path: ...
+@overload
+def as_path(path: PathLike | None) -> Path | None: ...
+def as_path(path: PathLike | None) -> Path | None:
+    """A file or folder as an absolute path, or the URL of one."""
+    return None if path is None else absolute_path(Path(path))
 
 
-def as_local(value: Any) -> Any:
-    """A callback of arguments and options: their local paths, absolute."""
-    if isinstance(value, list):
-        return [absolute_path(path) for path in value]
-    return None if value is None else absolute_path(value)
+def as_paths(paths: PathLike | Sequence[PathLike]) -> list[Path]:
+    """One path or several, absolute."""
+    return [absolute_path(Path(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
 
 
-def as_model(value: Any) -> Any:
-    """A callback of models: folders as absolute paths, hub ids as they are."""
-    if isinstance(value, list):
-        return [absolute_model(name) for name in value]
-    return None if value is None else absolute_model(value)
+def as_model(model: PathLike) -> str:
+    """A model's folder as an absolute path, a hub id as it is."""
+    return absolute_model(os.fspath(model))
 
 
-def codes(languages: str) -> list[str]:
-    """The words of an option that separates them by commas."""
-    return [code for code in languages.split(",") if code]
+def as_recipe(recipe: Recipe | PathLike, settings: Sequence[str]) -> Recipe:
+    """A recipe that is loaded already, or is named and overridden by `key=value`."""
+    if not isinstance(recipe, Recipe):
+        return load_recipe(os.fspath(recipe), settings)
+    if settings:
+        raise ConfigError(f"{', '.join(settings)}: {recipe.name} is loaded already; give settings to load_recipe.")
+    return recipe
+
+
+def codes(languages: Sequence[str] | str | None) -> list[str]:
+    """Several names, or one text that separates them by commas."""
+    names = languages.split(",") if isinstance(languages, str) else languages or ()
+    return [name for name in names if name]
 
 
 def one_of(names: Iterable[str]) -> Complete:
@@ -116,79 +107,61 @@ def _keys_of(recipe: str, incomplete: str) -> list[tuple[str, str]]:
     return [(f"{key}=", shorten(str(value), 60)) for key, value in tree.items() if key.startswith(incomplete)]
 
 
-RecipeName = Annotated[
-    str,
-    typer.Argument(metavar="RECIPE", help="a name (`xalign config list`) or a YAML file", autocompletion=_recipes),
-]
+def _recipe(metavar: str, help_text: str) -> Any:
+    return typer.Argument(metavar=metavar, help=help_text, autocompletion=_recipes)
+
+
+def _codes(help_text: str, metavar: str = "CODES") -> Any:
+    return typer.Option(metavar=metavar, help=help_text, autocompletion=_languages)
+
+
+def _listed(names: Sequence[str], metavar: str, *flags: str, prefix: str = "") -> Any:
+    help_text = f"{prefix}{', '.join(names)}"
+    return typer.Option(*flags, metavar=metavar, help=help_text, autocompletion=one_of(names))
+
+
+def set_keys(help_text: str, complete: Callable[..., Any] = _keys) -> Any:
+    """The option `--set`."""
+    return typer.Option("--set", metavar="KEY=VALUE", help=help_text, autocompletion=complete)
+
+
+RecipeName = Annotated[Recipe | PathLike, str, _recipe("RECIPE", "a name (`xalign config list`) or a YAML file")]
+RecipeOrFolder = Annotated[PathLike, str, _recipe("RECIPE|FOLDER", "a recipe, a run, or prepared data")]
 StudyName = Annotated[
+    PathLike,
     str,
     typer.Argument(metavar="STUDY", help="a name (`xalign config list`) or a YAML file", autocompletion=_studies),
-]
-RecipeOrFolder = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE|FOLDER", callback=as_model, help="a recipe, a run, or prepared data", autocompletion=_recipes
-    ),
 ]
 Fetched = Annotated[
     str, typer.Argument(metavar="NAME", help="of a corpus or a recipe (--list)", autocompletion=_fetched)
 ]
-Model = Annotated[str, typer.Argument(metavar="MODEL", callback=as_model, help="a run, an exported folder or a hub id")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", callback=as_local, help="the folder of a run")]
+Model = Annotated[PathLike, str, typer.Argument(metavar="MODEL", help="a run, an exported folder or a hub id")]
+RunFolder = Annotated[PathLike, Path, typer.Argument(metavar="RUN", help="the folder of a run")]
 Paths = Annotated[
-    list[str], typer.Argument(metavar="PATH", callback=as_local, help="files of the format, or what globs name")
+    Sequence[str], list[str], typer.Argument(metavar="PATH", help="files of the format, or what globs name")
 ]
-Settings = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="override a key of the recipe", autocompletion=_keys)
-]
-StudySettings = Annotated[
-    list[str],
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="a key of the study, or of each recipe in it", autocompletion=_keys
-    ),
-]
+Settings = Annotated[str, set_keys("override a key of the recipe")]
+StudySettings = Annotated[str, set_keys("a key of the study, or of each recipe in it")]
 TuneSettings = Annotated[
+    Mapping[str, Any] | Sequence[str] | None,
     list[str],
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help=f"a value or a list to search: {', '.join(TUNE_SETTINGS)}",
-        autocompletion=one_of([f"{name}=" for name in TUNE_SETTINGS]),
+    set_keys(
+        f"a value or a list to search: {', '.join(TUNE_SETTINGS)}", one_of([f"{name}=" for name in TUNE_SETTINGS])
     ),
 ]
-Task = Annotated[
-    str, typer.Option(metavar="TASK", help=f"one of {', '.join(TASK_NAMES)}", autocompletion=one_of(TASK_NAMES))
-]
-TunedTask = Annotated[
-    str,
-    typer.Option(
-        metavar="TASK",
-        help=f"one of {', '.join(TUNED_TASK_NAMES)}",
-        autocompletion=one_of(TUNED_TASK_NAMES),
-    ),
-]
-Languages = Annotated[
-    str,
-    typer.Option(metavar="CODES", help="languages to score, separated by commas", autocompletion=_languages),
-]
-TrainLanguage = Annotated[
-    str,
-    typer.Option(
-        metavar="CODE", help="another than English is scored on itself: supervised", autocompletion=_languages
-    ),
-]
-SourceLanguages = Annotated[str, typer.Option(metavar="CODES", help="separated by commas", autocompletion=_languages)]
-Format = Annotated[
-    str, typer.Option("--format", metavar="NAME", help=", ".join(FORMATS), autocompletion=one_of(FORMATS))
-]
-ParallelFormat = Annotated[
-    str, typer.Option("--format", metavar="NAME", help=", ".join(PAIR_FORMATS), autocompletion=one_of(PAIR_FORMATS))
-]
+Task = Annotated[str, _listed(TASK_NAMES, "TASK", prefix="one of ")]
+TunedTask = Annotated[str, _listed(TUNED_TASK_NAMES, "TASK", prefix="one of ")]
+Languages = Annotated[Sequence[str] | str | None, str, _codes("languages to score, separated by commas")]
+TrainLanguage = Annotated[str, _codes("another than English is scored on itself: supervised", "CODE")]
+SourceLanguages = Annotated[Sequence[str] | str, str, _codes("separated by commas")]
+Format = Annotated[str, _listed(FORMATS, "NAME", "--format")]
+ParallelFormat = Annotated[str, _listed(PAIR_FORMATS, "NAME", "--format")]
+Local = Annotated[bool, typer.Option("--no-ray", help="in this process, or torchrun's, without Ray")]
 Trust = Annotated[
     bool, typer.Option("--trust", help="load checkpoint files that can run code: only those of people you trust")
 ]
 Rehash = Annotated[bool, typer.Option("--rehash", help="read all inputs again, whatever is remembered of them")]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", callback=as_local, help="where to write instead of the default")
+    PathLike | None, Path, typer.Option("--out", metavar="DIR", help="where to write instead of the default")
 ]
-OutDir = Annotated[Path, typer.Option("--out", metavar="DIR", callback=as_local, help="where to write")]
+OutDir = Annotated[PathLike, Path, typer.Option("--out", metavar="DIR", help="where to write")]

@@ -8,59 +8,53 @@ import sys
 import textwrap
 from typing import Any
 
-import typer
 import yaml
 
 from xalign_ray.config.explain import differences
-from xalign_ray.config.load import described, load_recipe
+from xalign_ray.config.load import Recipe, described
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.verbs.arguments import Group, RecipeName, Settings
-
-config_app = typer.Typer(cls=Group, no_args_is_help=True, help="Recipes: list, show, check, compare.")
+from xalign_ray.verbs.arguments import RecipeName, Settings, as_recipe
 
 
-@config_app.command("list")
-def config_list() -> None:
+def config_list() -> list[str]:
     """The recipes and studies of the package, each with its description."""
     # A terminal's lines are wrapped; what is piped has a line for each, to be searched.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
-    for number, (kind, descriptions) in enumerate(described().items()):
-        typer.echo(f"\n{kind}:" if number else f"{kind}:")
+    shown = []
+    for kind, descriptions in described().items():
+        shown += [f"\n{kind}:" if shown else f"{kind}:"]
         column = max(map(len, descriptions)) + 4
         for name, description in descriptions.items():
             lines = textwrap.wrap(description, max(width - column, 20))
-            typer.echo(f"  {name}".ljust(column) + f"\n{' ' * column}".join(lines))
+            shown += [f"  {name}".ljust(column) + f"\n{' ' * column}".join(lines)]
+    return shown
 
 
-@config_app.command("show")
-def config_show(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
+def config_show(recipe: RecipeName, *settings: Settings) -> str:
     """A recipe, resolved."""
-    typer.echo(yaml.safe_dump(_tree(recipe, settings), sort_keys=False, allow_unicode=True), nl=False)
+    return yaml.safe_dump(_tree(as_recipe(recipe, settings)), sort_keys=False, allow_unicode=True).rstrip("\n")
 
 
-@config_app.command("check")
-def config_check(recipe: RecipeName, settings: Settings = []) -> None:  # noqa: B006
+def config_check(recipe: RecipeName, *settings: Settings) -> list[str]:
     """Whether a recipe can be run here: its keys, and the files that it names; starts nothing."""
     from xalign_ray.checks import check, open_named
 
-    loaded = load_recipe(recipe, settings)
+    loaded = as_recipe(recipe, settings)
     check(loaded)
     unseen = open_named(loaded)
-    typer.echo("\n".join([f"{recipe} is valid.", *filter(None, [unseen])]))
+    return [f"{recipe} is valid.", *filter(None, [unseen])]
 
 
-@config_app.command("diff")
-def config_diff(left: RecipeName, right: RecipeName) -> None:
+def config_diff(left: RecipeName, right: RecipeName) -> list[str]:
     """The keys in which two recipes differ."""
-    for key, a, b in differences(_tree(left), _tree(right)):
-        typer.echo(f"{key}: {a!r} -> {b!r}")
+    two = (_tree(as_recipe(recipe, ())) for recipe in (left, right))
+    return [f"{key}: {a!r} -> {b!r}" for key, a, b in differences(*two)]
 
 
-@config_app.command("schema")
-def config_schema() -> None:
+def config_schema() -> str:
     """JSON Schema of a recipe, for editors."""
-    typer.echo(json.dumps(RunConfig.model_json_schema(), indent=1))
+    return json.dumps(RunConfig.model_json_schema(), indent=1)
 
 
-def _tree(recipe: str, settings: list[str] | None = None) -> dict[str, Any]:
-    return load_recipe(recipe, settings or []).config.model_dump(mode="json")
+def _tree(recipe: Recipe) -> dict[str, Any]:
+    return recipe.config.model_dump(mode="json")

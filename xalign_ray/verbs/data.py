@@ -4,123 +4,126 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from xalign_ray.config.load import list_recipes
+from xalign_ray.errors import ConfigError
 from xalign_ray.verbs.arguments import (
     Fetched,
     Format,
-    Group,
     Out,
     OutDir,
     ParallelFormat,
+    PathLike,
     Paths,
     RecipeOrFolder,
     Settings,
     SourceLanguages,
-    as_local,
+    as_model,
+    as_path,
+    as_paths,
     codes,
 )
-from xalign_ray.work.local_paths import quoted, shown_path
+from xalign_ray.work.local_paths import absolute_path, quoted, shown_path
 from xalign_ray.work.status_line import say, say_next
 
-data_app = typer.Typer(cls=Group, no_args_is_help=True, help="Data: fetch, make, read, align, measure.")
+
+def _files(help_text: str) -> Any:
+    return typer.Option(metavar="PATH", help=help_text)
 
 
-@data_app.command("demo")
+def _shares(help_text: str) -> Any:
+    return typer.Option(help=help_text)
+
+
 def data_demo(
     out: OutDir,
     derived: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", callback=as_local, help="also three languages derived from its English, a folder each"
-        ),
+        PathLike | None,
+        Path,
+        typer.Option(metavar="DIR", help="also three languages derived from its English, a folder each"),
     ] = None,
-) -> None:
+) -> list[Path]:
     """Write the embedded world's files."""
     from xalign_ray.demo.writer import write_demo
 
-    write_demo(out)
-    typer.echo(str(out))
+    folders = [as_path(out)]
+    write_demo(folders[0])
     if derived:
-        say(f"Deriving three languages in {shown_path(derived)}.")
+        folders.append(as_path(derived))
+        say(f"Deriving three languages in {shown_path(folders[1])}.")
         from xalign_ray.data.demo_derived import write_demo_derived
 
-        write_demo_derived(out, derived)
-        typer.echo(str(derived))
-    say_next(f"xalign pretrain tiny/mlm --set data.root={quoted(out)}")
+        write_demo_derived(*folders)
+    say_next(f"xalign pretrain tiny/mlm --set data.root={quoted(folders[0])}")
+    return folders
 
 
-@data_app.command("derive")
 def data_derive(
-    sources: Annotated[list[str], typer.Option("--from", metavar="[FORMAT:]PATH", help="English; text if no format")],
+    sources: Annotated[
+        Sequence[str], list[str], typer.Option("--from", metavar="[FORMAT:]PATH", help="English; text if no format")
+    ],
     out: OutDir,
     changes: Annotated[str, typer.Option(help="of inv, syn and trans, in the order of application")] = "inv,trans",
-    treebank: Annotated[
-        list[Path], typer.Option(metavar="PATH", callback=as_local, help="CoNLL-U whose word order syn takes")
-    ] = [],  # noqa: B006
-    pos: Annotated[
-        list[Path], typer.Option(metavar="PATH", callback=as_local, help="tagged English to derive too")
-    ] = [],  # noqa: B006
-    ner: Annotated[list[Path], typer.Option(metavar="PATH", callback=as_local, help="the same with names")] = [],  # noqa: B006
-    xnli: Annotated[list[Path], typer.Option(metavar="PATH", callback=as_local, help="the same with inferences")] = [],  # noqa: B006
+    treebank: Annotated[Sequence[PathLike], list[Path], _files("CoNLL-U whose word order syn takes")] = (),
+    pos: Annotated[Sequence[PathLike], list[Path], _files("tagged English to derive too")] = (),
+    ner: Annotated[Sequence[PathLike], list[Path], _files("the same with names")] = (),
+    xnli: Annotated[Sequence[PathLike], list[Path], _files("the same with inferences")] = (),
     vocab_size: Annotated[int, typer.Option(min=64, help="English pieces; trans copies them")] = 40_000,
     overlap: Annotated[float, typer.Option(help="share of the pieces that stay as they are")] = 0.0,
     dictionary_share: Annotated[
-        list[float], typer.Option(help="of the types; the others are held out; may be given again")
-    ] = [0.25],  # noqa: B006
-    parallel_share: Annotated[list[float], typer.Option(help="of the sentences; may be given again")] = [0.25],  # noqa: B006
+        Sequence[float], list[float], _shares("of the types; the others are held out; may be given again")
+    ] = (0.25,),
+    parallel_share: Annotated[Sequence[float], list[float], _shares("of the sentences; may be given again")] = (0.25,),
     seed: Annotated[int, typer.Option(help="of what is drawn")] = 0,
-) -> None:
+) -> Path:
     """Make a language out of English (words turned round, in another order or script), in the formats of real ones."""
     from xalign_ray.data.derived_corpus import Derivation, write_derived
+    from xalign_ray.work.job import open_job
 
-    order = tuple(name.strip() for name in changes.split(","))
+    folder, order = as_path(out), tuple(name.strip() for name in changes.split(","))
     how = Derivation(order, vocab_size, overlap, tuple(dictionary_share), tuple(parallel_share), seed)
     say(f"Deriving a language from {', '.join(sources)}.")
-    write_derived(sources, out, how, treebank, pos=pos, ner=ner, xnli=xnli)
-    typer.echo(str(out))
-    say_next(f"xalign study derived --plan --set data.root={quoted(out)}")
+    tasks = {"pos": as_paths(pos), "ner": as_paths(ner), "xnli": as_paths(xnli)}
+    with open_job(folder, "data derive"):
+        write_derived(sources, folder, how, as_paths(treebank), **tasks)
+    say_next(f"xalign study derived --plan --set data.root={quoted(folder)}")
+    return folder
 
 
-@data_app.command("read")
-def data_read(
-    paths: Paths,
-    format_: Format,
-    languages: SourceLanguages = "",
-) -> None:
+def data_read(paths: Paths, format_: Format, languages: SourceLanguages = "") -> None:
     """Print what a source yields, as JSON lines."""
     from xalign_ray.data.sources.formats import read, record_as_json
 
-    for record in read(format_, paths, codes(languages)):
+    for record in read(format_, _here(paths), codes(languages)):
         sys.stdout.write(json.dumps(record_as_json(record), ensure_ascii=False) + "\n")
 
 
-@data_app.command("fetch")
 def data_fetch(
     name: Fetched = "",
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", callback=as_local, help="what data.root names")] = Path(
-        "data"
-    ),
+    out: Annotated[PathLike, Path, typer.Option("--out", metavar="DIR", help="what data.root names")] = Path("data"),
     languages: SourceLanguages = "",
     listed: Annotated[bool, typer.Option("--list", help="what there is, licences, what recipes need")] = False,
-) -> None:
+) -> list[Path] | str:
     """Load corpora and task sets to where recipes look for them; go on where it broke off."""
     from xalign_ray.data.catalogue import describe
     from xalign_ray.data.fetch import fetch
+    from xalign_ray.work.job import open_job
 
     if listed or not name:
-        typer.echo(describe())
-        return
-    typer.echo("\n".join(str(path) for path in fetch(name, out, codes(languages), say)))
-    root = f"--set data.root={quoted(out)}"
+        return describe()
+    folder = as_path(out)
+    with open_job(folder, "data fetch"):
+        found = fetch(name, folder, codes(languages), say)
+    root = f"--set data.root={quoted(folder)}"
     say_next(f"xalign plan {name} {root}" if name in list_recipes() else f"xalign pretrain RECIPE {root}")
+    return found
 
 
-@data_app.command("align")
 def data_align(
     paths: Paths,
     languages: SourceLanguages,
@@ -132,28 +135,65 @@ def data_align(
         int, typer.Option(min=0, metavar="N", help="pairs that hmm and ibm are trained on; 0: all")
     ] = 30_000,
     extraction: Annotated[str, typer.Option(metavar="NAME", help="links of an encoder: softmax or argmax")] = "softmax",
-) -> None:
-    """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus."""
-    from xalign_ray.verbs.align import align
+) -> Path:
+    """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus.
+
+    Beside it, of languages en and de, `DIR/en-de.frequent.txt`: the words that are aligned most often, for `word-map`.
+    """
+    from pydantic import ValidationError
+
+    from xalign_ray.config.absolute import absolute_aligner
+    from xalign_ray.config.aligners import WordAlignment
+    from xalign_ray.config.mistakes import sentence_on
+    from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
+    from xalign_ray.work.ray_job import check_lasting
+
+    folder = as_path(out)
+    check_lasting("--out", folder)
+    name = absolute_aligner(aligner)
+    from xalign_ray.data.word_alignment.corpus import align_corpus
+    from xalign_ray.data.word_alignment.frequent import write_frequent_words
+    from xalign_ray.data.word_alignment.kinds import check_method, named_aligner
+    from xalign_ray.train.cluster_address import check_named_cluster
+    from xalign_ray.work.job import open_job
 
     settings = {"join": method or None, "train_pairs": pairs or None, "extraction": extraction}
-    typer.echo(str(align(paths, format_, codes(languages), out, aligner, settings)))
-    say_next(f"name the file as third path of a moses corpus in a recipe: {quoted(out / 'alignment.txt')}")
+    try:
+        corpus = ParallelCorpus.model_validate(
+            {"format": format_, "languages": codes(languages), "paths": _here(paths)}
+        )
+        chosen = WordAlignment.model_validate(settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"{sentence_on(str(first['loc'][0]), first)}.") from None
+    if fault := chosen.fault([name]):
+        raise ConfigError(f"{fault}.")
+    kind = named_aligner(name, corpus.languages, chosen)
+    check_method(kind, chosen.join or kind.default_method)
+    say(f"Aligning words of {', '.join(corpus.paths)}.")
+    check_named_cluster()
+    from xalign_ray.train.driver import connect  # torch and Ray
+
+    with open_job(folder, "data align"):
+        connect(ParallelConfig())
+        aligned = align_corpus(corpus, folder, kind=kind, settings=chosen)
+        write_frequent_words(corpus, aligned)
+    say_next(f"name the file as third path of a moses corpus in a recipe: {quoted(folder / 'alignment.txt')}")
+    return aligned
 
 
-@data_app.command("stats")
-def data_stats(
-    what: RecipeOrFolder,
-    settings: Settings = [],  # noqa: B006
-    out: Out = None,
-) -> None:
+def data_stats(what: RecipeOrFolder, *settings: Settings, out: Out = None) -> list[Path]:
     """Say what prepared data holds, what dictionaries cover, and how often a run sees it."""
     from rich.console import Console
 
     from xalign_ray.data.stats import as_tables, measure
 
-    stats, files = measure(what, settings, out)
+    stats, files = measure(as_model(what), settings, as_path(out))
     Console(stderr=True).print(*as_tables(stats), sep="\n")
     for broken in stats.broken_files:
-        typer.echo(f"warning: {broken}", err=True)
-    typer.echo("\n".join(map(str, files)))
+        say(f"warning: {broken}")
+    return files
+
+
+def _here(paths: Iterable[str]) -> list[str]:
+    return [absolute_path(path) for path in paths]

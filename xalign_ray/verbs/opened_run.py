@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xalign_ray.errors import DataError
-from xalign_ray.work.run_folder import RunFolder, check_export
+from xalign_ray.work.local_paths import absolute_path
+from xalign_ray.work.run_folder import EVENT_LOG, SCORES, RunFolder, check_export
 
 if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from xalign_ray.tasks.scores import Score
+
+    Frame = pd.DataFrame
+else:
+    Frame = "pandas.DataFrame"  # which takes a second to import
 
 STEP_COLUMNS = ("step", "attempt", "time", "batch_hash")
 
@@ -100,7 +106,27 @@ class Run:
         return folder
 
 
-def as_frame(scores: Sequence[Score]) -> pd.DataFrame:
+def open_run(path: str | os.PathLike[str]) -> Run:
+    """Opens a run folder, finished or not; writes nothing.
+
+    Args:
+        path: the folder, such as "runs/tiny-mlm-1a2b3c4d".
+
+    Raises:
+        ConfigError: there is no such folder.
+        DataError: it holds neither an event log nor scores.
+    """
+    from xalign_ray.config.explain import check_folder
+    from xalign_ray.work.mirror import opened
+
+    folder = RunFolder(opened(absolute_path(os.fspath(path))))
+    check_folder(folder.path)
+    if not folder.events.is_file() and not folder.score_files:
+        raise DataError(f"{folder.path} is not a run: it holds neither {EVENT_LOG} nor a {SCORES}.")
+    return Run(folder.path)
+
+
+def as_frame(scores: Sequence[Score]) -> Frame:
     """A row a score, a column a field of `Score`; the columns are there without a row too."""
     import pandas as pd
 

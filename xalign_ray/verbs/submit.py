@@ -1,4 +1,4 @@
-"""Submits a verb to a running Ray cluster: uploads what it needs, names the job, follows its log, gives its result."""
+"""The verb `submit`: uploads what a verb needs to a running Ray cluster, follows the job's log, gives its result."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from xalign_ray.config.explain import suggest
+from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ClusterError, ConfigError
+from xalign_ray.verbs.arguments import one_of
+from xalign_ray.verbs.continue_encoder import check_submitted
 from xalign_ray.verbs.upload import make_upload
 from xalign_ray.work import stops
+from xalign_ray.work.ray_job import check_lasting
 
 VERBS = ("prepare", "pretrain", "continue", "export", "evaluate", "tune", "study", "report")
 GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}  # seconds that `ray job stop` leaves a step and its checkpoint; Ray's 3
@@ -26,7 +33,52 @@ LAST_WORDS_S = 10.0  # for the log to come to its end when the job has
 STOPPED = stops.exit_code("SIGTERM")  # the signal that Ray stops a job with; it keeps no exit code of such a job
 
 
-def submit(address: str, verb: str, words: Sequence[str], name: str = "", wait: bool = True) -> int:
+def submit_for(app: typer.Typer) -> Callable[..., int]:
+    """The verb of a command line whose verbs run as jobs."""
+
+    def submit(
+        verb: Annotated[
+            str,
+            typer.Argument(
+                metavar="VERB",
+                help=f"{', '.join(VERBS)}; or follow, stop",
+                autocompletion=one_of((*VERBS, *OF_JOBS)),
+            ),
+        ],
+        words: Annotated[
+            Sequence[str],
+            list[str],
+            typer.Argument(metavar="ARGUMENTS", help="as for the verb; the job's name for follow and stop"),
+        ] = (),
+        address: Annotated[
+            str, typer.Option(metavar="URL", envvar="RAY_API_SERVER_ADDRESS", help="of the cluster's dashboard")
+        ] = "http://127.0.0.1:8265",
+        name: Annotated[str, typer.Option(metavar="NAME", help="of the job; by default verb, recipe and time")] = "",
+        no_wait: Annotated[bool, typer.Option("--no-wait", help="do not follow the log")] = False,
+    ) -> int:
+        """Run a verb on a Ray cluster: `xalign submit pretrain mine.yaml --set output=/shared/runs`; options come
+        first."""
+        if verb in OF_JOBS:
+            if len(words) != 1:
+                raise ConfigError(f"xalign submit {verb} takes the name of one job, as `ray job list` says it.")
+            return OF_JOBS[verb](address, words[0])
+        if verb not in VERBS:
+            raise ConfigError(
+                f"xalign submit {verb}: no verb that runs on a cluster.{suggest(verb, VERBS)} Those are "
+                f"{', '.join(VERBS)}; {' and '.join(OF_JOBS)} take the name of a job."
+            )
+        own: Any = typer.main.get_command(app)
+        given = own.commands[verb].make_context(f"xalign submit {verb}", [*words]).params
+        if "recipe" in given:  # what is wrong with it is said here, before a machine has been asked
+            check_lasting("output", load_recipe(given["recipe"], given["settings"]).config.output, in_job=True)
+        if verb == "continue":
+            check_submitted(given)
+        return run_job(address, verb, words, name, not no_wait)
+
+    return submit
+
+
+def run_job(address: str, verb: str, words: Sequence[str], name: str, wait: bool) -> int:
     """Runs a verb on the cluster whose dashboard is at `address`, with its log on stderr; the verb's exit code.
 
     Raises:

@@ -121,9 +121,19 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
+_next: list[str] = []
+
+
 def say_next(*commands: str) -> None:
-    """The last line of a verb: what to do next."""
-    say(f"Next: {', or '.join(commands)}")
+    """What a user may do next: the command line says it last, after the verb's result. Programs are not told."""
+    _next[:] = commands
+
+
+def say_last() -> None:
+    """The last line of a verb of the command line: what to do next."""
+    if _next:
+        say(f"Next: {', or '.join(_next)}")
+    _next.clear()
 
 
 def duration(seconds: float) -> str:

@@ -17,13 +17,14 @@ from tests.ray.runs import PATIENCE_S, check_batches, starts
 from tests.ray.small import batches, write_world
 from tests.s3_server import S3Server
 from tests.unit.data.conftest import prepare_here
-from xalign_ray import evaluation, exports, open_run, pipeline
+from xalign_ray import exports, open_run, pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import DataError
 from xalign_ray.results.page import report
+from xalign_ray.verbs.evaluate import evaluate
 from xalign_ray.work import publisher
 from xalign_ray.work.mirror import CACHE, url_of
 from xalign_ray.work.publisher import files_below
@@ -121,13 +122,13 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
     assert not list((again / "checkpoints").glob("*"))
 
     # What is made of it on one machine is seen on another; the store holds no credentials.
-    (score, *_) = evaluation.evaluate(url, "tatoeba", Path("s3://store/demo/tatoeba"))
+    value = evaluate(url, "tatoeba", Path("s3://store/demo/tatoeba")).value[0]
     assert report([url]).is_file()
     step = exports.export(url, step=STEPS)
     assert (step / "model.safetensors").read_bytes() == (again / "export" / "model.safetensors").read_bytes()
     on_machine(5)
     seen = open_run(url)
-    assert score.value in seen.scores.value.to_list()
+    assert value in seen.scores.value.to_list()
     assert {"report/index.html", f"export_step_{STEPS:06d}/model.safetensors"} <= set(files_below(seen.path))
     assert "tatoeba_accuracy" in (seen.path / "export" / "README.md").read_text()
     assert [name for name in store.find("store") if b"not-to-be-shown" in store.cat(name)] == []

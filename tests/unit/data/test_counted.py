@@ -14,8 +14,8 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.counted import count_steps
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stats import measure
-from xalign_ray.pipeline import plan
 from xalign_ray.planning.describe import describe
+from xalign_ray.verbs.plan import plan
 
 BY_ROWS = "sampling={alpha: 1.0, unit: rows}"
 PAIRS = "streams=[{kind: masked_pairs}]"

@@ -29,7 +29,7 @@ from xalign_ray.data.word_alignment.words import NO_FORM, BlankSplitter, Tokeniz
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.tokenizer import tokenize_lines, train_bpe
 from xalign_ray.train import driver
-from xalign_ray.verbs import align
+from xalign_ray.verbs.data import data_align
 from xalign_ray.work.artifacts import read_manifest
 
 CORPUS = ParallelCorpus(format="moses", languages=("en", "de"), paths=("pairs.en", "pairs.de"))
@@ -256,7 +256,7 @@ def test_the_verb_stops_at_a_broken_file_in_one_sentence(
 ) -> None:
     monkeypatch.setattr(driver, "connect", lambda _: None)
     paths = [str(root / name) for name in write(root)]
-    code = cli._run(lambda: align.align(paths, form, ["en", "de"], root / "out"))
+    code = cli._run(lambda: data_align(paths, ["en", "de"], root / "out", form))
     assert code == 1
     told = capsys.readouterr().err
     assert re.search(rf"\nxalign: {root}/{said}", told), told

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from xalign_ray import evaluation
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.pos import POS
-from xalign_ray.tasks.scores import Score
+from xalign_ray.tasks.scores import Score, read_scores
+from xalign_ray.verbs.evaluate import evaluate
 from xalign_ray.work.artifacts import check_files, hash_files
 
 SETTINGS = FineTuning(learning_rate=1e-2, num_train_epochs=2, train_batch_size=4, seed=1)
@@ -62,7 +62,8 @@ def test_a_kept_model_is_scored_again_with_its_own_length(tmp_path: Path, data: 
     scores = tune(keep_model=True, settings=SETTINGS.model_copy(update={"max_seq_length": 8}))
     model = tmp_path / "out" / "model"
     assert json.loads((model / "config.json").read_text())["xalign_max_seq_length"] == 8
-    assert evaluation.evaluate(str(model), "pos", data, tmp_path / "again") == scores
+    evaluate(model, "pos", data, tmp_path / "again")
+    assert read_scores(tmp_path / "again" / "scores.json") == scores
 
 
 def test_a_damaged_file_of_a_kept_model_is_named(tmp_path: Path, data: Path, tune: Callable[..., Any]):
@@ -74,5 +75,5 @@ def test_a_damaged_file_of_a_kept_model_is_named(tmp_path: Path, data: Path, tun
         content = (model / name).read_bytes()
         (model / name).write_bytes(content[:-1] + b"\x00")
         with pytest.raises(DataError, match=rf"{name} is damaged"):
-            evaluation.evaluate(str(model), "pos", data, tmp_path / "again")
+            evaluate(model, "pos", data, tmp_path / "again")
         (model / name).write_bytes(content)

@@ -37,7 +37,6 @@ LAYERS = [
     {"continuing"},
     {"studies"},
     {"verbs"},
-    {"api"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -73,7 +72,6 @@ WITHOUT_TORCH += [
     "train/devices.py",
     "cli.py",
     "planning",
-    "api.py",
     "verbs",
     "__init__.py",
 ]
@@ -94,8 +92,8 @@ WITHOUT_RAY += [
     "cli.py",
     "planning",
 ]
-WITHOUT_RAY += ["exports.py", "checks.py", "pipeline.py", "api.py", "__init__.py"]
-WITHOUT_RAY += [f"verbs/{name}.py" for name in ("arguments", "config", "continue_encoder", "data", "opened_run")]
+WITHOUT_RAY += ["exports.py", "checks.py", "pipeline.py", "__init__.py"]
+WITHOUT_RAY += [f"verbs/{path.name}" for path in python_files(PACKAGE / "verbs") if path.name != "submit.py"]
 
 
 def layer_of(path: Path) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tests.unit.rules.tree import PACKAGE, parse, python_files
 
-DOORS = {"api.py", "cli.py"}  # the verbs once more, under the same names
+# Of the command line and the Python API, under the names of what studies call too.
+DOORS = {"load_recipe", "main", "pretrain", "report"}
 # Names that still stand for two things or more. The list only gets shorter: who renames one deletes it here.
 TWICE = {
     "Choice",
@@ -26,7 +27,6 @@ TWICE = {
     "Sentence",
     "SpecialIds",
     "Task",
-    "align",
     "check_contents",
     "check_files",
     "check_languages",
@@ -51,7 +51,6 @@ TWICE = {
     "measure",
     "number_words",
     "open_start",
-    "plan",
     "prepare",
     "read_lines",
     "read_tests",
@@ -73,12 +72,12 @@ def find_twice(files: Iterable[Path]) -> dict[str, list[str]]:
         for node in parse(path).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(path.name if path.parent == PACKAGE else f"{path.parent.name}/{path.name}")
-    return {name: places for name, places in found.items() if len(places) > 1}
+    return {name: places for name, places in found.items() if len(set(places)) > 1}
 
 
 def test_no_public_name_stands_for_two_things() -> None:
-    found = find_twice(path for path in python_files(PACKAGE) if path.name not in DOORS or path.parent != PACKAGE)
-    assert {name: places for name, places in found.items() if name not in TWICE} == {}
+    found = find_twice(python_files(PACKAGE))
+    assert {name: places for name, places in found.items() if name not in TWICE | DOORS} == {}
 
 
 def test_a_name_of_two_files_is_found(tmp_path: Path) -> None:

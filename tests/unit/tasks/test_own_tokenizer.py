@@ -11,10 +11,10 @@ import pytest
 from transformers import AutoTokenizer
 
 from xalign_ray.errors import DataError
-from xalign_ray.evaluation import evaluate
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify
 from xalign_ray.tasks.cloze import Predictor
 from xalign_ray.tasks.hf_encoder import Encoder
+from xalign_ray.verbs.evaluate import evaluate
 
 PIECES = [f"w{number}" for number in range(20)]
 
@@ -33,7 +33,7 @@ def test_a_folder_without_its_tokenizer_is_not_scored(make_bert: Callable[..., P
     data.mkdir()
     for side in ("deu", "eng"):
         (data / f"tatoeba.deu-eng.{side}").write_text("".join(f"w{n} w{n + 1}\n" for n in range(10)))
-    assert evaluate(str(folder), "tatoeba", data, tmp_path / "scores")
+    assert len(evaluate(folder, "tatoeba", data, tmp_path / "scores"))
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
         (folder / name).unlink(missing_ok=True)
     with pytest.raises(DataError) as told:

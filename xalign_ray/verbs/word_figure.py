@@ -29,7 +29,7 @@ TIE = 1e-6  # a cosine computed in two ways differs by less
 FIGURE, TABLE = "word_map.png", "word_map.csv"
 
 
-def word_map(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
+def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
     """Draws the first 20 pairs of a dictionary for each encoder by t-SNE, and writes and returns the numbers.
 
     A word is the mean of its pieces' rows in the embedding table, plus the language's vector in models that have one.
