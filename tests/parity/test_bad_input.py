@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.unit.data.conftest import one_after_the_other
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data import prepare as preparation
 from xalign_ray.data.prepared import Prepared
@@ -42,10 +43,6 @@ def files(tmp_path: Path) -> Path:
 def prepare(files: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
     """`prepare` on a recipe over these files; keys of `data` may be replaced."""
 
-    def one_after_the_other(tasks: list[preparation.Task], *_: object) -> None:
-        for task in tasks:
-            preparation.prepare_part(task)
-
     monkeypatch.setattr(preparation, "_run_tasks", one_after_the_other)
 
     def call(**data: Any) -> Prepared:
@@ -73,7 +70,7 @@ def moses(*paths: str) -> list[dict[str, Any]]:
 
 
 def manifests(files: Path) -> list[Path]:
-    return list((files / "out").rglob("manifest.json"))
+    return list((files / "out").glob("data/**/manifest.json"))
 
 
 def test_the_files_are_fine_as_they_are(prepare: Prepare) -> None:

@@ -48,7 +48,7 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
             "tokenizer": tokenizer_identity(config.data),
             "aligners": _aligners(config.data),
             "language_identifier": language_id.identity() if config.data.filters.language_threshold else None,
-            "parsers": [_parser(name) for name in _formats(sources) if name in PARSERS],
+            "parsers": [parser_version(name) for name in _formats(sources) if name in PARSERS],
             "versions": {
                 "shards": SHARDS_VERSION,
                 "tokenizers": tokenizers.__version__,
@@ -112,9 +112,10 @@ def _aligners(data: DataConfig) -> list[Any]:
     ]
 
 
-def _parser(name: str) -> list[str | int]:
-    package, own = PARSERS[name]
-    return [package, version(package), own]
+def parser_version(format_: str) -> list[str | int]:
+    """What the text of a format depends on beside its files; nothing of most."""
+    package, own = PARSERS.get(format_, ("", 0))
+    return [package, version(package), own] if package else []
 
 
 def _formats(sources: Sequence[Source]) -> list[str]:

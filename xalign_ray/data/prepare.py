@@ -50,6 +50,7 @@ from xalign_ray.data.sources.formats import read_part
 from xalign_ray.data.sources.parts import count_bytes
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.summary import SourceSummary, as_fields, missing_held_out, say_lines, summarize
+from xalign_ray.data.text_stage import TextTask, make_text, parse_part
 from xalign_ray.data.tokenizer_folder import framed, open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.data.word_alignment.corpus import align_parts
 from xalign_ray.data.word_alignment.kinds import named_aligner
@@ -120,6 +121,11 @@ def _make(
     identify: Callable[[], str],
 ) -> dict[str, Any]:
     """Writes all but the manifest, which it returns."""
+
+    def run(tasks: Sequence[Any], work: Callable[[Any], None]) -> None:
+        _run_tasks(tasks, work, config.parallel)
+
+    texts = make_text(texts, local_folder(config.output), run)
     broken: list[BrokenFile] = []
     translations, dictionary_sources = read_translations(config, dictionaries, folder, broken)
     _write_tokenizer(config.data, texts, trained_translations(translations), folder)
@@ -130,7 +136,7 @@ def _make(
     filters = config.data.filters
     for kind, asked in (("duplicates", filters.drop_duplicates), ("near_duplicates", filters.near_duplicates)):
         if asked:
-            tasks = with_duplicates(tasks, lambda tasks, work: _run_tasks(tasks, work, config.parallel), kind)
+            tasks = with_duplicates(tasks, run, kind)
     with ThreadPoolExecutor(READ_AT_ONCE) as threads:
         finished = [*threads.map(is_finished, tasks)]
     todo = [task for task, done in zip(tasks, finished, strict=True) if not done]
@@ -287,7 +293,7 @@ def _run_tasks(tasks: Sequence[Any], work: Callable[[Any], None], parallel: Para
     _raise_faults(done)
 
 
-def _part_bytes(tasks: Sequence[Task]) -> list[float]:
+def _part_bytes(tasks: Sequence[Task | TextTask]) -> list[float]:
     return count_bytes([task.part for task in tasks])
 
 
@@ -297,6 +303,7 @@ _SHOWN: dict[Callable[[Any], None], tuple[str, str, Callable[[Any], Sequence[flo
     sign_part: ("reading for near-duplicates", "part", _part_bytes),
     find_duplicates: ("looking for duplicates", "partition", partition_bytes),
     prepare_part: ("preparing", "part", _part_bytes),
+    parse_part: ("reading the sources", "part", _part_bytes),
 }
 
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from xalign_ray.config.explain import suggest
@@ -23,6 +24,7 @@ from xalign_ray.data.sources.parquet import read_parquet, split_parquet
 from xalign_ray.data.sources.parts import Part, one_part_a_file, split_at_lines, split_in_parallel
 from xalign_ray.data.sources.po import read_po
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Noted, Pair, Record, Skipped, list_reasons
+from xalign_ray.data.sources.stored import read_stored
 from xalign_ray.data.sources.term_json import read_kaikki
 from xalign_ray.data.sources.term_markup import read_dix, read_tbx, read_tei
 from xalign_ray.data.sources.term_panlex import read_panlex, split_panlex
@@ -84,7 +86,7 @@ SHOWN = 120  # characters of a row that a message shows
 NOTED = "noted: "
 NO_TRANSLATION = "no translation"
 _COUNTED: dict[type, Callable[[Any], dict[str, int]]] = {
-    Skipped: lambda record: {record.reason: 1},
+    Skipped: lambda record: {record.reason: record.count},
     Noted: lambda record: {NOTED + record.what: record.count},
 }
 _KINDS: dict[type, str] = {Document: "document", Pair: "pair", Entry: "entry", BadRow: "bad_row"}
@@ -143,7 +145,7 @@ def read_part(
       BrokenFileError: the rest of a file cannot be read, and `broken` is not given; after the records before it.
     """
     try:
-        for record in FORMATS[part.format].read(part, languages):
+        for record in read_stored(Path(part.text), languages, part.paths) if part.text else parse(part, languages):
             if part.skip_empty and isinstance(record, BadRow) and record.reason == ONE_EMPTY:
                 record = Skipped(NO_TRANSLATION)
             if isinstance(record, Skipped | Noted):
@@ -155,6 +157,11 @@ def read_part(
         if broken is None:
             raise
         broken.append(error.what)
+
+
+def parse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """What the reader of a part's format makes of its files."""
+    return FORMATS[part.format].read(part, languages)
 
 
 def parts(format: str, paths: Sequence[str]) -> list[Part]:  # noqa: A002

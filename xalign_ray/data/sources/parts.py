@@ -19,7 +19,8 @@ class Part:
 
     Of Parquet a span counts row groups. `borders` says of text whether blank lines end its documents, if that was
     found out when it was split. `columns` are those of the two sides of pairs, where the source names them;
-    `skip_empty` is whether a pair that lacks one of its texts is left out, and no bad row.
+    `skip_empty` is whether a pair that lacks one of its texts is left out, and no bad row. `text` is the file
+    that holds its records, once they are parsed.
     """
 
     format: str
@@ -29,6 +30,7 @@ class Part:
     borders: bool | None = None
     columns: tuple[str, str] | None = None
     skip_empty: bool = False
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

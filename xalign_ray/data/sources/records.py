@@ -53,6 +53,7 @@ class Skipped:
     """Input that a reader leaves out on purpose (a redirect, a blank line): counted by `reason`, not a fault."""
 
     reason: str
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,173 @@
+"""The text stage: what parsers yield comes back from Parquet, once for all recipes, and is repaired."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.unit.data.conftest import make_config, prepare_here, write_inputs
+from xalign_ray.data import text_stage
+from xalign_ray.data.file_hashes import is_sealed
+from xalign_ray.data.inputs import Input
+from xalign_ray.data.sources import stored
+from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
+from xalign_ray.data.sources.formats import parse, parts, read_part
+from xalign_ray.data.sources.records import BadRow, Document, Noted, Pair, Skipped
+from xalign_ray.data.text_stage import TEXT_FOLDER, make_text
+from xalign_ray.errors import DataError
+from xalign_ray.work.artifacts import hash_file, read_manifest
+
+BROKEN = BrokenFile("a.gz", "truncated archive", 7, 9, 0.2, "line 4")
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that a parser was asked to read, in order."""
+    seen: list[str] = []
+
+    def watched(part: Any, languages: Sequence[str]) -> Any:
+        seen.append(Path(part.paths[0]).name)
+        return parse(part, languages)
+
+    monkeypatch.setattr(text_stage, "parse", watched)
+    return seen
+
+
+def run_here(tasks: Sequence[Any], work: Callable[[Any], None]) -> None:
+    for task in tasks:
+        work(task)
+
+
+@pytest.mark.parametrize("group", [1, 40, 1 << 20])
+@pytest.mark.parametrize(
+    ("languages", "records"),
+    [
+        (
+            ("en",),
+            [
+                Skipped("redirect"),
+                Document("en", ("One.", "\u2028two", "b\u0000"), "a.gz@70", 3),
+                BadRow("a.gz", 9, "line is not UTF-8"),
+                Noted("tables", 4),
+                Document("en", ("Three.",), "a.gz", 10),
+                Skipped("redirect"),
+            ],
+        ),
+        (
+            ("de", "en"),
+            [
+                Pair(("de", "en"), ("eins", "one"), "a.gz", 1, "0-0"),
+                Pair(("de", "en"), ("zwei", "two"), "a.gz", 2),
+                Pair(("de", "en"), ("", ""), "a.gz", 3, ""),
+            ],
+        ),
+        (("en",), []),
+        (("en",), [Skipped("redirect")]),
+    ],
+)
+def test_records_come_back_as_they_were_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, languages: tuple[str, ...], records: list[Any], group: int
+) -> None:
+    def broken_off() -> Any:
+        yield from records
+        raise BrokenFileError(BROKEN)
+
+    monkeypatch.setattr(stored, "GROUP_CHARACTERS", group)
+    path = tmp_path / "part.parquet"
+    stored.write_stored(path, broken_off(), languages, ["a.gz"])
+    broken: list[BrokenFileError] = []
+    found = list(held_back(stored.read_stored(path, languages, ["/new/a.gz"]), broken))
+    assert str(broken[0]).startswith("/new/a.gz breaks off at byte 7 of 9, after line 4"), "where the file lies now"
+    plain = [one for one in records if isinstance(one, Document | Pair | BadRow)]
+    moved = [one for one in found if isinstance(one, Document | Pair | BadRow)]
+    assert [one.source for one in moved] == [one.source.replace("a.gz", "/new/a.gz") for one in plain]
+    assert [str(one).replace("/new/", "") for one in moved] == list(map(str, plain))
+    for kind in (Skipped, Noted):
+        before, after = ([one for one in some if isinstance(one, kind)] for some in (records, found))
+        assert sum(one.count for one in after) == sum(one.count for one in before)
+
+
+def test_a_second_recipe_parses_nothing(tmp_path: Path, parsed: list[str]) -> None:
+    write_inputs(tmp_path)
+    filters = "data.filters={drop_duplicates: true, near_duplicates: {}}"
+    first = prepare_here(make_config(tmp_path, filters))
+    assert sorted(parsed) == ["de.txt", "en.txt", "pairs.en"], "each once, with duplicates and near-duplicates on"
+    second = prepare_here(make_config(tmp_path, "data.max_seq_length=32", "data.reserve_fraction=0"))
+    capped = prepare_here(make_config(tmp_path, "data.max_pairs=100"))
+    assert len({one.fingerprint for one in (first, second, capped)}) == 3
+    assert len(parsed) == 3
+    (tmp_path / "de.txt").open("a").write("ein Satz mehr\n")
+    prepare_here(make_config(tmp_path))
+    assert parsed[3:] == ["de.txt"], "a source that changed, and no other"
+    prepare_here(make_config(tmp_path, "data.corpora=[{format: text, language: fr, paths: [en.txt]}]"))
+    assert parsed[4:] == ["en.txt"], "another language may be parsed otherwise"
+
+
+def test_text_is_what_other_programs_read(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    (tmp_path / "de.txt").open("ab").write(b"\xff\n")
+    prepare_here(make_config(tmp_path, "data.max_bad_fraction=0.1"))
+    tables = [pq.read_table(path) for path in (tmp_path / "out" / TEXT_FOLDER).glob("*/*.parquet")]
+    (german,) = [one for one in tables if one["languages"][0].as_py() == ["de"]]
+    lines = (tmp_path / "de.txt").read_bytes().split(b"\n")[:-1]
+    assert german.column_names == ["languages", "texts", "source", "line", "alignment", "reason"]
+    assert german["texts"].to_pylist() == [[line.decode()] for line in lines[:-1]] + [[]]
+    assert german["line"].to_pylist() == list(range(1, len(lines) + 1))
+    assert german["reason"].to_pylist()[-2:] == [None, "bytes are not UTF-8"]
+    assert set(german["source"].to_pylist()) == {str(tmp_path / "de.txt")}
+
+
+def test_damaged_text_is_named_by_its_reader_and_made_again_by_prepare(tmp_path: Path, parsed: list[str]) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"line {number} of a text\n" for number in range(100)))
+    one = Input("text/en", ("en",), tuple(parts("text", [str(path)])), (hash_file(path),))
+    (made,) = make_text([one], tmp_path, run_here)
+    wanted = list(read_part(one.parts[0], ("en",)))
+    file = Path(made.parts[0].text)
+    manifest = read_manifest(file.parent)
+    assert manifest
+    assert is_sealed(manifest)
+    content = file.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 4] ^= 1
+    for damage in (lambda: file.write_bytes(flipped), file.unlink, lambda: file.write_bytes(content[:50])):
+        damage()
+        with pytest.raises(DataError, match=rf"^{file} is (damaged|missing).*{stored.HINT}$"):
+            list(read_part(made.parts[0], ("en",)))
+        assert make_text([one], tmp_path, run_here) == [made]
+        assert list(read_part(made.parts[0], ("en",))) == wanted
+        assert file.read_bytes() == content
+    assert parsed == ["a.txt"] * 4
+    record = stored.record_of(file)
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"left_out": []}))
+    with pytest.raises(DataError, match=rf"^{record} is missing or damaged. {stored.HINT}$"):
+        list(read_part(made.parts[0], ("en",)))
+    make_text([one], tmp_path, run_here)
+    assert list(read_part(made.parts[0], ("en",))) == wanted
+
+
+def test_a_killed_stage_goes_on_with_the_parts_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parsed: list[str]
+) -> None:
+    monkeypatch.setattr("xalign_ray.data.sources.parts.PART_BYTES", 1000)
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"line {number} of a text\n" for number in range(200)))
+    one = Input("text/en", ("en",), tuple(parts("text", [str(path)])), (hash_file(path),))
+    count = len(one.parts)
+    assert count > 3
+
+    def killed(tasks: Sequence[Any], work: Callable[[Any], None]) -> None:
+        run_here(tasks[:2], work)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_text([one], tmp_path, killed)
+    (made,) = make_text([one], tmp_path, run_here)
+    assert len(parsed) == count, "each part once"
+    found = [record for part in made.parts for record in read_part(part, ("en",))]
+    assert found == [record for part in one.parts for record in read_part(part, ("en",))]

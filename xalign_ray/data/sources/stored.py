@@ -1,0 +1,185 @@
+"""Records of a part of a source as Parquet: written by the parser once, read in its place from then on.
+
+A row is a document, a pair, or a row that was set aside (`reason` says why; it has no texts), in the order of the
+source. Beside the file lies its record: how many rows were left out on purpose, and where reading broke off.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from xalign_ray.data.file_hashes import is_sealed, seal
+from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
+from xalign_ray.data.sources.records import BadRow, Document, Noted, Pair, Record, Skipped
+from xalign_ray.errors import DataError
+from xalign_ray.work.artifacts import hash_file, unfinished, whole_json, write_json
+
+GROUP_CHARACTERS = 1 << 20  # of a row group: what a reader holds at once
+ROW_CHARACTERS = 32  # that a row counts for beside its texts
+HINT = "Run `xalign prepare` again: it reads the source again where its text is damaged."
+SCHEMA = pa.schema(
+    [
+        ("languages", pa.list_(pa.string())),
+        ("texts", pa.list_(pa.string())),  # paragraphs of a document, or the two sides of a pair
+        ("source", pa.string()),
+        ("line", pa.int64()),
+        ("alignment", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+_READ = [name for name in SCHEMA.names if name != "languages"]
+_FEW_VALUES = ["languages.list.element", "source", "reason"]
+
+
+def record_of(path: Path) -> Path:
+    """The file that says what a file of text was made of; written last."""
+    return path.with_suffix(".json")
+
+
+def write_stored(
+    path: Path, records: Iterator[Record | Skipped | Noted], languages: Sequence[str], paths: Sequence[str]
+) -> None:
+    """Writes what a parser yields, and then its record: the rest of a file that cannot be read is part of that.
+
+    Args:
+        languages: of each record.
+        paths: of the files that the parser reads.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = unfinished(path)
+    broken: list[BrokenFileError] = []
+    left_out: list[dict[str, Any]] = []  # with each row group, and behind the last
+    try:
+        with pq.ParquetWriter(
+            temporary,
+            SCHEMA,
+            compression="zstd",
+            use_dictionary=_FEW_VALUES,
+            write_statistics=False,
+            store_schema=False,
+            write_page_checksum=True,
+        ) as out:
+            for group, counts in _groups(held_back(records, broken)):
+                left_out.append(counts)
+                if group:
+                    out.write_table(_as_table(group, languages))
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    record = {
+        "parquet": hash_file(path),
+        "paths": list(paths),
+        "left_out": left_out,
+        "broken": asdict(broken[0].what) if broken else None,
+    }
+    write_json(record_of(path), seal(record))
+
+
+def whole_record(path: Path) -> dict[str, Any] | None:
+    """The record of a file of text; None if it is missing or not as it was written."""
+    record = whole_json(record_of(path), "sha256")
+    return record if record and is_sealed(record) else None
+
+
+def _groups(records: Iterator[Record | Skipped | Noted]) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    """Records that make a row group, and what was left out among them; the last group may have no records."""
+    group: list[Any] = []
+    skipped, noted, characters = Counter[str](), Counter[str](), 0
+    for record in records:
+        if isinstance(record, Skipped):
+            skipped[record.reason] += record.count
+        elif isinstance(record, Noted):
+            noted[record.what] += record.count
+        else:
+            group.append(record)
+            characters += sum(map(len, _texts(record))) + ROW_CHARACTERS
+        if characters >= GROUP_CHARACTERS:
+            yield group, {"skipped": skipped, "noted": noted}
+            group, skipped, noted, characters = [], Counter(), Counter(), 0
+    if group or skipped or noted:
+        yield group, {"skipped": skipped, "noted": noted}
+
+
+def _texts(record: Record) -> tuple[str, ...]:
+    if isinstance(record, Document):
+        return record.paragraphs
+    return record.texts if isinstance(record, Pair) else ()
+
+
+def _as_table(group: Sequence[Record], languages: Sequence[str]) -> pa.Table:
+    texts = [_texts(record) for record in group]
+    begins = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    columns = {
+        "languages": pa.array([list(languages)] * len(group), pa.list_(pa.string())),
+        "texts": pa.ListArray.from_arrays(begins, pa.array(list(chain.from_iterable(texts)), pa.string())),
+        "source": pa.array([record.source for record in group], pa.string()),
+        "line": pa.array([record.line for record in group], pa.int64()),
+        "alignment": pa.array([getattr(record, "alignment", None) for record in group], pa.string()),
+        "reason": pa.array([getattr(record, "reason", None) for record in group], pa.string()),
+    }
+    return pa.table(columns, SCHEMA)
+
+
+def read_stored(path: Path, languages: Sequence[str], paths: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """What `write_stored` was given, in the same order but for what was left out, which follows its row group.
+
+    Args:
+        languages: of the source.
+        paths: where the source's files lie now; records name these.
+
+    Raises:
+        BrokenFileError: as the parser raised it; after the records before it.
+        DataError: the file is missing or damaged.
+    """
+    record = whole_record(path)
+    if record is None:
+        raise DataError(f"{record_of(path)} is missing or damaged. {HINT}")
+    moved = dict(zip(record["paths"], paths, strict=True))
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for number, left_out in enumerate(record["left_out"]):
+                if number < file.num_row_groups:
+                    yield from _records(file.read_row_group(number, _READ, use_threads=False), languages, moved)
+                yield from (Skipped(*item) for item in left_out["skipped"].items())
+                yield from (Noted(*item) for item in left_out["noted"].items())
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing. {HINT}") from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DataError(f"{path} is damaged ({error}). {HINT}") from None
+    if record["broken"]:
+        what = BrokenFile(**record["broken"])
+        raise BrokenFileError(replace(what, source=_moved(what.source, moved)))
+
+
+def _records(table: pa.Table, languages: Sequence[str], moved: Mapping[str, str]) -> Iterator[Record]:
+    texts = table["texts"].combine_chunks()
+    begins, lines = texts.offsets.to_pylist(), texts.values.to_pylist()
+    sources = {source: _moved(source, moved) for source in table["source"].unique().to_pylist()}
+    others = zip(*(table[name].to_pylist() for name in _READ[1:]), strict=True)
+    for (begin, end), (source, line, alignment, reason) in zip(pairwise(begins), others, strict=True):
+        if reason is not None:
+            yield BadRow(sources[source], line, reason)
+        elif len(languages) == 1:
+            yield Document(languages[0], tuple(lines[begin:end]), sources[source], line)
+        else:
+            first, second = languages
+            yield Pair((first, second), tuple(lines[begin:end]), sources[source], line, alignment)
+
+
+def _moved(source: str, moved: Mapping[str, str]) -> str:
+    """A source's name with the path that its file has now; parts of files have more behind their path."""
+    before = max((path for path in moved if source.startswith(path)), key=len, default="")
+    return moved[before] + source[len(before) :] if before else source

@@ -1,0 +1,114 @@
+"""The text stage: each source is parsed once, into Parquet that all recipes of an output folder read in its place.
+
+`OUTPUT/text/<fingerprint>` holds the records of one source, a file a part. It depends on the source's files, their
+format and the parser alone: recipes that differ in tokenizer, lengths or filters share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.data.duplicate_passes import Run
+from xalign_ray.data.file_hashes import hash_files, is_sealed, seal
+from xalign_ray.data.identity import parser_version
+from xalign_ray.data.inputs import Input
+from xalign_ray.data.sources.formats import parse
+from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.stored import record_of, whole_record, write_stored
+from xalign_ray.data.summary import file_names
+from xalign_ray.work.artifacts import MANIFEST, hash_value, whole_manifest
+from xalign_ray.work.job import open_job
+from xalign_ray.work.mirror import fetch_listed
+
+TEXT_FOLDER = "text"  # below the output folder
+TEXT_VERSION = 1  # raise it when the same files would give other records, or records of another form
+
+
+@dataclass(frozen=True)
+class TextTask:
+    """A part of a source to be parsed: small, so that it travels to a worker."""
+
+    folder: str
+    part: Part  # with the file that its records go to
+    languages: tuple[str, ...]
+
+
+def parse_part(task: TextTask) -> None:
+    """Parses a part and writes its records."""
+    records = parse(replace(task.part, text=""), task.languages)
+    write_stored(Path(task.part.text), records, task.languages, task.part.paths)
+
+
+def make_text(inputs: Sequence[Input], output: Path, run: Run) -> list[Input]:
+    """Parses the sources of which no recipe of the output folder has done so, and repairs what is damaged.
+
+    Returns:
+        The inputs, of which each part names the file with its records: `read_part` reads that.
+    """
+    texts = {_folder(one, output): one for one in inputs}
+    for folder in texts:
+        fetch_listed(folder)
+    # Locks are taken in sorted order, so that no two processes wait for each other.
+    lacking = sorted(folder for folder in texts if not _is_whole(folder))
+    with ExitStack() as stack:
+        jobs = {folder: stack.enter_context(open_job(folder, "prepare", upload="once finished")) for folder in lacking}
+        todo = {folder: job for folder, job in jobs.items() if not (job.waited and _is_whole(folder))}
+        for folder in todo:
+            (folder / MANIFEST).unlink(missing_ok=True)
+        tasks = [
+            TextTask(str(output / TEXT_FOLDER), part, texts[folder].languages)
+            for folder in todo
+            for part in _stored(texts[folder], folder)
+        ]
+        run([task for task in tasks if not _is_finished(task)], parse_part)
+        for folder, job in todo.items():
+            job.finish(_describe(texts[folder], folder))
+    return [replace(one, parts=_stored(one, _folder(one, output))) for one in inputs]
+
+
+def _folder(one: Input, output: Path) -> Path:
+    """Where the text of a source lies: named by all that it depends on, whatever its files are called."""
+    paths = list(dict.fromkeys(path for part in one.parts for path in part.paths))
+    names = {path: f"{number}{Path(path).suffix}" for number, path in enumerate(paths)}  # a suffix says: packed how
+    identity = {
+        "version": TEXT_VERSION,
+        "languages": one.languages,
+        "files": one.hashes,
+        "parts": [
+            asdict(replace(part, paths=tuple(names[p] for p in part.paths), skip_empty=False, text=""))
+            for part in one.parts
+        ],
+        "parsers": [parser_version(name) for name in sorted({part.format for part in one.parts})],
+    }
+    return output.absolute() / TEXT_FOLDER / hash_value(identity)[:12]
+
+
+def _stored(one: Input, folder: Path) -> tuple[Part, ...]:
+    return tuple(
+        replace(part, text=str(folder / f"part-{number:05d}.parquet")) for number, part in enumerate(one.parts)
+    )
+
+
+def _is_finished(task: TextTask) -> bool:
+    """Whether a part is parsed and its file is as it was written: reads it."""
+    file = Path(task.part.text)
+    record = whole_record(file)
+    return record is not None and hash_files(file.parent, [file.name]) == {file.name: record["parquet"]}
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether the text of a source is there and as it was written: reads it."""
+    manifest = whole_manifest(folder, "files", "sha256")
+    return manifest is not None and is_sealed(manifest) and hash_files(folder, manifest["files"]) == manifest["files"]
+
+
+def _describe(one: Input, folder: Path) -> dict[str, Any]:
+    files = [Path(part.text) for part in _stored(one, folder)]
+    names = [name for file in files for name in (file.name, record_of(file).name)]
+    return seal(
+        {"pool": one.pool, "languages": one.languages, "sources": file_names(one), "files": hash_files(folder, names)}
+    )
