@@ -1,5 +1,6 @@
-"""What prepare costs as corpora and vocabularies grow: duplicates dropped from more text, and 5,000 new pieces.
+"""What prepare costs as corpora, vocabularies and recipes grow: duplicates, 5,000 new pieces, a second recipe.
 
+XALIGN_BENCH_DUMP names a Wikipedia dump (English); without it a second recipe is timed over plain text alone.
 `python tests/bench/run.py 100 scale_prepare`: 100 MB of text against four times as much; CPU time of one process, which
 does the parts one after the other, so that a term that grows faster than the corpus shows, and other load does not.
 """
@@ -7,6 +8,7 @@ does the parts one after the other, so that a term that grows faster than the co
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
 from pathlib import Path
@@ -38,6 +40,7 @@ def measure(material: Material) -> list[dict[str, Any]]:
     return [
         record("scale/prepare_ratio", speeds[1] / speeds[0], 0.9, f"drop_duplicates; {said}; {material.origin}"),
         *_add_pieces(material, material.folder / "pieces"),
+        *_second_recipe(material, material.folder / "second"),
     ]
 
 
@@ -90,6 +93,36 @@ def _add_pieces(material: Material, folder: Path) -> list[dict[str, Any]]:
         record("scale/new_pieces_ratio", tokens[NEW_PIECES] / some * none / tokens[0], 0.8, f"tokens/s, {how}"),
         record("scale/new_pieces_ratio_text", none / some, None, f"the same text, {how}"),
     ]
+
+
+def _second_recipe(material: Material, folder: Path) -> list[dict[str, Any]]:
+    """CPU time of a recipe of another length and reserve over text that a first has parsed; what the text takes."""
+    folder.mkdir(parents=True)
+    lines = generate_lines(material.sources, STRETCH, material.invented, 9)
+    (folder / TEXT).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    sources = {"text": (folder / TEXT, material.origin)}
+    if dump := os.environ.get("XALIGN_BENCH_DUMP"):
+        sources["wikipedia"] = Path(dump), Path(dump).name
+    records = []
+    for format_, (path, origin) in sources.items():
+        config = _make_config(material, folder / format_, drop_duplicates=False)
+        (corpus,) = config.data.corpora
+        spent = []
+        for length, reserve in ((128, 0.0), (256, 0.1)):
+            corpora = (corpus.model_copy(update={"format": format_, "paths": (str(path.absolute()),)}),)
+            update = {"corpora": corpora, "max_seq_length": length, "reserve_fraction": reserve}
+            began = time.process_time()
+            prepare_here(config.model_copy(update={"data": config.data.model_copy(update=update)}))
+            spent.append(time.process_time() - began)
+        kept = sum(file.stat().st_size for file in (folder / format_ / "out" / "text").rglob("*.parquet"))
+        how = f"{path.stat().st_size / 1e6:.1f} MB, {spent[0]:.1f} and {spent[1]:.1f} CPU seconds, {origin}"
+        is_dump = format_ == "wikipedia"
+        records.append(
+            record(f"data/second_recipe/{format_}", spent[1] / spent[0], 0.2 if is_dump else None, how, "lower")
+        )
+        share = kept / path.stat().st_size
+        records.append(record(f"data/text_on_disk/{format_}", share, 0.9 if is_dump else None, how, "lower"))
+    return records
 
 
 def _make_config(material: Material, folder: Path, drop_duplicates: bool) -> RunConfig:

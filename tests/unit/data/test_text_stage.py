@@ -16,7 +16,7 @@ from xalign_ray.data.file_hashes import is_sealed
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources import stored
 from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
-from xalign_ray.data.sources.formats import parse, parts, read_part
+from xalign_ray.data.sources.formats import parse, parts, read, read_part
 from xalign_ray.data.sources.records import BadRow, Document, Noted, Pair, Skipped
 from xalign_ray.data.text_stage import TEXT_FOLDER, make_text
 from xalign_ray.errors import DataError
@@ -171,3 +171,30 @@ def test_a_killed_stage_goes_on_with_the_parts_that_are_missing(
     assert len(parsed) == count, "each part once"
     found = [record for part in made.parts for record in read_part(part, ("en",))]
     assert found == [record for part in one.parts for record in read_part(part, ("en",))]
+
+
+def test_a_recipe_may_name_text_that_another_has_parsed(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    (tmp_path / "en.txt").open("ab").write(b"\xff\n")
+    allowed = "data.max_bad_fraction=0.1"
+    first = prepare_here(make_config(tmp_path, allowed))
+    folders = {}
+    for path in (tmp_path / "out" / TEXT_FOLDER).iterdir():
+        manifest = read_manifest(path)
+        assert manifest
+        folders[manifest["pool"]] = path
+    corpora = ", ".join(
+        f"{{format: parquet, language: {code}, paths: ['{folders[f'text/{code}']}/*.parquet']}}"
+        for code in ("en", "de")
+    )
+    pairs = f"{{format: parquet_pairs, languages: [en, de], paths: ['{folders['pairs/de-en']}/*.parquet']}}"
+    second = prepare_here(make_config(tmp_path, allowed, f"data.corpora=[{corpora}]", f"data.parallel=[{pairs}]"))
+    assert second.fingerprint != first.fingerprint
+    for one in first.folder.rglob("*.parquet"):
+        assert (second.folder / one.relative_to(first.folder)).read_bytes() == one.read_bytes()
+    bad = (second.folder / "bad_rows.jsonl").read_text()
+    assert bad == (first.folder / "bad_rows.jsonl").read_text()
+    assert f'"line": 1501, "reason": "bytes are not UTF-8", "source": "{tmp_path / "en.txt"}"' in bad
+    file = str(next(folders["text/en"].glob("*.parquet")))
+    with pytest.raises(DataError, match=rf"^{file} holds text of en, not of fr.$"):
+        list(read("parquet", [file], ["fr"]))

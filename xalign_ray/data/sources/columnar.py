@@ -14,6 +14,7 @@ from xalign_ray.data.sources.open import Span
 from xalign_ray.data.sources.parquet import groups_of, open_parquet
 from xalign_ray.data.sources.parts import PART_BYTES, Part, spans_between
 from xalign_ray.data.sources.records import BadRow, Pair, Record
+from xalign_ray.data.sources.stored import is_stored, read_as_source
 from xalign_ray.errors import DataError
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ def read_parquet_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]
     """
     (path,), (span,) = part.paths, part.spans
     with open_parquet(path) as file:
+        if is_stored(file):
+            for group in groups_of(file, span):
+                yield from read_as_source(file, group, path, languages)
+            return
         names = find_text_columns(path, file.schema_arrow, part.columns or languages)
         yield from _pairs(part, languages, names, _parquet_batches(file, span, names))
 

@@ -1,4 +1,4 @@
-"""Reads Parquet files with a `text` column, as wikimedia/wikipedia has: each row is a document."""
+"""Reads Parquet files with a `text` column, as wikimedia/wikipedia has, or of text that `prepare` has parsed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from xalign_ray.data.sources.files import open_bytes, size_of
 from xalign_ray.data.sources.open import Span
 from xalign_ray.data.sources.parts import PART_BYTES, Part, spans_between
 from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Record
+from xalign_ray.data.sources.stored import TEXTS, is_stored, read_as_source
 from xalign_ray.errors import DataError
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
         column = _column(path, file)
         for group in groups_of(file, span):
             try:
+                if is_stored(file):
+                    yield from read_as_source(file, group, path, languages)
+                    continue
                 for text in _texts(file, group):
                     number += 1
                     paragraphs = tuple(line for raw in (text or "").split("\n") if (line := raw.strip()))
@@ -95,6 +99,9 @@ def _column(path: str, file: ParquetFile) -> int:
     from pyarrow import types
 
     names = file.schema_arrow.names
+    leaves = [file.metadata.schema.column(number).path for number in range(file.metadata.num_columns)]
+    if is_stored(file):
+        return leaves.index(TEXTS)
     if COLUMN not in names:
         raise DataError(f"{path} has no column '{COLUMN}'; its columns are {', '.join(names)}.")
     kind = file.schema_arrow.field(COLUMN).type
@@ -102,7 +109,6 @@ def _column(path: str, file: ParquetFile) -> int:
     if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
         # Such as Ray Data's pickled objects, which run what they hold when they are read.
         raise DataError(f"{path}: its column '{COLUMN}' is not plain text but {kind}.")
-    leaves = [file.metadata.schema.column(number).path for number in range(file.metadata.num_columns)]
     if COLUMN not in leaves:
         raise DataError(f"{path}: its column '{COLUMN}' is not plain text.")
     return leaves.index(COLUMN)

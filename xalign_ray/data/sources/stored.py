@@ -37,6 +37,7 @@ SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
+TEXTS = "texts.list.element"  # the column of texts as Parquet names it
 _READ = [name for name in SCHEMA.names if name != "languages"]
 _FEW_VALUES = ["languages.list.element", "source", "reason"]
 
@@ -162,6 +163,24 @@ def read_stored(path: Path, languages: Sequence[str], paths: Sequence[str]) -> I
     if record["broken"]:
         what = BrokenFile(**record["broken"])
         raise BrokenFileError(replace(what, source=_moved(what.source, moved)))
+
+
+def is_stored(file: pq.ParquetFile) -> bool:
+    """Whether a Parquet file is text that `prepare` has parsed."""
+    return set(SCHEMA.names) <= set(file.schema_arrow.names)
+
+
+def read_as_source(file: pq.ParquetFile, group: int, path: str, languages: Sequence[str]) -> Iterator[Record]:
+    """The records of a row group of such a file that a recipe names as a source; each knows what it was parsed from.
+
+    Raises:
+        DataError: it is of other languages.
+    """
+    table = file.read_row_group(group, SCHEMA.names, use_threads=False)
+    found = table["languages"].combine_chunks().flatten().unique().to_pylist()
+    if found and found != list(languages):
+        raise DataError(f"{path} holds text of {' and '.join(found)}, not of {' and '.join(languages)}.")
+    yield from _records(table, languages, {})
 
 
 def _records(table: pa.Table, languages: Sequence[str], moved: Mapping[str, str]) -> Iterator[Record]:
