@@ -14,7 +14,7 @@ from xalign_ray.data.sources.open import Span
 from xalign_ray.data.sources.parquet import groups_of, open_parquet
 from xalign_ray.data.sources.parts import PART_BYTES, Part, spans_between
 from xalign_ray.data.sources.records import BadRow, Pair, Record
-from xalign_ray.data.sources.stored import is_stored, read_as_source
+from xalign_ray.data.sources.stored import is_parsed_text, read_as_source
 from xalign_ray.errors import DataError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def read_parquet_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]
     """
     (path,), (span,) = part.paths, part.spans
     with open_parquet(path) as file:
-        if is_stored(file):
+        if is_parsed_text(file):
             for group in groups_of(file, span):
                 yield from read_as_source(file, group, path, languages)
             return

@@ -11,7 +11,7 @@ from xalign_ray.data.sources.files import open_bytes, size_of
 from xalign_ray.data.sources.open import Span
 from xalign_ray.data.sources.parts import PART_BYTES, Part, spans_between
 from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Record
-from xalign_ray.data.sources.stored import TEXTS, is_stored, read_as_source
+from xalign_ray.data.sources.stored import TEXTS, is_parsed_text, read_as_source
 from xalign_ray.errors import DataError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
         column = _column(path, file)
         for group in groups_of(file, span):
             try:
-                if is_stored(file):
+                if is_parsed_text(file):
                     yield from read_as_source(file, group, path, languages)
                     continue
                 for text in _texts(file, group):
@@ -100,7 +100,7 @@ def _column(path: str, file: ParquetFile) -> int:
 
     names = file.schema_arrow.names
     leaves = [file.metadata.schema.column(number).path for number in range(file.metadata.num_columns)]
-    if is_stored(file):
+    if is_parsed_text(file):
         return leaves.index(TEXTS)
     if COLUMN not in names:
         raise DataError(f"{path} has no column '{COLUMN}'; its columns are {', '.join(names)}.")

@@ -65,7 +65,7 @@ def write_stored(
             temporary,
             SCHEMA,
             compression="zstd",
-            use_dictionary=_FEW_VALUES,
+            use_dictionary=_FEW_VALUES,  # type: ignore[arg-type]  # its stub knows no lists
             write_statistics=False,
             store_schema=False,
             write_page_checksum=True,
@@ -165,7 +165,7 @@ def read_stored(path: Path, languages: Sequence[str], paths: Sequence[str]) -> I
         raise BrokenFileError(replace(what, source=_moved(what.source, moved)))
 
 
-def is_stored(file: pq.ParquetFile) -> bool:
+def is_parsed_text(file: pq.ParquetFile) -> bool:
     """Whether a Parquet file is text that `prepare` has parsed."""
     return set(SCHEMA.names) <= set(file.schema_arrow.names)
 
