@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate.state import AcceleratorState
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
@@ -22,6 +21,7 @@ from xalign_ray.finetune.features import SwitchedWords
 from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import Choice, FineTuning
 from xalign_ray.models.export import name_accelerator
+from xalign_ray.private.transformers import forget_processes, keep_to_one_gpu
 from xalign_ray.results.aggregate import over_languages
 from xalign_ray.tasks.hf_encoder import quiet_transformers
 from xalign_ray.tasks.tokenized import IGNORED
@@ -90,7 +90,7 @@ def train(
             disable_tqdm=True,
             log_level="error",
         )
-        arguments._n_gpu = min(arguments.n_gpu, 1)  # on a machine of several, DataParallel would take them all
+        keep_to_one_gpu(arguments)
         trainer = _Trainer(model, arguments, collate, rows, callbacks=[epochs])
         trainer.batches = batches
         trainer.remove_callback(PrinterCallback)
@@ -201,7 +201,7 @@ def _alone() -> Iterator[None]:
     try:
         yield
     finally:
-        AcceleratorState._reset_state(reset_partial_state=True)
+        forget_processes()
         for name in [name for name in os.environ if name.startswith(_LAUNCHERS)]:
             del os.environ[name]
         os.environ.update(hidden)

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from xalign_ray.private.torch import flash_attention_of_packed
+
 DENSE = "sdpa"  # takes boolean masks as they are; eager attention would add them to the scores
 OWN = "eager"  # the family's own code, which takes boolean masks too
 VARLEN = "xalign_varlen"  # what transformers knows `varlen_attention` by
@@ -94,10 +96,7 @@ def flash_attention(
     The way there over nested tensors takes seven to fourteen times as long with dropout (H200).
     """
     window = None if sliding_window is None else sliding_window - 1
-    return torch.ops.aten._flash_attention_forward(
-        q, k, v, offsets, offsets, longest, longest, dropout, False, False,
-        scale=scaling, window_size_left=window, window_size_right=window,
-    )[0]  # fmt: skip
+    return flash_attention_of_packed(q, k, v, offsets, longest, dropout, scaling, window)
 
 
 def attention_by_example(

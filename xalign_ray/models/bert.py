@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.models.family import Classes, Counts, Family, Values
+from xalign_ray.private.transformers import bert_transform
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -80,6 +81,4 @@ class Bert(Family):
 
     def new_transform(self, config: Any) -> nn.Module:
         """dense, activation, LayerNorm."""
-        from transformers.models.bert.modeling_bert import BertPredictionHeadTransform
-
-        return BertPredictionHeadTransform(config)
+        return bert_transform(config)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.bert import Bert
 from xalign_ray.models.family import Classes, Counts, Values
+from xalign_ray.private.transformers import deberta_distances
 
 if TYPE_CHECKING:
     import torch
@@ -134,11 +135,10 @@ class DebertaV2(Bert):
 def _distances(length: int, buckets: int, furthest: int, device: torch.device) -> Tensor:
     """Of each two tokens of a row, [1, L, L]; made once, for the stock function copies from the host."""
     import torch
-    from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_position
 
     with torch.inference_mode(mode=False):  # the first to ask may only score; others train with the same tensor
         row = torch.empty(length, 0)
-        return build_relative_position(row, row, bucket_size=buckets, max_position=furthest).to(device)
+        return deberta_distances(row, buckets, furthest).to(device)
 
 
 def _by_distance(values: Values) -> list[str]:

@@ -20,6 +20,7 @@ from xalign_ray.models.family import Family
 from xalign_ray.models.heads import append_language, extend_input
 from xalign_ray.models.layout import laid_out
 from xalign_ray.models.open_folder import open_weights
+from xalign_ray.private.transformers import attention_of, set_attention
 
 READ = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")  # what `encode` needs of a batch
 
@@ -61,7 +62,7 @@ class AlignedEncoder(nn.Module):
         if not len(ids):
             # Models cannot reshape zero rows; a row of padding calls the same modules, as the other ranks need.
             return self.encode({key: batch[key].new_zeros(1, ids.shape[1]) for key in READ}, layer)[:0]
-        if self.hf.config._attn_implementation != attention.VARLEN:
+        if attention_of(self.hf.config) != attention.VARLEN:
             mask = self.family.mask(self.hf.config, attention.same_example(examples))
             return self._encode(batch, layer, attention_mask=mask)
         laid = laid_out(batch)
@@ -167,7 +168,7 @@ def open_start(init_from: str, family: Family, values: Mapping[str, Any]) -> tup
     classes = family.classes()
     try:
         config = _config(family, values)
-        hf, drawn = open_weights(init_from, classes.masked_lm, config, attn_implementation=config._attn_implementation)
+        hf, drawn = open_weights(init_from, classes.masked_lm, config, attn_implementation=attention_of(config))
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from error
     tied = values["tie_word_embeddings"] and not family.no_masked_lm
@@ -205,5 +206,5 @@ def _load(model: ModelConfig, family: Family, values: Mapping[str, Any], with_he
 
 def _config(family: Family, values: Mapping[str, Any]) -> Any:
     config = family.classes().config.from_dict(dict(values))
-    config._attn_implementation = attention.OWN if family.dense_only else attention.DENSE
+    set_attention(config, attention.OWN if family.dense_only else attention.DENSE)
     return config

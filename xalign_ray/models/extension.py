@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from xalign_ray.private.torch import own_parameters
+
 
 def add_rows(hf: Any, new_rows: Mapping[int, Sequence[int]]) -> None:
     """Grows the word embeddings, and the decoder's table and bias with them, in place; nothing is drawn at random.
@@ -30,7 +32,7 @@ def add_rows(hf: Any, new_rows: Mapping[int, Sequence[int]]) -> None:
     tables = (words.weight, *(() if decoder is None else (decoder.weight, decoder.bias)))
     grown = {old: _grow(old, size, new_rows) for old in dict.fromkeys(tables) if old is not None}
     for module in hf.modules():  # whatever is tied to one of them
-        for name, parameter in list(module._parameters.items()):
+        for name, parameter in own_parameters(module):
             if parameter in grown:
                 module.register_parameter(name, grown[parameter])
     words.num_embeddings = hf.config.vocab_size = size

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from xalign_ray.models.hub import hub_status, revision_of, snapshot
 from xalign_ray.models.weight_files import CONFIG, WEIGHTS
+from xalign_ray.private.transformers import small_file
 from xalign_ray.work.local_paths import is_folder_name
 from xalign_ray.work.status_line import say
 
@@ -50,7 +51,6 @@ def hub_file(name: str, file: str) -> Path | None:
     if Path(name).is_dir():
         return Path(name, file) if Path(name, file).is_file() else None
     from huggingface_hub import try_to_load_from_cache
-    from transformers.utils.hub import cached_file  # takes seconds to import
 
     if isinstance(found := try_to_load_from_cache(name, file), str):
         return Path(found)
@@ -59,13 +59,7 @@ def hub_file(name: str, file: str) -> Path | None:
     if hub_status(name) in (None, HTTPStatus.REQUEST_TIMEOUT):
         say(f"{name}: {file} is not in the cache, and the hub does not answer. The model is taken to have none.")
         return None
-    path = cached_file(
-        name,
-        file,
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
+    path = small_file(name, file)
     return Path(path) if path else None
 
 

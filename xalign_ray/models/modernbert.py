@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.models.family import Classes, Counts, Family, Values
+from xalign_ray.private.transformers import modernbert_transform
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -127,6 +128,4 @@ class ModernBert(Family):
 
     def new_transform(self, config: Any) -> nn.Module:
         """dense, activation, LayerNorm."""
-        from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
-
-        return ModernBertPredictionHead(config)
+        return modernbert_transform(config)

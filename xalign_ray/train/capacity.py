@@ -18,6 +18,7 @@ from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.placement import check_placement, placement
 from xalign_ray.errors import ConfigError, NotPlacedError, StoppedError, WorkersDiedError
+from xalign_ray.private.ray import free_resources
 from xalign_ray.track.events import EventReader
 from xalign_ray.train.stop_request import HEARD_S, open_stop_request
 from xalign_ray.work import stops
@@ -84,7 +85,7 @@ def fit(parallel: ParallelConfig) -> ParallelConfig:
 
 def has_free(parallel: ParallelConfig, more: int) -> bool:
     """Whether the cluster has room for so many more workers, with all that runs there now."""
-    free = ray._private.state.available_resources_per_node()  # pyright: ignore
+    free = free_resources()
     nodes = [node | {"Resources": free.get(node["NodeID"], {})} for node in ray.nodes() if node["Alive"]]
     return _ROOM[parallel.placement_strategy]([_held_by(node, parallel) for node in nodes]) >= more
 

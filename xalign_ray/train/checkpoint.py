@@ -17,16 +17,16 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError, DataError
+from xalign_ray.private.deepspeed import MODULE_STATE, convert_to_universal, join_weights, load_deepspeed
 from xalign_ray.train.checkpoint_files import check_pickles, only_data, plain_path, write_parts
 from xalign_ray.train.distributed import Workers
-from xalign_ray.train.engine import STATE, Engine, load_deepspeed
+from xalign_ray.train.engine import STATE, Engine
 from xalign_ray.work.artifacts import MANIFEST, check_files, read_manifest, unfinished, write_manifest
 from xalign_ray.work.run_folder import RunFolder
 
@@ -266,18 +266,13 @@ def consolidate(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     weights as flat parts in the optimizer's files.
     """
     if checkpoint.zero_stage == 0:
-        file = checkpoint.folder / STATE / "mp_rank_00_model_states.pt"
+        file = checkpoint.folder / STATE / MODULE_STATE
         with only_data(checkpoint.trusted, allowed=()):
             state = torch.load(file, map_location="cpu", weights_only=not checkpoint.trusted)["module"]
     else:
         load_deepspeed(on_gpu=False)
-        from deepspeed.utils import zero_to_fp32
-
-        # It shows its progress. The process's stdout stays as it is: other threads write to it.
-        zero_to_fp32.__dict__.update(print=lambda *_, **__: None, tqdm=lambda files, **_: files)
         with only_data(checkpoint.trusted), plain_path(checkpoint.folder) as folder:
-            state = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(str(folder), tag=STATE)
-        assert state is not None
+            state = join_weights(folder, STATE)
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
 
 
@@ -322,24 +317,19 @@ def _convert(found: Checkpoint, folder: Path) -> str | None:
 
 
 TRUSTED = "trusted"
-_WORKERS = {"num_extract_workers": 4, "num_merge_workers": 2}  # the converter's own defaults
 
 
 def main() -> int:
     """`python -m xalign_ray.train.checkpoint FROM TO [trusted]`; a refusal is a sentence on stderr."""
     source, target, *trusted = sys.argv[1:]
     load_deepspeed(on_gpu=False)
-    from deepspeed.checkpoint.ds_to_universal import main as convert
-
-    options = _WORKERS | {"keep_temp_folder": False, "strict": True, "inject_missing_state": True}
     try:
         with (
             only_data(trusted == [TRUSTED]),
             plain_path(Path(source)) as folder,
             plain_path(Path(target).parent) as parent,  # the target itself is made by the converter
         ):
-            output = parent / Path(target).name
-            convert(SimpleNamespace(input_folder=str(folder), output_folder=str(output), **options))
+            convert_to_universal(folder, parent / Path(target).name)
     except CheckpointError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -16,9 +16,9 @@ from zipfile import BadZipFile
 
 import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
-from torch.utils._pytree import tree_map
 
 from xalign_ray.errors import CheckpointError
+from xalign_ray.private.torch import map_tensors
 from xalign_ray.work.artifacts import hash_file
 
 _READ_OTHERWISE = re.compile(r"[][*?(){}+^$|\\]")  # by glob or by re
@@ -56,7 +56,7 @@ def copy_to_host(state: Any) -> Any:
             copies[place] = value.detach().to("cpu", non_blocking=True, copy=True)
         return copies[place]
 
-    return tree_map(copy, state, is_leaf=lambda value: isinstance(value, torch.Size))  # else it becomes a tuple
+    return map_tensors(copy, state)
 
 
 def write_parts(parts: Sequence[Part]) -> dict[Path, str]:

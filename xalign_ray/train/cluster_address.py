@@ -89,9 +89,9 @@ def check_address(address: str) -> None:
 
 def _host_and_port(address: str) -> tuple[str, int] | None:
     if address == "auto":
-        from ray._private.services import canonicalize_bootstrap_address
+        from xalign_ray.private.ray import address_of_auto
 
-        address = canonicalize_bootstrap_address(address) or ""
+        address = address_of_auto()
     scheme, _, rest = address.rpartition("://")
     try:
         parts = urlsplit(f"//{rest}")

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
 
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError
@@ -149,7 +148,8 @@ def _start_group(backend: str) -> None:
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         dist.init_process_group(backend)
     else:
-        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+        store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage] - documented all the same
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
 
 
 def keep_to_loopback() -> None:

@@ -10,21 +10,24 @@ import sys
 import threading
 import time
 from concurrent.futures import Future
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import ray
-import ray._private.utils
 import ray.train
 import ray.train.collective
 import torch
 from ray import cloudpickle
 from ray.exceptions import AuthenticationError
-from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
-from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
-from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
+from ray.train import (
+    ControllerError,
+    FailureConfig,
+    LoggingConfig,
+    RunConfig,
+    ScalingConfig,
+    TrainingFailedError,
+    WorkerGroupError,
+)
 
 from xalign_ray.config import schema
 from xalign_ray.data.feed import Feed, describe_feed
@@ -41,6 +44,14 @@ from xalign_ray.errors import (
     XalignError,
     first_sentence,
     long_temporary_folder,
+)
+from xalign_ray.private.ray import (
+    dead_processes,
+    disable_sigterm_handler,
+    is_without_room,
+    kill_controller,
+    local_node,
+    new_trainer,
 )
 from xalign_ray.train.capacity import resources_of, run_elastic, wait_for_room
 from xalign_ray.train.cluster_address import check_named_cluster, ensure_token
@@ -81,8 +92,7 @@ def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
         check_named_cluster()
     else:
         say("Starting Ray on this machine.")
-    # Ray's own handler of SIGTERM breaks the start of a cluster off, which leaves agents of the node behind.
-    ray._private.utils.set_sigterm_handler = lambda _: None
+    disable_sigterm_handler()
     with stops.kept():
         _connect(parallel, cpus)
 
@@ -122,20 +132,15 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
             f"Ray did not start on this machine: {first_sentence(error)} Give the command again when it is less busy; "
             "Ray's own words are in the newest /tmp/ray/session_*/logs."
         ) from error
-    threading.Thread(target=_report_deaths, args=(_node(),), name="ray-processes", daemon=True).start()
-
-
-def _node() -> Any:
-    """Ray's own processes here, None when no cluster runs; Ray has no public way to ask for them."""
-    return ray._private.worker.global_worker.node  # pyright: ignore[reportAttributeAccessIssue]
+    threading.Thread(target=_report_deaths, args=(local_node(),), name="ray-processes", daemon=True).start()
 
 
 def _report_deaths(node: Any) -> None:
     """Says it when Ray's own processes here have died: some ten seconds later Ray ends this one without a word."""
-    while _node() is node:
+    while local_node() is node:
         time.sleep(POLL_S)
-        dead = [name for name, _ in node.dead_processes() if name in VITAL]
-        if dead and _node() is node:  # else this process has just ended them itself
+        dead = [name for name in dead_processes(node) if name in VITAL]
+        if dead and local_node() is node:  # else this process has just ended them itself
             sys.stderr.write(
                 f"xalign: Ray's {dead[0]} on this machine has died (killed by hand, or for want of memory), and the "
                 "cluster with it. Give the same command again: it goes on from what is on disk.\n"
@@ -224,9 +229,9 @@ def run_on_ray(
         shutil.rmtree(storage, ignore_errors=True)
 
 
-def _trainer(parallel: schema.ParallelConfig, job: dict[str, Any], storage: Path) -> DataParallelTrainer:
+def _trainer(parallel: schema.ParallelConfig, job: dict[str, Any], storage: Path) -> Any:
     fixed = parallel.min_workers is None  # else this process starts the workers anew, and as many as there is room for
-    return DataParallelTrainer(
+    return new_trainer(
         _work,
         train_loop_config=job,
         backend_config=ClosedTorchConfig(backend_of(parallel.gpus_per_worker > 0)),
@@ -256,7 +261,7 @@ def _scaling(parallel: schema.ParallelConfig) -> ScalingConfig:
     )
 
 
-def _wait_for(trainer: DataParallelTrainer, stop: Any) -> None:
+def _wait_for(trainer: Any, stop: Any) -> None:
     """Fits in a thread, for in the main one Ray takes Ctrl-C for itself; meanwhile passes on the word to stop."""
     outcome: Future[XalignError | None] = Future()
     thread = threading.Thread(target=_set_result, args=(outcome, trainer), name="fit", daemon=True)
@@ -276,29 +281,19 @@ def _wait_for(trainer: DataParallelTrainer, stop: Any) -> None:
             if (error := outcome.result()) is not None:
                 raise error
     except KeyboardInterrupt:
-        _end_controller()
+        kill_controller()
         thread.join(PARTING_S)
         raise
 
 
-def _end_controller() -> None:
-    """Kills the actor that the fitting thread waits for, which then has its answer; Ray Train keeps its handle."""
-    with suppress(Exception):  # the cluster may be what has died
-        job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
-        for name, actor in ray._private.state.actors(job_id=job).items():  # pyright: ignore[reportAttributeAccessIssue]
-            if actor["ActorClassName"] == "TrainController":
-                worker = ray._private.worker.global_worker  # pyright: ignore[reportAttributeAccessIssue]
-                worker.core_worker.kill_actor(ray.ActorID.from_hex(name), True)
-
-
-def _set_result(outcome: Future[XalignError | None], trainer: DataParallelTrainer) -> None:
+def _set_result(outcome: Future[XalignError | None], trainer: Any) -> None:
     try:
         outcome.set_result(_fit(trainer))
     except BaseException as error:
         outcome.set_exception(error)
 
 
-def _fit(trainer: DataParallelTrainer) -> XalignError | None:
+def _fit(trainer: Any) -> XalignError | None:
     try:
         return trainer.fit().return_value
     except WorkerGroupError as failed:
@@ -307,8 +302,8 @@ def _fit(trainer: DataParallelTrainer) -> XalignError | None:
             "; ".join(said), "Workers failed more often than parallel.max_failures allows; the last time "
         )
     except TrainingFailedError as failed:
-        why = getattr(failed, "controller_failure", None)
-        kind = NotPlacedError if isinstance(why, WorkerGroupStartupTimeoutError) else WorkersDiedError
+        is_placed = not (isinstance(failed, ControllerError) and is_without_room(failed.controller_failure))
+        kind = WorkersDiedError if is_placed else NotPlacedError
         return kind(_last_line(failed), "Ray gave the job up: ")
 
 

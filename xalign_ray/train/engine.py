@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,6 +17,16 @@ from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models import attention
 from xalign_ray.models.encoder import AlignedEncoder
+from xalign_ray.private.deepspeed import (
+    MODULE_STATE,
+    flat_weights,
+    keep_parts,
+    load_deepspeed,
+    read_settings,
+    restore_linear,
+    skip_allreduce,
+)
+from xalign_ray.private.transformers import layer_class
 from xalign_ray.train.checkpoint_files import Part, copy_to_host, only_data, plain_path
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.optimizers import Lamb, Parts, build_optimizer
@@ -35,10 +40,8 @@ def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) ->
         encoder.hf.gradient_checkpointing_enable({"use_reentrant": False})
     if train.torch_compile:
         # Layer by layer: one graph for all in 4 s where the whole takes 44, and the step is as fast.
-        from transformers.modeling_layers import GradientCheckpointingLayer
-
         for module in encoder.hf.base_model.modules():
-            if isinstance(module, GradientCheckpointingLayer):
+            if isinstance(module, layer_class()):
                 module.compile(dynamic=True)
 
 
@@ -56,13 +59,6 @@ def describe(train: TrainConfig, device: torch.device, dense_only: bool = False)
 
 STATE = "state"  # the folder of DeepSpeed's files inside a checkpoint
 BUCKET = 500_000_000  # gradients that DeepSpeed reduces at once, as it has it
-LINEAR = nn.functional.linear  # as torch has it
-# Modules of DeepSpeed that training only imports, each with the names that DeepSpeed takes from it. They cost a worker
-# two seconds of CPU: the tuner of settings brings MLflow with its web server, Muon torch's compiler.
-UNUSED = {
-    "deepspeed.autotuning.autotuner": ["Autotuner"],
-    "deepspeed.runtime.zero.muon.original_muon": ["MuonWithAuxAdam", "adam_update", "muon_update"],
-}
 
 
 class Engine:
@@ -75,9 +71,7 @@ class Engine:
             universal: whether `load` will be given a checkpoint in DeepSpeed's universal format.
         """
         deepspeed = load_deepspeed(workers.on_gpu)
-        # Stage 3 puts one of its own in its place and leaves it there, with a bias's gradient summed in another order:
-        # the bits of a later run in the same process would depend on what ran before it.
-        nn.functional.linear = LINEAR
+        restore_linear()
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.train.tf32
         self._workers = workers
         self._stage = config.parallel.zero_stage
@@ -99,12 +93,11 @@ class Engine:
         module.train()  # transformers opens an encoder that is continued for evaluation: without dropout
         self._engine, *_ = deepspeed.initialize(model=module, optimizer=self._optimizer, config=settings)
         if self._stage == 0 and workers.size == 1:
-            self._engine.enable_backward_allreduce = False  # it would copy all gradients to a buffer, and back
-        self._keeper = _keep_parts(self._engine)
+            skip_allreduce(self._engine)
+        self._parts = keep_parts(self._engine, copy_to_host)
         if isinstance(self._optimizer, Lamb) and self._stage:
-            zero = self._engine.optimizer
-            held = zip(zero.single_partition_of_fp32_groups, zero.bit16_groups, strict=True)
-            self._optimizer.share({flat: _parts(tensors) for flat, tensors in held}, dist.all_reduce)
+            held = {flat: Parts(tensors, here) for flat, tensors, here in flat_weights(self._engine)}
+            self._optimizer.share(held, dist.all_reduce)
 
     def forward(self, *arguments: Any, **options: Any) -> dict[str, Any]:
         """The module's output for one micro-batch."""
@@ -156,7 +149,8 @@ class Engine:
         self._engine.save_checkpoint(str(folder), tag=STATE, save_latest=False)
         if self._workers.on_gpu:
             torch.cuda.synchronize(self._workers.device)
-        parts, self._keeper.parts = self._keeper.parts, []
+        parts = self._parts.copy()
+        self._parts.clear()
         return parts
 
     def load(self, folder: Path, trusted: bool = False) -> None:
@@ -191,8 +185,7 @@ class Engine:
         """
         kept = [name for name in self._engine.module.state_dict() if name not in self._trained]
         if kept:
-            file = folder / STATE / "mp_rank_00_model_states.pt"
-            state = torch.load(file, map_location=self._workers.device)["module"]
+            state = torch.load(folder / STATE / MODULE_STATE, map_location=self._workers.device)["module"]
             self._engine.module.load_state_dict({name: state[name] for name in kept}, strict=False)
 
 
@@ -204,58 +197,8 @@ def check_overrides(config: RunConfig) -> None:
     """
     on_gpu = config.parallel.gpus_per_worker > 0
     load_deepspeed(on_gpu)
-    from deepspeed.runtime.config import DeepSpeedConfig
-
     try:
-        DeepSpeedConfig(deepspeed_config(config, on_gpu))
+        read_settings(deepspeed_config(config, on_gpu))
     except Exception as error:  # asserts, pydantic's and Python's own, whatever reads the value first
         said = " ".join(str(error).partition("\n    For further")[0].split())
         raise ConfigError(f"parallel.deepspeed_overrides: DeepSpeed cannot read it: {said}") from None
-
-
-def load_deepspeed(on_gpu: bool) -> Any:
-    """Imports DeepSpeed for the device, with its notices kept from the terminal."""
-    os.environ["DS_ACCELERATOR"] = "cuda" if on_gpu else "cpu"
-    for module, names in UNUSED.items():
-        sys.modules.setdefault(module, _empty(module, names))
-    import deepspeed
-    import deepspeed.ops
-
-    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", r"`torch.distributed.\w+` is deprecated", FutureWarning)
-    # An operator for inference only (TorchBackend.inference_all_reduce), which training never calls: compiling it costs
-    # the first run on a machine half a minute and a C++ compiler.
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    return deepspeed
-
-
-def _parts(tensors: Sequence[Any]) -> Parts:
-    """What this rank holds of the tensors of a group, which DeepSpeed has laid one after the other and cut by rank."""
-    held = [(number, one._hp_mapping.hp_fragment_address) for number, one in enumerate(tensors) if one._hp_mapping]
-    numbers, places = [number for number, _ in held], [place for _, place in held]
-    return Parts(len(tensors), numbers, [slice(place.start, place.start + place.numel) for place in places])
-
-
-def _empty(module: str, names: list[str]) -> ModuleType:
-    """A module with empty classes, of which nothing is an instance."""
-    empty = ModuleType(module)
-    for name in names:
-        setattr(empty, name, type(name, (), {}))
-    return empty
-
-
-def _keep_parts(engine: Any) -> Any:
-    """Makes the engine hand over what it would write: nothing can fail then while the other ranks wait for this one."""
-    from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine
-
-    class Keeper(TorchCheckpointEngine):
-        def __init__(self, config: Any) -> None:
-            super().__init__(config)
-            self.parts: list[Part] = []
-
-        def save(self, state_dict: Any, path: str) -> None:
-            self.parts.append((Path(path), copy_to_host(state_dict)))
-
-    keeper = engine.checkpoint_engine = Keeper(engine._config)
-    engine._copy_recovery_script = lambda _: None  # not part of the state, and would raise on a full disk
-    return keeper

@@ -12,6 +12,7 @@ from torch.optim import AdamW as TorchAdamW
 from torch.optim import Optimizer
 
 from xalign_ray.config import optimizer
+from xalign_ray.private.torch import norms_of, scale_each
 
 
 def learning_rate(step: int, steps: int, warmup_steps: float, peak: float) -> float:
@@ -34,16 +35,14 @@ class Parts:
 
     Attributes:
         tensors: how many tensors there are, on all ranks.
-        number: of each part here, the tensor that it belongs to.
-        at: of each part here, where it lies in the rank's stretch.
+        here: of each part here, the number of its tensor and where it lies in the rank's stretch.
     """
 
     tensors: int
-    number: Sequence[int]
-    at: Sequence[slice]
+    here: Sequence[tuple[int, slice]]
 
 
-WHOLE = Parts(1, [0], [slice(None)])
+WHOLE = Parts(1, [(0, slice(None))])
 
 
 class Lamb(Optimizer):
@@ -92,17 +91,17 @@ class Lamb(Optimizer):
     def _adapt(self, weight: torch.Tensor, direction: torch.Tensor) -> None:
         """Makes the direction of each tensor, in place, as long as the tensor is."""
         held = self._parts.get(weight, WHOLE)
-        pieces = [direction[at] for at in held.at]
+        numbers, pieces = [number for number, _ in held.here], [direction[at] for _, at in held.here]
         squares = weight.new_zeros(2, held.tensors)
         if pieces:
-            norms = torch._foreach_norm([*(weight[at] for at in held.at), *pieces])  # pyright: ignore
-            squares[:, held.number] = torch.stack(norms).view(2, -1).square()
+            norms = norms_of([*(weight[at] for _, at in held.here), *pieces])
+            squares[:, numbers] = norms.view(2, -1).square()
         if weight in self._parts:
             self._add_up(squares)
         own, other = squares.sqrt()
         ratios = torch.where((own > 0) & (other > 0), own / other, torch.ones_like(own))
         if pieces:
-            torch._foreach_mul_(pieces, ratios[held.number].unbind())  # pyright: ignore
+            scale_each(pieces, ratios[numbers])
 
     def _adam(self, weight: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
         """m^ / (sqrt(v^) + eps) after one more gradient."""

@@ -12,8 +12,8 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError
 from ray.train.backend import Backend, BackendConfig
-from ray.train.v2._internal.util import TrainingFramework
 
+from xalign_ray.private.ray import leave_torch_group, set_torch_variables, start_torch_group, torch_framework
 from xalign_ray.work import collector
 
 LOOPBACK = "127.0.0.1"
@@ -35,8 +35,8 @@ class ClosedTorchConfig(BackendConfig):
         return _ClosedBackend
 
     @property
-    def framework(self) -> TrainingFramework:
-        return TrainingFramework.TORCH
+    def framework(self) -> Any:
+        return torch_framework()
 
 
 class _ClosedBackend(Backend):
@@ -44,20 +44,16 @@ class _ClosedBackend(Backend):
 
     def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
         assert isinstance(backend_config, ClosedTorchConfig)
-        group = {"backend": backend_config.backend, "timeout_s": backend_config.timeout_s}
-        nodes = worker_group.execute(_node)
-        if len(set(nodes)) > 1:
-            from ray.train.torch.config import TorchConfig, _TorchBackend
-
-            _TorchBackend().on_start(worker_group, TorchConfig(**group))
+        group = backend_config.backend, backend_config.timeout_s
+        if len(set(worker_group.execute(_node))) > 1:
+            start_torch_group(worker_group, *group)
             return
-        port = worker_group.execute_single(0, _listen)
-        size = len(worker_group)
-        ray.get([worker_group.execute_single_async(rank, _meet, rank, size, port, **group) for rank in range(size)])
+        port, size = worker_group.execute_single(0, _listen), len(worker_group)
+        ray.get([worker_group.execute_single_async(rank, _meet, rank, size, port, *group) for rank in range(size)])
 
     def on_shutdown(self, worker_group: Any, backend_config: BackendConfig) -> None:  # noqa: ARG002 - Ray's signature
         with suppress(GetTimeoutError):
-            ray.get(worker_group.execute_async(_part, len(worker_group) > 1), timeout=PARTING_S)
+            ray.get(worker_group.execute_async(leave_torch_group, len(worker_group) > 1), timeout=PARTING_S)
 
 
 def _node() -> str:
@@ -76,15 +72,13 @@ def _listen() -> int:
 
 def _meet(rank: int, size: int, port: int, backend: str, timeout_s: int) -> None:
     import torch.distributed as dist
-    from ray.train.torch.config import _set_torch_distributed_env_vars
-    from torch._C._distributed_c10d import TCPStore
 
     from xalign_ray.train.distributed import keep_to_loopback
 
-    _set_torch_distributed_env_vars()
+    set_torch_variables()
     keep_to_loopback()
     os.environ |= {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(port)}
-    store = TCPStore(
+    store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage] - documented all the same
         LOOPBACK,
         port,
         size,
@@ -93,9 +87,3 @@ def _meet(rank: int, size: int, port: int, backend: str, timeout_s: int) -> None
         master_listen_fd=_listening.pop().detach() if rank == 0 else None,
     )
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout_s))
-
-
-def _part(leave_group: bool) -> None:
-    from ray.train.torch.config import _shutdown_torch
-
-    _shutdown_torch(destroy_process_group=leave_group)

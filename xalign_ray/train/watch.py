@@ -13,8 +13,8 @@ from statistics import median
 from typing import Any
 
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import _get_default_store
 
+from xalign_ray.private.torch import job_store
 from xalign_ray.train.distributed import Workers
 
 ENOUGH_STEPS = 5  # the first of an attempt is late where a process starts late
@@ -86,7 +86,7 @@ class StallWatch:
             step, doing, since = self._place
             beat += 1
             try:
-                store = _get_default_store()
+                store = job_store()
                 store.set(f"beat/{self._workers.rank}", json.dumps([beat, name, step, doing]))
                 if self._workers.rank == 0:
                     self._listen(store)

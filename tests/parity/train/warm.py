@@ -3,7 +3,7 @@
 import transformers.models.bert.modeling_bert
 import transformers.models.modernbert.modeling_modernbert  # noqa: F401
 
+from xalign_ray.private.deepspeed import load_deepspeed
 from xalign_ray.train import checkpoint, loop  # noqa: F401
-from xalign_ray.train.engine import load_deepspeed
 
 load_deepspeed(on_gpu=False)

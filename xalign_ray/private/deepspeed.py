@@ -1,0 +1,126 @@
+"""Private and undocumented parts of DeepSpeed: how it is imported, flat weights, what it saves, its converters."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from torch import Tensor, nn
+
+MODULE_STATE = "mp_rank_00_model_states.pt"  # of a saved state: at stages 0-2 the whole module
+LINEAR = nn.functional.linear  # as torch has it
+# Modules that training only imports, each with the names that DeepSpeed takes from it. They cost a worker two seconds
+# of CPU: the tuner of settings brings MLflow with its web server, Muon torch's compiler.
+UNUSED = {
+    "deepspeed.autotuning.autotuner": ["Autotuner"],
+    "deepspeed.runtime.zero.muon.original_muon": ["MuonWithAuxAdam", "adam_update", "muon_update"],
+}
+
+
+def load_deepspeed(on_gpu: bool) -> Any:
+    """Imports DeepSpeed for the device, without what training does not use, its notices kept from the terminal.
+
+    If it changes: an ImportError that names the new name of `UNUSED`, or slower starts: without
+    `deepspeed_shm_comm` the first run on a machine compiles an operator for inference, for half a minute.
+    """
+    os.environ["DS_ACCELERATOR"] = "cuda" if on_gpu else "cpu"
+    for module, names in UNUSED.items():
+        empty = ModuleType(module)
+        empty.__dict__.update({name: type(name, (), {}) for name in names})  # of which nothing is an instance
+        sys.modules.setdefault(module, empty)
+    import deepspeed
+    import deepspeed.ops
+
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", r"`torch.distributed.\w+` is deprecated", FutureWarning)
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    return deepspeed
+
+
+def restore_linear() -> None:
+    """Gives torch its own linear layer back, in whose place stage 3 puts one of its own and leaves it there.
+
+    That sums a bias's gradient in another order: the bits of a later run in the same process would depend on what ran
+    before. If it changes: such runs differ in the last bits.
+    """
+    nn.functional.linear = LINEAR
+
+
+def skip_allreduce(engine: Any) -> None:
+    """Keeps a single rank at stage 0 from copying all gradients to a buffer, and back.
+
+    If it changes: the step is slower.
+    """
+    engine.enable_backward_allreduce = False
+
+
+def flat_weights(engine: Any) -> Iterator[tuple[Tensor, int, list[tuple[int, slice]]]]:
+    """Of each group at stages 1 and 2: this rank's flat fp32 weights, the number of tensors that all ranks' stretches
+    hold, and of each tensor held here its number and place.
+
+    If it changes: an AttributeError when LAMB is set up (tests/parity/test_lamb.py).
+    """
+    zero = engine.optimizer
+    for flat, tensors in zip(zero.single_partition_of_fp32_groups, zero.bit16_groups, strict=True):
+        held = [(number, one._hp_mapping.hp_fragment_address) for number, one in enumerate(tensors) if one._hp_mapping]
+        yield flat, len(tensors), [(number, slice(at.start, at.start + at.numel)) for number, at in held]
+
+
+def keep_parts(engine: Any, copy: Callable[[Any], Any]) -> list[tuple[Path, Any]]:
+    """Makes `save_checkpoint` append what it would write to the list, each file with a copy of its value.
+
+    Nothing can fail then while the other ranks wait for this one. If it changes: a save writes files by itself, which
+    no manifest lists (tests/parity/train/test_train_async_save.py).
+    """
+    from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine
+
+    parts: list[tuple[Path, Any]] = []
+
+    class Keeper(TorchCheckpointEngine):
+        def save(self, state_dict: Any, path: str) -> None:
+            parts.append((Path(path), copy(state_dict)))
+
+    engine.checkpoint_engine = Keeper(engine._config)
+    engine._copy_recovery_script = lambda _: None  # not part of the state, and would raise on a full disk
+    return parts
+
+
+def read_settings(settings: dict[str, Any]) -> None:
+    """Reads settings as `deepspeed.initialize` will, and raises whatever that raises.
+
+    If it changes: an ImportError in `xalign plan` and `pretrain` with `parallel.deepspeed_overrides`.
+    """
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    DeepSpeedConfig(settings)
+
+
+def join_weights(folder: Path, tag: str) -> dict[str, Tensor]:
+    """The whole fp32 weights of a state saved at stages 1 to 3.
+
+    If it changes: progress bars on stdout, to which other threads write.
+    """
+    from deepspeed.utils import zero_to_fp32
+
+    zero_to_fp32.__dict__.update(print=lambda *_, **__: None, tqdm=lambda files, **_: files)
+    state = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(str(folder), tag=tag)
+    assert state is not None
+    return state
+
+
+def convert_to_universal(source: Path, target: Path) -> None:
+    """Converts a saved state to the universal format, which any number of workers can load; in several processes.
+
+    If it changes: an error about an option, and a run keeps its number of workers (test_train_resize.py).
+    """
+    from deepspeed.checkpoint.ds_to_universal import main
+
+    workers = {"num_extract_workers": 4, "num_merge_workers": 2}  # its own defaults
+    options = workers | {"keep_temp_folder": False, "strict": True, "inject_missing_state": True}
+    main(SimpleNamespace(input_folder=str(source), output_folder=str(target), **options))

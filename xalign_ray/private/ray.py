@@ -1,0 +1,127 @@
+"""Private parts of Ray: the local node, free resources by node, Ray Train's controller and its process group."""
+
+# pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import ray
+
+
+def disable_sigterm_handler() -> None:
+    """Keeps `ray.init` from its own handler of SIGTERM, which breaks a start off and leaves agents of the node behind.
+
+    If it changes: a cluster that is told to stop while it starts leaves processes (tests/unit/test_stops.py).
+    """
+    import ray._private.utils
+
+    ray._private.utils.set_sigterm_handler = lambda _: None
+
+
+def local_node() -> Any:
+    """Ray's processes on this machine, None where no cluster runs; there is no public way to ask for them.
+
+    If it changes: an AttributeError in `connect`, after the cluster has started.
+    """
+    return ray._private.worker.global_worker.node
+
+
+def dead_processes(node: Any) -> list[str]:
+    """Names of the processes of a `local_node` that have died.
+
+    If it changes: the thread that reports such a death ends with an AttributeError (tests/ray/test_faults_driver.py).
+    """
+    return [name for name, _ in node.dead_processes()]
+
+
+def free_resources() -> Mapping[str, Mapping[str, float]]:
+    """What is free of each node's resources, by its id; the public `ray.available_resources` has the sum only.
+
+    If it changes: an elastic run cannot tell whether it may grow (tests/ray/test_free_room.py).
+    """
+    return ray._private.state.available_resources_per_node()
+
+
+def address_of_auto() -> str:
+    """HOST:PORT that RAY_ADDRESS=auto stands for, empty where no cluster was started here.
+
+    If it changes: an ImportError, or a dead cluster is waited for ten minutes (tests/unit/train/test_connect.py).
+    """
+    from ray._private.services import canonicalize_bootstrap_address
+
+    return canonicalize_bootstrap_address("auto") or ""
+
+
+def kill_controller() -> None:
+    """Kills the actor that `trainer.fit` of this process waits for; Ray Train keeps its handle to itself.
+
+    If it changes: a second Ctrl-C waits until the workers have ended by themselves (tests/ray/test_signals.py).
+    """
+    with suppress(Exception):  # the cluster may be what has died
+        job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
+        for name, actor in ray._private.state.actors(job_id=job).items():
+            if actor["ActorClassName"] == "TrainController":
+                worker = ray._private.worker.global_worker
+                worker.core_worker.kill_actor(ray.ActorID.from_hex(name), True)
+
+
+def new_trainer(*arguments: Any, **options: Any) -> Any:
+    """Ray Train's trainer of any framework; the public `ray.train.data_parallel_trainer` is still that of version 1.
+
+    If it changes: an ImportError when a training starts.
+    """
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    return DataParallelTrainer(*arguments, **options)
+
+
+def is_without_room(failure: Exception) -> bool:
+    """Whether Ray Train's controller gave up because the nodes had no room for the workers in time.
+
+    If it changes: an ImportError; an elastic run counts other work on its nodes as a death of workers.
+    """
+    from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
+
+    return isinstance(failure, WorkerGroupStartupTimeoutError)
+
+
+def torch_framework() -> Any:
+    """The mark by which Ray Train's state knows a backend of torch.
+
+    If it changes: an ImportError, or a KeyError of the controller where a run's state is exported.
+    """
+    from ray.train.v2._internal.util import TrainingFramework
+
+    return TrainingFramework.TORCH
+
+
+def start_torch_group(worker_group: Any, backend: str, timeout_s: int) -> None:
+    """Ray Train's own way to start a process group, over several nodes.
+
+    If it changes: an ImportError when a training of several nodes starts (tests/ray/test_hosts.py).
+    """
+    from ray.train.torch.config import TorchConfig, _TorchBackend
+
+    _TorchBackend().on_start(worker_group, TorchConfig(backend=backend, timeout_s=timeout_s))
+
+
+def set_torch_variables() -> None:
+    """Sets RANK, LOCAL_RANK, WORLD_SIZE and their kin of a training worker, as Ray Train's own backend does.
+
+    If it changes: an ImportError when a training starts; else workers lack their local rank (tests/gpu).
+    """
+    from ray.train.torch.config import _set_torch_distributed_env_vars
+
+    _set_torch_distributed_env_vars()
+
+
+def leave_torch_group(destroy: bool) -> None:
+    """Ends a worker's part in the process group and frees its devices, as Ray Train's own backend does.
+
+    If it changes: an ImportError when a training ends.
+    """
+    from ray.train.torch.config import _shutdown_torch
+
+    _shutdown_torch(destroy_process_group=destroy)

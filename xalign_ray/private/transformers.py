@@ -1,0 +1,95 @@
+"""Private parts of transformers and accelerate: the attention of a config, parts of models, the Trainer's devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def attention_of(config: Any) -> str:
+    """The implementation of attention that a model of this config computes by.
+
+    If it changes: an AttributeError in the first forward pass.
+    """
+    return config._attn_implementation
+
+
+def set_attention(config: Any, implementation: str) -> None:
+    """Sets the implementation that a model made of this config begins with.
+
+    If it changes: models open with transformers' default, not the recipes (test_backbones_losses.py).
+    """
+    config._attn_implementation = implementation
+
+
+def bert_transform(config: Any) -> Any:
+    """The layer between BERT's encoder and its masked-LM decoder: dense, activation, LayerNorm.
+
+    If it changes: an ImportError where a conditioned head is made.
+    """
+    from transformers.models.bert.modeling_bert import BertPredictionHeadTransform
+
+    return BertPredictionHeadTransform(config)
+
+
+def modernbert_transform(config: Any) -> Any:
+    """The same of ModernBERT.
+
+    If it changes: as `bert_transform`.
+    """
+    from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
+
+    return ModernBertPredictionHead(config)
+
+
+def deberta_distances(row: Any, buckets: int, furthest: int) -> Any:
+    """DeBERTa's bucketed distances between the tokens of a row, [1, L, L].
+
+    If it changes: an ImportError, or other scores than the stock model's (tests/parity/test_deberta.py).
+    """
+    from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_position
+
+    return build_relative_position(row, row, bucket_size=buckets, max_position=furthest)
+
+
+def layer_class() -> type:
+    """The class that the layers of every encoder have.
+
+    If it changes: an ImportError, or `train.torch_compile` compiles nothing (test_train_execution.py).
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    return GradientCheckpointingLayer
+
+
+def small_file(name: str, file: str) -> str | None:
+    """The path of a file of a hub model, fetched if need be; None where the hub has none or does not answer.
+
+    If it changes: an ImportError, or an error where None is meant.
+    """
+    from transformers.utils.hub import cached_file  # takes seconds to import
+
+    return cached_file(
+        name,
+        file,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+
+
+def keep_to_one_gpu(arguments: Any) -> None:
+    """Keeps the Trainer from DataParallel on a machine of several GPUs.
+
+    If it changes: fine-tuning there takes all GPUs, and its batches are other ones.
+    """
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+
+
+def forget_processes() -> None:
+    """Undoes what accelerate notes of this process and others in its global state.
+
+    If it changes: an AttributeError after a fine-tuning, or the next one believes in other processes.
+    """
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state(reset_partial_state=True)
