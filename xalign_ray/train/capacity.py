@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +21,7 @@ from xalign_ray.private.ray import free_resources
 from xalign_ray.track.events import EventReader
 from xalign_ray.train.stop_request import HEARD_S, open_stop_request
 from xalign_ray.work import stops
+from xalign_ray.work.status_line import say
 
 GIB = 1 << 30
 A_BIT = 0.001  # by which Ray marks the nodes of a type of accelerator
@@ -31,12 +31,14 @@ SAY_S = 30.0  # between two sentences on what is waited for
 
 def resources_of(parallel: ParallelConfig) -> dict[str, float]:
     """What a training process reserves of its node."""
-    asked: dict[str, float] = {"CPU": parallel.cpus_per_worker}
-    if parallel.gpus_per_worker:
-        asked["GPU"] = parallel.gpus_per_worker
-    if parallel.memory_per_worker:
-        asked["memory"] = parallel.memory_per_worker * GIB
-    return asked
+    asked = {"GPU": parallel.gpus_per_worker, "memory": (parallel.memory_per_worker or 0) * GIB}
+    return {"CPU": parallel.cpus_per_worker} | {name: amount for name, amount in asked.items() if amount}
+
+
+def _with_accelerator(parallel: ParallelConfig) -> dict[str, float]:
+    """The same, and the mark of the node's type of accelerator where the recipe names one."""
+    kind = parallel.accelerator_type
+    return resources_of(parallel) | ({f"accelerator_type:{kind}": A_BIT} if kind else {})
 
 
 def wait_for_room(parallel: ParallelConfig) -> ParallelConfig:
@@ -61,7 +63,7 @@ def wait_for_room(parallel: ParallelConfig) -> ParallelConfig:
                 if str(lacking) != last or waited - said >= SAY_S:
                     request_resources(bundles=_bundles(parallel), bundle_label_selectors=_labels(parallel))
                     left, said, last = parallel.nodes_timeout_s - waited, waited, str(lacking)
-                    sys.stderr.write(f"waiting for nodes, at most {left:.0f} s more: {lacking}\n")
+                    say(f"waiting for nodes, at most {left:.0f} s more: {lacking}")
             time.sleep(RETRY_S)
     finally:
         if last:
@@ -137,12 +139,11 @@ _ROOM = {
 
 def _held_by(node: Mapping[str, Any], parallel: ParallelConfig) -> int:
     """How many workers a node holds when nothing else runs on it."""
-    asked = resources_of(parallel)
-    if parallel.accelerator_type:
-        asked[f"accelerator_type:{parallel.accelerator_type}"] = A_BIT
     if not all(_has(node["Labels"].get(key), wanted) for key, wanted in parallel.node_labels.items()):
         return 0
-    return int(min(node["Resources"].get(name, 0) / amount + 1e-9 for name, amount in asked.items()))
+    return int(
+        min(node["Resources"].get(name, 0) / amount + 1e-9 for name, amount in _with_accelerator(parallel).items())
+    )
 
 
 def _has(value: str | None, wanted: str) -> bool:
@@ -162,10 +163,9 @@ def _describe(parallel: ParallelConfig) -> str:
 
 def _bundles(parallel: ParallelConfig) -> list[dict[str, float]]:
     """What the autoscaler is asked for: the workers, and a CPU for the feed."""
-    worker = resources_of(parallel)
-    if parallel.accelerator_type:
-        worker[f"accelerator_type:{parallel.accelerator_type}"] = A_BIT
-    return [worker] * parallel.workers + [{"CPU": FEED_CPUS} | placement(parallel).get("resources", {})]
+    return [_with_accelerator(parallel)] * parallel.workers + [
+        {"CPU": FEED_CPUS} | placement(parallel).get("resources", {})
+    ]
 
 
 def _labels(parallel: ParallelConfig) -> list[dict[str, str]]:
@@ -197,7 +197,7 @@ def run_elastic(parallel: ParallelConfig, log: Path, attempt: Attempt) -> None:
         now, stop = wait_for_room(parallel), open_stop_request()
         now, placed = now if placed else fit_free(now), True
         if now.workers < parallel.workers:
-            _say(f"training with {now.workers} of {parallel.workers} workers (parallel.min_workers)")
+            say(f"training with {now.workers} of {parallel.workers} workers (parallel.min_workers)")
         try:
             with _grown(parallel, now.workers, log, stop) as grows:
                 return attempt(now, stop)
@@ -206,12 +206,12 @@ def run_elastic(parallel: ParallelConfig, log: Path, attempt: Attempt) -> None:
                 raise
         except NotPlacedError:
             placed = False
-            _say("the cluster's nodes have other work; waiting for room for the workers")
+            say("the cluster's nodes have other work; waiting for room for the workers")
         except WorkersDiedError as died:
             deaths += 1
             if deaths > parallel.max_failures:
                 raise
-            _say(f"workers were lost; going on from the newest checkpoint: {died.why}")
+            say(f"workers were lost; going on from the newest checkpoint: {died.why}")
 
 
 @contextmanager
@@ -252,7 +252,3 @@ def _has_room(parallel: ParallelConfig, workers: int) -> bool:
         larger = fit(parallel).workers
         return larger > workers and has_free(parallel, larger - workers)
     return False
-
-
-def _say(sentence: str) -> None:
-    sys.stderr.write(f"{sentence}\n")

@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from xalign_ray.train.engine import STATE, Engine
 from xalign_ray.work.artifacts import MANIFEST, check_files, read_manifest, unfinished, write_manifest
 from xalign_ray.work.run_folder import RunFolder
 
-_NAME = re.compile(r"step_\d+")  # others, such as a copy that a user kept, are not ours
+_FOLDER = re.compile(r"step_\d+")  # others, such as a copy that a user kept, are not ours
 KEYS = ("step", "fingerprint", "zero_stage", "workers", "tokens", "files")  # of its manifest
 _GOES_ON = "Training goes on from the checkpoint before it, of step {}."
 _BEGINS = "There is no whole checkpoint before it: training begins at step 0."
@@ -53,20 +54,6 @@ class Checkpoint:
     def zero_stage(self) -> int:
         """The ZeRO stage that its files are in the layout of."""
         return self.manifest["zero_stage"]
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A checkpoint that has come to exist, and what it cost.
-
-    still, writing: the time in which training stood still for it, and that from its copy until now (s).
-    """
-
-    step: int
-    folder: Path
-    still: float
-    writing: float
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -117,8 +104,15 @@ def newest(
 
 def _folders(run_folder: Path) -> Iterator[Path]:
     """Checkpoint folders, newest first, whole or not."""
-    named = (path for path in RunFolder(run_folder).checkpoints.glob("step_*") if _NAME.fullmatch(path.name))
+    named = (path for path in RunFolder(run_folder).checkpoints.glob("step_*") if _FOLDER.fullmatch(path.name))
     return iter(sorted(named, key=_step, reverse=True))
+
+
+def _name(writing: Path, folder: Path, fields: dict[str, Any]) -> None:
+    """Writes the manifest, then gives the folder its name."""
+    write_manifest(writing, fields)
+    shutil.rmtree(folder, ignore_errors=True)  # a damaged one of the same step, passed over at the start
+    writing.rename(folder)
 
 
 def _step(folder: Path) -> int:
@@ -144,7 +138,13 @@ class Checkpoints:
         Raises:
             CheckpointError: it was written by another recipe, or at another ZeRO stage.
         """
-        found, notes = self._workers.gather(self._look())[0]
+        found, notes = None, []
+        if self._workers.rank == 0:
+            try:
+                found, notes = newest(self._run_folder, self._fingerprint, trust=self._trust)
+            except CheckpointError as error:
+                found = error
+        found, notes = self._workers.gather((found, notes))[0]
         if isinstance(found, CheckpointError):
             raise found
         if found is not None and found.zero_stage != self._zero_stage:
@@ -153,14 +153,6 @@ class Checkpoints:
                 f"{self._zero_stage}. Continue with --set parallel.zero_stage={found.zero_stage}."
             )
         return found, notes
-
-    def _look(self) -> tuple[Checkpoint | CheckpointError | None, list[str]]:
-        if self._workers.rank != 0:
-            return None, []
-        try:
-            return newest(self._run_folder, self._fingerprint, trust=self._trust)
-        except CheckpointError as error:
-            return error, []
 
     def begin(self, engine: Engine, step: int, facts: dict[str, Any]) -> None:
         """Copies the state after `step` finished steps and begins to write it; the one before must be published.
@@ -175,7 +167,7 @@ class Checkpoints:
         began = time.monotonic()
         folder = RunFolder(self._run_folder).checkpoint(step)
         writing = Path(self._workers.gather(str(unfinished(folder)))[0])  # rank 0's name, where all write
-        self._together(step, writing, self._make_room(writing))
+        self._together(step, writing, partial(writing.mkdir, parents=True), first_rank_only=True)
         parts = engine.snapshot(writing)
         copied = time.monotonic()
         files = self._thread.submit(write_parts, parts)
@@ -186,57 +178,49 @@ class Checkpoints:
         """Whether this rank has done its part of a checkpoint that is on its way."""
         return self._flight is not None and self._flight.files.done()
 
-    def publish(self) -> Saved:
+    def publish(self) -> tuple[int, Path, dict[str, float]]:
         """Makes the checkpoint that is on its way exist, when all ranks have written their parts.
 
         Then those beyond `checkpoint.save_total_limit` are removed.
+
+        Returns:
+            Its step, its folder, and what it cost: training's pause for it, the time since its copy, and its size.
 
         Raises:
             CheckpointError: on all ranks, if one could not write; older checkpoints are untouched.
         """
         assert self._flight is not None
         flight, self._flight, began = self._flight, None, time.monotonic()
-        self._together(flight.step, flight.writing, flight.files.exception())
-        own = {path.relative_to(flight.writing).as_posix(): digest for path, digest in flight.files.result().items()}
+        files = self._together(flight.step, flight.writing, flight.files.result)
+        own = {path.relative_to(flight.writing).as_posix(): digest for path, digest in files.items()}
         hashes = {name: digest for files in self._workers.gather(own) for name, digest in files.items()}
         folder = RunFolder(self._run_folder).checkpoint(flight.step)
         fields = {"step": flight.step, "fingerprint": self._fingerprint, "zero_stage": self._zero_stage}
         fields |= {"workers": self._workers.size, "files": hashes} | flight.facts
-        self._together(flight.step, flight.writing, self._name(flight.writing, folder, fields))
+        name = partial(_name, flight.writing, folder, fields)
+        self._together(flight.step, flight.writing, name, first_rank_only=True)
         if self._workers.rank == 0:
             self._thread.submit(self._prune, flight.step)
         now, size = time.monotonic(), sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-        return Saved(flight.step, folder, flight.still + now - began, now - flight.copied, size)
+        still, writing = flight.still + now - began, now - flight.copied
+        cost = {"checkpoint/save_s": still, "checkpoint/write_s": writing, "checkpoint/size_mb": size / 1e6}
+        return flight.step, folder, cost
 
     def close(self) -> None:
         """Waits until the thread has nothing left to do."""
         self._thread.shutdown()
 
-    def _make_room(self, writing: Path) -> OSError | None:
+    def _together(self, step: int, writing: Path, work: Callable[[], Any], first_rank_only: bool = False) -> Any:
+        """Does work on every rank; raises on all what one of them meets, so that none waits for another."""
+        done, problem = None, ""
         try:
-            if self._workers.rank == 0:
-                writing.mkdir(parents=True)
-        except OSError as error:
-            return error
-        return None
-
-    def _name(self, writing: Path, folder: Path, fields: dict[str, Any]) -> OSError | None:
-        """Rank 0 writes the manifest, then gives the folder its name."""
-        if self._workers.rank != 0:
-            return None
-        try:
-            write_manifest(writing, fields)
-            shutil.rmtree(folder, ignore_errors=True)  # a damaged one of the same step, passed over at the start
-            writing.rename(folder)
-        except OSError as error:
-            return error
-        return None
-
-    def _together(self, step: int, writing: Path, problem: BaseException | None) -> None:
-        """Raises on every rank if one of them has a problem, so that none waits for another."""
-        said = [text for text in self._workers.gather(str(problem) if problem else None) if text]
+            if self._workers.rank == 0 or not first_rank_only:
+                done = work()
+        except Exception as error:
+            problem = str(error) or type(error).__name__
+        said = [text for text in self._workers.gather(problem) if text]
         if not said:
-            return
+            return done
         if self._workers.rank == 0:
             shutil.rmtree(writing, ignore_errors=True)
         older = next((folder for folder in _folders(self._run_folder) if (folder / MANIFEST).is_file()), None)

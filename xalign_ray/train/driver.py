@@ -230,19 +230,26 @@ def run_on_ray(
 
 
 def _trainer(parallel: schema.ParallelConfig, job: dict[str, Any], storage: Path) -> Any:
-    fixed = parallel.min_workers is None  # else this process starts the workers anew, and as many as there is room for
+    # Of an elastic run this process starts the workers anew, and as many as there is room for.
+    elastic = FailureConfig(0, controller_failure_limit=0)
+    failures = FailureConfig(parallel.max_failures) if parallel.min_workers is None else elastic
     return new_trainer(
         _work,
         train_loop_config=job,
         backend_config=ClosedTorchConfig(backend_of(parallel.gpus_per_worker > 0)),
-        scaling_config=_scaling(parallel),
+        scaling_config=ScalingConfig(
+            num_workers=parallel.workers,
+            use_gpu=parallel.gpus_per_worker > 0,
+            resources_per_worker=resources_of(parallel),
+            placement_strategy=parallel.placement_strategy,
+            accelerator_type=parallel.accelerator_type,
+            label_selector=parallel.node_labels or None,
+        ),
         run_config=RunConfig(
             # A name of its own for each call: what to continue from is the run folder's business, not Ray's.
             name=f"attempts-{time.time_ns()}",
             storage_path=str(storage),
-            failure_config=FailureConfig(parallel.max_failures)
-            if fixed
-            else FailureConfig(0, controller_failure_limit=0),
+            failure_config=failures,
             logging_config=LoggingConfig(log_level="ERROR"),
             # Such processes start anew, in two seconds; a step of a large vocabulary is a quarter faster.
             worker_runtime_env={} if parallel.gpus_per_worker else {"env_vars": ONE_ARENA},
@@ -250,21 +257,17 @@ def _trainer(parallel: schema.ParallelConfig, job: dict[str, Any], storage: Path
     )
 
 
-def _scaling(parallel: schema.ParallelConfig) -> ScalingConfig:
-    return ScalingConfig(
-        num_workers=parallel.workers,
-        use_gpu=parallel.gpus_per_worker > 0,
-        resources_per_worker=resources_of(parallel),
-        placement_strategy=parallel.placement_strategy,
-        accelerator_type=parallel.accelerator_type,
-        label_selector=parallel.node_labels or None,
-    )
-
-
 def _wait_for(trainer: Any, stop: Any) -> None:
     """Fits in a thread, for in the main one Ray takes Ctrl-C for itself; meanwhile passes on the word to stop."""
     outcome: Future[XalignError | None] = Future()
-    thread = threading.Thread(target=_set_result, args=(outcome, trainer), name="fit", daemon=True)
+
+    def fit() -> None:
+        try:
+            outcome.set_result(_fit(trainer))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=fit, name="fit", daemon=True)
     asked_at, patience = -math.inf, HEARD_S
     try:
         with stops.heeded():
@@ -284,13 +287,6 @@ def _wait_for(trainer: Any, stop: Any) -> None:
         kill_controller()
         thread.join(PARTING_S)
         raise
-
-
-def _set_result(outcome: Future[XalignError | None], trainer: Any) -> None:
-    try:
-        outcome.set_result(_fit(trainer))
-    except BaseException as error:
-        outcome.set_exception(error)
 
 
 def _fit(trainer: Any) -> XalignError | None:

@@ -5,10 +5,9 @@ It knows neither Ray nor where its rows come from: the same loop runs under Ray 
 
 from __future__ import annotations
 
-import resource
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -19,19 +18,18 @@ from torch.profiler import record_function
 
 from xalign_ray.config.plugin_sources import plugin_hashes
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.training import TrainConfig
+from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import LossError, StoppedError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.track.events import last_step
 from xalign_ray.train.checkpoint import Checkpoint, Checkpoints, load_resharded, needs_resharding
-from xalign_ray.train.devices import peak_tflops
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine, describe, set_up
 from xalign_ray.train.metrics import Delivered, Spent, host_metrics
 from xalign_ray.train.profile import StepProfile
-from xalign_ray.train.scoring import ScoredRows, Scoring
-from xalign_ray.train.step import Outcome, RankBatch, Stepper, raise_on_all_ranks
+from xalign_ray.train.scoring import Scoring
+from xalign_ray.train.step import RankBatch, Stepper, raise_on_all_ranks
 from xalign_ray.train.watch import COMPUTES, ENOUGH_STEPS, WAITS, StallWatch, slow_worker
 from xalign_ray.work import collector, stops
 from xalign_ray.work.job import Job
@@ -50,19 +48,7 @@ class Batches(Protocol):
 OpenBatches = Callable[[int, int, int], Batches]
 
 
-class PreparedRows(ScoredRows, Protocol):
-    """What the loop needs of prepared data; `data.prepared.Prepared` has it."""
-
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def special(self) -> Any: ...
-    @property
-    def new_rows(self) -> Mapping[int, Sequence[int]]: ...
-    def pairs(self, split: Any) -> Any: ...
-
-
-def train(job: Job, config: RunConfig, prepared: PreparedRows, open_batches: OpenBatches, workers: Workers) -> None:
+def train(job: Job, config: RunConfig, prepared: Prepared, open_batches: OpenBatches, workers: Workers) -> None:
     """Trains until the recipe's last step is done and saved, from the newest whole checkpoint if there is one.
 
     Args:
@@ -95,7 +81,7 @@ def train(job: Job, config: RunConfig, prepared: PreparedRows, open_batches: Ope
             Loop(job, config, objectives, prepared, workers, checkpoints, found, notes).run(iter(batches))
 
 
-def build_objectives(config: RunConfig, prepared: PreparedRows, device: torch.device | None = None) -> Objectives:
+def build_objectives(config: RunConfig, prepared: Prepared, device: torch.device | None = None) -> Objectives:
     """The recipe's encoder with its losses, to be run by a device if one is given; equal weights on every rank."""
     torch.manual_seed(config.seed % 2**63)
     encoder = build_encoder(
@@ -120,7 +106,7 @@ class Loop:
         job: Job,
         config: RunConfig,
         objectives: Objectives,
-        prepared: PreparedRows,
+        prepared: Prepared,
         workers: Workers,
         checkpoints: Checkpoints,
         found: Checkpoint | None,
@@ -145,7 +131,7 @@ class Loop:
         self._log = job.open_log() if workers.rank == 0 else None
         self._tokens = self._done = 0  # along the surviving lineage
         self._time = Spent()
-        self._delivered, self._data_due = Delivered(), 0.0
+        self._delivered, self._data_due = Delivered(len(prepared.languages), workers.size), 0.0
         self._saving: dict[str, float] | None = None  # the metrics of the step whose checkpoint is on its way
         self._problem: str | None = None
         profiled = config.track.profile_steps if workers.rank == 0 else 0
@@ -166,9 +152,7 @@ class Loop:
             self._scoring.score(0, self._log_event)
         collector.collect_as_usual()
         if first < steps:
-            limit = self._config.parallel.step_timeout_s
-            watching = closing(StallWatch(workers, limit, self._show_stall))
-            with watching as watch:
+            with closing(StallWatch(workers, self._config.parallel.step_timeout_s, self._show_stall)) as watch:
                 try:
                     for step in range(first, steps):
                         with self._profile:
@@ -190,16 +174,12 @@ class Loop:
         """What the run's numbers will lack, and why; reported at the start."""
         done = self._found.step if self._found else 0
         known = last_step(log)
-        every = self._config.track.logging_steps
-        said = [
-            (
-                bool(done) and (not known or known + every <= done),
-                f"{log.name} ends at step {known}, the checkpoint is of step {done}: the log was removed or cut, and "
-                "the numbers between are lost. Later ones are added to it.",
-            ),
-            *self._scoring.notes(),
-        ]
-        return [text for holds, text in said if holds]
+        is_cut = done and (not known or known + self._config.track.logging_steps <= done)
+        cut = (
+            f"{log.name} ends at step {known}, the checkpoint is of step {done}: the log was removed or cut, and the "
+            "numbers between are lost. Later ones are added to it."
+        )
+        return [cut] * bool(is_cut) + self._scoring.notes()
 
     def _take(self, step: int, batches: Iterator[RankBatch], watch: StallWatch) -> None:
         watch.enter(step + 1, WAITS)
@@ -221,7 +201,7 @@ class Loop:
         self._done = done
         self._time.add(totals, time.perf_counter() - began)
         self._delivered.add(totals, self._config.train.global_batch_size, time.perf_counter() - began)
-        metrics = _metrics(outcome, self._time, self._workers, self._config.train) if outcome else {}
+        metrics = self._time.metrics(outcome, self._workers, self._config.train) if outcome else {}
         if logged:
             self._time = Spent()
             self._log_event("step", done, metrics, batch_hash=totals.batch_hash)
@@ -247,7 +227,7 @@ class Loop:
             return
         self._data_due = now + DATA_EVERY_S
         given = self._delivered
-        by_language = dict(zip(self._prepared.languages, given.language_tokens, strict=True))
+        by_language = dict(zip(self._prepared.languages, given.language_tokens.tolist(), strict=True))
         counts = {"data/rows": given.rows, "data/tokens": given.tokens} | host_metrics(self._workers.device)
         waits, held, step_ms, steps = given.take_ms()
         self._log_event("data", step, counts, language_tokens=by_language, data_wait_ms=waits, held_up_ms=held)
@@ -270,15 +250,10 @@ class Loop:
         metrics, self._saving = self._saving, None
         self._check_lock()
         with record_function("step/checkpoint"):
-            saved = self._checkpoints.publish()
-        cost = {
-            "checkpoint/save_s": saved.still,
-            "checkpoint/write_s": saved.writing,
-            "checkpoint/size_mb": saved.bytes / 1e6,
-        }
-        self._log_event("checkpoint", saved.step, cost, path=str(saved.folder))
+            step, folder, cost = self._checkpoints.publish()
+        self._log_event("checkpoint", step, cost, path=str(folder))
         if self._job.on_checkpoint:
-            self._job.on_checkpoint(saved.step, metrics)
+            self._job.on_checkpoint(step, metrics)
 
     def _check_lock(self) -> None:
         if not all(self._workers.gather(self._workers.rank != 0 or self._job.is_ours())):
@@ -297,34 +272,3 @@ class Loop:
             self._log.write(event, step, metrics, **fields)
         except TrainingError as error:
             self._problem = str(error)  # the other ranks learn of it with the next step
-
-
-def _metrics(outcome: Outcome, spent: Spent, workers: Workers, train: TrainConfig) -> dict[str, float]:
-    """Of the step that the outcome is of; speeds and times are means over all steps since the last event."""
-    totals = outcome.totals
-    tflops = spent.flops / spent.seconds / workers.size / 1e12
-    peak = peak_tflops(torch.cuda.get_device_name(workers.device), train) if workers.on_gpu else None
-    return {
-        "train/loss": outcome.loss,
-        **{f"train/loss_{kind}": value for kind, value in outcome.losses.items()},
-        **outcome.metrics,
-        "train/learning_rate": outcome.learning_rate,
-        "train/gradient_norm": outcome.gradient_norm,
-        "train/labels": totals.labels,
-        "train/tokens_per_s": spent.tokens / spent.seconds,
-        "train/tflops": tflops,
-        **({"train/mfu": tflops / peak} if peak else {}),
-        "train/padding_share": 1 - totals.tokens / totals.positions,
-        "train/cross_lingual_label_share": totals.cross_lingual / max(totals.labels, 1),
-        "data/fallback_words": totals.no_room,
-        "train/step_ms": spent.seconds / spent.steps * 1e3,
-        "train/data_wait_ms": spent.waited / spent.steps * 1e3,
-        "train/peak_memory_mb": _peak_memory(workers) / 1e6,
-    }
-
-
-def _peak_memory(workers: Workers) -> float:
-    """Bytes; of the process on Linux, where `ru_maxrss` is in KiB."""
-    if workers.on_gpu:
-        return torch.cuda.max_memory_allocated(workers.device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,15 +1,18 @@
-"""Numbers that the loop logs: time and work since the last event, rows and tokens so far, use of the host."""
+"""Numbers that the loop logs: losses and speed of steps, rows and tokens so far, waits by rank, use of the host."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+import resource
+from dataclasses import dataclass
 
+import numpy as np
 import psutil
 import torch
 
-from xalign_ray.train.step import Totals
+from xalign_ray.config.training import TrainConfig
+from xalign_ray.train.devices import peak_tflops
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.step import Outcome, Totals
 
 MB = 1e6
 
@@ -31,14 +34,6 @@ def host_metrics(device: torch.device) -> dict[str, float]:
     return found
 
 
-N = TypeVar("N", int, float)
-
-
-def _added(before: Sequence[N], new: Sequence[N]) -> list[N]:
-    """Item by item; there is nothing before the first step."""
-    return [one + other for one, other in zip(before, new, strict=True)] if before else list(new)
-
-
 @dataclass
 class Spent:
     """Seconds, and what was done in them, since the last step event: a device may do a step while the next is given."""
@@ -53,39 +48,65 @@ class Spent:
         """One more step."""
         self.steps += 1
         self.seconds += seconds
-        self.waited += totals.waits[0]
+        self.waited += float(totals.waits[0])
         self.tokens += totals.tokens
         self.flops += totals.flops
 
+    def metrics(self, outcome: Outcome, workers: Workers, train: TrainConfig) -> dict[str, float]:
+        """Of the step that the outcome is of; speeds and times are means over all steps here."""
+        totals = outcome.totals
+        tflops = self.flops / self.seconds / workers.size / 1e12
+        peak = peak_tflops(torch.cuda.get_device_name(workers.device), train) if workers.on_gpu else None
+        return {
+            "train/loss": outcome.loss,
+            **{f"train/loss_{kind}": value for kind, value in outcome.losses.items()},
+            **outcome.metrics,
+            "train/learning_rate": outcome.learning_rate,
+            "train/gradient_norm": outcome.gradient_norm,
+            "train/labels": totals.labels,
+            "train/tokens_per_s": self.tokens / self.seconds,
+            "train/tflops": tflops,
+            **({"train/mfu": tflops / peak} if peak else {}),
+            "train/padding_share": 1 - totals.tokens / totals.positions,
+            "train/cross_lingual_label_share": totals.cross_lingual / max(totals.labels, 1),
+            "data/fallback_words": totals.no_room,
+            "train/step_ms": self.seconds / self.steps * 1e3,
+            "train/data_wait_ms": self.waited / self.steps * 1e3,
+            "train/peak_memory_mb": _peak_memory(workers) / 1e6,
+        }
 
-@dataclass
+
+def _peak_memory(workers: Workers) -> float:
+    """Bytes; of the process on Linux, where `ru_maxrss` is in KiB."""
+    if workers.on_gpu:
+        return torch.cuda.max_memory_allocated(workers.device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 class Delivered:
     """What the feed has given since the start of the attempt, and how long each rank waited for it and for others."""
 
-    rows: int = 0
-    tokens: int = 0
-    language_tokens: list[int] = field(default_factory=list)
-    _steps: int = 0
-    _seconds: float = 0.0
-    _waits: list[float] = field(default_factory=list)
-    _held: list[float] = field(default_factory=list)
+    def __init__(self, languages: int, ranks: int) -> None:
+        self.rows = self.tokens = 0
+        self.language_tokens = np.zeros(languages, np.int64)
+        self._of_steps = np.zeros((2, ranks))  # seconds of waiting for rows, and for the others
+        self._steps, self._seconds = 0, 0.0
 
     def add(self, totals: Totals, rows: int, seconds: float) -> None:
         """One more step."""
         self.rows += rows
         self.tokens += totals.tokens
-        self.language_tokens = _added(self.language_tokens, totals.language_tokens)
+        self.language_tokens += totals.language_tokens
+        self._of_steps += [totals.waits, totals.held]
         self._steps += 1
         self._seconds += seconds
-        self._waits = _added(self._waits, totals.waits)
-        self._held = _added(self._held, totals.held)
 
     def take_ms(self) -> tuple[list[float], list[float], float, int]:
         """Milliseconds that each rank waited for a step's rows, and for the others, and that a step took.
 
         Each is the mean of the steps since it was asked last, whose number is given too.
         """
-        waits, held = ([round(one / self._steps * 1e3, 3) for one in given] for given in (self._waits, self._held))
+        waits, held = ([round(ms, 3) for ms in of] for of in (self._of_steps / self._steps * 1e3).tolist())
         steps, step = self._steps, self._seconds / self._steps * 1e3
-        self._steps, self._seconds, self._waits, self._held = 0, 0.0, [], []
+        self._of_steps[:], self._steps, self._seconds = 0, 0, 0.0
         return waits, held, step, steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TextIO
 
 from xalign_ray.work.status_line import StatusLine, duration
@@ -25,8 +26,8 @@ class Progress:
         self._kinds = {
             "start": self._start,
             "step": self._step,
-            "held_out": self._held_out,
-            "retrieval": self._retrieval,
+            "held_out": partial(self._scored, title="held-out loss", metric="held_out/loss"),
+            "retrieval": partial(self._scored, title="retrieval", metric="retrieval/accuracy"),
             "profile": self._text,
             "stalled": self._text,
             "straggler": self._straggler,
@@ -93,17 +94,10 @@ class Progress:
         seconds = (event["time"] - began) / (event["step"] - first) * (self._steps - event["step"])
         return f"  {duration(seconds)} left"
 
-    def _held_out(self, event: Mapping[str, Any]) -> None:
-        self._line.keep(
-            f"step {event['step']}/{self._steps}  held-out loss {_number(event['metrics']['held_out/loss'])} "
-            f"({_by_language(event['languages'])})"
-        )
-
-    def _retrieval(self, event: Mapping[str, Any]) -> None:
-        self._line.keep(
-            f"step {event['step']}/{self._steps}  retrieval {_number(event['metrics']['retrieval/accuracy'])} "
-            f"({_by_language(event['languages'])})"
-        )
+    def _scored(self, event: Mapping[str, Any], title: str, metric: str) -> None:
+        score = _number(event["metrics"][metric])
+        by_language = _by_language(event["languages"])
+        self._line.keep(f"step {event['step']}/{self._steps}  {title} {score} ({by_language})")
 
 
 def _by_language(losses: Mapping[str, float | None]) -> str:

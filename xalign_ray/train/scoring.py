@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.retrieval_tests import RetrievalPairs
 from xalign_ray.models.layout import NOT_PREDICTED
 from xalign_ray.models.nearest import find_translations, thin
 from xalign_ray.models.own_pooling import own_pooling, own_prompt
@@ -49,32 +51,14 @@ def held_out_losses(
     return {language: total / count for language, total, count in pairs if count}
 
 
-def can_score(objectives: Objectives) -> bool:
-    """Whether the recipe has the objective that held-out rows are scored by."""
-    return KIND in objectives.weights
-
-
 MAX_PAIRS = 1_000  # of two languages: more are thinned evenly, since this is done many times
 
 Ids = NDArray[np.int32]
 
 
-class TestPairs(Protocol):
-    """Token ids of sentence pairs, with special tokens; `data.retrieval_tests.RetrievalPairs` is one."""
-
-    @property
-    def language(self) -> str: ...
-    @property
-    def other_language(self) -> str: ...
-    @property
-    def first(self) -> Sequence[Ids]: ...
-    @property
-    def second(self) -> Sequence[Ids]: ...
-
-
 def retrieval_accuracies(
     engine: Engine,
-    tests: Sequence[TestPairs],
+    tests: Sequence[RetrievalPairs],
     languages: Sequence[str],
     workers: Workers,
     pooling: str,
@@ -162,30 +146,17 @@ def _numbers(sentences: Sequence[Ids]) -> NDArray[np.int64]:
 TENTHS = 10  # of a run, after each of which retrieval is scored unless the recipe says otherwise
 
 
-class ScoredRows(Protocol):
-    """What is scored of prepared data; `data.prepared.Prepared` has it."""
-
-    @property
-    def languages(self) -> list[str]: ...
-    @property
-    def held_out_missing(self) -> Mapping[str, int]: ...
-    @property
-    def has_tests(self) -> bool: ...
-    def read_tests(self, prompt: str) -> Any: ...  # a sequence of TestPairs
-    def held_out(self, rank: int, workers: int, batch_rows: int) -> Sequence[tuple[NDArray[np.integer], RankBatch]]: ...
-
-
 class Scoring:
     """Scores the model when it is due; every method is called by all ranks. Training goes on as if it had not been."""
 
     def __init__(
-        self, engine: Engine, objectives: Objectives, config: RunConfig, prepared: ScoredRows, workers: Workers
+        self, engine: Engine, objectives: Objectives, config: RunConfig, prepared: Prepared, workers: Workers
     ) -> None:
         train = config.train
         self._engine, self._prepared, self._workers = engine, prepared, workers
         self._steps, self._rows = train.max_steps, train.per_device_batch_size
         self._tokens = self._rows * config.data.max_seq_length
-        self._has_loss = can_score(objectives)
+        self._has_loss = KIND in objectives.weights
         self._held_out_steps = train.eval_steps
         self._has_text = bool(config.data.corpora)
         every = train.retrieval_steps
@@ -215,25 +186,19 @@ class Scoring:
             )
             log("retrieval", step, {"retrieval/accuracy": sum(found.values()) / len(found)}, languages=found)
 
-    def notes(self) -> list[tuple[bool, str]]:
-        """What the run's numbers will lack, and why, each with whether it is so."""
-        missing = self._prepared.held_out_missing if self._held_out_steps else {}
-        return [
-            (
-                bool(missing),
-                "The held-out loss leaves out "
-                + ", ".join(f"{language} ({count:,} lines)" for language, count in missing.items())
-                + ": no line of so few was drawn to be held out.",
-            ),
-            (
-                bool(self._held_out_steps) and not self._has_loss,
-                "There is no held-out loss: it is that of the objective masked_lm, which the recipe lacks.",
-            ),
-            (
-                bool(self._held_out_steps) and self._has_loss and not self._has_text,
-                "There is no held-out loss: it is of text in one language, and data.corpora names none.",
-            ),
-        ]
+    def notes(self) -> list[str]:
+        """What the run's numbers will lack, and why."""
+        if not self._held_out_steps:
+            return []
+        notes = []
+        if missing := self._prepared.held_out_missing:
+            lines = ", ".join(f"{language} ({count:,} lines)" for language, count in missing.items())
+            notes.append(f"The held-out loss leaves out {lines}: no line of so few was drawn to be held out.")
+        if not self._has_loss:
+            notes.append("There is no held-out loss: it is that of the objective masked_lm, which the recipe lacks.")
+        elif not self._has_text:
+            notes.append("There is no held-out loss: it is of text in one language, and data.corpora names none.")
+        return notes
 
     def _is_at(self, step: int, every: int) -> bool:
         return bool(every) and (step % every == 0 or step == self._steps)

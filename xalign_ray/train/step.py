@@ -112,9 +112,9 @@ class Totals:
     cross_lingual: int
     no_room: int
     flops: float
-    language_tokens: Sequence[int]
-    waits: Sequence[float]
-    held: Sequence[float]
+    language_tokens: NDArray[np.int64]
+    waits: NDArray[np.float64]
+    held: NDArray[np.float64]
     vectors: Mapping[str, Sequence[int]]
     stop_asked: bool
     checkpoint_written: bool
@@ -261,49 +261,45 @@ class Stepper:
         """One all-reduce: the counts that losses are divided by must be known before the first backward."""
         counts = self._objectives.counts(batch, [self._part(micro) for micro in range(self._sizes.accumulation)], step)
         low, high = split_hash(int(batch["row_hash"].sum(dtype=np.uint64)))
-        labels, examples = batch["labels"], batch["example_ids"]
-        flags = [float(flag) for flag in (stop_asked, written, problem is not None)]
-        switched = [batch[name].sum() for name in ("cross_lingual", "no_room")]
-        own = [low, high, (labels != -100).sum(), (examples > 0).sum(), examples.size, *switched, *flags]
-        flops = self._flops.of_rows(batch) + self._flops.of_labels(counts)
+        shown, languages = batch["example_ids"] > 0, len(self._config.languages)
+        own = {
+            "low": low,
+            "high": high,
+            "labels": (batch["labels"] != -100).sum(),
+            "tokens": shown.sum(),
+            "positions": shown.size,
+            "cross_lingual": batch["cross_lingual"].sum(),
+            "no_room": batch["no_room"].sum(),
+            "flops": self._flops.of_rows(batch) + self._flops.of_labels(counts),
+            "stops": stop_asked,
+            "written": written,
+            "problems": problem is not None,
+        }
         over_step = list(self._objectives.over_step)
-        own_numbers = [waited, self._held, *(counts[kind] for kind in over_step)]
-        by_rank = [number for own in own_numbers for number in self._of_rank(own)]
+        by_rank = np.zeros((2 + len(over_step), self._workers.size))
+        by_rank[:, self._workers.rank] = [waited, self._held, *(counts[kind] for kind in over_step)]
+        language_tokens = np.bincount(batch["language_ids"][shown], minlength=languages)[:languages]
+        parts = [list(own.values()), list(counts.values()), language_tokens, by_rank.ravel()]
         began = time.perf_counter()
-        low, high, labels, tokens, positions, crossed, no_room, stops, wrote, problems, flops, *summed = (
-            self._workers.sum([*own, flops, *counts.values(), *self._language_tokens(batch), *by_rank])
-        )
+        summed = self._workers.sum(np.concatenate(parts).tolist())
         self._held = time.perf_counter() - began
-        counted, languages, ranks = len(counts), len(self._config.languages), self._workers.size
-        waits, held, *vectors = np.array(summed[counted + languages :]).reshape(-1, ranks).tolist()
-        if problems:
+        numbers, of_counts, tokens, of_ranks = np.split(summed, np.cumsum([len(part) for part in parts[:-1]]))
+        total = dict(zip(own, numbers.tolist(), strict=True))
+        waits, held, *vectors = of_ranks.reshape(by_rank.shape)
+        if total["problems"]:
             raise_on_all_ranks(self._workers, problem)
         return Totals(
-            counts=dict(zip(counts, summed[:counted], strict=True)),
-            batch_hash=combine_hash(low, high),
-            labels=int(labels),
-            tokens=int(tokens),
-            positions=int(positions),
-            cross_lingual=int(crossed),
-            no_room=int(no_room),
-            flops=flops,
-            language_tokens=[int(tokens) for tokens in summed[counted : counted + languages]],
+            counts=dict(zip(counts, of_counts.tolist(), strict=True)),
+            batch_hash=combine_hash(total["low"], total["high"]),
+            **{name: int(total[name]) for name in ("labels", "tokens", "positions", "cross_lingual", "no_room")},
+            flops=total["flops"],
+            language_tokens=tokens.astype(np.int64),
             waits=waits,
             held=held,
-            vectors={kind: [int(n) for n in of_rank] for kind, of_rank in zip(over_step, vectors, strict=True)},
-            stop_asked=stops > 0,
-            checkpoint_written=wrote == self._workers.size,
+            vectors={kind: of.astype(int).tolist() for kind, of in zip(over_step, vectors, strict=True)},
+            stop_asked=total["stops"] > 0,
+            checkpoint_written=total["written"] == self._workers.size,
         )
-
-    def _language_tokens(self, batch: RankBatch) -> list[float]:
-        """Of this rank's rows: tokens in each language of the run."""
-        count = len(self._config.languages)
-        shown = batch["language_ids"][batch["example_ids"] > 0]
-        return np.bincount(shown, minlength=count)[:count].astype(float).tolist()
-
-    def _of_rank(self, value: float) -> list[float]:
-        """A number a rank, of which this one knows its own."""
-        return [value if rank == self._workers.rank else 0.0 for rank in range(self._workers.size)]
 
     def _micro_steps(self, step: int, batch: RankBatch, totals: Totals) -> tuple[torch.Tensor, list[str]]:
         """Forward and backward over the batch in `accumulation` parts.
@@ -368,8 +364,8 @@ class Stepper:
         return torch.stack(terms).sum()
 
     def _part(self, micro: int) -> tuple[int, int]:
-        of = self._workers.size * self._sizes.accumulation
-        return self._workers.rank * self._sizes.accumulation + micro, of
+        parts = self._sizes.accumulation
+        return self._workers.rank * parts + micro, self._workers.size * parts
 
     def _reseed(self, step: int, micro: int) -> None:
         """Dropout is a function of where in the run it is drawn, so that a resumed run draws it again."""
