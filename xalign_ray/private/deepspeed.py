@@ -14,6 +14,12 @@ from typing import Any
 from torch import Tensor, nn
 
 MODULE_STATE = "mp_rank_00_model_states.pt"  # of a saved state: at stages 0-2 the whole module
+# Types in its checkpoints beyond those that torch allows. If they change: a checkpoint of ours is refused by name.
+ALLOWED = (
+    "deepspeed.runtime.fp16.loss_scaler.LossScaler",
+    "deepspeed.runtime.zero.config.ZeroStageEnum",
+    "deepspeed.utils.tensor_fragment.fragment_address",
+)
 LINEAR = nn.functional.linear  # as torch has it
 # Modules that training only imports, each with the names that DeepSpeed takes from it. They cost a worker two seconds
 # of CPU: the tuner of settings brings MLflow with its web server, Muon torch's compiler.

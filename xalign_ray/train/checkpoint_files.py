@@ -18,6 +18,7 @@ import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
 from xalign_ray.errors import CheckpointError
+from xalign_ray.private.deepspeed import ALLOWED
 from xalign_ray.private.torch import map_tensors
 from xalign_ray.work.artifacts import hash_file
 
@@ -87,11 +88,6 @@ def _root(error: OSError | RuntimeError) -> OSError | RuntimeError:
     return _root(context) if isinstance(context, OSError | RuntimeError) else error
 
 
-ALLOWED = (  # beyond what torch allows by itself
-    "deepspeed.runtime.fp16.loss_scaler.LossScaler",
-    "deepspeed.runtime.zero.config.ZeroStageEnum",
-    "deepspeed.utils.tensor_fragment.fragment_address",
-)
 _ONE_AT_A_TIME = threading.Lock()  # what torch goes by is the whole process's: its environment, its list of types
 FORCED, NEVER = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 HINT = (

@@ -75,7 +75,7 @@ def check_address(address: str) -> None:
         return
     try:
         with socket.create_connection(found, timeout=ANSWER_S) as connection:
-            why = "" if _uses_tls() else _greet(connection)
+            why = "" if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true") else _greet(connection)
     except TimeoutError:
         why = f"nothing has answered for {ANSWER_S:.0f} s"
     except OSError as error:
@@ -109,7 +109,3 @@ def _greet(connection: socket.socket) -> str:
         answer += more
     is_grpc = len(answer) == _HEADER_BYTES and answer[3] == _SETTINGS
     return "" if is_grpc else "what answers there is not Ray's head node"
-
-
-def _uses_tls() -> bool:
-    return os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")

@@ -135,7 +135,12 @@ class Loop:
         self._saving: dict[str, float] | None = None  # the metrics of the step whose checkpoint is on its way
         self._problem: str | None = None
         profiled = config.track.profile_steps if workers.rank == 0 else 0
-        self._profile = StepProfile(RunFolder(job.folder).profile, profiled, workers.device, self._show_profile)
+        self._profile = StepProfile(
+            RunFolder(job.folder).profile,
+            profiled,
+            workers.device,
+            lambda steps, text: self._log_event("profile", self._done, steps=steps, text=text),
+        )
 
     def run(self, batches: Iterator[RankBatch]) -> None:
         """Steps from where the loaded state is to the end."""
@@ -152,7 +157,9 @@ class Loop:
             self._scoring.score(0, self._log_event)
         collector.collect_as_usual()
         if first < steps:
-            with closing(StallWatch(workers, self._config.parallel.step_timeout_s, self._show_stall)) as watch:
+            limit = self._config.parallel.step_timeout_s
+            stalled = StallWatch(workers, limit, lambda text: self._log_event("stalled", self._done, text=text))
+            with closing(stalled) as watch:
                 try:
                     for step in range(first, steps):
                         with self._profile:
@@ -258,12 +265,6 @@ class Loop:
     def _check_lock(self) -> None:
         if not all(self._workers.gather(self._workers.rank != 0 or self._job.is_ours())):
             raise self._job.lost()
-
-    def _show_profile(self, steps: int, summary: str) -> None:
-        self._log_event("profile", self._done, steps=steps, text=summary)
-
-    def _show_stall(self, sentence: str) -> None:
-        self._log_event("stalled", self._done, text=sentence)
 
     def _log_event(self, event: str, step: int, metrics: Mapping[str, float] | None = None, **fields: Any) -> None:
         if self._log is None:

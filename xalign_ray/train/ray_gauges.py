@@ -67,21 +67,20 @@ class RunGauges:
         method = facts.get("labels", {}).get("method", "")
         self._tags = dict(zip(RUN_TAGS, (run.name, facts["recipe"], method, str(facts.get("seed", ""))), strict=True))
         self._events, self._shown = EventGauges(), _Refreshed()
-        for point in begun(time.time()):
-            self._set(point)
+        self._set(*begun(time.time()))
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Sets what an event says."""
-        for point in self._events.points(event):
-            self._set(point)
+        self._set(*self._events.points(event))
 
     def close(self) -> None:
         """The run does not train any more."""
         self._set(running(False))
         self._shown.close()
 
-    def _set(self, point: Point) -> None:
-        self._shown.set(point.gauge, point.value, self._tags | dict(point.tags))
+    def _set(self, *points: Point) -> None:
+        for point in points:
+            self._shown.set(point.gauge, point.value, self._tags | dict(point.tags))
 
 
 class CellGauges:

@@ -96,11 +96,9 @@ class StallWatch:
                 self._end(step)
 
     def _listen(self, store: Any) -> None:
-        for rank in range(self._workers.size):
-            if store.check([f"beat/{rank}"]):
-                beat = json.loads(store.get(f"beat/{rank}"))
-                if self._heard[rank][0] != beat:
-                    self._heard[rank] = beat, time.monotonic()
+        for rank, (before, _) in self._heard.items():
+            if store.check([f"beat/{rank}"]) and (beat := json.loads(store.get(f"beat/{rank}"))) != before:
+                self._heard[rank] = beat, time.monotonic()
 
     def _end(self, step: int) -> None:
         self._say(
