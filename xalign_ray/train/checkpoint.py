@@ -108,7 +108,7 @@ def _folders(run_folder: Path) -> Iterator[Path]:
     return iter(sorted(named, key=_step, reverse=True))
 
 
-def _name(writing: Path, folder: Path, fields: dict[str, Any]) -> None:
+def put_in_place(writing: Path, folder: Path, fields: dict[str, Any]) -> None:
     """Writes the manifest, then gives the folder its name."""
     write_manifest(writing, fields)
     shutil.rmtree(folder, ignore_errors=True)  # a damaged one of the same step, passed over at the start
@@ -197,7 +197,7 @@ class Checkpoints:
         folder = RunFolder(self._run_folder).checkpoint(flight.step)
         fields = {"step": flight.step, "fingerprint": self._fingerprint, "zero_stage": self._zero_stage}
         fields |= {"workers": self._workers.size, "files": hashes} | flight.facts
-        name = partial(_name, flight.writing, folder, fields)
+        name = partial(put_in_place, flight.writing, folder, fields)
         self._together(flight.step, flight.writing, name, first_rank_only=True)
         if self._workers.rank == 0:
             self._thread.submit(self._prune, flight.step)

@@ -14,7 +14,7 @@ from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from xalign_ray.errors import CheckpointError
 from xalign_ray.track.events import read_events
-from xalign_ray.train.checkpoint import Checkpoints, newest
+from xalign_ray.train.checkpoint import Checkpoints, newest, put_in_place
 from xalign_ray.train.checkpoint_files import write_parts
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import build_objectives
@@ -232,8 +232,7 @@ def test_a_checkpoint_has_its_manifest_before_its_name_and_every_byte_is_on_the_
     monkeypatch.setattr(Path, "rename", watch)
     folder = tmp_path / "checkpoints" / "step_000002"
     write_parts([(writing / "weights", torch.ones(3))])
-    alone = Checkpoints(tmp_path, "f", synthetic.config(), Workers(0, 1, 0, torch.device("cpu")), trust=False)
-    assert alone._name(writing, folder, {"step": 2, "fingerprint": "f"}) is None
+    put_in_place(writing, folder, {"step": 2, "fingerprint": "f"})
     assert named == [["manifest.json", "weights"]]
     assert sorted(file.name for file in folder.iterdir()) == ["manifest.json", "weights"]
 
