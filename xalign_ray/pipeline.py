@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from xalign_ray.data.prepared import Prepared
 
 
-def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepared:
+def prepare(recipe: Recipe, rehash: bool = False) -> Prepared:
     """The token shards of a recipe: made if they do not exist, checked and repaired if they do.
 
     Args:
@@ -59,11 +59,11 @@ def prepare(recipe: Recipe, verify: bool = True, rehash: bool = False) -> Prepar
     from xalign_ray.data.prepare import prepare as prepare_data
 
     base = base_recipe(recipe)
-    tokenizer = str(prepare(base, verify).tokenizer_folder) if base else recipe.config.model.init_from
+    tokenizer = str(prepare(base).tokenizer_folder) if base else recipe.config.model.init_from
     config = settle(recipe, tokenizer).config
     if base is None:
         open_start(config)
-    prepared = prepare_data(config, verify, lambda: _connect(recipe.config.parallel))
+    prepared = prepare_data(config, verify=True, connect=lambda: _connect(recipe.config.parallel))
     check_method(config, prepared)
     return prepared
 
