@@ -9,7 +9,7 @@ from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.start import base_recipe, needed_recipes, settle
-from xalign_ray.config.tokenizers import FolderTokenizer
+from xalign_ray.config.tokenizers import GivenTokenizer
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import is_url
 
@@ -71,7 +71,7 @@ def open_start(config: RunConfig, here_only: bool = False) -> None:
     tokenizer, start = config.data.tokenizer, config.model.init_from
     if start is not None and (_is_here(start) or not here_only):
         check_start(config)  # before the imports that take seconds
-    if isinstance(tokenizer, FolderTokenizer) and (_is_here(tokenizer.path) or not here_only):
+    if isinstance(tokenizer, GivenTokenizer) and (_is_here(tokenizer.path) or not here_only):
         from xalign_ray.data.tokenizer_folder import check_mask, open_tokenizer
 
         check_mask(open_tokenizer(tokenizer.path), config)

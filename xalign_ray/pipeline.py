@@ -244,10 +244,11 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
     from xalign_ray.models.backbone import backbone
 
     check_method(recipe.config, prepared)
-    if recipe.config.model.init_from:
+    if recipe.config.model.init_from and recipe.config.data.tokenizer.kind != "exchange":
         from xalign_ray.models.backbone import check_tokenizer
 
-        check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder, prepared.new_rows)
+        new = prepared.new_rows if getattr(recipe.config.data.tokenizer, "new_pieces", 0) else ()
+        check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder, new)
     fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
     folder = (out or default_folder(recipe, fingerprint)).absolute()
     if rank == 0:

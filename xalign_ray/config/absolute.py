@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import DEMO, DataConfig
-from xalign_ray.config.tokenizers import FolderTokenizer
+from xalign_ray.config.tokenizers import GivenTokenizer
 from xalign_ray.work.local_paths import absolute_model, absolute_path
 
 _ENCODER = "encoder:"  # what `align` begins with where it names a folder
@@ -27,7 +27,7 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
 
 def _with_absolute_paths(data: DataConfig) -> DataConfig:
     tokenizer = data.tokenizer
-    if isinstance(tokenizer, FolderTokenizer):
+    if isinstance(tokenizer, GivenTokenizer):
         tokenizer = tokenizer.model_copy(update={"path": absolute_model(tokenizer.path)})
     parallel = tuple(corpus.model_copy(update={"align": absolute_aligner(corpus.align)}) for corpus in data.parallel)
     root = data.root if data.root == DEMO else absolute_path(data.root)

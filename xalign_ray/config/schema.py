@@ -14,7 +14,7 @@ from xalign_ray.config.plugins import load_plugin
 from xalign_ray.config.running import CheckpointConfig, ParallelConfig, TrackConfig
 from xalign_ray.config.scheduled import Scheduled, Within
 from xalign_ray.config.sources import Corpus, Dictionary, ParallelCorpus
-from xalign_ray.config.tokenizers import BpeTokenizer, Tokenizer
+from xalign_ray.config.tokenizers import BpeTokenizer, ExchangeTokenizer, Tokenizer
 from xalign_ray.config.training import TrainConfig
 
 DEMO = "demo"  # the `data.root` of the embedded world
@@ -276,6 +276,11 @@ class RunConfig(Frozen):
             )
         if self.data.tokenizer.kind == "start" and self.model.init_from is None:
             raise ValueError("data.tokenizer start is that of model.init_from, which names no encoder")
+        if isinstance(self.data.tokenizer, ExchangeTokenizer):
+            if self.model.init_from is None:
+                raise ValueError("data.tokenizer exchange needs model.init_from: an encoder to give its vocabulary to")
+            if self.data.tokenizer.init == "dictionary" and not self.data.dictionaries:
+                raise ValueError("data.tokenizer.init dictionary needs data.dictionaries; or set init to mean")
         if self.model.init_from is None and getattr(self.data.tokenizer, "new_pieces", 0):
             raise ValueError("data.tokenizer.new_pieces extends the vocabulary of model.init_from, which names none")
         if self.model.conditioned_head and any(getattr(one, "variant", "") == "input_swap" for one in self.streams):

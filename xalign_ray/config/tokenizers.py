@@ -27,12 +27,31 @@ NewPieces = Annotated[
 ]
 
 
-class FolderTokenizer(Frozen):
+class GivenTokenizer(Frozen):
+    """A Hugging Face fast tokenizer that is there: a local folder or a hub id."""
+
+    path: Annotated[LocalPath, Field(description="of the folder, or a hub id")]
+
+
+class FolderTokenizer(GivenTokenizer):
     """A given Hugging Face fast tokenizer: a local folder or a hub id."""
 
     kind: Literal["folder"] = "folder"
-    path: Annotated[LocalPath, Field(description="of the folder, or a hub id")]
     new_pieces: NewPieces = 0
+
+
+class ExchangeTokenizer(GivenTokenizer):
+    """Another vocabulary for the encoder that `model.init_from` names; rows of pieces that both have are copied."""
+
+    kind: Literal["exchange"] = "exchange"
+    init: Annotated[
+        Literal["mean", "dictionary", "focus", "random"],
+        Field(
+            description="what other rows start as: the mean of the old pieces of their text, the words that translate "
+            "them (else the mean), shared pieces that are used alike (else the mean), or draws with mean and spread "
+            "of the old rows"
+        ),
+    ] = "mean"
 
 
 class StartTokenizer(Frozen):
@@ -42,4 +61,4 @@ class StartTokenizer(Frozen):
     new_pieces: NewPieces = 0
 
 
-Tokenizer = Annotated[BpeTokenizer | FolderTokenizer | StartTokenizer, Field(discriminator="kind")]
+Tokenizer = Annotated[BpeTokenizer | FolderTokenizer | StartTokenizer | ExchangeTokenizer, Field(discriminator="kind")]

@@ -21,9 +21,11 @@ TESTS = "tests"  # folder of the pairs that retrieval is scored on
 RECORDS = "records.json"  # hashes of the files that only prepare reads, as many as there are parts
 REGULAR = "regular_pieces.npy"
 NEW_ROWS = "new_rows.json"
+START_ROWS = "start_rows.npz"
+EXCHANGE = "exchange.json"  # how many rows start in each way, and pieces for a word before and after
 OPENED = (
-    "settings.json", REGULAR, NEW_ROWS, "entries.json", "lexicon.npz", "pairs_trained.npz", "pairs_held_out.npz",
-    "pair_words.json", "shards.arrow",
+    "settings.json", REGULAR, NEW_ROWS, START_ROWS, EXCHANGE, "entries.json", "lexicon.npz", "pairs_trained.npz",
+    "pairs_held_out.npz", "pair_words.json", "shards.arrow",
 )  # fmt: skip
 NOT_OPENED = ("bad_rows.jsonl", "dropped.jsonl", "dictionary_bad_rows.jsonl", TOKENIZER_FILES)
 BY_PREPARE = ("parts", "word_alignment")

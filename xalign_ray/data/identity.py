@@ -14,7 +14,7 @@ import tokenizers
 
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, RunConfig
-from xalign_ray.config.tokenizers import BpeTokenizer, FolderTokenizer, Tokenizer
+from xalign_ray.config.tokenizers import BpeTokenizer, ExchangeTokenizer, FolderTokenizer, Tokenizer
 from xalign_ray.data import language_id
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source
@@ -26,6 +26,7 @@ from xalign_ray.work.artifacts import hash_value
 from xalign_ray.work.mirror import local_folder, url_of
 
 SHARDS_VERSION = 18  # raise it when the same input would give other shards
+EXCHANGE_VERSION = 1  # raise it when the same two vocabularies would give other rows to start from
 FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
 # Formats whose text depends on a package and on a version of our own.
 PARSERS = {"wikipedia": ("mwparserfromhell", WIKITEXT_VERSION)}
@@ -37,8 +38,12 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
     A given tokenizer counts by its content alone, one that `prepare` makes by its settings (`fingerprint_by_content`).
     """
     settings = data_settings(config)
-    if isinstance(config.data.tokenizer, FolderTokenizer) and not config.data.tokenizer.new_pieces:
+    tokenizer = config.data.tokenizer
+    exchanged = None
+    if isinstance(tokenizer, FolderTokenizer) and not tokenizer.new_pieces:
         del settings["tokenizer"]
+    elif isinstance(tokenizer, ExchangeTokenizer):
+        exchanged = [EXCHANGE_VERSION, _content_of(str(config.model.init_from))]
     files = hashes.of([file for source in sources for file in source.files])
     left = iter(files)
     return hash_value(
@@ -46,6 +51,7 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
             "settings": settings,
             "inputs": [[next(left) for _ in source.files] for source in sources],
             "tokenizer": tokenizer_identity(config.data),
+            **({"exchanged": exchanged} if exchanged else {}),
             "aligners": _aligners(config.data),
             "language_identifier": language_id.identity() if config.data.filters.language_threshold else None,
             "parsers": [parser_version(name) for name in _formats(sources) if name in PARSERS],
@@ -96,7 +102,13 @@ def tokenizer_identity(data: DataConfig) -> Any:
     """A given tokenizer by content and special tokens; one that is trained follows from settings and inputs."""
     if isinstance(data.tokenizer, BpeTokenizer):
         return "trained"
-    given = open_tokenizer(given_folder(data.tokenizer).path)
+    if isinstance(data.tokenizer, ExchangeTokenizer):
+        return _content_of(data.tokenizer.path)
+    return _content_of(given_folder(data.tokenizer).path)
+
+
+def _content_of(path: str) -> dict[str, Any]:
+    given = open_tokenizer(path)
     special = {name: getattr(given, f"{name}_token") for name in SPECIAL}
     backend = hash_value(json.loads(given.backend_tokenizer.to_str()))
     return {"backend": backend, "special": special, "frame": FRAME_VERSION}

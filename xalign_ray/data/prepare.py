@@ -17,7 +17,7 @@ import numpy as np
 
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.tokenizers import BpeTokenizer, ExchangeTokenizer
 from xalign_ray.data.bad_rows import BAD_ROWS, merge_counts, merge_files
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.dictionaries import read_translations, trained_translations, write_lexicon
@@ -25,9 +25,12 @@ from xalign_ray.data.dropped import DROPPED, merge_samples
 from xalign_ray.data.duplicate_passes import with_duplicates
 from xalign_ray.data.duplicates import find_duplicates, partition_bytes
 from xalign_ray.data.examples import longest_word
+from xalign_ray.data.exchange import exchange_tokenizer
 from xalign_ray.data.file_hashes import (
+    EXCHANGE,
     NEW_ROWS,
     REGULAR,
+    START_ROWS,
     TOKENIZER,
     TOKENIZER_FILES,
     hash_files,
@@ -128,7 +131,7 @@ def _make(
     texts = make_text(texts, local_folder(config.output), run)
     broken: list[BrokenFile] = []
     translations, dictionary_sources = read_translations(config, dictionaries, folder, broken)
-    _write_tokenizer(config.data, texts, trained_translations(translations), folder)
+    _write_tokenizer(config, texts, trained_translations(translations), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
     dictionary_counts = write_lexicon(config, translations, tokenizer, folder)
     write_tests(tests, folder)
@@ -179,14 +182,16 @@ def _split(sources: Sequence[Source], hashes: InputHashes, cuts: KeptCuts) -> li
 
 
 def _write_tokenizer(
-    data: DataConfig, texts: Sequence[Input], translations: Mapping[str, Sequence[str]], folder: Path
+    config: RunConfig, texts: Sequence[Input], translations: Mapping[str, Sequence[str]], folder: Path
 ) -> None:
     if tokenizer_is_whole(folder):
         return
     shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
-    settings = data.tokenizer
+    data, settings = config.data, config.data.tokenizer
     if isinstance(settings, BpeTokenizer):
         tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(data, texts, settings.sample_mib << 20)))
+    elif isinstance(settings, ExchangeTokenizer):
+        tokenizer = exchange_tokenizer(config, settings, translations, texts, folder)
     else:
         tokenizer = framed(open_tokenizer(given_folder(settings).path))
         if wanted := given_folder(settings).new_pieces:
@@ -198,7 +203,9 @@ def _write_tokenizer(
     save_tokenizer(tokenizer, folder / "tokenizer")
     write_arrays(folder / REGULAR, lambda file: np.save(file, vocabulary(tokenizer).regular))
     written = [f"{TOKENIZER}/{path.name}" for path in (folder / TOKENIZER).iterdir()]
-    write_json(folder / TOKENIZER_FILES, hash_files(folder, [*written, REGULAR, NEW_ROWS]))  # last: it is all there
+    write_json(
+        folder / TOKENIZER_FILES, hash_files(folder, [*written, REGULAR, NEW_ROWS, START_ROWS, EXCHANGE])
+    )  # last: it is all there
 
 
 def _sampler(data: DataConfig, texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:

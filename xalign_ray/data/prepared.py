@@ -15,7 +15,17 @@ from xalign_ray.config.choices import Stream
 from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.scheduled import value_at
 from xalign_ray.config.schema import RunConfig, SamplingConfig
-from xalign_ray.data.file_hashes import HINT, NEW_ROWS, REGULAR, TESTS, check_files, check_once, is_sealed
+from xalign_ray.data.file_hashes import (
+    EXCHANGE,
+    HINT,
+    NEW_ROWS,
+    REGULAR,
+    START_ROWS,
+    TESTS,
+    check_files,
+    check_once,
+    is_sealed,
+)
 from xalign_ray.data.held_out import held_out_batches
 from xalign_ray.data.retrieval_tests import RetrievalPairs, tokenize_tests
 from xalign_ray.data.shard_table import Shards, open_shard_table
@@ -24,6 +34,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Columns, Vocabulary
 from xalign_ray.text.dictionary import DictionaryPairs
+from xalign_ray.text.exchange import StartRows
 from xalign_ray.text.order import ROW_GROUP, Order, Places, Pool, StreamPools
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows, concatenate, starts, take
@@ -84,6 +95,18 @@ class Prepared:
         path = self._find(NEW_ROWS)
         listed = read_json(path, HINT) if path else {}
         return {int(number): olds for number, olds in listed.items()}
+
+    @property
+    def start_rows(self) -> StartRows | None:
+        """What the rows of an exchanged vocabulary start as; None if there is none."""
+        path = self._find(START_ROWS)
+        return StartRows(**np.load(path, allow_pickle=False)) if path else None
+
+    @property
+    def exchange(self) -> dict[str, Any]:
+        """How many rows of an exchanged vocabulary start in each way, and pieces for a word before and after."""
+        path = self._find(EXCHANGE)
+        return read_json(path, HINT) if path else {}
 
     @property
     def held_out_missing(self) -> dict[str, int]:

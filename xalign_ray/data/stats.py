@@ -82,6 +82,7 @@ class Stats:
     dictionary: dict[str, int]
     bad_rows: dict[str, int]
     dropped: dict[str, int]
+    exchange: dict[str, dict[str, float]]  # of an exchanged vocabulary: see Prepared.exchange
     broken_files: list[str]  # a sentence for each file of which only the beginning was read
 
 
@@ -119,6 +120,7 @@ def _measure(prepared: Prepared, config: RunConfig | None) -> Stats:
         dictionary=manifest["dictionary"],
         bad_rows=manifest["bad_rows"],
         dropped={key: value for key, value in manifest["counts"].items() if key.startswith("dropped")},
+        exchange=prepared.exchange,
         broken_files=[str(BrokenFile(**broken)) for broken in manifest["broken_files"]],
     )
 
@@ -150,6 +152,11 @@ def as_tables(stats: Stats) -> list[Table]:
         for pool in stats.pools:
             found.add_row(pool.pool, _percent(pool.phrases_in_dictionary))
         tables.append(found)
+    if stats.exchange:
+        cut = _table("pieces for a word, by the encoder's vocabulary and the new one", ("text", "own", "new"))
+        for language, before in stats.exchange["before"].items():
+            cut.add_row(language, f"{before:.2f}", f"{stats.exchange['after'][language]:.2f}")
+        tables.append(cut)
     if stats.sampling:
         columns = ("pool", "stream", "share", "expected rows", "passes", "drawn")
         seen = _table(f"drawn in {stats.steps:,} steps", columns)
@@ -158,11 +165,12 @@ def as_tables(stats: Stats) -> list[Table]:
             shown = (expected, _passes(draw.expected_passes), _count(draw.drawn_rows))
             seen.add_row(draw.pool, draw.stream, f"{draw.probability:.4f}", *shown)
         tables.append(seen)
-    for title, counts in (("dictionary", stats.dictionary), ("bad rows", stats.bad_rows), ("dropped", stats.dropped)):
+    counted = {"dictionary": stats.dictionary, "bad rows": stats.bad_rows, "dropped": stats.dropped}
+    for title, counts in {**counted, "rows of the new vocabulary": stats.exchange.get("pieces", {})}.items():
         if counts:
             table = _table(title, ("what", "count"))
             for reason, count in counts.items():
-                table.add_row(reason.removeprefix("dropped: "), f"{count:,}")
+                table.add_row(reason.removeprefix("dropped: "), f"{int(count):,}")
             tables.append(table)
     return tables
 

@@ -15,12 +15,13 @@ from xalign_ray.models import attention
 from xalign_ray.models.backbone import backbone, check_fits
 from xalign_ray.models.continued import check_family, refuse_new_head
 from xalign_ray.models.decoder import Decoder
-from xalign_ray.models.extension import add_rows
+from xalign_ray.models.extension import add_rows, exchange_rows
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import append_language, extend_input
 from xalign_ray.models.layout import laid_out
 from xalign_ray.models.open_folder import open_weights
 from xalign_ray.private.transformers import attention_of, set_attention
+from xalign_ray.text.exchange import StartRows
 
 READ = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")  # what `encode` needs of a batch
 
@@ -123,6 +124,7 @@ def build_encoder(
     pad_id: int,
     new_rows: Mapping[int, Sequence[int]] | None = None,
     with_head: bool = True,
+    start_rows: StartRows | None = None,
 ) -> AlignedEncoder:
     """An encoder from the recipe's sizes, or from the folder or hub model that `model.init_from` names.
 
@@ -137,16 +139,19 @@ def build_encoder(
         new_rows: for each id that the run's tokenizer has on top of the folder's, the ids of the folder's pieces whose
             mean it starts as; `text.new_pieces` chooses them.
         with_head: whether a loss will call `predict`; without, no head is held in memory, nor drawn.
+        start_rows: of a vocabulary that replaces the folder's, what each row is made of; `text.exchange` chooses them.
 
     Raises:
         ConfigError: when `model.init_from` cannot be found or does not fit the run's tokenizer and rows.
     """
     family, values = backbone(model, vocab_size, max_positions, pad_id)
     if model.init_from is not None:
-        given = min(new_rows) if new_rows else vocab_size
+        given = 0 if start_rows else min(new_rows) if new_rows else vocab_size
         check_fits(model.init_from, family, values, given, max_positions, pad_id)
     hf = _load(model, family, values, with_head)
-    if new_rows:
+    if start_rows:
+        exchange_rows(hf, start_rows, pad_id)
+    elif new_rows:
         add_rows(hf, new_rows)
     table = None
     if model.language_embeddings:

@@ -21,7 +21,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
 from xalign_ray.models.backbone import backbone
 from xalign_ray.models.encoder import open_start
-from xalign_ray.models.extension import add_rows
+from xalign_ray.models.extension import VocabularyRows, add_rows, exchange_rows, rows_to_make
 from xalign_ray.models.families import BY_MODEL_TYPE, LANGUAGES_KEY
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
@@ -30,6 +30,7 @@ from xalign_ray.models.open_folder import POOLER, open_weights
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
 from xalign_ray.models.sentence_modules import copy_modules
 from xalign_ray.models.weight_files import SAFETENSORS, weight_names
+from xalign_ray.text.exchange import StartRows
 from xalign_ray.text.frame import put_frame
 from xalign_ray.work.artifacts import MANIFEST, hash_files, share, write_json, write_manifest
 
@@ -59,7 +60,7 @@ class SpecialIds(Protocol):
     def sep(self) -> int: ...
 
 
-class Prepared(Protocol):
+class Prepared(VocabularyRows, Protocol):
     """What export reads of prepared data; see data/prepared.py."""
 
     @property
@@ -70,8 +71,6 @@ class Prepared(Protocol):
     def special(self) -> SpecialIds: ...
     @property
     def tokenizer_folder(self) -> Path: ...
-    @property
-    def new_rows(self) -> Mapping[int, Sequence[int]] | None: ...
     def pair_words(self, split: Any) -> list[list[str]]: ...
 
 
@@ -137,13 +136,14 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
     name_accelerator()
     model = config.model
     family, values = backbone(model, prepared.vocab_size, config.data.max_seq_length, prepared.special.pad)
+    new_rows, exchanged = rows_to_make(config.data.tokenizer, prepared)
     segments = family.segments(values)
     weights = {name.removeprefix(STOCK): tensor.float() for name, tensor in state.items() if name.startswith(STOCK)}
     prefix = f"{family.classes().masked_lm.base_model_prefix}."
     pooler: dict[str, Tensor] = {}
     if not config.needs_head:
         weights = {f"{prefix}{name}": tensor for name, tensor in weights.items()}
-        head, pooler = _left_as_they_were(model.init_from, family, values, prepared.new_rows)
+        head, pooler = _left_as_they_were(model.init_from, family, values, new_rows, exchanged, prepared.special.pad)
         weights |= head
     _copy_tokenizer(prepared.tokenizer_folder, folder)
     _frame_pairs(config, prepared.special, folder)
@@ -155,7 +155,7 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
         weights[family.token_types] = fold(languages, types)
         values |= {"type_vocab_size": segments * len(languages)}
     values |= {
-        "vocab_size": max(values["vocab_size"], prepared.vocab_size),  # pieces may have been added to a folder's
+        **_vocabulary(values, prepared, exchanged is not None),
         LANGUAGES_KEY: list(prepared.languages) if model.language_embeddings else [],
         "xalign_segments": segments,
         "xalign_pairs": _pairs(config, segments),
@@ -183,8 +183,23 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
         _save_head(family, hf_config, weights, _take(state, LANGUAGES), folder)
 
 
+def _vocabulary(values: Mapping[str, Any], prepared: Prepared, is_exchanged: bool) -> dict[str, int]:
+    """What config.json says of the vocabulary: its size, and of one that was exchanged the ids that it names."""
+    if not is_exchanged:
+        return {"vocab_size": max(values["vocab_size"], prepared.vocab_size)}  # pieces may have been added
+    special = prepared.special
+    named = {"pad": special.pad, "bos": special.cls, "cls": special.cls, "eos": special.sep, "sep": special.sep}
+    ids = {f"{name}_token_id": number for name, number in named.items()}
+    return {"vocab_size": prepared.vocab_size, **{key: ids[key] for key in ids if values.get(key) is not None}}
+
+
 def _left_as_they_were(
-    start: str | None, family: Family, values: Mapping[str, Any], new_rows: Mapping[int, Sequence[int]] | None
+    start: str | None,
+    family: Family,
+    values: Mapping[str, Any],
+    new_rows: Mapping[int, Sequence[int]],
+    exchanged: StartRows | None,
+    pad_id: int,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Weights of the encoder that a run continued without holding them: those of its masked-LM head, and its pooler's.
 
@@ -194,7 +209,9 @@ def _left_as_they_were(
         return {}, {}
     hf, drawn = open_start(start, family, values)
     if not drawn:
-        if new_rows:
+        if exchanged:
+            exchange_rows(hf, exchanged, pad_id, draw=False)
+        elif new_rows:
             add_rows(hf, new_rows)
         left = (f"{hf.base_model_prefix}.", *hf.all_tied_weights_keys)
         return {name: value for name, value in hf.state_dict().items() if not name.startswith(left)}, {}

@@ -11,7 +11,7 @@ from xalign_ray.config.choices import PAIRS, MaskedLm, MomentumContrast, WordExc
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import needed_recipes
-from xalign_ray.config.tokenizers import BpeTokenizer, FolderTokenizer, StartTokenizer, Tokenizer
+from xalign_ray.config.tokenizers import BpeTokenizer, ExchangeTokenizer, FolderTokenizer, StartTokenizer, Tokenizer
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.models.backbone import check_fits
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings
@@ -74,6 +74,11 @@ def subject_of(recipe: Recipe) -> Subject | str:
             padding = values["pad_token_id"]
             check_fits(one.model.init_from, family, values, 0, one.data.max_seq_length, padding)
     added = sum(getattr(one.data.tokenizer, "new_pieces", 0) for one in chain)
+    exchanged = next((one.data.tokenizer for one in chain if isinstance(one.data.tokenizer, ExchangeTokenizer)), None)
+    if exchanged is not None:
+        vocab_size = vocabulary_size(exchanged.path)
+        if vocab_size is None:
+            return f"the tokenizer.json of {exchanged.path}: download it, and set data.tokenizer.path to its folder"
     values = {**values, "vocab_size": vocab_size + added}
     sizes = count_in(family, values, config.model, len(config.languages), config.needs_head)
     transform = family.count(values, read_by_head=values["hidden_size"]).transform

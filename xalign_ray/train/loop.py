@@ -21,6 +21,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import LossError, StoppedError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder
+from xalign_ray.models.extension import rows_to_make
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.track.events import last_step
 from xalign_ray.train.checkpoint import Checkpoint, Checkpoints, load_resharded, needs_resharding
@@ -84,14 +85,16 @@ def train(job: Job, config: RunConfig, prepared: Prepared, open_batches: OpenBat
 def build_objectives(config: RunConfig, prepared: Prepared, device: torch.device | None = None) -> Objectives:
     """The recipe's encoder with its losses, to be run by a device if one is given; equal weights on every rank."""
     torch.manual_seed(config.seed % 2**63)
+    new_rows, start_rows = rows_to_make(config.data.tokenizer, prepared)
     encoder = build_encoder(
         config.model,
         prepared.vocab_size,
         prepared.languages,
         config.data.max_seq_length,
         prepared.special.pad,
-        prepared.new_rows,
+        new_rows,
         config.needs_head,
+        start_rows,
     )
     if device is not None:
         set_up(encoder, config.train, device)
