@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM
@@ -9,7 +10,8 @@ from transformers import BertConfig, BertForMaskedLM
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.encoder import build_encoder
-from xalign_ray.models.extension import add_rows
+from xalign_ray.models.extension import add_rows, exchange_rows
+from xalign_ray.text.exchange import StartRows
 
 SHAPE = {"num_hidden_layers": 1, "hidden_size": 4, "num_attention_heads": 2, "intermediate_size": 8}
 LANGUAGES = ["en", "de"]
@@ -87,3 +89,20 @@ def test_more_pieces_than_the_folder_has_rows_are_refused_without_rows_for_them(
         build_encoder(ModelConfig(init_from=save_bert(tmp_path)), 8, LANGUAGES, 8, pad_id=0)
     with pytest.raises(ConfigError, match=r"has 6 word embeddings, the run's tokenizer 7 ids"):
         build_encoder(ModelConfig(init_from=save_bert(tmp_path)), 8, LANGUAGES, 8, pad_id=0, new_rows={7: [1]})
+
+
+def test_exchanged_tables_have_rows_as_asked_one_tie_and_the_new_padding(encoder):
+    rows = StartRows(
+        np.asarray([1, 2, 0], np.int32), np.asarray([5, 1, 3], np.int32), np.asarray([1, 0.25, 0.75], np.float32)
+    )
+    before = encoder.state_dict().keys()
+    exchange_rows(encoder.hf, rows, pad_id=2, draw=False)
+    words, decoder = encoder.hf.get_input_embeddings(), encoder.hf.get_output_embeddings()
+    assert words.weight.tolist() == [[20, 21, 22, 23], [10, 11, 12, 13], [10, 11, 12, 13]], "copied, weighted, the mean"
+    assert decoder.bias.tolist() == [5, 2.5, 2.5]
+    assert decoder.weight is words.weight
+    assert encoder.state_dict().keys() == before
+    config = encoder.hf.config
+    assert (config.vocab_size, config.pad_token_id, words.padding_idx, words.num_embeddings) == (3, 2, 2, 3)
+    words(torch.tensor([0, 1, 2])).sum().backward()
+    assert words.weight.grad.abs().sum(dim=1).tolist() == [4, 4, 0], "the row of padding alone has no gradient"
