@@ -37,7 +37,9 @@ CASES = {
         "momentum_contrast, sentence_contrast. "
         "Did you mean 'dictionary_alignment'?"
     ),
-    "data: {tokenizer: {kind: wordpiece}}": "'data.tokenizer': kind 'wordpiece' is not one of bpe, folder, start.",
+    "data: {tokenizer: {kind: wordpiece}}": (
+        "'data.tokenizer': kind 'wordpiece' is not one of bpe, folder, start, exchange."
+    ),
     "data: {tokenizer: {kind: folder}}": "'data.tokenizer.path' is required and not given.",
     "data: {corpora: [{format: txt, language: en, paths: [x]}]}": (
         "'data.corpora.0.format' is 'txt'; it must be one of wikipedia, text, jsonl, parquet, conllu. "
