@@ -341,7 +341,7 @@ def test_phrase_is_one_word_with_the_links_of_each_of_its_words(aligned_words: L
     encoder = ExampleEncoder(CachedTokenizer(backend, entries), ["en", "de"], 128, False, 0.0, Filters(),
                              aligned_words=aligned_words)  # fmt: skip
     # By blanks `base,` is one word, and its comma is linked with what it is; else `,` is a word of its own.
-    alignment = "2-2 3-2" if aligned_words == "blanks" else "2-2 4-3"
+    alignment = "3-2" if aligned_words == "blanks" else "3-2 4-3"  # of its second word
     found = encode_pairs(encoder, [Pair(("en", "de"), (english, german), "x", 1, alignment)])
     entry_of = [[NO_ENTRY, NO_ENTRY, entry, NO_WORD, NO_ENTRY, NO_WORD] for entry in (0, 2)]
     assert found.rows.entry.tolist() == [*entry_of[0], *entry_of[1]]
