@@ -8,7 +8,7 @@ from typing import Any
 
 from xalign_ray.errors import ConfigError
 
-SIDES = ("first", "second")
+SIDES: tuple[str, str] = ("first", "second")
 
 
 def each_written(tree: Mapping[str, Any], origin: str) -> dict[str, Any]:
