@@ -56,12 +56,14 @@ def test_result_is_on_stdout_and_what_to_do_next_is_said_last(capsys: pytest.Cap
 
     own = typer.Typer()
     add_command(own, "verb", verb)
-    own.command("other")(lambda: None)
+    add_command(own, "quiet", lambda: None)
     with pytest.raises(SystemExit):
         own(["verb", "x", "--set", "a=1", "--set", "b=2", "--sizes", "3"])
     assert tuple(capsys.readouterr()) == ("x\n('a=1', 'b=2') [3]\n", "Next: this\n")
     assert python_call(verb)("x", "a=1") == ["x", "('a=1',) [1]"]
-    assert tuple(capsys.readouterr()) == ("", "")
+    with pytest.raises(SystemExit):
+        own(["quiet"])
+    assert tuple(capsys.readouterr()) == ("", ""), "what a program was not told, no later command says"
 
 
 def test_only_a_command_keeps_the_memory_that_a_step_frees(monkeypatch: pytest.MonkeyPatch) -> None:

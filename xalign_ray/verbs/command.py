@@ -17,7 +17,7 @@ from typer.models import OptionInfo, ParameterInfo
 
 from xalign_ray.errors import StoppedError
 from xalign_ray.work import stops
-from xalign_ray.work.status_line import say_last
+from xalign_ray.work.status_line import next_said_last
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,26 +68,30 @@ def add_command(
     own = signature(function, eval_str=True)
 
     def run(**given: Any) -> None:
-        global _is_running
         bound = BoundArguments(own, given)  # type: ignore[arg-type]  # any mapping by name
-        _is_running = True
-        try:
-            result = function(*bound.args, **bound.kwargs)
-        finally:
-            _is_running = False
-        if isinstance(result, int):
-            raise typer.Exit(result)
-        shown = show(result) if show else result
-        for line in shown if isinstance(shown, list) else [shown]:
-            if isinstance(line, str | os.PathLike):
-                typer.echo(os.fspath(line))
-        say_last()
+        with next_said_last():
+            result = _run(function, bound)
+            if isinstance(result, int):
+                raise typer.Exit(result)
+            shown = show(result) if show else result
+            for line in shown if isinstance(shown, list) else [shown]:
+                if isinstance(line, str | os.PathLike):
+                    typer.echo(os.fspath(line))
 
     typed = [_as_typer(parameter) for parameter in own.parameters.values()]
     run.__signature__ = Signature(typed)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in typed}
     help_text = " ".join(cleandoc(function.__doc__ or "").partition("\n\n")[0].split())
     app.command(name, help=help_text, **options)(run)
+
+
+def _run(function: Callable[..., Any], bound: BoundArguments) -> Any:
+    global _is_running
+    _is_running = True
+    try:
+        return function(*bound.args, **bound.kwargs)
+    finally:
+        _is_running = False
 
 
 def _as_typer(parameter: Parameter) -> Parameter:

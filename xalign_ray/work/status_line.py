@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -121,19 +122,27 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-_next: list[str] = []
+_next: list[str] | None = None  # while a verb of the command line runs: what a user may do after it
 
 
 def say_next(*commands: str) -> None:
     """What a user may do next: the command line says it last, after the verb's result. Programs are not told."""
-    _next[:] = commands
+    global _next
+    if _next is not None:
+        _next = [*commands]
 
 
-def say_last() -> None:
-    """The last line of a verb of the command line: what to do next."""
-    if _next:
-        say(f"Next: {', or '.join(_next)}")
-    _next.clear()
+@contextmanager
+def next_said_last() -> Iterator[None]:
+    """The verb of a command line, its result included: what `say_next` was told inside is its last line."""
+    global _next
+    _next = []
+    try:
+        yield
+        if _next:
+            say(f"Next: {', or '.join(_next)}")
+    finally:
+        _next = None
 
 
 def duration(seconds: float) -> str:
