@@ -9,7 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from tests.unit.data.conftest import make_config, prepare_here, write_inputs
+from tests.parity.english_base import FACTS, SMALL, write_english_base
+from tests.unit.data.conftest import make_config, prepare_here
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.local import open_local
 from xalign_ray.data.prepared import Prepared
@@ -20,31 +21,13 @@ from xalign_ray.train.loop import build_objectives, train
 from xalign_ray.work.job import Job
 
 NEW = 12
-SMALL = [
-    "model.num_hidden_layers=1",
-    "model.hidden_size=16",
-    "model.num_attention_heads=2",
-    "model.intermediate_size=32",
-    "model.hidden_dropout_prob=0.0",
-]
-SMALL += ["streams=[{kind: masked_text}]", "train.max_steps=3", "train.eval_steps=0", "parallel.workers=1"]
-LETTERS = str.maketrans("0123456789", "abcdefghij")
-
-
-FACTS = {"recipe": "test", "fingerprint": "ab" * 32}
 
 
 @pytest.fixture(scope="module")
 def continued(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Prepared, Path]:
     """An encoder of English pieces, and data of both languages whose tokenizer has new pieces on top of them."""
     folder = tmp_path_factory.mktemp("grown")
-    write_inputs(folder)
-    for path in folder.glob("*.*"):
-        path.write_text(path.read_text().translate(LETTERS))
-    english = make_config(folder, "data.corpora=[{format: text, language: en, paths: [en.txt]}]", "data.parallel=[]",
-                          "data.dictionaries=[]", *SMALL)  # fmt: skip
-    prepared = prepare_here(english)
-    export(build_objectives(english, prepared).state_dict(), english, prepared, folder / "base", FACTS | {"step": 0})
+    write_english_base(folder)
     tokenizer = f"data.tokenizer={{kind: folder, path: {folder / 'base'}, new_pieces: {NEW}}}"
     config = make_config(folder, tokenizer, f"model.init_from={folder / 'base'}", *SMALL)
     return config, prepare_here(config), folder / "base"
