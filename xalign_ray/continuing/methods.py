@@ -62,11 +62,10 @@ def choose(method: str, given: Given) -> Choice:
 
 
 def _choose_auto(given: Given) -> Choice:
-    unused = "; the dictionary is not used (--method align uses it)" if given.pairs and given.dictionary else ""
     if given.pairs and given.has_head:
-        return Choice("contrast-tlm", f"Method contrast-tlm: pairs, and an encoder with a masked-LM head{unused}.")
+        return Choice("contrast-tlm", "Method contrast-tlm: pairs, and an encoder with a masked-LM head.")
     if given.pairs:
-        return Choice("contrast", f"Method contrast: pairs, and an encoder without a masked-LM head{unused}.")
+        return Choice("contrast", "Method contrast: pairs, and an encoder without a masked-LM head.")
     for method, there, why in (
         ("align", given.dictionary, "a dictionary without pairs"),
         ("mlm", given.text, "text alone"),

@@ -84,6 +84,8 @@ def resolve(lines: FiveLines) -> Continuation:
     notes = [choice.why, *note_kept(kept_pairs, kept_text, Path(ROOT))]
     if lines.text and not text:
         notes.append(f"The text is not used: {encoder.name} has no masked-LM head to train on it.")
+    if lines.dictionary and not _reads_dictionary(choice, lines.set):
+        notes.append(f"The dictionary is not used: {choice.recipe} reads none; --method align does.")
     if replay:
         notes.append(
             f"Replay: {replay:.0%} of the rows are text ({', '.join(c.language for c in text)}), for masked LM."
@@ -131,7 +133,7 @@ def _tree(
     }
     if encoder.room < method.data.max_seq_length:
         data["max_seq_length"] = encoder.room
-    if method.data.dictionaries:
+    if _reads_dictionary(choice, lines.set):
         data["dictionaries"] = [_plain(one) for one in dictionaries(lines.dictionary, lines.languages, pairs)]
     on_gpu = _gpus()
     tree: dict[str, Any] = {"extends": f"continue/{choice.recipe}", "output": output, "data": data}
@@ -166,6 +168,12 @@ def _allows_new_head(settings: Sequence[str]) -> bool:
     """Whether `--set allow=[new_head]` lets masked LM train a head from random weights."""
     asked = [setting for setting in settings if setting.partition("=")[0] == "allow"]
     return "new_head" in resolve_tree({"extends": "continue/mlm"}, COMMAND_LINE, "mlm", asked).config.allow
+
+
+def _reads_dictionary(choice: Choice, settings: Sequence[str]) -> bool:
+    """Whether words are translated by the method, or by a vocabulary that is asked for."""
+    asked = any(setting.startswith("data.tokenizer") for setting in settings)
+    return asked or bool(load_recipe(f"continue/{choice.recipe}").config.data.dictionaries)
 
 
 def _tests(pairs: Sequence[ParallelCorpus], tests: Sequence[ParallelCorpus]) -> dict[str, Any]:

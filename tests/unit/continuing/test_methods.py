@@ -17,7 +17,7 @@ def given(*there: str) -> Given:
     [
         ("auto", "pairs", "contrast", "pairs, and an encoder without a masked-LM head"),
         ("auto", "pairs head", "contrast-tlm", "pairs, and an encoder with a masked-LM head"),
-        ("auto", "pairs dictionary", "contrast", "the dictionary is not used (--method align uses it)"),
+        ("auto", "pairs dictionary", "contrast", "pairs, and an encoder without a masked-LM head"),
         ("auto", "dictionary text head", "align", "a dictionary without pairs"),
         ("auto", "text head", "mlm", "text alone"),
         ("contrast", "pairs head", "contrast", "as asked for"),

@@ -77,6 +77,22 @@ def test_pairs_of_an_encoder_without_a_head() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "used"),
+    [
+        ({}, False),
+        ({"method": "contrast"}, False),
+        ({"model": "mlm", "method": "weam"}, False),
+        ({"method": "align"}, True),
+        ({"set": ("data.tokenizer={kind: exchange, path: mlm, init: dictionary}",)}, True),
+    ],
+)
+def test_a_dictionary_is_used_or_the_user_is_told(options: dict[str, Any], used: bool) -> None:
+    found = resolved(**options, dictionary="dictionary.en-de.tsv")
+    assert bool(found.recipe.config.data.dictionaries) == used
+    assert any(note.startswith("The dictionary is not used: ") for note in found.notes) != used
+
+
 def test_a_new_head_is_trained_where_it_is_allowed() -> None:
     found = resolved(method="mlm", text="text.de.txt", set=("allow=[new_head]",))
     assert [one.kind for one in found.recipe.config.objectives] == ["masked_lm"]
