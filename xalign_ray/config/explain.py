@@ -14,7 +14,6 @@ from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.choices import PLUGGED_OBJECTIVES, PLUGGED_STREAMS, ObjectiveChoice, StreamChoice
 from xalign_ray.config.mistakes import meant_key, wanted
-from xalign_ray.config.renamed import RENAMED
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.local_paths import shown_path
 
@@ -86,8 +85,6 @@ def _sentence(
 ) -> str:
     kind, message = item["type"], item["msg"]
     if kind in ("extra_forbidden", "invalid_key"):  # the other is no string, such as 7
-        if dotted in RENAMED:
-            return f"unknown key '{dotted}': it is now '{RENAMED[dotted]}'."
         known = sorted(block.model_fields) if block else []
         above = "".join(f"{key}." for key in keys[:-1])
         meant = meant_key(schema, block, above, keys[-1])

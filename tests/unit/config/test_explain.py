@@ -9,7 +9,6 @@ import pytest
 from xalign_ray.config.explain import differences, flatten, suggest
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.mistakes import ALIASES
-from xalign_ray.config.renamed import RENAMED
 from xalign_ray.config.schema import DataConfig
 from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import ConfigError
@@ -114,12 +113,6 @@ def test_a_mistake_on_the_command_line_says_so() -> None:
 def test_a_renamed_key_on_the_command_line_gets_its_new_name() -> None:
     with pytest.raises(ConfigError, match=r"^--set: unknown key 'train.precision': it is now 'train.bf16'\.$"):
         load_recipe("tiny/mlm", ["train.precision=bf16"])
-
-
-def test_every_renamed_key_is_gone_and_its_new_name_is_a_key() -> None:
-    keys = flatten(load_recipe("tiny/mlm").config.model_dump()).keys()
-    assert set(RENAMED.values()) <= keys
-    assert not RENAMED.keys() & keys
 
 
 def test_a_mistake_in_an_extended_file_names_that_file(tmp_path: Path) -> None:
