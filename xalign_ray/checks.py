@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from xalign_ray.config.absolute import with_absolute_paths
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import DEMO, RunConfig
-from xalign_ray.config.start import base_recipe, needed_recipes, settle
-from xalign_ray.config.tokenizers import GivenTokenizer
+from xalign_ray.config.sources import GivenTokenizer
+from xalign_ray.config.start import base_recipe, needed_recipes, settle, with_absolute_paths
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import is_url
 

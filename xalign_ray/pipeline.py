@@ -13,14 +13,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from xalign_ray.checks import check, open_start
-from xalign_ray.config.absolute import with_absolute_paths
-from xalign_ray.config.deciding import deciding_values
-from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.derive import deciding_values, method_of, plugin_hashes, run_fingerprint
 from xalign_ray.config.load import Recipe
-from xalign_ray.config.method import method_of
-from xalign_ray.config.plugin_sources import plugin_hashes
 from xalign_ray.config.saved import check_identity, earlier_runs, open_saved
-from xalign_ray.config.start import base_recipe, settle
+from xalign_ray.config.start import base_recipe, settle, with_absolute_paths
 from xalign_ray.errors import DataError
 from xalign_ray.exports import export_run, libraries_ahead
 from xalign_ray.track.follower import Track, check_uri, track_of

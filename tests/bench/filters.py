@@ -13,7 +13,7 @@ from corpus import Material
 from generated import Source
 from records import record
 
-from xalign_ray.config.filters import FiltersConfig, NearDuplicatesConfig, QualityConfig
+from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig, QualityConfig
 from xalign_ray.data.duplicate_passes import with_duplicates
 from xalign_ray.data.part import Task, prepare_part
 from xalign_ray.data.sources.open import WHOLE

@@ -8,7 +8,7 @@ from typing import Any
 from generated import Source, generate_lines
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.text.tokenizer import SPECIALS, train_bpe
 
 PIECES = 30_000

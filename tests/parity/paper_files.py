@@ -13,7 +13,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import Corpus, DataConfig
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
 

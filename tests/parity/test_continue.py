@@ -13,9 +13,8 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from tests.unit.data.conftest import prepare_here
 from xalign_ray.cli import main
-from xalign_ray.config.absolute import with_absolute_paths
 from xalign_ray.config.load import load_recipe
-from xalign_ray.config.start import settle
+from xalign_ray.config.start import settle, with_absolute_paths
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import resolve
 from xalign_ray.data.prepare import find_prepared

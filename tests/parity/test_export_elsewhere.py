@@ -22,7 +22,7 @@ from transformers import (
 from tests.parity.stock import VERSIONS, run_stock
 from xalign_ray.config.choices import DictionaryAlignment, MaskedLm
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, load_conditioned_head

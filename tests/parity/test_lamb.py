@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from xalign_ray.config.optimizer import Lamb
+from xalign_ray.config.training import Lamb
 from xalign_ray.train.optimizers import build_optimizer
 
 

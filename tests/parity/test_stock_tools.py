@@ -13,7 +13,7 @@ from transformers import AutoModelForMaskedLM
 from tests.parity.stock import VERSIONS, run_stock
 from tests.parity.test_export_elsewhere import FACTS, Prepared
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.data.tokenizer_folder import save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.demo import write_demo
 from xalign_ray.finetune.settings import FineTuning

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.text.tokenizer import SPECIALS, train_bpe
 
 WORDS = (

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.schema import ParallelCorpus
+from xalign_ray.config.sources import WordAlignment
 from xalign_ray.data.word_alignment import corpus
 from xalign_ray.work.artifacts import hash_file, read_manifest
 

@@ -10,9 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, model_validator
 
-from xalign_ray.config.fields import Float, Fraction, Frozen, Int, Positive
-from xalign_ray.config.kinds import kinds_of, or_one_of
-from xalign_ray.config.scheduled import Scheduled, Within
+from xalign_ray.config.fields import Float, Fraction, Frozen, Int, Positive, Scheduled, Within, kinds_of, or_one_of
 
 Weight = Annotated[Float, Field(gt=0, description="share of rows, relative to the other streams")]
 Positions = Annotated[

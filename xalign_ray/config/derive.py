@@ -1,17 +1,76 @@
-"""Numbers that follow from a recipe, computed here once: batch sizes, fingerprints, the DeepSpeed dict."""
+"""What follows from a recipe: batch sizes, fingerprints with the code of plug-ins, DeepSpeed's dict, values in words"""
 
 from __future__ import annotations
 
+import ast
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.config.fields import Scheduled
 from xalign_ray.config.load import merge
-from xalign_ray.config.plugin_sources import plugin_hashes
+from xalign_ray.config.plugins import import_plugin
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.training import TrainConfig
+from xalign_ray.config.training import ScheduleConfig, TrainConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.artifacts import hash_file, hash_value, whole_json
+
+PACKAGE = __name__.partition(".")[0]
+INSTALLED = {"site-packages", "dist-packages"}  # of a module installed there, others there are libraries
+
+
+def plugin_hashes(config: RunConfig) -> dict[str, list[str]]:
+    """For each module of the user's own that defines a stream or loss of the recipe, the hashes of its sources."""
+    modules = {type(one).__module__ for one in (*config.streams, *config.objectives)}
+    return {name: source_hashes(name) for name in sorted(modules) if name.partition(".")[0] != PACKAGE}
+
+
+def source_hashes(name: str) -> list[str]:
+    """SHA-256 of the files of a module: all of its package, and the modules next to it that these import; sorted."""
+    return sorted(hash_file(path) for path in set(_source_files(name)))
+
+
+def _source_files(name: str) -> Iterator[Path]:
+    top = name.partition(".")[0]
+    import_plugin(top)
+    module = sys.modules[top]
+    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
+    root = (folders[0] if folders else Path(str(module.__file__))).resolve().parent
+    todo, seen = [top], {PACKAGE}
+    while todo:
+        module_name = todo.pop()
+        if module_name in seen:
+            continue
+        seen.add(module_name)
+        for path in _files_of(root, module_name, is_package=module_name == top and bool(folders)):
+            yield path
+            if path.suffix == ".py" and root.name not in INSTALLED:
+                todo += _imported(path)
+
+
+def _files_of(root: Path, module_name: str, is_package: bool) -> Iterator[Path]:
+    """The files of a module or package in a folder, without caches and hidden ones; none if it is not there."""
+    if (root / f"{module_name}.py").is_file():
+        yield root / f"{module_name}.py"
+    if is_package or (root / module_name / "__init__.py").is_file():
+        for path in (root / module_name).rglob("*"):
+            inside = path.relative_to(root).parts
+            if path.is_file() and not any(part.startswith(".") or part == "__pycache__" for part in inside):
+                yield path
+
+
+def _imported(path: Path) -> set[str]:
+    """The first names of what a file imports, wherever in it that stands."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
 
 ORDER_VERSION = 3  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
 CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads, fewer are closer to a schedule
@@ -151,3 +210,48 @@ def deepspeed_config(config: RunConfig, on_gpu: bool) -> dict[str, Any]:
         # Gloo has no separate stream to overlap with; contiguous copies only cost time.
         derived["zero_optimization"] |= {"overlap_comm": False}
     return merge(derived, config.parallel.deepspeed_overrides)
+
+
+def deciding_values(config: RunConfig, dropout: str) -> dict[str, str]:
+    """Start, learning rate, batch, dropout and losses by name.
+
+    Args:
+        dropout: in words; of a continued encoder its config.json has it.
+    """
+    train = config.train
+    rate = f"{train.optimizer.learning_rate:g} at most ({train.optimizer.kind}), {_schedule(train.schedule)}"
+    return {
+        "start": config.model.init_from or f"from scratch ({config.model.family})",
+        "learning rate": rate,
+        "batch": batch_in_words(config),
+        "dropout": dropout,
+        "losses": ", ".join(f"{weight_in_words(loss.weight)} {loss.kind}" for loss in config.objectives),
+    }
+
+
+def batch_in_words(config: RunConfig) -> str:
+    """Rows and token positions of a step, as far as they are known without the data."""
+    length, rows = config.data.max_seq_length, config.train.global_batch_size
+    if not rows:
+        return f"rows of {length:,} tokens, as many as hold {config.train.pairs_per_step:,} pairs"
+    return f"{rows:,} rows of {length:,} tokens = {rows * length:,} token positions a step"
+
+
+def weight_in_words(weight: Scheduled) -> str:
+    """A weight, or the values that it moves through."""
+    return " -> ".join(f"{value:g}" for _, value in weight) if isinstance(weight, tuple) else f"{weight:g}"
+
+
+def _schedule(schedule: ScheduleConfig) -> str:
+    warmup = schedule.warmup_steps
+    steps = f"{warmup:.0%} of all steps" if 0 < warmup < 1 else f"{warmup:,} steps"
+    return f"{steps} of warm-up, then linear to 0"
+
+
+def method_of(config: RunConfig) -> str:
+    """The recipe's method in the words of the papers, `mlm` where nothing is added to plain masked text."""
+    read = {loss.stream for loss in config.objectives}
+    names = [stream.method for stream in config.streams if stream.kind not in read]
+    for loss in config.objectives:
+        names.append(loss.method(next((stream for stream in config.streams if stream.kind == loss.stream), None)))
+    return "+".join(filter(None, names)) or "mlm"

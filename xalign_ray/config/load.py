@@ -1,9 +1,12 @@
-"""Reads a recipe: `extends`, then the file itself, then `--set`; remembers which file said what."""
+"""Reads a recipe: `extends`, then the file itself, then `--set`; remembers which file said what"""
 
 from __future__ import annotations
 
+import types
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,183 @@ from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.explain import explain_validation, suggest_file
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.setting import read_setting
-from xalign_ray.config.templates import each_written
-from xalign_ray.config.yaml_text import parse_yaml
+from xalign_ray.config.yaml_text import parse_value, parse_yaml
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.local_paths import expand_home
+
+_QUOTES = ('"', "'")
+
+
+def read_setting(schema: type[BaseModel], key: str, text: str) -> Any:
+    """The value of a key.
+
+    A text key takes `my #1`, `[v2]`, `2020` and `~/runs` literally; quotes around the whole text are YAML's, and `null`
+    or nothing unsets a key that may be unset.
+
+    Args:
+        schema: of the tree that the key is in.
+        key: dotted, such as `data.corpora.0.language`.
+        text: what follows the equals sign.
+
+    Raises:
+        yaml.YAMLError: another key than a text key has a value that is not YAML, or has a comment.
+    """
+    kinds = list(_kinds_at(schema, key.split(".")))
+    if str not in kinds or set(kinds) - {str, types.NoneType}:
+        return parse_value(text)
+    if text[:1] in _QUOTES and text[-1:] == text[:1] and len(text) > 1:
+        try:
+            return parse_value(text)
+        except yaml.YAMLError:
+            return text
+    return None if types.NoneType in kinds and text in ("", "null") else text
+
+
+def _kinds_at(schema: type[BaseModel], keys: Sequence[str]) -> Iterator[Any]:
+    """The types that a key may hold, of every kind of block on the way."""
+    found = [schema]
+    for key in keys:
+        found = [kind for block in found for inside in _inside(block, key) for kind in _members(inside)]
+    yield from found
+
+
+def _inside(block: Any, key: str) -> Iterator[Any]:
+    """The annotation of a key of a block, list or mapping."""
+    origin, arguments = typing.get_origin(block), typing.get_args(block)
+    if isinstance(block, type) and origin is None and issubclass(block, BaseModel):
+        if key in block.model_fields:
+            yield block.model_fields[key].annotation
+    elif origin in (tuple, list) and key.isdigit():
+        yield arguments[0]
+    elif origin is dict:
+        yield arguments[1]
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    """The members of a union, without their metadata."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        yield from _members(typing.get_args(annotation)[0])
+    elif typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        for member in typing.get_args(annotation):
+            yield from _members(member)
+    else:
+        yield annotation
+
+
+SIDES: tuple[str, str] = ("first", "second")
+
+
+def each_written(tree: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """A recipe whose entries of many languages are written out, one for each.
+
+    Text: `languages: [de, fr]` in place of `language`, and `{language}` in each path. Pairs and dictionaries: a list in
+    place of one of the two languages, or of both, and `{first}` or `{second}` in a path; a language is not paired with
+    itself. What is written out already stays as it is.
+
+    Args:
+        tree: the recipe.
+        origin: what messages name as its file.
+
+    Raises:
+        ConfigError: languages are listed, but none, or the paths do not tell them apart.
+    """
+    data = tree.get("data")
+    if not isinstance(data, Mapping):
+        return dict(tree)
+    written = {
+        key: [one for number, entry in enumerate(data[key]) for one in each(entry, f"{origin}: data.{key}.{number}")]
+        for key, each in _EACH.items()
+        if isinstance(data.get(key), list)
+    }
+    return {**tree, "data": {**data, **written}}
+
+
+def _each_text(entry: Any, place: str) -> Iterator[Any]:
+    if not isinstance(entry, Mapping) or "languages" not in entry:
+        yield entry
+        return
+    languages = entry["languages"]
+    if not _is_list_of_codes(languages) or "language" in entry:
+        raise ConfigError(f"{place}: write language with one code, or languages with a list of codes, and not both.")
+    _check_paths(entry, {"language": languages}, place)
+    rest = {key: value for key, value in entry.items() if key != "languages"}
+    for language in languages:
+        yield {**rest, "language": language, "paths": _named(entry["paths"], {"language": language})}
+
+
+def _each_pair(entry: Any, place: str) -> Iterator[Any]:
+    sides = entry.get("languages") if isinstance(entry, Mapping) else None
+    if not isinstance(sides, list) or len(sides) != len(SIDES) or not any(isinstance(side, list) for side in sides):
+        yield entry
+        return
+    for side in sides:
+        if not isinstance(side, str) and not _is_list_of_codes(side):
+            raise ConfigError(f"{place}: each side of languages is a code, or a list of codes; it is {side!r}.")
+    listed = {name: side for name, side in zip(SIDES, sides, strict=True) if isinstance(side, list)}
+    _check_paths(entry, listed, place)
+    for pair in product(*([side] if isinstance(side, str) else side for side in sides)):
+        if pair[0] != pair[1]:
+            names = dict(zip(SIDES, pair, strict=True))
+            yield {**entry, "languages": list(pair), "paths": _named(entry["paths"], names)}
+
+
+_EACH = {"corpora": _each_text, "parallel": _each_pair, "dictionaries": _each_pair}
+
+
+def _is_list_of_codes(languages: Any) -> bool:
+    return isinstance(languages, list) and bool(languages) and all(isinstance(code, str) for code in languages)
+
+
+def _check_paths(entry: Mapping[str, Any], listed: Mapping[str, Any], place: str) -> None:
+    """Refuses paths that are the same for each of the languages listed."""
+    paths = entry.get("paths")
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise ConfigError(f"{place}: paths is {paths!r}; write a list of paths.")
+    for name in listed:
+        if not any(f"{{{name}}}" in path for path in paths):
+            raise ConfigError(
+                f"{place} lists {len(listed[name])} languages, and no path of it holds {{{name}}}: "
+                "each would read the same files."
+            )
+
+
+def _named(paths: list[str], names: Mapping[str, str]) -> list[str]:
+    for name, language in names.items():
+        paths = [path.replace(f"{{{name}}}", language) for path in paths]
+    return paths
+
+
+def read_declared(kind: str, name: str, folder: Path, hint: str = "") -> tuple[Path, dict[str, Any]]:
+    """Path and tree of a YAML file.
+
+    Args:
+        kind: what it is, for messages.
+        name: its name in `folder`, or a path.
+        folder: of the package's own.
+        hint: another way, for who meant that.
+
+    Raises:
+        ConfigError: there is no such file, or it holds no mapping.
+    """
+    path = next((path for path in (Path(name), folder / f"{name}.yaml") if path.is_file()), None)
+    if path is None:
+        known = sorted(found.relative_to(folder).with_suffix("").as_posix() for found in folder.rglob("*.yaml"))
+        if scales := [one.removeprefix(f"{name}/") for one in known if one.startswith(f"{name}/")]:
+            raise ConfigError(
+                f"The {kind} '{name}' is there at several scales; add --scale with one of {', '.join(scales)}."
+            )
+        raise ConfigError(
+            f"There is no {kind} '{name}', neither a file nor a name in the package.{suggest_file(name, known)} "
+            f"The package has {', '.join(known) or 'none'}.{hint}"
+        )
+    try:
+        tree = parse_yaml(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from None
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path} must be a mapping of keys to values; it is a {type(tree).__name__}.")
+    return path, tree
+
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 COMMAND_LINE = "--set"

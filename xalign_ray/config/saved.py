@@ -10,9 +10,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from xalign_ray.config.explain import check_folder
+from xalign_ray.config.explain import check_folder, sentence_on
 from xalign_ray.config.load import Recipe
-from xalign_ray.config.mistakes import sentence_on
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, DataError

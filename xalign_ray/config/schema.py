@@ -6,16 +6,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.choices import PAIRS, TEXT, MaskedLm, MaskedText, Objective, Stream
-from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, OnBrokenFile, Positive
-from xalign_ray.config.filters import FiltersConfig
+from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, OnBrokenFile, Positive, Scheduled, Within
 from xalign_ray.config.plugins import load_plugin
-from xalign_ray.config.running import CheckpointConfig, ParallelConfig, TrackConfig
-from xalign_ray.config.scheduled import Scheduled, Within
-from xalign_ray.config.sources import Corpus, Dictionary, ParallelCorpus
-from xalign_ray.config.tokenizers import BpeTokenizer, ExchangeTokenizer, Tokenizer
-from xalign_ray.config.training import TrainConfig
+from xalign_ray.config.sources import (
+    BpeTokenizer,
+    Corpus,
+    Dictionary,
+    ExchangeTokenizer,
+    FiltersConfig,
+    ParallelCorpus,
+    Tokenizer,
+    WordAlignment,
+)
+from xalign_ray.config.training import CheckpointConfig, ParallelConfig, TrackConfig, TrainConfig
 
 DEMO = "demo"  # the `data.root` of the embedded world
 RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe

@@ -1,12 +1,13 @@
-"""Sources of a recipe: monolingual text, sentence pairs and bilingual dictionaries."""
+"""The data of a recipe: sources, filters, word aligners and tokenizers"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from xalign_ray.config.fields import Frozen, LocalPath
+from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, Positive
 
 TextFormat = Literal["wikipedia", "text", "jsonl", "parquet", "conllu"]
 PairFormat = Literal[
@@ -108,3 +109,199 @@ class Dictionary(Frozen):
     def reader(self) -> str:
         """The name of its reader: tables of pairs have readers of their own."""
         return f"{self.format}_terms" if self.format in ("tsv", "csv") else self.format
+
+
+NGrams = tuple[tuple[Positive, Fraction], ...]
+
+
+class QualityConfig(Frozen):
+    """Rules for whole documents, as datatrove names them; 0 is no limit. A word is what is counted as one in a script
+    without blanks too."""
+
+    min_doc_words: Annotated[Int, Field(ge=0, description="words of a document; Gopher 50")] = 0
+    max_doc_words: Annotated[Int, Field(ge=0, description="words of a document; Gopher 100,000")] = 0
+    min_avg_word_length: Annotated[
+        Float, Field(ge=0, description="characters of a word, not of scripts without blanks; Gopher 3")
+    ] = 0.0
+    max_avg_word_length: Annotated[
+        Float, Field(ge=0, description="characters of a word, not of scripts without blanks; Gopher 10")
+    ] = 0.0
+    min_alpha_words_ratio: Annotated[
+        Fraction,
+        Field(description="words that hold a letter; Gopher 0.8 (datatrove calls it max_non_alpha_words_ratio)"),
+    ] = 0.0
+    max_symbol_word_ratio: Annotated[
+        Float, Field(ge=0, description="hash signs, or else ellipses, to words; Gopher 0.1")
+    ] = 0.0
+    max_digit_fraction: Annotated[Fraction, Field(description="digits among the characters that are no blanks")] = 0.0
+    max_punctuation_fraction: Annotated[
+        Fraction, Field(description="punctuation and symbols among the characters that are no blanks")
+    ] = 0.0
+    max_bullet_lines_ratio: Annotated[Fraction, Field(description="lines that begin with a bullet; Gopher 0.9")] = 0.0
+    max_ellipsis_lines_ratio: Annotated[Fraction, Field(description="lines that end in an ellipsis; Gopher 0.3")] = 0.0
+    dup_line_frac: Annotated[Fraction, Field(description="lines that stood before in their document; Gopher 0.3")] = 0.0
+    dup_line_char_frac: Annotated[Fraction, Field(description="characters of such lines; Gopher 0.2")] = 0.0
+    top_n_grams: Annotated[
+        NGrams,
+        Field(
+            description="[n, fraction]: characters of the most frequent n-gram of words; Gopher [[2, 0.2], [3, 0.18], "
+            "[4, 0.16]]"
+        ),
+    ] = ()
+    dup_n_grams: Annotated[
+        NGrams,
+        Field(
+            description="[n, fraction]: characters of n-grams of words that stood before; Gopher [[5, 0.15], [6, "
+            "0.14], [7, 0.13], [8, 0.12], [9, 0.11], [10, 0.1]]"
+        ),
+    ] = ()
+
+
+class NearDuplicatesConfig(Frozen):
+    """MinHash in bands, as datatrove has it. Two texts with a share s of their n-grams in common are found with
+    probability 1 - (1 - s^hashes_per_bucket)^num_buckets: as it stands 0.56 at s = 0.7, 0.92 at 0.8, 0.009 at 0.4."""
+
+    n_grams: Annotated[Positive, Field(le=20, description="words of an n-gram; a shorter line is one")] = 5
+    num_buckets: Annotated[Positive, Field(le=256, description="bands; more find less similar texts")] = 14
+    hashes_per_bucket: Annotated[Positive, Field(le=64, description="of a band; more find only more similar texts")] = 8
+
+
+class FiltersConfig(Frozen):
+    """Which lines, documents and pairs `prepare` leaves out; as it stands none. What is dropped is counted by reason in
+    the manifest, with a sample in dropped.jsonl."""
+
+    min_words: Annotated[Int, Field(ge=0, description="words of a line, or of each side of a pair")] = 0
+    max_words: Annotated[Int, Field(ge=0, description="0 is no limit")] = 0
+    min_pieces: Annotated[
+        Int, Field(ge=0, description="pieces of the tokenizer in a line, or in each side of a pair")
+    ] = 0
+    max_pieces: Annotated[Int, Field(ge=0, description="the same; longer ones are dropped, not cut; 0 is no limit")] = 0
+    max_pair_pieces: Annotated[
+        Int, Field(ge=0, description="pieces of both sides of a pair together; 0 is no limit")
+    ] = 0
+    max_length_ratio: Annotated[
+        Float, Field(ge=0, description="words of a pair's longer side to its shorter; 0 is no limit")
+    ] = 0.0
+    min_aligned_fraction: Annotated[
+        Fraction,
+        Field(description="words of both sides of a pair that its word alignment links; 0 is no limit"),
+    ] = 0.0
+    drop_identical: Annotated[bool, Field(description="drop pairs whose two texts are the same")] = False
+    drop_duplicates: Annotated[bool, Field(description="drop lines and pairs that stood before in their pool")] = False
+    near_duplicates: Annotated[
+        NearDuplicatesConfig | None,
+        Field(
+            description="drop documents and pairs that are nearly like an earlier one of their pool; {} asks for it as "
+            "datatrove sets it"
+        ),
+    ] = None
+    drop_lines_with: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...],
+        Field(description="drop lines and pairs that hold one of these, in capitals or not: boilerplate, markup"),
+    ] = ()
+    min_script_fraction: Annotated[
+        Fraction, Field(description="letters in the usual script of the line's language; 0 is no limit")
+    ] = 0.0
+    language_threshold: Annotated[
+        Fraction,
+        Field(
+            description="drop documents and pairs of which the language identifier says, with this probability or "
+            "more, that they are in another language; 0 does not ask it (pip install 'xalign-ray[langid]')"
+        ),
+    ] = 0.0
+    quality: QualityConfig = QualityConfig()
+
+
+Join = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
+IBM_JOIN: Join = "grow-diag-final-and"  # the only one that the library of `ibm` has
+
+
+class WordAlignment(Frozen):
+    """How words are aligned, where a parallel corpus has `align`."""
+
+    train_pairs: Annotated[
+        Annotated[Int, Field(ge=1)] | None,
+        Field(description="pairs of each corpus that hmm and ibm are trained on, drawn by hash; null: all of them"),
+    ] = 30_000
+    seed: Annotated[Int, Field(ge=0, description="of the draw of the pairs that an aligner is trained on")] = 0
+    join: Annotated[
+        Join | None,
+        Field(
+            description="how both directions become one; null: grow-diag-final-and for hmm and ibm, intersection for "
+            "an encoder"
+        ),
+    ] = None
+    extraction: Annotated[
+        Literal["softmax", "argmax"],
+        Field(
+            description="links of an encoder aligner: softmax of products (awesome-align), argmax of cosines (simalign)"
+        ),
+    ] = "softmax"
+    layer: Annotated[
+        Annotated[Int, Field(ge=1)] | None,
+        Field(description="layer of an encoder, from 1; null: two thirds up, which is 8 of 12"),
+    ] = None
+
+    def fault(self, aligners: Collection[str]) -> str:
+        """Why these settings do not go with the aligners that are named; empty if they do."""
+        kinds = {name.partition(":")[0] for name in aligners}
+        if "ibm" in kinds and self.join not in (None, IBM_JOIN):
+            return f"word_alignment.join {self.join} is not for align: ibm, which joins by {IBM_JOIN} only"
+        if "encoder" not in kinds and (self.extraction != "softmax" or self.layer is not None):
+            return "word_alignment.extraction and layer are those of align: encoder:FOLDER, which no corpus has"
+        return ""
+
+
+class BpeTokenizer(Frozen):
+    """A byte-pair vocabulary trained on a sample of the corpora, over the words of BERT's basic tokenizer."""
+
+    kind: Literal["bpe"] = "bpe"
+    vocab_size: Annotated[Int, Field(ge=64, description="pieces, special tokens included")] = 8000
+    lowercase: Annotated[bool, Field(description="whether text is lower-cased first")] = True
+    sample_mib: Annotated[Int, Field(ge=1, description="text read per language for training, MiB")] = 16
+
+
+NewPieces = Annotated[
+    Int,
+    Field(
+        ge=0,
+        description="the commonest words of the corpora that it cuts become pieces; their rows start from translations",
+    ),
+]
+
+
+class GivenTokenizer(Frozen):
+    """A Hugging Face fast tokenizer that is there: a local folder or a hub id."""
+
+    path: Annotated[LocalPath, Field(description="of the folder, or a hub id")]
+
+
+class FolderTokenizer(GivenTokenizer):
+    """A given Hugging Face fast tokenizer: a local folder or a hub id."""
+
+    kind: Literal["folder"] = "folder"
+    new_pieces: NewPieces = 0
+
+
+class ExchangeTokenizer(GivenTokenizer):
+    """Another vocabulary for the encoder that `model.init_from` names; rows of pieces that both have are copied."""
+
+    kind: Literal["exchange"] = "exchange"
+    init: Annotated[
+        Literal["mean", "dictionary", "focus", "random"],
+        Field(
+            description="what other rows start as: the mean of the old pieces of their text, the words that translate "
+            "them (else the mean), shared pieces that are used alike (else the mean), or draws with mean and spread "
+            "of the old rows"
+        ),
+    ] = "mean"
+
+
+class StartTokenizer(Frozen):
+    """The tokenizer of the encoder that `model.init_from` names."""
+
+    kind: Literal["start"] = "start"
+    new_pieces: NewPieces = 0
+
+
+Tokenizer = Annotated[BpeTokenizer | FolderTokenizer | StartTokenizer | ExchangeTokenizer, Field(discriminator="kind")]

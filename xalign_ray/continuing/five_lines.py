@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from xalign_ray.config.explain import explain_validation
+from xalign_ray.config.explain import explain_validation, meant_key
 from xalign_ray.config.fields import Float, Frozen, Int, LocalPath, Positive
 from xalign_ray.config.load import read_mapping
-from xalign_ray.config.mistakes import meant_key
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.local_paths import expand_home

@@ -18,7 +18,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from xalign_ray.config.explain import suggest
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.data.derived_tasks import TASKS, Write, derive_task_files
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import BadRow, Document

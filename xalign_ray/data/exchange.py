@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xalign_ray.config.schema import DataConfig, RunConfig
-from xalign_ray.config.tokenizers import ExchangeTokenizer
+from xalign_ray.config.sources import ExchangeTokenizer
 from xalign_ray.data.file_hashes import EXCHANGE, START_ROWS, write_arrays
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources.formats import read_part

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.config.filters import FiltersConfig as Filters
+from xalign_ray.config.sources import FiltersConfig as Filters
 from xalign_ray.data.language_id import READ_CHARACTERS, in_other_language
 from xalign_ray.data.quality import low_quality
 from xalign_ray.data.sources.records import Document

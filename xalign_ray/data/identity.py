@@ -14,7 +14,7 @@ import tokenizers
 
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, RunConfig
-from xalign_ray.config.tokenizers import BpeTokenizer, ExchangeTokenizer, FolderTokenizer, Tokenizer
+from xalign_ray.config.sources import BpeTokenizer, ExchangeTokenizer, FolderTokenizer, Tokenizer
 from xalign_ray.data import language_id
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source

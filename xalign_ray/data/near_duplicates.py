@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.config.filters import NearDuplicatesConfig
+from xalign_ray.config.sources import NearDuplicatesConfig
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.text.characters import read_characters
 from xalign_ray.text.n_grams import Hashes, mix, unit_hashes

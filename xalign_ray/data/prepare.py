@@ -17,7 +17,7 @@ import numpy as np
 
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
-from xalign_ray.config.tokenizers import BpeTokenizer, ExchangeTokenizer
+from xalign_ray.config.sources import BpeTokenizer, ExchangeTokenizer
 from xalign_ray.data.bad_rows import BAD_ROWS, merge_counts, merge_files
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.dictionaries import read_translations, trained_translations, write_lexicon

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.config.choices import Stream
 from xalign_ray.config.derive import CHUNK_STEPS
-from xalign_ray.config.scheduled import value_at
+from xalign_ray.config.fields import value_at
 from xalign_ray.config.schema import RunConfig, SamplingConfig
 from xalign_ray.data.file_hashes import (
     EXCHANGE,

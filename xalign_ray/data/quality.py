@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from xalign_ray.config.filters import QualityConfig
+from xalign_ray.config.sources import QualityConfig
 from xalign_ray.data.sources.records import Document
 from xalign_ray.text.characters import (
     IDEOGRAPH,

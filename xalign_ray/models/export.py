@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
-from xalign_ray.config.method import method_of
+from xalign_ray.config.derive import method_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError
 from xalign_ray.models.backbone import backbone

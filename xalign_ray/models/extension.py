@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from xalign_ray.config.tokenizers import ExchangeTokenizer, Tokenizer
+from xalign_ray.config.sources import ExchangeTokenizer, Tokenizer
 from xalign_ray.private.torch import own_parameters
 from xalign_ray.text.exchange import StartRows
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.config.schema import RUN_OF, RunConfig
-from xalign_ray.config.tokenizers import FolderTokenizer, StartTokenizer
+from xalign_ray.config.sources import FolderTokenizer, StartTokenizer
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.hub import check_reachable
 from xalign_ray.models.known import encoder_values, vocabulary_size

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.profiler import record_function
 
 from xalign_ray.config.choices import OBJECTIVES, ObjectiveChoice
-from xalign_ray.config.scheduled import Scheduled
+from xalign_ray.config.fields import Scheduled
 from xalign_ray.models.layout import laid_out
 from xalign_ray.objectives.objective import (
     Compare,

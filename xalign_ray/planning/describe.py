@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from xalign_ray.config.deciding import deciding_values
-from xalign_ray.config.derive import deepspeed_config, derive_batch
+from xalign_ray.config.derive import deciding_values, deepspeed_config, derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError

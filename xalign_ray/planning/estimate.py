@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from xalign_ray.config.choices import CodeSwitchedCopy, ContrastedPairs, Stream
 from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch
 from xalign_ray.config.explain import suggest
+from xalign_ray.config.fields import Scheduled, value_at
 from xalign_ray.config.saved import open_saved
-from xalign_ray.config.scheduled import Scheduled, value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError

@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, ValidationError, create_model, model_validator
 from pydantic.fields import FieldInfo
 
-from xalign_ray.config.declared import read_declared
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.fields import Float, Frozen, Int, Positive, Uri
-from xalign_ray.config.load import RECIPES, apply_setting
+from xalign_ray.config.load import RECIPES, apply_setting, read_declared
 from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.papers import resolve_settings
 from xalign_ray.finetune.settings import FineTuning

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.config.derive import FEED_CPUS
+from xalign_ray.config.derive import FEED_CPUS, source_hashes
 from xalign_ray.config.load import Recipe, load_recipe
-from xalign_ray.config.plugin_sources import source_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import needed_recipes
 from xalign_ray.data.inputs import open_root

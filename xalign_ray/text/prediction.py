@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.config.scheduled import value_at
+from xalign_ray.config.fields import value_at
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import NOTHING, Columns, Layout, Marked, Vocabulary, collate_rows, hash_rows

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.text.blanks import BLANKS, WORD
 from xalign_ray.text.look_up import look_up_form
 from xalign_ray.text.rows import Index, Ints, run_index

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.profiler import record_function
 
-from xalign_ray.config.plugin_sources import plugin_hashes
+from xalign_ray.config.derive import plugin_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import LossError, StoppedError, TrainingError

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import AdamW as TorchAdamW
 from torch.optim import Optimizer
 
-from xalign_ray.config import optimizer
+from xalign_ray.config import training
 from xalign_ray.private.torch import norms_of, scale_each
 
 
@@ -117,14 +117,14 @@ class Lamb(Optimizer):
         return state["exp_avg"] / (1 - beta1**count) / spread
 
 
-def adamw(module: nn.Module, options: optimizer.AdamW) -> Optimizer:
+def adamw(module: nn.Module, options: training.AdamW) -> Optimizer:
     """AdamW with decoupled decay, none on biases and LayerNorm."""
     groups = _groups(module, {"weight_decay": options.weight_decay}, {"weight_decay": 0.0})
     betas = (options.beta1, options.beta2)
     return TorchAdamW(groups, lr=options.learning_rate, betas=betas, eps=options.epsilon, fused=True)
 
 
-def lamb(module: nn.Module, options: optimizer.Lamb) -> Optimizer:
+def lamb(module: nn.Module, options: training.Lamb) -> Optimizer:
     """LAMB; biases and LayerNorm without decay and without a trust ratio."""
     groups = _groups(module, {"adapt": True}, {"weight_decay": 0.0, "adapt": False})
     betas = (options.beta1, options.beta2)
@@ -144,6 +144,6 @@ def _groups(module: nn.Module, matrices: dict[str, Any], vectors: dict[str, Any]
 OPTIMIZERS: Mapping[str, Callable[[nn.Module, Any], Optimizer]] = {"adamw": adamw, "lamb": lamb}
 
 
-def build_optimizer(module: nn.Module, options: optimizer.Optimizer) -> Optimizer:
+def build_optimizer(module: nn.Module, options: training.Optimizer) -> Optimizer:
     """The optimizer of a recipe over all trained parameters of a module."""
     return OPTIMIZERS[options.kind](module, options)

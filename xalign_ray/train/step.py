@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch.profiler import record_function
 
 from xalign_ray.config.derive import derive_batch
-from xalign_ray.config.scheduled import value_at
+from xalign_ray.config.fields import value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder

@@ -142,10 +142,10 @@ def data_align(
     """
     from pydantic import ValidationError
 
-    from xalign_ray.config.absolute import absolute_aligner
-    from xalign_ray.config.aligners import WordAlignment
-    from xalign_ray.config.mistakes import sentence_on
+    from xalign_ray.config.explain import sentence_on
     from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
+    from xalign_ray.config.sources import WordAlignment
+    from xalign_ray.config.start import absolute_aligner
     from xalign_ray.work.ray_job import check_lasting
 
     folder = as_path(out)

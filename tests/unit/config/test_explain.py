@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.config.explain import differences, flatten, suggest
+from xalign_ray.config.explain import ALIASES, differences, flatten, suggest
 from xalign_ray.config.load import load_recipe
-from xalign_ray.config.mistakes import ALIASES
 from xalign_ray.config.schema import DataConfig
 from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import ConfigError
@@ -52,13 +51,6 @@ CASES = {
         "'data.parallel.0': columns name 'en' twice; name two different ones."
     ),
     "model: {hidden_size: 97}": "'model': hidden_size 97 is not a multiple of num_attention_heads 4.",
-    "model: {width: 96}": "unknown key 'model.width': it is now 'model.hidden_size'.",
-    "data: {filters: {least_words: 2}}": (
-        "unknown key 'data.filters.least_words': it is now 'data.filters.min_words'."
-    ),
-    "train: {optimizer: {kind: lamb, peak_lr: 1}}": (
-        "unknown key 'train.optimizer.peak_lr': it is now 'train.optimizer.learning_rate'."
-    ),
     "train: {max_steps: 0}": "'train': its length is not given; set max_steps, or num_train_epochs.",
     "train: {global_batch_size: 0}": (
         "'train': the size of a step is not given; set global_batch_size, or pairs_per_step."
@@ -108,11 +100,6 @@ def test_a_mistake_on_the_command_line_says_so() -> None:
     with pytest.raises(ConfigError) as told:
         load_recipe("tiny/mlm", ["train.stepz=3"])
     assert str(told.value) == f"--set: unknown key 'train.stepz'. Did you mean 'train.max_steps'? Known here: {TRAIN}."
-
-
-def test_a_renamed_key_on_the_command_line_gets_its_new_name() -> None:
-    with pytest.raises(ConfigError, match=r"^--set: unknown key 'train.precision': it is now 'train.bf16'\.$"):
-        load_recipe("tiny/mlm", ["train.precision=bf16"])
 
 
 def test_a_mistake_in_an_extended_file_names_that_file(tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ import pytest
 from tests.unit.text.random_rows import make_context, make_rows
 from xalign_ray.config import choices
 from xalign_ray.config.choices import MaskedText
-from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.derive import method_of, run_fingerprint
 from xalign_ray.config.load import load_recipe
-from xalign_ray.config.method import method_of
 from xalign_ray.config.saved import check_identity, earlier_runs
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.explain import explain_validation
-from xalign_ray.config.scheduled import Scheduled, Within, value_at
+from xalign_ray.config.fields import Scheduled, Within, value_at
 
 CORNERS = ((10, 1.0), (20, 3.0), (24, 2.0))
 SHAPE = "must be a number, or a list of [step, value] with whole steps from 0"

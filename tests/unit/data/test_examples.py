@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.unit.text.test_rows import as_lists
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.data.examples import ExampleEncoder, Examples, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.sources.records import Document, Pair

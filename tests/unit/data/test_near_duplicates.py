@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xalign_ray.config.filters import NearDuplicatesConfig
+from xalign_ray.config.sources import NearDuplicatesConfig
 from xalign_ray.data import near_duplicates
 from xalign_ray.data.near_duplicates import band_hashes, sign
 from xalign_ray.data.sources.records import Document, Pair

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.config.filters import QualityConfig
+from xalign_ray.config.sources import QualityConfig
 from xalign_ray.data.quality import low_quality
 from xalign_ray.data.sources.records import Document
 

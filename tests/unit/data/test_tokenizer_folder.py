@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.config.load import load_recipe
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.data.tokenizer_folder import (
     check_mask,
     framed,

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 from tests.unit.tasks.conftest import make_bert_in
-from xalign_ray.config.aligners import Join, WordAlignment
+from xalign_ray.config.sources import Join, WordAlignment
 from xalign_ray.data.word_alignment.blocks import BLOCK_CELLS, PADDING, make_blocks
 from xalign_ray.data.word_alignment.chain_aligner import Chains, train_chains
 from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder, link_pieces, similarities, softmax_links

@@ -14,9 +14,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from xalign_ray import cli
-from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.schema import ParallelCorpus
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer, WordAlignment
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Pair
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.schema import MaskingConfig
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.text.collate import Vocabulary
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import NO_ENTRY, Rows, starts

@@ -9,7 +9,7 @@ import unicodedata
 import pytest
 from tokenizers import Tokenizer
 
-from xalign_ray.config.tokenizers import BpeTokenizer
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.text.tokenizer import SPECIALS, tokenize_words, train_bpe
 from xalign_ray.text.transliteration import (
     SPACE_MARK,

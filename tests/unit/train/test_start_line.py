@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from xalign_ray.config.deciding import deciding_values
+from xalign_ray.config.derive import deciding_values
 from xalign_ray.config.load import load_recipe
 from xalign_ray.train.progress import Progress
 

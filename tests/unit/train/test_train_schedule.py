@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from xalign_ray.config.optimizer import AdamW
+from xalign_ray.config.training import AdamW
 from xalign_ray.train.optimizers import build_optimizer, learning_rate
 
 

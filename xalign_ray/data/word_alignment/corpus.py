@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
+from xalign_ray.config.sources import WordAlignment
 from xalign_ray.data.bad_rows import merge_counts, merge_files
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input

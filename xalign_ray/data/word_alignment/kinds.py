@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from xalign_ray.config.aligners import WordAlignment
 from xalign_ray.config.explain import suggest
+from xalign_ray.config.sources import WordAlignment
 from xalign_ray.data.word_alignment.chain_aligner import Chains
 from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder
 from xalign_ray.data.word_alignment.fast_aligner import FastAlign
