@@ -25,7 +25,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 from rich.console import Console
 
-from xalign_ray.data.word_alignment.error_rate import Gold, compare, read_gold
+from tests.alignment_error_rate import Gold, compare, read_gold
 from xalign_ray.data.word_alignment.kinds import ALIGNERS
 from xalign_ray.data.word_alignment.links import (
     GROW_DIAG_FINAL_AND,

@@ -16,8 +16,9 @@ from tests.parity.stock import VERSIONS, run_stock
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from tests.whole_words import write_encoder
 from xalign_ray.errors import ConfigError
+from xalign_ray.models.backbone import backbone
 from xalign_ray.models.export import export
-from xalign_ray.models.sizes import count_parameters
+from xalign_ray.models.sizes import count_in
 from xalign_ray.train.loop import build_objectives
 
 FACTS = {"recipe": "continue/contrast", "fingerprint": "ab" * 32, "step": 0}
@@ -151,7 +152,7 @@ def test_no_head_is_held_where_no_loss_asks_one(exported: Path) -> None:
     names = [name for name, _ in objectives.encoder.named_parameters()]
     assert not [name for name in names if "cls." in name or "predictions" in name]
     assert sum(p.numel() for p in objectives.encoder.parameters()) == (
-        count_parameters(config.model, prepared.vocab_size, 2, 24, with_head=False).total
+        count_in(*backbone(config.model, prepared.vocab_size, 24, 0), config.model, 2, with_head=False).total
     )
     with pytest.raises(ConfigError, match="does not say `predicts_pieces = True`"):
         objectives.encoder.predict(torch.zeros(1, 16), torch.zeros(1).long())

@@ -19,7 +19,7 @@ from xalign_ray.models.nearest import find_translations, thin, unit_rows
 from xalign_ray.results.difference import Interval, accuracy_interval, mean_interval, ratio_interval
 from xalign_ray.tasks.translations import MAX_PAIRS, TranslatedSentences
 from xalign_ray.text.language_codes import ENGLISH, name_of_pair
-from xalign_ray.work.artifacts import read_json, write_json
+from xalign_ray.work.artifacts import write_json
 
 NOTHING_KEPT = (
     "Nothing says what was forgotten: no pairs or text of languages that were not trained were kept out. "
@@ -136,11 +136,6 @@ def write_comparison(path: Path, found: BaseComparison, facts: Mapping[str, Any]
         facts: `base, run, steps, seconds, device_hours, methods` of the run.
     """
     write_json(path, {**facts, "rows": [asdict(row) for row in found.rows], "notes": [*found.notes]})
-
-
-def read_comparison(path: Path) -> dict[str, Any]:
-    """What `write_comparison` wrote; DataError if it is missing or damaged."""
-    return read_json(path, "Delete it and rerun `xalign continue`.", "rows", "notes")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from xalign_ray.data.sources.markup import WIKITEXT_VERSION
 from xalign_ray.data.tokenizer_folder import SPECIAL, open_tokenizer
 from xalign_ray.data.word_alignment.corpus import FILES_VERSION
 from xalign_ray.data.word_alignment.kinds import alignment_identity, named_aligner
+from xalign_ray.models.own_tokenizer import identify_tokenizer
 from xalign_ray.work.artifacts import hash_value
 from xalign_ray.work.mirror import local_folder, url_of
 
@@ -107,11 +107,10 @@ def tokenizer_identity(data: DataConfig) -> Any:
     return _content_of(given_folder(data.tokenizer).path)
 
 
-def _content_of(path: str) -> dict[str, Any]:
+def _content_of(path: str) -> list[Any]:
     given = open_tokenizer(path)
     special = {name: getattr(given, f"{name}_token") for name in SPECIAL}
-    backend = hash_value(json.loads(given.backend_tokenizer.to_str()))
-    return {"backend": backend, "special": special, "frame": FRAME_VERSION}
+    return [identify_tokenizer(given.backend_tokenizer.to_str(), special), FRAME_VERSION]
 
 
 def _aligners(data: DataConfig) -> list[Any]:

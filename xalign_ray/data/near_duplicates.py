@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from xalign_ray.config.sources import NearDuplicatesConfig
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.text.characters import read_characters
-from xalign_ray.text.n_grams import Hashes, mix, unit_hashes
+from xalign_ray.text.counter_random import mix
+from xalign_ray.text.n_grams import Hashes, unit_hashes
 from xalign_ray.text.rows import Index, spans, starts
 from xalign_ray.text.scripts import letters_a_word
 

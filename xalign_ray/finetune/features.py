@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.training_set import TrainingSet
+from xalign_ray.models.own_tokenizer import identify_tokenizer
 from xalign_ray.tasks.tokenized import ARGUMENTS, Features, Inputs
 from xalign_ray.work.artifacts import hash_file, hash_value, unfinished
 from xalign_ray.work.job import open_job
@@ -40,7 +41,7 @@ def tokenize_once(training_set: TrainingSet, inputs: Inputs, classes: Sequence[s
         "format": FORMAT,
         "files": [hash_file(path) for path in training_set.files],
         "classes": list(classes),
-        "tokenizer": inputs.tokenizer.backend_tokenizer.to_str(),
+        "tokenizer": identify_tokenizer(inputs.tokenizer.backend_tokenizer.to_str()),
         "inputs": asdict(replace(inputs, tokenizer=None, encoder="")),
         "training": training_set.training.model_dump(),
         "train_language": training_set.english,

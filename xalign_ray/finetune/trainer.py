@@ -24,7 +24,7 @@ from xalign_ray.models.export import name_accelerator
 from xalign_ray.private.transformers import forget_processes, keep_to_one_gpu
 from xalign_ray.results.aggregate import over_languages
 from xalign_ray.tasks.hf_encoder import quiet_transformers
-from xalign_ray.tasks.tokenized import IGNORED
+from xalign_ray.text.collate import IGNORED
 from xalign_ray.work import collector
 
 _LAUNCHERS = ("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "ACCELERATE_", "FSDP_", "OMPI_COMM_", "PMI_", "MV2_COMM_")

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-NOT_PREDICTED = -100  # the label of a position that nothing is asked at
+from xalign_ray.text.collate import IGNORED
 
 
 def layout(example_ids: Tensor) -> dict[str, Tensor]:
@@ -35,4 +35,4 @@ def laid_out(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 
 def labelled_at(labels: Tensor) -> Tensor:
     """Where labels [B, L] ask for something, of rows laid one after the other: int64 [N]."""
-    return (labels.flatten() != NOT_PREDICTED).nonzero()[:, 0]
+    return (labels.flatten() != IGNORED).nonzero()[:, 0]

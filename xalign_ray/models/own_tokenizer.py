@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from xalign_ray.errors import DataError
@@ -67,8 +69,14 @@ def _read_settings(folder: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
+def identify_tokenizer(backend: str, special: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """SHA-256 of what a tokenizer.json says of text, and of the special tokens; the same however it was saved."""
+    content = {key: value for key, value in json.loads(backend).items() if key not in _OF_BATCHES}
+    return hash_value([content, dict(special)])
+
+
 def identify(folder: Path) -> str | None:
-    """SHA-256 of what tokenizer.json says of text, and of the special tokens; the same however it was saved.
+    """The identity of the tokenizer in a folder.
 
     Returns:
         None if there is no tokenizer.json.
@@ -79,9 +87,8 @@ def identify(folder: Path) -> str | None:
     path = folder / "tokenizer.json"
     if not path.is_file():
         return None
-    tokenizer = json.loads(path.read_text(encoding="utf-8"))
     special = {key: _content(value) for key, value in _read_settings(folder).items() if key.endswith("_token")}
-    return hash_value([{key: value for key, value in tokenizer.items() if key not in _OF_BATCHES}, special])
+    return identify_tokenizer(path.read_text(encoding="utf-8"), special)
 
 
 def check_vocabulary(name: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xalign_ray.config.schema import ModelConfig
-from xalign_ray.models.backbone import backbone
 from xalign_ray.models.family import Family, Values
 
 
@@ -24,26 +23,14 @@ class Sizes:
         return self.word_embeddings + self.other_embeddings + self.layers + self.head
 
 
-def count_parameters(
-    model: ModelConfig, vocab_size: int, languages: int, max_positions: int, with_head: bool = True
-) -> Sizes:
-    """The parameters that `build_encoder` would make, exactly.
+def count_in(family: Family, values: Values, model: ModelConfig, languages: int, with_head: bool = True) -> Sizes:
+    """The parameters that `build_encoder` would make of a family and its config.json, exactly.
 
     Args:
-        model: the recipe's `model` block.
-        vocab_size: ids of the run's tokenizer.
+        model: its language embeddings and head are read.
         languages: number of languages of the run.
-        max_positions: the longest row, in tokens. The padding id is taken for 0, as in a vocabulary that a run trains.
         with_head: as in `build_encoder`.
-
-    Raises:
-        ConfigError: when `model.init_from` cannot be found.
     """
-    return count_in(*backbone(model, vocab_size, max_positions, pad_id=0), model, languages, with_head)
-
-
-def count_in(family: Family, values: Values, model: ModelConfig, languages: int, with_head: bool = True) -> Sizes:
-    """The same of an encoder whose config.json is known; of `model` its language embeddings and head are read."""
     d, V = values["hidden_size"], values["vocab_size"]
     counts = family.count(values, read_by_head=2 * d if model.conditioned_head else d)
     head = counts.transform + counts.output_bias + (0 if values["tie_word_embeddings"] else V * d)

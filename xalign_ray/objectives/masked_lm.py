@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from xalign_ray.models.layout import NOT_PREDICTED
 from xalign_ray.objectives.cross_entropy import summed_cross_entropy
 from xalign_ray.objectives.objective import MicroStep, Objective, TrainableEncoder
+from xalign_ray.text.collate import IGNORED
 
 
 class MaskedLmLoss(Objective):
@@ -55,7 +55,7 @@ class MaskedLmLoss(Objective):
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The labels of the batch."""
-        return float(np.count_nonzero(batch["labels"] != NOT_PREDICTED))
+        return float(np.count_nonzero(batch["labels"] != IGNORED))
 
 
 def _labelled(micro_step: MicroStep) -> tuple[Tensor, Tensor, Tensor]:

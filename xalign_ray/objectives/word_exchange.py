@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from xalign_ray.config.choices import WordExchange
-from xalign_ray.models.layout import NOT_PREDICTED
 from xalign_ray.objectives.cross_entropy import summed_cross_entropy
 from xalign_ray.objectives.objective import LossContext, MicroStep, Objective
+from xalign_ray.text.collate import IGNORED
 
 
 class WordExchangeLoss(Objective):
@@ -60,7 +60,7 @@ class WordExchangeLoss(Objective):
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The labels of the batch, with and without a partner."""
-        return float(np.count_nonzero(batch["labels"] != NOT_PREDICTED))
+        return float(np.count_nonzero(batch["labels"] != IGNORED))
 
 
 def _unpack(packed: Tensor, length: int) -> Tensor:

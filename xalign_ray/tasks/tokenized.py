@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
+from xalign_ray.text.collate import IGNORED
 from xalign_ray.text.tokenizer import tokenize_words
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 LONGEST_INPUT = 512
-IGNORED = -100  # the label that torch's cross-entropy leaves out
 ENCODED = ("input_ids", "token_type_ids", "position_ids")
 ARGUMENTS = (*ENCODED, "labels", "start_positions", "end_positions")
 

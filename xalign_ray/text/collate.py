@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from xalign_ray.text.counter_random import Bits, splitmix64
 from xalign_ray.text.rows import Index, Ints, Rows, run_index, starts, sum_runs
 
-IGNORED = -100  # the label of a position that is not predicted
+IGNORED = -100  # the label of a position that is not predicted, which torch's cross-entropy leaves out
 
 Columns = dict[str, NDArray]
 TOKEN_COLUMNS = ("input_ids", "labels", "position_ids", "segment_ids", "language_ids", "example_ids")

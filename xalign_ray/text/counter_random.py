@@ -14,8 +14,12 @@ CHOOSE_WORD, SHOW, RANDOM_PIECE, SWITCH, PICK_LANGUAGE, PICK_SYNONYM, SWAP_SEGME
 
 
 def splitmix64(values: Bits) -> Bits:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection of 64-bit words without visible pattern."""
-    z = values + GOLDEN  # from here on in place: this is where a stream spends its time
+    """The next output of splitmix64 (Steele, Lea and Flood 2014) for each state: a bijection of 64-bit words."""
+    return mix(values + GOLDEN)
+
+
+def mix(z: Bits) -> Bits:
+    """The finaliser of splitmix64, in place: this is where a stream spends its time."""
     z ^= z >> np.uint64(30)
     z *= np.uint64(0xBF58476D1CE4E5B9)
     z ^= z >> np.uint64(27)

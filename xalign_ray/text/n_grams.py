@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.text.characters import Characters
+from xalign_ray.text.counter_random import mix
 from xalign_ray.text.rows import Index, starts
 
 Hashes = NDArray[np.uint64]
@@ -86,10 +87,3 @@ def _spans(lengths: Index, n: int) -> Index:
     """Characters of the n words from each word on [W]; of fewer at the end."""
     total = np.concatenate(([0], np.cumsum(lengths)))
     return total[np.minimum(np.arange(len(lengths)) + n, len(lengths))] - total[:-1]
-
-
-def mix(values: Hashes) -> Hashes:
-    """Spreads the bits of hashes: the last step of SplitMix64."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

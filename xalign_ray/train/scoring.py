@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.retrieval_tests import RetrievalPairs
-from xalign_ray.models.layout import NOT_PREDICTED
 from xalign_ray.models.nearest import find_translations, thin
 from xalign_ray.models.own_pooling import own_pooling, own_prompt
 from xalign_ray.objectives.combine import Objectives
+from xalign_ray.text.collate import IGNORED
 from xalign_ray.text.language_codes import name_of_pair
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
@@ -43,7 +43,7 @@ def held_out_losses(
     with engine.scoring():
         for language, batch in batches:
             of_label = engine.forward(tensors(batch, workers.device), part, 0, KIND)[KIND]
-            asked = language[np.nonzero(batch["labels"] != NOT_PREDICTED)[0]]
+            asked = language[np.nonzero(batch["labels"] != IGNORED)[0]]
             sums += np.bincount(asked, of_label.double().cpu().numpy(), len(languages))
             labels += np.bincount(asked, minlength=len(languages))
     summed = workers.sum([*sums, *labels])
@@ -135,7 +135,7 @@ def _rows(sentences: Sequence[Ids], languages: NDArray[np.integer], width: int) 
         rows["position_ids"][row, : len(ids)] = np.arange(len(ids))
         rows["example_ids"][row, : len(ids)] = 1
     rows["language_ids"] = np.repeat(languages[:, None], shape[1], axis=1).astype(np.int32)
-    return rows | {"labels": np.full(shape, NOT_PREDICTED, np.int32)}
+    return rows | {"labels": np.full(shape, IGNORED, np.int32)}
 
 
 def _numbers(sentences: Sequence[Ids]) -> NDArray[np.int64]:

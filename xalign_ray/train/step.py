@@ -24,6 +24,7 @@ from xalign_ray.models.layout import labelled_at, layout
 from xalign_ray.models.operations import Operations, encoded_by
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.objectives.objective import Compare, Compared, StepObjective, compare_terms
+from xalign_ray.text.collate import IGNORED
 from xalign_ray.train.distributed import Workers, combine_hash, split_hash
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.optimizers import learning_rate
@@ -265,7 +266,7 @@ class Stepper:
         own = {
             "low": low,
             "high": high,
-            "labels": (batch["labels"] != -100).sum(),
+            "labels": (batch["labels"] != IGNORED).sum(),
             "tokens": shown.sum(),
             "positions": shown.size,
             "cross_lingual": batch["cross_lingual"].sum(),

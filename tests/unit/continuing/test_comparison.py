@@ -14,9 +14,10 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, BertModel
 
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.continuing import comparison
-from xalign_ray.continuing.comparison import KeptText, compare_with_base, read_comparison, verdict_of, write_comparison
+from xalign_ray.continuing.comparison import KeptText, compare_with_base, verdict_of, write_comparison
 from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
 from xalign_ray.tasks.translations import TranslatedSentences
+from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.run_folder import COMPARISON
 
 ENGLISH = ["one", "two", "three", "four", "five"]
@@ -191,7 +192,7 @@ def test_a_comparison_is_written_with_the_facts_of_its_run(encoders: tuple[Path,
     found = compare_with_base(*map(str, encoders), [pairs_of()], device="cpu")
     facts = {"base": "x", "run": "r", "steps": 3, "seconds": 1.5, "device_hours": 0.1, "methods": ["contrast"]}
     write_comparison(tmp_path / COMPARISON, found, facts)
-    read = read_comparison(tmp_path / COMPARISON)
+    read = read_json(tmp_path / COMPARISON, "")
     assert {key: read[key] for key in facts} == facts
     row = read["rows"][0]
     assert [*row] == sorted(row)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.data.word_alignment.error_rate import Gold, compare, read_gold, read_naacl
+from tests.alignment_error_rate import Gold, compare, read_gold, read_naacl
 from xalign_ray.data.word_alignment.links import SYMMETRISERS, Link, read_pharaoh, write_pharaoh
 from xalign_ray.errors import DataError
 

@@ -17,10 +17,11 @@ from transformers import (
 )
 
 from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models.backbone import backbone
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
 from xalign_ray.models.known import ENCODERS, encoder_values
-from xalign_ray.models.sizes import count_in, count_parameters
+from xalign_ray.models.sizes import Sizes, count_in
 
 SHAPE = {"num_hidden_layers": 3, "hidden_size": 24, "num_attention_heads": 4, "intermediate_size": 40}
 OPTIONS = [{}, {"language_embeddings": True}, {"language_embeddings": True, "conditioned_head": True}]
@@ -36,6 +37,10 @@ DEBERTAS = {
     "one of them": {"relative_attention": True, "pos_att_type": "c2p"},
 }
 NAMES = ["-".join([family, *options]) for family, options in CASES]
+
+
+def count_parameters(model: ModelConfig, vocab_size: int, languages: int, positions: int, head: bool = True) -> Sizes:
+    return count_in(*backbone(model, vocab_size, positions, pad_id=0), model, languages, head)
 
 
 @pytest.mark.parametrize(("family", "options"), CASES, ids=NAMES)
@@ -86,7 +91,7 @@ def test_counts_of_a_deberta_are_those_of_its_stock_class(tmp_path, kind):
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
     DebertaV2Model(DebertaV2Config(vocab_size=30, **sizes, **DEBERTAS[kind])).save_pretrained(tmp_path)
     encoder = build_encoder(ModelConfig(init_from=str(tmp_path)), 30, ["en"], 16, pad_id=0, with_head=False)
-    counted = count_parameters(ModelConfig(init_from=str(tmp_path)), 30, 1, 16, with_head=False)
+    counted = count_parameters(ModelConfig(init_from=str(tmp_path)), 30, 1, 16, head=False)
     assert counted.total == sum(parameter.numel() for parameter in encoder.parameters())
     assert counted.layers == sum(parameter.numel() for parameter in encoder.hf.encoder.layer.parameters())
 
@@ -104,12 +109,13 @@ def test_counts_of_a_known_encoder_are_those_of_its_stock_class(name):
 def test_counting_imports_neither_torch_nor_transformers():
     code = (
         "import sys; from xalign_ray.config.schema import ModelConfig; "
-        "from xalign_ray.models.sizes import count_parameters; "
-        "assert count_parameters(ModelConfig(), 30522, 1, 512).total == 109514298; "
+        "from xalign_ray.models.backbone import backbone; from xalign_ray.models.sizes import count_in; "
+        "count = lambda model, *sizes: count_in(*backbone(model, *sizes, pad_id=0), model, 1).total; "
+        "assert count(ModelConfig(), 30522, 512) == 109514298; "
         # As released: xlm-roberta-base (padding id 1, so one position more) and ModernBERT-base.
-        "assert count_parameters(ModelConfig(family='xlm-r'), 250002, 1, 513).total == 278295186; "
+        "assert count(ModelConfig(family='xlm-r'), 250002, 513) == 278295186; "
         "modern = ModelConfig(family='modernbert', num_hidden_layers=22, intermediate_size=1152); "
-        "assert count_parameters(modern, 50368, 1, 8192).total == 149655232; "
+        "assert count(modern, 50368, 8192) == 149655232; "
         "assert not {'torch', 'transformers', 'ray'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

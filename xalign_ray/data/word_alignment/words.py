@@ -12,12 +12,12 @@ from typing import Any, Protocol
 import tokenizers
 
 from xalign_ray.errors import ConfigError
+from xalign_ray.models.own_tokenizer import identify_tokenizer
 from xalign_ray.text.blanks import split_words
 from xalign_ray.text.look_up import look_up_form
 from xalign_ray.text.rows import starts
 from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_lines
 from xalign_ray.text.words import WORDS_VERSION
-from xalign_ray.work.artifacts import hash_value
 
 NO_FORM = "\ue000"  # leads the number of a piece that has no form, so that it is no word of any text
 
@@ -63,7 +63,7 @@ class TokenizerSplitter:
         """The tokenizer by content, and the rule."""
         return {
             "words": "tokenizer",
-            "tokenizer": hash_value(_open_backend(self.folder).to_str()),
+            "tokenizer": identify_tokenizer(_open_backend(self.folder).to_str()),
             "tokenizers": tokenizers.__version__,
             "rule": WORDS_VERSION,
             "longest": self.longest,
