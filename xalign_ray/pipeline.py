@@ -51,7 +51,7 @@ def prepare(recipe: Recipe, rehash: bool = False) -> Prepared:
     if rehash:
         forget_inputs(local_folder(recipe.config.output))
     check_inputs(recipe.config)  # before the imports that take seconds
-    from xalign_ray.data.method_checks import check_method
+    from xalign_ray.data.planned import check_method
     from xalign_ray.data.prepare import prepare as prepare_data
 
     base = base_recipe(recipe)
@@ -140,7 +140,7 @@ def find_run(recipe: Recipe) -> Path | None:
 
 
 def _counted(recipe: Recipe, prepared: Prepared) -> Recipe:
-    from xalign_ray.data.counted import count_steps
+    from xalign_ray.data.planned import count_steps
 
     return replace(recipe, config=count_steps(recipe.config, prepared))
 
@@ -216,7 +216,7 @@ def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
 
 
 def _train_here(recipe: Recipe, prepared: Prepared, job: Job) -> None:
-    from xalign_ray.data.local import open_local
+    from xalign_ray.data.batches import open_local
     from xalign_ray.train.distributed import setup_workers
     from xalign_ray.train.loop import train
 
@@ -235,8 +235,7 @@ def _is_over(folder: Path, rank: int = 0) -> bool:
 
 def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: int = 0) -> tuple[Path, dict[str, Any]]:
     """The folder of a run and what its start event says; writes nothing but what it finds in a store."""
-    from xalign_ray.data.method_checks import check_method
-    from xalign_ray.data.planned import facts_of
+    from xalign_ray.data.planned import check_method, facts_of
     from xalign_ray.models.backbone import backbone
 
     check_method(recipe.config, prepared)

@@ -22,8 +22,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import file_hashes
 from xalign_ray.data.batches import BatchReader
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.shard_table import SHARD_TABLE, write_shard_table
-from xalign_ray.data.shards import SHARD_ROWS, ShardWriter, read_group
+from xalign_ray.data.shards import SHARD_ROWS, SHARD_TABLE, ShardWriter, read_group, write_shard_table
 from xalign_ray.text.order import ROW_GROUP, Request
 from xalign_ray.text.rows import Rows
 from xalign_ray.work.artifacts import hash_file, write_json

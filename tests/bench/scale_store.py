@@ -15,7 +15,7 @@ import psutil
 from records import record
 from scale import STREAMS, Shape, make_config, write_corpus
 
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.work.mirror import CACHE, local_folder
 

@@ -18,8 +18,7 @@ from corpus import GLOBAL_ROWS, Material, make_config, prepare_here, text_tokens
 from records import record
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import BatchReader
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import BatchReader, open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import Columns
 

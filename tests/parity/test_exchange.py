@@ -13,7 +13,7 @@ from tests.parity.english_base import FACTS, SMALL, write_english_base
 from tests.unit.data.conftest import make_config, prepare_here
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stats import measure
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer

@@ -12,7 +12,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from tests.parity.english_base import FACTS, SMALL, write_english_base
 from tests.unit.data.conftest import make_config, prepare_here
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.export import export

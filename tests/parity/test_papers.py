@@ -13,8 +13,8 @@ from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.saved import open_saved
 from xalign_ray.config.start import settle
-from xalign_ray.data.counted import count_steps
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
+from xalign_ray.data.planned import count_steps
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stats import measure
 from xalign_ray.data.word_alignment import corpus

@@ -12,7 +12,7 @@ from matplotlib.image import imread
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.cli import main
 from xalign_ray.config.schema import ParallelCorpus
-from xalign_ray.data.word_alignment.frequent import write_frequent_words
+from xalign_ray.data.word_alignment.corpus import write_frequent_words
 from xalign_ray.errors import DataError
 from xalign_ray.verbs.report import word_map
 

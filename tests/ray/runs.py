@@ -18,7 +18,7 @@ from tests.bench.sockets import Listening, closed_by, listening
 from tests.parity.train.pool import Pool
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepare import prepare
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.track.events import EVENT_LOG, Event, EventReader, read_events

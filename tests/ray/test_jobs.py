@@ -25,7 +25,7 @@ from tests.parity.mlflow_server import Server
 from tests.ray.head import PAGE, Cluster, Job, free_ports, running
 from tests.ray.runs import PATIENCE_S, TRAIN_WORKER, addresses_of_this_machine, check_batches, pids, starts
 from xalign_ray.config.load import load_recipe
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepare import prepare
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.tasks.scores import SCORES, read_scores

@@ -13,7 +13,7 @@ from tests.ray.runs import Curve, calm, check_rows, events, facts, on_ray, start
 from tests.ray.small import batches, recipe
 from tests.unit.results.run_folders import open_folders, report_on
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepare import prepare
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import StoppedError

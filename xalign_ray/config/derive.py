@@ -156,7 +156,7 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
 
     The code of plug-ins is known by its files, wherever they lie.
     """
-    assert config.train.is_counted, "data.counted.count_steps comes first"
+    assert config.train.is_counted, "data.planned.count_steps comes first"
     tree = config.model_dump(
         mode="json", exclude={"plugins", "notes", "allow", "output", "data", "parallel", "checkpoint", "track"}
     )

@@ -1,4 +1,4 @@
-"""A worker's rows of each global step, read from shards: what every feed runs."""
+"""A worker's rows of each global step, read from shards: what every feed runs, and the feed without Ray."""
 
 from __future__ import annotations
 
@@ -120,3 +120,19 @@ def split_blocks(blocks: Iterable[tuple[Request, Columns]], rows_per_step: int) 
             continue
         for begin in range(0, len(columns["position"]), rows):
             yield {name: values[begin : begin + rows] for name, values in columns.items()}
+
+
+def open_local(prepared: Prepared, config: RunConfig, first_step: int, rank: int) -> Generator[Columns, None, None]:
+    """A rank's batches of the steps from `first_step` to the last."""
+    reader = BatchReader(prepared, config)
+    low, high = derive_batch(config).rows_of(rank)
+    return split_blocks(_blocks(reader, reader.requests(first_step, rank)), high - low)
+
+
+def _blocks(reader: BatchReader, requests: Iterator[Request]) -> Generator[tuple[Request, Columns], None, None]:
+    blocks = reader.in_turn(requests)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="feed") as thread:
+        ahead = thread.submit(next, blocks, None)
+        while (block := ahead.result()) is not None:
+            ahead = thread.submit(next, blocks, None)
+            yield block

@@ -19,11 +19,10 @@ from tokenizers import Tokenizer
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.data.derived_tasks import TASKS, Write, derive_task_files
+from xalign_ray.data.derived_tasks import TASKS, Write, derive_task_files, read_sentences, read_treebank
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
-from xalign_ray.data.treebank import read_sentences, read_treebank
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.derived import (
     DEFAULT,
@@ -323,3 +322,27 @@ def _describe(
         "task_rows_dropped": dropped,
         "files": hash_files(out),
     }
+
+
+VOCAB_SIZE = 1000  # English pieces; the world has some 600 words
+_CHANGES = ((TRANSLITERATION,), (INVERSION, TRANSLITERATION), (SYNTAX, TRANSLITERATION))
+_SPLITS = ("train", "dev", "test")
+
+
+def write_demo_derived(world: Path, out: Path) -> None:
+    """Writes a folder of each language below `out`, as `data derive` does, with its POS, NER and XNLI files.
+
+    Args:
+        world: as `write_demo` left it.
+        out: is made if it does not exist.
+    """
+    tasks = {
+        "pos": [world / "pos" / f"en.{split}.conllu" for split in _SPLITS],
+        "ner": [world / "ner" / f"{split}-en.tsv" for split in _SPLITS],
+        "xnli": [world / "xnli" / name for name in ("multinli.train.en.tsv", "dev-en.tsv", "test-en.tsv")],
+    }
+    for changes in _CHANGES:
+        treebanks = [world / "pos" / "qge.train.conllu"] if SYNTAX in changes else []
+        how = Derivation(changes, VOCAB_SIZE)
+        folder = out / derived_language(changes)
+        write_derived([f"conllu:{world / 'trees' / 'en.conllu'}"], folder, how, treebanks, **tasks)

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.bad_rows import BAD_ROWS, BadRowsFile, check_bad_fraction
 from xalign_ray.data.file_hashes import write_arrays
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED, explain_no_good_row, read_part
 from xalign_ray.data.sources.records import BadRow, Entry
-from xalign_ray.data.summary import SourceSummary, file_names
+from xalign_ray.data.summary import BAD_ROWS, BadRowsFile, SourceSummary, check_bad_fraction, file_names
 from xalign_ray.errors import DataError
 from xalign_ray.text.dictionary import Key, Translation, Translations, add_entries, build_lexicon, pair_arrays, separate
 from xalign_ray.text.look_up import look_up_form

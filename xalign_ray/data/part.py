@@ -15,20 +15,17 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from xalign_ray.data.bad_rows import BadRowsFile
-from xalign_ray.data.dropped import DroppedRow, first_rows, write_sample
-from xalign_ray.data.duplicates import Duplicates, hash_records, write_hashes
+from xalign_ray.data.duplicates import Duplicates, band_hashes, hash_records, write_hashes
 from xalign_ray.data.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
-from xalign_ray.data.near_duplicates import band_hashes
-from xalign_ray.data.retrieval_tests import hashes_of_tests
+from xalign_ray.data.kept_out import hashes_of_tests
 from xalign_ray.data.shards import ShardWriter
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED, read_part
 from xalign_ray.data.sources.moses import BOTH_EMPTY
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Pair, Record
-from xalign_ray.data.summary import LEFT_FILES
+from xalign_ray.data.summary import LEFT_FILES, BadRowsFile, DroppedRow, first_rows, write_sample
 from xalign_ray.data.word_alignment.corpus import read_alignments
 from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.rows import take

@@ -18,10 +18,8 @@ import numpy as np
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
 from xalign_ray.config.sources import BpeTokenizer, ExchangeTokenizer
-from xalign_ray.data.bad_rows import BAD_ROWS, merge_counts, merge_files
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.dictionaries import read_translations, trained_translations, write_lexicon
-from xalign_ray.data.dropped import DROPPED, merge_samples
 from xalign_ray.data.duplicate_passes import with_duplicates
 from xalign_ray.data.duplicates import find_duplicates, partition_bytes
 from xalign_ray.data.examples import longest_word
@@ -40,19 +38,32 @@ from xalign_ray.data.file_hashes import (
     tokenizer_is_whole,
     write_arrays,
 )
-from xalign_ray.data.good_rows import check_first_rows, check_sources, check_trained
 from xalign_ray.data.identity import data_folder, fingerprint_by_content, fingerprint_of, given_folder, link_by_content
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input, Source, data_root, find_sources, split_source
+from xalign_ray.data.kept_out import RetrievalTexts, keep_out, read_tests, write_tests
 from xalign_ray.data.part import Task, hash_part, is_finished, prepare_part, read_record, sign_part
 from xalign_ray.data.prepared import Prepared, whole_folder
-from xalign_ray.data.retrieval_tests import RetrievalTexts, keep_out, read_tests, write_tests
-from xalign_ray.data.shard_table import shard_hashes, write_shard_table
+from xalign_ray.data.shards import shard_hashes, write_shard_table
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import read_part
 from xalign_ray.data.sources.parts import count_bytes
 from xalign_ray.data.sources.records import BadRow, Document
-from xalign_ray.data.summary import SourceSummary, as_fields, missing_held_out, say_lines, summarize
+from xalign_ray.data.summary import (
+    BAD_ROWS,
+    DROPPED,
+    SourceSummary,
+    as_fields,
+    check_first_rows,
+    check_sources,
+    check_trained,
+    merge_counts,
+    merge_files,
+    merge_samples,
+    missing_held_out,
+    say_lines,
+    summarize,
+)
 from xalign_ray.data.text_stage import TextTask, make_text, parse_part
 from xalign_ray.data.tokenizer_folder import framed, open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.data.word_alignment.corpus import align_parts

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.config.choices import Stream
+from xalign_ray.config.choices import MaskedText, Stream
 from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.fields import value_at
-from xalign_ray.config.schema import RunConfig, SamplingConfig
+from xalign_ray.config.schema import MaskingConfig, RunConfig, SamplingConfig
 from xalign_ray.data.file_hashes import (
     EXCHANGE,
     HINT,
@@ -26,10 +26,8 @@ from xalign_ray.data.file_hashes import (
     check_once,
     is_sealed,
 )
-from xalign_ray.data.held_out import held_out_batches
-from xalign_ray.data.retrieval_tests import RetrievalPairs, tokenize_tests
-from xalign_ray.data.shard_table import Shards, open_shard_table
-from xalign_ray.data.shards import SHARD_GROUPS, Shard, fetch_groups, read_group
+from xalign_ray.data.kept_out import RetrievalPairs, tokenize_tests
+from xalign_ray.data.shards import SHARD_GROUPS, Shard, Shards, fetch_groups, open_shard_table, read_group
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Columns, Vocabulary
@@ -39,6 +37,7 @@ from xalign_ray.text.order import ROW_GROUP, Order, Places, Pool, StreamPools
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows, concatenate, starts, take
 from xalign_ray.text.sampling import language_shares
+from xalign_ray.text.streams import stream_columns
 from xalign_ray.work.artifacts import MANIFEST, read_json, read_manifest, whole_manifest
 from xalign_ray.work.mirror import fetch_listed, url_of
 
@@ -285,3 +284,34 @@ def whole_folder(folder: Path) -> dict[str, Any] | None:
     """The manifest of a folder that prepare finished, None where it did not or the manifest is damaged."""
     manifest = whole_manifest(folder, *KEYS)
     return manifest if manifest and is_sealed(manifest) else None
+
+
+HELD_OUT_ROWS = 64  # rows a language: enough for a curve, cheap enough to repeat
+
+
+def held_out_batches(
+    prepared: Prepared, rank: int, workers: int, batch_rows: int
+) -> list[tuple[NDArray[np.int64], Columns]]:
+    """The first rows of each language, masked the same in every run of this data, dealt to the ranks.
+
+    Returns:
+        For each batch of this rank the language of each row, a number of `prepared.languages`, and the columns. As many
+        on each rank; of one batch a rank has at most a row more than another, perhaps none.
+    """
+    pools = sorted(prepared.manifest["held_out"])
+    counts = [min(int(prepared.shards(pool, held_out=True).rows.sum()), HELD_OUT_ROWS) for pool in pools]
+    of_pool = np.repeat(np.arange(len(pools)), counts)
+    number = np.concatenate([np.arange(count) for count in [0, *counts]])
+    languages = np.array([prepared.languages.index(pool.removeprefix("text/")) for pool in pools], np.int64)
+    context = StreamContext(
+        0, MaskingConfig(), prepared.vocabulary, None, prepared.manifest["max_seq_length"], global_rows=1
+    )
+    batches = []
+    for begin in range(0, len(number), batch_rows * workers):
+        together = min(batch_rows * workers, len(number) - begin)
+        mine = slice(begin + together * rank // workers, begin + together * (rank + 1) // workers)
+        places = [(pools[pool], number[mine][of_pool[mine] == pool]) for pool in np.unique(of_pool[mine])]
+        parts = [take(prepared.first_rows(pool, HELD_OUT_ROWS, held_out=True), rows) for pool, rows in places]
+        rows = concatenate(parts) if parts else take(prepared.first_rows(pools[0], 1, held_out=True), number[:0])
+        batches.append((languages[of_pool[mine]], stream_columns(MaskedText(), rows, number[mine], context)))
+    return batches

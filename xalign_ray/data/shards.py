@@ -1,18 +1,18 @@
-"""Token shards: rows as Parquet, in row groups that are read one at a time, each page with its checksum."""
+"""Token shards: rows as Parquet, in row groups that are read one at a time, and the table of a folder's shards."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from xalign_ray.data.stored_shards import UNIT, StoredShard, forget
 from xalign_ray.errors import DataError
 from xalign_ray.text.order import ROW_GROUP
 from xalign_ray.text.rows import Rows, concatenate, split_rows, starts, sum_runs
-from xalign_ray.work.artifacts import unfinished
+from xalign_ray.work.artifacts import hash_file, unfinished, write_atomic
 from xalign_ray.work.mirror import url_of
 
 SHARD_GROUPS = 64  # row groups of a shard: its footer, read whenever it is opened, is tens of kilobytes
@@ -247,3 +247,51 @@ def _as_rows(table: pa.Table) -> Rows:
 
 
 _COLUMNS = [f.name.replace(IN_ROWS, ON_DISK) for f in fields(Rows) if f.name != "row_segments"]
+
+
+SHARD_TABLE = "shards.arrow"
+_SCHEMA = pa.schema(
+    {"file": pa.string(), "sha256": pa.string(), "footer": pa.string(), "rows": pa.int64()}
+)  # name below the folder; hashes of the whole file, and of its footer
+
+
+def write_shard_table(folder: Path, shards: Iterable[Mapping[str, Any]]) -> None:
+    """Writes the table; a pool knows its shards by their numbers in it."""
+    memory = pa.BufferOutputStream()
+    with pa.ipc.new_file(memory, _SCHEMA) as file:
+        file.write_table(pa.Table.from_pylist(list(shards), schema=_SCHEMA))
+    write_atomic(folder / SHARD_TABLE, memory.getvalue().to_pybytes())
+
+
+def shard_hashes(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of each shard by name; none where the table itself is damaged."""
+    path = folder / SHARD_TABLE
+    if not path.is_file() or hash_file(path) != manifest["files"].get(SHARD_TABLE):
+        return {}
+    table = open_shard_table(folder)
+    return dict(zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True))
+
+
+def open_shard_table(folder: Path) -> pa.Table:
+    """The table, of which only what is looked at is read."""
+    return pa.ipc.open_file(pa.memory_map(str(folder / SHARD_TABLE))).read_all()
+
+
+class Shards:
+    """The shards of one pool, of rows [begin, end) of the table."""
+
+    def __init__(self, folder: Path, table: pa.Table, span: tuple[int, int]) -> None:
+        begin, end = span
+        self._folder, self._table = folder, table.slice(begin, end - begin)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """Of each shard."""
+        return self._table["rows"].to_numpy()
+
+    def __getitem__(self, number: int) -> Shard:
+        file, footer = (self._table[name][number].as_py() for name in ("file", "footer"))
+        return Shard(str(self._folder / file), footer)

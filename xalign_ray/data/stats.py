@@ -15,8 +15,7 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.saved import CONFIG, open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import base_recipe, settle
-from xalign_ray.data.counted import count_steps
-from xalign_ray.data.planned import expected_rows
+from xalign_ray.data.planned import count_steps, expected_rows
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.errors import DataError

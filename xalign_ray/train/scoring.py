@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.kept_out import RetrievalPairs
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.retrieval_tests import RetrievalPairs
 from xalign_ray.models.nearest import find_translations, thin
 from xalign_ray.models.own_pooling import own_pooling, own_prompt
 from xalign_ray.objectives.combine import Objectives

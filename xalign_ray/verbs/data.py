@@ -56,7 +56,7 @@ def data_demo(
     if derived:
         folders.append(as_path(derived))
         say(f"Deriving three languages in {shown_path(folders[1])}.")
-        from xalign_ray.data.demo_derived import write_demo_derived
+        from xalign_ray.data.derived_corpus import write_demo_derived
 
         write_demo_derived(*folders)
     say_next(f"xalign pretrain tiny/mlm --set data.root={quoted(folders[0])}")
@@ -151,8 +151,7 @@ def data_align(
     folder = as_path(out)
     check_lasting("--out", folder)
     name = absolute_aligner(aligner)
-    from xalign_ray.data.word_alignment.corpus import align_corpus
-    from xalign_ray.data.word_alignment.frequent import write_frequent_words
+    from xalign_ray.data.word_alignment.corpus import align_corpus, write_frequent_words
     from xalign_ray.data.word_alignment.kinds import check_method, named_aligner
     from xalign_ray.train.cluster_address import check_named_cluster
     from xalign_ray.work.job import open_job

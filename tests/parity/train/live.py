@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.objectives.objective import TrainableEncoder
 from xalign_ray.train.checkpoint import Checkpoints

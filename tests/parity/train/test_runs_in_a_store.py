@@ -20,7 +20,7 @@ from tests.unit.data.conftest import prepare_here
 from xalign_ray import exports, open_run, pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data import local
+from xalign_ray.data import batches as feeding
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import DataError
 from xalign_ray.results.page import report
@@ -39,7 +39,7 @@ def pretrain_until_killed(environment: dict[str, str], settings: list[str], chec
     """
     os.environ |= environment
     store, publisher.PUBLISH_S = fsspec.filesystem("s3", use_listings_cache=False), 0.1
-    before, given = set(store.glob(checkpoints)), local.open_local
+    before, given = set(store.glob(checkpoints)), feeding.open_local
 
     def saved() -> bool:
         try:
@@ -55,7 +55,7 @@ def pretrain_until_killed(environment: dict[str, str], settings: list[str], chec
                 os.kill(os.getpid(), signal.SIGKILL)
             yield batch
 
-    local.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
+    feeding.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
     pipeline.pretrain(load_recipe("tiny/align-mlm", [*settings, "checkpoint.async_save=false"]), local=True)
 
 
@@ -76,7 +76,7 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
 
     on_machine(1)
     prepared = prepare_here(recipe.config)
-    rows = local.open_local(prepared, recipe.config, 0, 0)
+    rows = feeding.open_local(prepared, recipe.config, 0, 0)
     hashes = [int(next(rows)["row_hash"].sum(dtype=np.uint64)) for _ in range(STEPS)]
     run = pipeline.find_run(recipe)
     assert run
@@ -95,7 +95,7 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
     on_machine(2)
     train_and_kill()
     on_machine(3)
-    given = local.open_local
+    given = feeding.open_local
 
     def open_local(prepared: Prepared, config: RunConfig, first: int, rank: int) -> Iterator[dict[str, np.ndarray]]:
         for step, batch in enumerate(given(prepared, config, first, rank), first):
@@ -103,7 +103,7 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
             yield batch
 
     with monkeypatch.context() as patch:
-        patch.setattr(local, "open_local", open_local)
+        patch.setattr(feeding, "open_local", open_local)
         with pytest.raises(DataError, match=r"expired\..* the same command publishes it\.$"):
             pipeline.pretrain(recipe, local=True)
     s3.heal()

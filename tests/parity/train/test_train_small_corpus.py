@@ -17,7 +17,7 @@ from tests.ray.small import batches, recipe
 from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.train.loop import train
 from xalign_ray.work.job import Job

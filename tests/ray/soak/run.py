@@ -23,7 +23,7 @@ from tests.ray.runs import BLOCK_SERVER, TRAIN_WORKER, check_batches, events, st
 from tests.ray.site import PLACED, Site, site
 from tests.ray.small import batches, recipe, write_world
 from tests.unit.data.conftest import prepare_here
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepare import prepare
 from xalign_ray.track.events import EVENT_LOG, EventReader
 from xalign_ray.track.mlflow_values import Thinning

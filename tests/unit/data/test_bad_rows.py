@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.data.bad_rows import BadRowsFile, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.data.sources.records import BadRow
+from xalign_ray.data.summary import BadRowsFile, check_bad_fraction, merge_counts, merge_files
 from xalign_ray.errors import DataError
 
 

@@ -13,8 +13,7 @@ from tests.unit.text.test_masking import assert_chance
 from xalign_ray.config import derive
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import FETCHED_AHEAD, GROUP, BatchReader, group_requests, split_blocks
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import FETCHED_AHEAD, GROUP, BatchReader, group_requests, open_local, split_blocks
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import IGNORED, TOKEN_COLUMNS, Columns, hash_rows
 from xalign_ray.text.order import Request

@@ -11,7 +11,7 @@ from tests.unit.data.conftest import make_config
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.counted import count_steps
+from xalign_ray.data.planned import count_steps
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stats import measure
 from xalign_ray.planning.describe import describe

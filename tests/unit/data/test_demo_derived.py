@@ -8,7 +8,7 @@ import pytest
 
 from tests.ray.small import write_world
 from xalign_ray.config.load import list_recipes, load_recipe
-from xalign_ray.data.demo_derived import write_demo_derived
+from xalign_ray.data.derived_corpus import write_demo_derived
 from xalign_ray.data.inputs import check_inputs
 from xalign_ray.studies.declared import load_study
 from xalign_ray.studies.plan import check_task_files, plan_study

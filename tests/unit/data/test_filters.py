@@ -16,8 +16,8 @@ from xalign_ray import cli
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import language_id
-from xalign_ray.data.dropped import dropped_row, merge_samples, write_sample
 from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.summary import dropped_row, merge_samples, write_sample
 from xalign_ray.data.word_alignment import corpus
 from xalign_ray.errors import ConfigError
 
@@ -301,7 +301,7 @@ def test_near_duplicates_are_the_same_however_parts_and_partitions_are_cut(
     wanted = near(tmp_path).manifest["counts"]
     monkeypatch.setattr("xalign_ray.data.sources.parts.PART_BYTES", 2000)
     monkeypatch.setattr("xalign_ray.data.duplicates.PARTITION_LINES", 50)
-    monkeypatch.setattr("xalign_ray.data.near_duplicates.WINDOW_CHARACTERS", 1000)
+    monkeypatch.setattr("xalign_ray.data.duplicates.WINDOW_CHARACTERS", 1000)
     monkeypatch.setattr("xalign_ray.data.part.WINDOW_CHARACTERS", 1500)
     shutil.rmtree(tmp_path / "out")
     counts = near(tmp_path).manifest["counts"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.data import good_rows
-from xalign_ray.data.good_rows import check_first_rows, check_sources
+from xalign_ray.data import summary
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources.formats import parts
+from xalign_ray.data.summary import check_first_rows, check_sources
 from xalign_ray.errors import DataError
 
 
@@ -29,7 +29,7 @@ def test_source_without_a_good_row_is_refused_whatever_the_bound(
         check_sources([good, bad], records, 1.0, tmp_path)
     with pytest.raises(DataError, match=said):
         check_first_rows([good, bad], keep_rest_out=False)
-    monkeypatch.setattr(good_rows, "MAX_ROWS", 5)  # a large source is judged when all of it was read
+    monkeypatch.setattr(summary, "MAX_ROWS", 5)  # a large source is judged when all of it was read
     check_first_rows([good, bad], keep_rest_out=False)
 
 

@@ -10,8 +10,7 @@ import pytest
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.schema import MaskingConfig
-from xalign_ray.data.held_out import HELD_OUT_ROWS
-from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.prepared import HELD_OUT_ROWS, Prepared
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import take
 from xalign_ray.text.streams import stream_columns

@@ -10,9 +10,10 @@ import pytest
 
 from tests.unit.data.conftest import make_config, prepare_here
 from xalign_ray.data.derived_corpus import write_derived
-from xalign_ray.data.held_out_lines import HELD_OUT_LINE, HELD_OUT_PAIR, comparable, held_out_lines
+from xalign_ray.data.kept_out import comparable, held_out_lines
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stats import _measure
+from xalign_ray.data.summary import HELD_OUT_LINE, HELD_OUT_PAIR
 from xalign_ray.data.tokenizer_folder import open_tokenizer
 from xalign_ray.text.rows import starts, sum_runs
 

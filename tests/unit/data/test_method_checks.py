@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.method_checks import check_method
+from xalign_ray.data.planned import check_method
 from xalign_ray.errors import DataError
 
 SWITCHED = "streams=[{kind: code_switched_labels}]"

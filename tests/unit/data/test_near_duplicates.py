@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from xalign_ray.config.sources import NearDuplicatesConfig
-from xalign_ray.data import near_duplicates
-from xalign_ray.data.near_duplicates import band_hashes, sign
+from xalign_ray.data import duplicates
+from xalign_ray.data.duplicates import band_hashes, sign
 from xalign_ray.data.sources.records import Document, Pair
 
 DEFAULT = NearDuplicatesConfig()
@@ -74,7 +74,7 @@ def test_hashes_do_not_depend_on_windows(monkeypatch: pytest.MonkeyPatch) -> Non
     documents = [Document("en", (f"text {n} of {n * n}", "and more"), "here", n) for n in range(20)]
     whole = b"".join(band_hashes(DEFAULT, ["en"], documents))
     assert len(whole) == 20 * 14 * 8
-    monkeypatch.setattr(near_duplicates, "WINDOW_CHARACTERS", 50)
+    monkeypatch.setattr(duplicates, "WINDOW_CHARACTERS", 50)
     assert b"".join(band_hashes(DEFAULT, ["en"], documents)) == whole
     pair = Pair(("en", "de"), ("one two", "eins zwei"), "here", 1)
     assert b"".join(band_hashes(DEFAULT, ["en", "de"], [pair])) == sign(DEFAULT, ["en", "de"], [pair.texts]).tobytes()

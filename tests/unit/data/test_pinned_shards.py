@@ -10,7 +10,7 @@ from xalign_ray.data.duplicates import hash_records
 from xalign_ray.data.examples import ExampleEncoder, encode_documents, pack
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.sources.records import Document, Pair
-from xalign_ray.data.word_alignment.sample import hash_pair
+from xalign_ray.data.word_alignment.corpus import hash_pair
 from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.dictionary import Translations, add_entries
 from xalign_ray.text.rows import NO_ENTRY, Rows, starts

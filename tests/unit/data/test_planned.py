@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.data.conftest import make_config
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
 from xalign_ray.data.planned import bad_rows_facts, planned_shares
 from xalign_ray.data.prepared import Prepared
 

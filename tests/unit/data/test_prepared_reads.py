@@ -11,8 +11,7 @@ from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.config.schema import RunConfig, SamplingConfig
 from xalign_ray.data import prepared
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.shard_table import SHARD_TABLE, shard_hashes, write_shard_table
-from xalign_ray.data.shards import Shard
+from xalign_ray.data.shards import SHARD_TABLE, Shard, shard_hashes, write_shard_table
 from xalign_ray.text.order import ROW_GROUP, Places
 from xalign_ray.text.rows import Rows, concatenate
 from xalign_ray.work.artifacts import hash_file

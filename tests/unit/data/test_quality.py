@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xalign_ray.config.sources import QualityConfig
-from xalign_ray.data.quality import low_quality
+from xalign_ray.data.filters import low_quality
 from xalign_ray.data.sources.records import Document
 
 GOOD = ("The cat sat on the mat.", "It saw a dog, and ran away from it.")  # 6 and 9 words

@@ -11,8 +11,9 @@ import pytest
 
 from tests.unit.data.conftest import make_config, prepare_here
 from tests.unit.data.test_held_out_lines import trained_and_held_out
-from xalign_ray.data.held_out_lines import TEST_LINE, TEST_PAIR, comparable, find_test_lines, hash_lines, held_out_lines
+from xalign_ray.data.kept_out import comparable, find_test_lines, hash_lines, held_out_lines
 from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.summary import TEST_LINE, TEST_PAIR
 from xalign_ray.data.tokenizer_folder import open_tokenizer
 from xalign_ray.errors import ConfigError, DataError
 

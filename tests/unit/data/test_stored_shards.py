@@ -18,7 +18,7 @@ import pytest
 from tests.s3_server import S3Server
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import shards, stored_shards
-from xalign_ray.data.local import open_local
+from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.shards import ShardWriter, hash_footer
 from xalign_ray.data.stored_shards import CACHE_GIB, StoredShard, shard_cache

@@ -16,12 +16,26 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, XLMRobe
 
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.config.sources import Join, WordAlignment
-from xalign_ray.data.word_alignment.blocks import BLOCK_CELLS, PADDING, make_blocks
-from xalign_ray.data.word_alignment.chain_aligner import Chains, train_chains
+from xalign_ray.data.word_alignment.chain_aligner import (
+    BLOCK_CELLS,
+    LONGEST_JUMP,
+    NULL,
+    PADDING,
+    Chains,
+    first_jumps,
+    make_blocks,
+    posteriors,
+    train_chains,
+)
 from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder, link_pieces, similarities, softmax_links
-from xalign_ray.data.word_alignment.fast_aligner import FastAlign
-from xalign_ray.data.word_alignment.hmm import LONGEST_JUMP, NULL, first_jumps, posteriors
-from xalign_ray.data.word_alignment.kinds import ALIGNERS, AlignerKind, check_method, choose_aligner, named_aligner
+from xalign_ray.data.word_alignment.kinds import (
+    ALIGNERS,
+    AlignerKind,
+    FastAlign,
+    check_method,
+    choose_aligner,
+    named_aligner,
+)
 from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, SYMMETRISERS, Link, WordPair
 from xalign_ray.errors import ConfigError, DataError
 

@@ -20,10 +20,17 @@ from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Pair
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.data.word_alignment import corpus as job_module
-from xalign_ray.data.word_alignment.corpus import align_corpus, read_alignments
-from xalign_ray.data.word_alignment.fast_aligner import FastAlign
+from xalign_ray.data.word_alignment.corpus import (
+    HELD,
+    align_corpus,
+    hash_pair,
+    read_alignments,
+    read_samples,
+    smallest,
+    write_sample,
+)
+from xalign_ray.data.word_alignment.kinds import FastAlign
 from xalign_ray.data.word_alignment.links import read_pharaoh
-from xalign_ray.data.word_alignment.sample import HELD, hash_pair, read_samples, smallest, write_sample
 from xalign_ray.data.word_alignment.words import NO_FORM, BlankSplitter, TokenizerSplitter
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.tokenizer import tokenize_lines, train_bpe

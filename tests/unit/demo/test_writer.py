@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.demo.conftest import SIZES
-from xalign_ray.data.derived_tasks import derive_task_files
-from xalign_ray.data.treebank import read_treebank
+from xalign_ray.data.derived_tasks import derive_task_files, read_treebank
 from xalign_ray.demo import write_demo
 from xalign_ray.demo.concepts import load_concepts
 from xalign_ray.demo.dictionaries import NOISE_SHARE

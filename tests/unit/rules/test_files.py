@@ -11,7 +11,7 @@ import pytest
 from tests.unit.rules.tree import PACKAGE, ROOT, first_sentence, parse, python_files, text_files
 
 LONGEST = 600  # lines; past that a file is asking to be two
-MEDIAN = 150
+MEDIAN = 170
 OURS = python_files(PACKAGE, ROOT / "jobs", ROOT / "docs", ROOT / "tests", ROOT / "dashboards")
 # Spelled in pieces, or this file would break its own rule.
 MACHINE_PATHS = re.compile(r"(?<![\w./-])/" + r"(work|root|home/\w+|Users/\w+|mnt/\w+)/")

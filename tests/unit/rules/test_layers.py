@@ -83,7 +83,7 @@ WITHOUT_RAY = [
     "models",
     "objectives",
     "results",
-    "data/local.py",
+    "data/batches.py",
     "data/sources",
 ]
 WITHOUT_RAY += [
@@ -188,7 +188,7 @@ def modules(*folders: str) -> list[str]:
 @pytest.mark.parametrize(
     ("imported", "absent"),
     [
-        (["xalign_ray.train.loop", "xalign_ray.train.engine", "xalign_ray.data.local"], ["ray"]),
+        (["xalign_ray.train.loop", "xalign_ray.train.engine", "xalign_ray.data.batches"], ["ray"]),
         (modules("text", "demo"), ["torch", "ray", "transformers"]),
         (["xalign_ray.results.card"], ["matplotlib"]),
         (["xalign_ray.tasks.registry"], ["torch", "transformers"]),

@@ -1,10 +1,10 @@
-"""The `hmm` aligner: hidden Markov chains in both directions that are trained to agree (Liang et al. 2006)."""
+"""The hmm aligner: IBM model 1, then a hidden Markov model of word positions, over padded blocks of pairs."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -13,11 +13,123 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.data.word_alignment.blocks import PADDING, Block, Index, Reals, make_blocks, number_words
-from xalign_ray.data.word_alignment.hmm import NULL, first_jumps, posteriors
 from xalign_ray.data.word_alignment.links import GROW_DIAG_FINAL_AND, SYMMETRISERS, Link, WordPair
 from xalign_ray.errors import DataError
 from xalign_ray.work.artifacts import write_atomic
+
+Index = NDArray[np.int64]
+Reals = NDArray[np.float32]
+
+BLOCK_PAIRS = 256
+BLOCK_CELLS = 1 << 17  # cells worked on together: what stays in a core's cache
+
+PADDING, UNKNOWN = -2, -1
+
+
+@dataclass(frozen=True)
+class Block:
+    """Pairs [B] whose words are numbered: first [B, I] and second [B, J], filled up with PADDING."""
+
+    pairs: Index
+    first: Index
+    second: Index
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """B, J, I: of arrays with a cell for each word of the second side and each of the first."""
+        return len(self.pairs), self.second.shape[1], self.first.shape[1]
+
+    def keys(self, second_words: int) -> Index:
+        """A number for each cell's pair of words, [B, J, I]; negative where a word is padding or unknown."""
+        first, second = self.first[:, None, :], self.second[:, :, None]
+        return np.where((first < 0) | (second < 0), np.minimum(first, second), first * second_words + second)
+
+
+def make_blocks(first: Sequence[Index], second: Sequence[Index]) -> Iterator[Block]:
+    """Groups pairs by length, so that little is padding; pairs of which a side is empty are in no block."""
+    lengths = np.asarray([(len(a), len(b)) for a, b in zip(first, second, strict=True)], np.int64).reshape(-1, 2)
+    full = np.flatnonzero(lengths.min(axis=1) > 0)
+    order = full[np.lexsort((lengths[full, 1], lengths[full, 0] // 4))]
+    begin = 0
+    while begin < len(order):
+        end = begin + 1
+        high = lengths[order[begin]]
+        while end < len(order) and end - begin < BLOCK_PAIRS:
+            higher = np.maximum(high, lengths[order[end]])
+            if (end + 1 - begin) * higher[0] * higher[1] > BLOCK_CELLS:
+                break
+            high, end = higher, end + 1
+        chosen = order[begin:end]
+        yield Block(chosen, _pad([first[n] for n in chosen], high[0]), _pad([second[n] for n in chosen], high[1]))
+        begin = end
+
+
+def number_words(texts: Sequence[Sequence[str]], known: Mapping[str, int], longest: int) -> list[Index]:
+    """The numbers of the first `longest` words of each side, UNKNOWN where a word has none."""
+    return [np.asarray([known.get(word, UNKNOWN) for word in text[:longest]], np.int64) for text in texts]
+
+
+def _pad(texts: Sequence[Index], length: int) -> Index:
+    padded = np.full((len(texts), length), PADDING, np.int64)
+    for row, text in zip(padded, texts, strict=True):
+        row[: len(text)] = text
+    return padded
+
+
+NULL = 0.2  # probability that a word comes from none of the other side
+LONGEST_JUMP = 10  # longer jumps share a probability
+
+
+def first_jumps() -> NDArray[np.float64]:
+    """Weights of jumps from -LONGEST_JUMP to LONGEST_JUMP before any is counted: one word on is the most likely."""
+    return np.exp(-np.abs(np.arange(-LONGEST_JUMP, LONGEST_JUMP + 1) - 1) / 2)
+
+
+def posteriors(
+    emission: Reals, null: Reals, states: NDArray[np.bool_], jumps: NDArray[np.float64]
+) -> tuple[Reals, NDArray[np.float64]]:
+    """The probability that word j comes from state i, and how often each jump is expected, by forward and backward.
+
+    Vogel, Ney and Tillmann (1996), with a null word that stays where it is (Och and Ney 2003, section 2.1.2).
+
+    Args:
+        emission: [B, J, I] probability of word j where it comes from state i; 0 at padding.
+        null: [B, J] probability of word j where it comes from the null word; 0 at padding, where nothing happens.
+        states: [B, I] whether a state is there: False at padding.
+        jumps: [2 * LONGEST_JUMP + 1] weights, relative to each other.
+
+    Returns:
+        [B, J, I], of which what is missing to 1 over I is the null word's; and [2 * LONGEST_JUMP + 1].
+    """
+    b, words, width = emission.shape
+    distance = np.arange(width)[None, :] - np.arange(width)[:, None]
+    distance = np.clip(distance, -LONGEST_JUMP, LONGEST_JUMP) + LONGEST_JUMP
+    jump = jumps[distance].astype(np.float32)
+    share = 1 / (states.astype(np.float32) @ jump.T)  # so that the jumps from each state sum to 1
+    emission = np.ascontiguousarray(emission.transpose(1, 0, 2)) * np.float32(1 - NULL)
+    none = np.where(null.T > 0, null.T * np.float32(NULL), np.float32(1))[:, :, None]
+    before = np.empty((words, b, width), np.float32)  # where the chain stands before word j, spread over jumps
+    real = np.empty_like(before)
+    scale = np.empty((words, b, 1), np.float32)
+    now = states / states.sum(axis=1, keepdims=True, dtype=np.float32)
+    for j in range(words):
+        before[j] = now * share
+        real[j] = (before[j] @ jump if j else now) * emission[j]
+        now = real[j] + now * none[j]
+        scale[j] = now.sum(axis=1, keepdims=True)
+        real[j] /= scale[j]
+        now = now / scale[j]
+    ahead = np.ones((b, width), np.float32)
+    seen = emission  # is overwritten: what follows from word j on, seen from its state
+    for j in range(words - 1, -1, -1):
+        real[j] *= ahead
+        stay = none[j] * ahead / scale[j]
+        seen[j] *= ahead
+        seen[j] /= scale[j]
+        ahead = (seen[j] @ jump.T) * share + stay
+    moves = (before[1:].reshape(-1, width).T @ seen[1:].reshape(-1, width)) * jump
+    return real.transpose(1, 0, 2), np.bincount(distance.ravel(), moves.ravel(), len(jumps)).astype(np.float64)
+
 
 VERSION = 1  # raise it when the same pairs would give other links
 LEXICON_ROUNDS, CHAIN_ROUNDS = 4, 3  # of expectation and maximisation; Liang et al. do 5 and 5, we have less text

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.config.sources import WordAlignment
-from xalign_ray.data.bad_rows import merge_counts, merge_files
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.sources.formats import check_languages, explain_empty, parts, read_part
+from xalign_ray.data.sources.formats import check_languages, explain_empty, parts, read, read_part
 from xalign_ray.data.sources.parts import Part, count_bytes
 from xalign_ray.data.sources.records import Pair, Record
+from xalign_ray.data.summary import merge_counts, merge_files
 from xalign_ray.data.word_alignment.chain_aligner import Chains
 from xalign_ray.data.word_alignment.kinds import Aligner, AlignerKind, alignment_identity, check_method
-from xalign_ray.data.word_alignment.links import Link, write_pharaoh
-from xalign_ray.data.word_alignment.sample import HIGHEST_HASH, hash_pair, read_samples, smallest, write_sample
+from xalign_ray.data.word_alignment.links import Link, WordPair, write_pharaoh
 from xalign_ray.data.word_alignment.words import BlankSplitter, WordSplitter
 from xalign_ray.errors import DataError, fault_of
+from xalign_ray.text.blanks import split_words
+from xalign_ray.text.look_up import look_up_form
 from xalign_ray.work.artifacts import (
     MANIFEST,
     check_file,
@@ -35,10 +42,62 @@ from xalign_ray.work.artifacts import (
     unfinished,
     whole_json,
     whole_manifest,
+    write_atomic,
     write_json,
     write_manifest,
 )
 from xalign_ray.work.status_line import PartsDone
+
+Hashes = NDArray[np.uint64]
+
+HIGHEST_HASH = (1 << 64) - 1
+HELD = 1 << 16  # hashes taken in between two cuts to the smallest: bounds the memory
+
+
+def hash_pair(pair: Pair, seed: int) -> int:
+    """64 bits of a pair's sentences, the same wherever the pair stands."""
+    text = "\0".join((str(seed), *pair.texts))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=b"word alignment").digest(), "big")
+
+
+def smallest(hashes: Iterable[int], number: int) -> Hashes:
+    """The `number` smallest of the distinct hashes, sorted; holds no more than these and HELD others."""
+    kept = np.zeros(0, np.uint64)
+    held: list[int] = []
+    for one in hashes:
+        held.append(one)
+        if len(held) == HELD:
+            kept, held = _merge(kept, held, number), []
+    return _merge(kept, held, number)
+
+
+def _merge(kept: Hashes, held: Sequence[int], number: int) -> Hashes:
+    return np.unique(np.concatenate([kept, np.asarray(held, np.uint64)]))[:number]
+
+
+def write_sample(path: Path, pairs: Iterable[tuple[int, WordPair]]) -> None:
+    """The hash and the words of sampled pairs, as JSON lines."""
+    write_atomic(path, "".join(json.dumps([one, *words], ensure_ascii=False) + "\n" for one, words in pairs))
+
+
+def read_samples(paths: Sequence[Path]) -> list[WordPair]:
+    """The sampled pairs of all parts in the order of their hashes, each once, whatever parts they were in.
+
+    A word is held once, however often it occurs: millions of pairs then take 8 bytes a word.
+    """
+    found: dict[int, WordPair] = {
+        one: (list(map(sys.intern, first)), list(map(sys.intern, second)))
+        for path in paths
+        for one, first, second in _lines(path)
+    }
+    return [found[one] for one in sorted(found)]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str], list[str]]]:
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line)
+
 
 FILES_VERSION = 3  # raise it when the same input would give other files
 BATCH = 1024  # records aligned together
@@ -334,3 +393,47 @@ _TITLES: dict[Any, str] = {
     train_model: "word alignment, training",
     align_part: "word alignment",
 }
+
+
+SENTENCES = 100_000  # that are counted: the first of a corpus
+PAIRS = 1000  # that are written
+
+
+def frequent_words(pairs: Iterable[Pair], languages: Sequence[str], count: int = PAIRS) -> list[tuple[str, str]]:
+    """Aligned words in lower case, the most frequent first, each word once, of letters only.
+
+    Left out are words that both languages spell alike, and pairs whose English word is a stop word of scikit-learn's.
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    counted: Counter[tuple[str, str]] = Counter()
+    for pair in pairs:
+        first, second = (
+            [look_up_form(word, code) for word in split_words(text)]
+            for text, code in zip(pair.texts, languages, strict=True)
+        )
+        links = (link.partition("-") for link in (pair.alignment or "").split())
+        counted.update((first[int(i)], second[int(j)]) for i, _, j in links)
+    found: list[tuple[str, str]] = []
+    taken: set[tuple[int, str]] = set()
+    for words, _ in counted.most_common():
+        english = [word for word, code in zip(words, languages, strict=True) if code == "en"]
+        is_word = all(map(str.isalpha, words)) and words[0] != words[1] and not ENGLISH_STOP_WORDS.intersection(english)
+        if is_word and taken.isdisjoint(enumerate(words)):
+            taken |= set(enumerate(words))
+            found.append(words)
+        if len(found) == count:
+            break
+    return found
+
+
+def write_frequent_words(corpus: ParallelCorpus, aligned: Path) -> Path:
+    """`aligned/en-de.frequent.txt`, a word and its partner a line, of the folder that `align_corpus` wrote."""
+    paths = corpus.paths[:2] if corpus.format == "moses" else corpus.paths
+    with (aligned / ALIGNMENT).open(encoding="utf-8") as lines:
+        records = zip(read(corpus.format, paths, corpus.languages), lines, strict=False)
+        pairs = (replace(record, alignment=line) for record, line in records if isinstance(record, Pair))
+        words = frequent_words(islice(pairs, SENTENCES), corpus.languages)
+    path = aligned / f"{'-'.join(corpus.languages)}.frequent.txt"
+    write_atomic(path, "".join(f"{one} {other}\n" for one, other in words))
+    return path

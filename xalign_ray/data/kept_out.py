@@ -1,8 +1,11 @@
-"""Retrieval tests of a recipe: pairs that prepare reads, keeps with the shards, and never trains on."""
+"""Text that is kept out of training: held-out lines, drawn by hash, and the pairs of retrieval tests."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +20,6 @@ from tokenizers import Tokenizer
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.file_hashes import TESTS, write_arrays
-from xalign_ray.data.held_out_lines import comparable, hash_lines
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources.formats import explain_no_good_row, read_part
 from xalign_ray.data.sources.moses import BOTH_EMPTY
@@ -25,6 +27,44 @@ from xalign_ray.data.sources.records import BadRow, Pair, list_reasons
 from xalign_ray.data.summary import SourceSummary, file_names
 from xalign_ray.errors import DataError
 from xalign_ray.work.artifacts import write_atomic
+
+_HASH = hashlib.blake2b(digest_size=8, person=b"held out")  # copied for each line: half the price of a new one
+_NO_WORD = re.compile(r"\W+")
+
+
+def held_out_lines(lines: Sequence[str], share: float) -> NDArray[np.bool_]:
+    """[N] whether each line is held out: about `share` of the distinct lines.
+
+    Case, blanks and punctuation make no difference, so that a tokenized or lower-cased copy of a line shares its fate.
+    """
+    if not share:
+        return np.zeros(len(lines), bool)
+    return hash_lines(lines) / 2.0**64 < share
+
+
+def find_test_lines(lines: Sequence[str], tests: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """[N] whether each line is one of the retrieval tests, which are given by their sorted hashes."""
+    if not len(tests):
+        return np.zeros(len(lines), bool)
+    hashes = hash_lines(lines)
+    return tests[np.searchsorted(tests, hashes) % len(tests)] == hashes
+
+
+def hash_lines(lines: Sequence[str]) -> NDArray[np.uint64]:
+    """[N] the hash of each line, the same for lines that differ in case, blanks and punctuation only."""
+    return np.asarray([_hash(comparable(line)) for line in lines], np.uint64)
+
+
+def comparable(line: str) -> str:
+    """The letters and digits of a line, case-folded; the line itself where it has none."""
+    return _NO_WORD.sub("", unicodedata.normalize("NFKC", line)).casefold() or line.strip()
+
+
+def _hash(text: str) -> int:
+    digest = _HASH.copy()
+    digest.update(text.encode())
+    return int.from_bytes(digest.digest(), "big")
+
 
 LINES = f"{TESTS}/line_hashes.npy"
 MAX_PAIRS = 100_000  # of two languages: retrieval compares each sentence with all others
