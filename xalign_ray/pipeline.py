@@ -16,6 +16,7 @@ from xalign_ray.checks import check, open_start
 from xalign_ray.config.derive import deciding_values, method_of, plugin_hashes, run_fingerprint
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.saved import check_identity, earlier_runs, open_saved
+from xalign_ray.config.sources import REPLACING
 from xalign_ray.config.start import base_recipe, settle, with_absolute_paths
 from xalign_ray.errors import DataError
 from xalign_ray.exports import export_run, libraries_ahead
@@ -239,7 +240,7 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
     from xalign_ray.models.backbone import backbone
 
     check_method(recipe.config, prepared)
-    if recipe.config.model.init_from and recipe.config.data.tokenizer.kind != "exchange":
+    if recipe.config.model.init_from and not isinstance(recipe.config.data.tokenizer, REPLACING):
         from xalign_ray.models.backbone import check_tokenizer
 
         new = prepared.new_rows if getattr(recipe.config.data.tokenizer, "new_pieces", 0) else ()

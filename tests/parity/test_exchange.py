@@ -116,6 +116,31 @@ def test_data_stats_has_pieces_for_a_word_before_and_after(folder: Path, tmp_pat
     assert stats.exchange["after"]["de"] < stats.exchange["before"]["de"]
 
 
+def test_trimmed_encoder_gives_text_of_kept_pieces_the_same_vectors(folder: Path, tmp_path: Path) -> None:
+    config = make_config(
+        folder,
+        "data.tokenizer={kind: trim, min_count: 60}",
+        f"model.init_from={folder / 'base'}",
+        "data.corpora=[{format: text, language: en, paths: [en.txt]}]",
+        *SMALL,
+    )
+    prepared = prepare_here(config)
+    state = build_objectives(config, prepared).state_dict()
+    export(state, config, prepared, tmp_path / "export", FACTS | {"step": 0})  # type: ignore[arg-type]
+    said = prepared.exchange["pieces"]
+    model, tokenizer = (kind.from_pretrained(tmp_path / "export") for kind in (AutoModelForMaskedLM, AutoTokenizer))
+    old, before = (kind.from_pretrained(folder / "base") for kind in (AutoModelForMaskedLM, AutoTokenizer))
+    assert said == {"copied": len(tokenizer), "dropped": len(before) - len(tokenizer)}
+    assert len(tokenizer) < len(before)
+    same = 0
+    for line in (folder / "en.txt").read_text().splitlines()[:50]:
+        whole, trimmed = before(line, return_tensors="pt"), tokenizer(line, return_tensors="pt")
+        if set(before.convert_ids_to_tokens(whole["input_ids"][0])) <= tokenizer.get_vocab().keys():
+            same += 1
+            assert torch.equal(old.base_model(**whole)[0], model.base_model(**trimmed)[0])
+    assert same > 10
+
+
 def test_exchange_without_an_encoder_or_a_dictionary_is_refused(tmp_path: Path) -> None:
     there = "data.tokenizer={kind: exchange, path: there, init: dictionary}"
     with pytest.raises(ConfigError, match=r"data.tokenizer exchange needs model.init_from"):

@@ -10,10 +10,10 @@ from xalign_ray.config.choices import PAIRS, TEXT, MaskedLm, MaskedText, Objecti
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, OnBrokenFile, Positive, Scheduled, Within
 from xalign_ray.config.plugins import load_plugin
 from xalign_ray.config.sources import (
+    REPLACING,
     BpeTokenizer,
     Corpus,
     Dictionary,
-    ExchangeTokenizer,
     FiltersConfig,
     ParallelCorpus,
     Tokenizer,
@@ -280,11 +280,13 @@ class RunConfig(Frozen):
             )
         if self.data.tokenizer.kind == "start" and self.model.init_from is None:
             raise ValueError("data.tokenizer start is that of model.init_from, which names no encoder")
-        if isinstance(self.data.tokenizer, ExchangeTokenizer):
-            if self.model.init_from is None:
-                raise ValueError("data.tokenizer exchange needs model.init_from: an encoder to give its vocabulary to")
-            if self.data.tokenizer.init == "dictionary" and not self.data.dictionaries:
-                raise ValueError("data.tokenizer.init dictionary needs data.dictionaries; or set init to mean")
+        tokenizer = self.data.tokenizer
+        if isinstance(tokenizer, REPLACING) and self.model.init_from is None:
+            raise ValueError(
+                f"data.tokenizer {tokenizer.kind} needs model.init_from: an encoder whose vocabulary it changes"
+            )
+        if getattr(tokenizer, "init", "") == "dictionary" and not self.data.dictionaries:
+            raise ValueError("data.tokenizer.init dictionary needs data.dictionaries; or set init to mean")
         if self.model.init_from is None and getattr(self.data.tokenizer, "new_pieces", 0):
             raise ValueError("data.tokenizer.new_pieces extends the vocabulary of model.init_from, which names none")
         if self.model.conditioned_head and any(getattr(one, "variant", "") == "input_swap" for one in self.streams):

@@ -261,11 +261,12 @@ class BpeTokenizer(Frozen):
     sample_mib: Annotated[Int, Field(ge=1, description="text read per language for training, MiB")] = 16
 
 
-NewPieces = Annotated[
-    Int,
+NewPieces = Annotated[Int, Field(ge=0, description="how many pieces it gets, of the corpora's commonest words")]
+Kind = Annotated[
+    Literal["words", "subwords"],
     Field(
-        ge=0,
-        description="the commonest words of the corpora that it cuts become pieces; their rows start from translations",
+        description="whole words that it cuts, whose rows start from translations; or neighbours inside words, joined: "
+        "their rows start as the mean of their parts"
     ),
 ]
 
@@ -281,6 +282,7 @@ class FolderTokenizer(GivenTokenizer):
 
     kind: Literal["folder"] = "folder"
     new_pieces: NewPieces = 0
+    new_pieces_are: Kind = "words"
 
 
 class ExchangeTokenizer(GivenTokenizer):
@@ -302,6 +304,18 @@ class StartTokenizer(Frozen):
 
     kind: Literal["start"] = "start"
     new_pieces: NewPieces = 0
+    new_pieces_are: Kind = "words"
 
 
-Tokenizer = Annotated[BpeTokenizer | FolderTokenizer | StartTokenizer | ExchangeTokenizer, Field(discriminator="kind")]
+class TrimTokenizer(Frozen):
+    """The tokenizer of the encoder that `model.init_from` names, without the pieces that the corpora do not use."""
+
+    kind: Literal["trim"] = "trim"
+    min_count: Annotated[Int, Field(ge=1, description="how often a piece must stand in the text to be kept")] = 1
+    sample_mib: Annotated[Int, Field(ge=1, description="text of each input that is counted, MiB")] = 256
+
+
+REPLACING = (ExchangeTokenizer, TrimTokenizer)  # kinds that give an encoder other rows than its own
+Tokenizer = Annotated[
+    BpeTokenizer | FolderTokenizer | StartTokenizer | ExchangeTokenizer | TrimTokenizer, Field(discriminator="kind")
+]

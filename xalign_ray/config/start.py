@@ -65,7 +65,7 @@ def settle(recipe: Recipe, start: str | None) -> Recipe:
     config = recipe.config
     update: dict[str, object] = {"model": config.model.model_copy(update={"init_from": start})}
     if isinstance(tokenizer := config.data.tokenizer, StartTokenizer):
-        given = FolderTokenizer(path=start, new_pieces=tokenizer.new_pieces)
+        given = FolderTokenizer(path=start, **tokenizer.model_dump(exclude={"kind"}))
         update["data"] = config.data.model_copy(update={"tokenizer": given})
     return replace(recipe, config=config.model_copy(update=update))
 

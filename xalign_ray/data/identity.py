@@ -13,7 +13,14 @@ import tokenizers
 
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, RunConfig
-from xalign_ray.config.sources import BpeTokenizer, ExchangeTokenizer, FolderTokenizer, Tokenizer
+from xalign_ray.config.sources import (
+    REPLACING,
+    BpeTokenizer,
+    ExchangeTokenizer,
+    FolderTokenizer,
+    Tokenizer,
+    TrimTokenizer,
+)
 from xalign_ray.data import language_id
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source
@@ -42,7 +49,7 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
     exchanged = None
     if isinstance(tokenizer, FolderTokenizer) and not tokenizer.new_pieces:
         del settings["tokenizer"]
-    elif isinstance(tokenizer, ExchangeTokenizer):
+    elif isinstance(tokenizer, REPLACING):
         exchanged = [EXCHANGE_VERSION, _content_of(str(config.model.init_from))]
     files = hashes.of([file for source in sources for file in source.files])
     left = iter(files)
@@ -99,8 +106,8 @@ def given_folder(tokenizer: Tokenizer) -> FolderTokenizer:
 
 
 def tokenizer_identity(data: DataConfig) -> Any:
-    """A given tokenizer by content and special tokens; one that is trained follows from settings and inputs."""
-    if isinstance(data.tokenizer, BpeTokenizer):
+    """A given tokenizer by content and special tokens; one that is made of text follows from settings and inputs."""
+    if isinstance(data.tokenizer, BpeTokenizer | TrimTokenizer):
         return "trained"
     if isinstance(data.tokenizer, ExchangeTokenizer):
         return _content_of(data.tokenizer.path)

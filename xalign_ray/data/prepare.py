@@ -17,13 +17,13 @@ import numpy as np
 
 from xalign_ray.config.derive import data_settings
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
-from xalign_ray.config.sources import BpeTokenizer, ExchangeTokenizer
+from xalign_ray.config.sources import REPLACING, BpeTokenizer
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.dictionaries import read_translations, trained_translations, write_lexicon
 from xalign_ray.data.duplicate_passes import with_duplicates
 from xalign_ray.data.duplicates import find_duplicates, partition_bytes
 from xalign_ray.data.examples import longest_word
-from xalign_ray.data.exchange import exchange_tokenizer
+from xalign_ray.data.exchange import replace_tokenizer
 from xalign_ray.data.file_hashes import (
     EXCHANGE,
     NEW_ROWS,
@@ -70,7 +70,7 @@ from xalign_ray.data.word_alignment.corpus import align_parts
 from xalign_ray.data.word_alignment.kinds import named_aligner
 from xalign_ray.data.word_alignment.words import TokenizerSplitter
 from xalign_ray.errors import DataError, fault_of
-from xalign_ray.text.new_pieces import extend_tokenizer
+from xalign_ray.text.new_pieces import add_subwords, extend_tokenizer
 from xalign_ray.text.tokenizer import train_bpe
 from xalign_ray.work.artifacts import (
     MANIFEST,
@@ -201,14 +201,20 @@ def _write_tokenizer(
     data, settings = config.data, config.data.tokenizer
     if isinstance(settings, BpeTokenizer):
         tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(data, texts, settings.sample_mib << 20)))
-    elif isinstance(settings, ExchangeTokenizer):
-        tokenizer = exchange_tokenizer(config, settings, translations, texts, folder)
+    elif isinstance(settings, REPLACING):
+        sample = _sampler(data, texts, getattr(settings, "sample_mib", 1) << 20)
+        tokenizer = replace_tokenizer(config, settings, translations, texts, sample, folder)
     else:
-        tokenizer = framed(open_tokenizer(given_folder(settings).path))
-        if wanted := given_folder(settings).new_pieces:
+        given = given_folder(settings)
+        tokenizer = framed(open_tokenizer(given.path))
+        if wanted := given.new_pieces:
             lines = _sampler(data, texts, NEW_PIECES_SAMPLE)()
-            unknown = vocabulary(tokenizer).unknown
-            backend, rows = extend_tokenizer(tokenizer.backend_tokenizer, lines, wanted, translations, unknown)
+            unknown, backend = vocabulary(tokenizer).unknown, tokenizer.backend_tokenizer
+            backend, rows = (
+                extend_tokenizer(backend, lines, wanted, translations, unknown)
+                if given.new_pieces_are == "words"
+                else add_subwords(backend, lines, wanted, {unknown, *tokenizer.all_special_ids})
+            )
             tokenizer = wrap_tokenizer(backend, like=tokenizer)
             write_json(folder / NEW_ROWS, rows)
     save_tokenizer(tokenizer, folder / "tokenizer")

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from xalign_ray.config.sources import ExchangeTokenizer, Tokenizer
+from xalign_ray.config.sources import REPLACING, Tokenizer
 from xalign_ray.private.torch import own_parameters
 from xalign_ray.text.exchange import StartRows
 
@@ -33,7 +33,7 @@ def rows_to_make(
     A recipe that continues the result has the same data and makes none: its encoder has them, trained.
     """
     new_rows = prepared.new_rows if getattr(tokenizer, "new_pieces", 0) else {}
-    return new_rows, prepared.start_rows if isinstance(tokenizer, ExchangeTokenizer) else None
+    return new_rows, prepared.start_rows if isinstance(tokenizer, REPLACING) else None
 
 
 def add_rows(hf: Any, new_rows: Mapping[int, Sequence[int]]) -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 from xalign_ray.config.derive import deciding_values, deepspeed_config, derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.sources import TrimTokenizer
 from xalign_ray.errors import ConfigError
 from xalign_ray.planning.estimate import GIB, Estimate, estimate, find_rate, operations_of_row, read_prices, read_shape
 from xalign_ray.planning.memory import memory_of, run_bytes, shard_bytes_per_token
@@ -91,10 +92,11 @@ def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
     if isinstance(subject, str):
         return {"parameters": f"known with {subject}"}
     sizes, vocab_size = subject.sizes, subject.values["vocab_size"]
+    trimmed = "at most " if isinstance(config.data.tokenizer, TrimTokenizer) else ""
     losses = f"; losses: {subject.loss_parameters:,}" if subject.loss_parameters else ""
     shards = ", ".join(f"{size:g} bytes a token of {kind}" for kind, size in shard_bytes_per_token(config).items())
     return {
-        "parameters": f"{sizes.total:,} (vocabulary {vocab_size:,}: {sizes.word_embeddings:,}{losses})",
+        "parameters": f"{sizes.total:,} (vocabulary {trimmed}{vocab_size:,}: {sizes.word_embeddings:,}{losses})",
         "operations": _operations(config, subject),
         "disk": f"{in_bytes(run_bytes(config, subject))} for checkpoints and the export; shards: {shards}",
     }

@@ -1,4 +1,4 @@
-"""Gives a tokenizer whole words as new pieces, and says which old pieces' rows each starts from.
+"""Gives a tokenizer words or subwords as new pieces, and says which old pieces' rows each starts from.
 
 Formulas, and how the papers were read: docs/explanation/methods.md, New pieces for a vocabulary.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tokenizers import AddedToken, Tokenizer
 
 from xalign_ray.text.look_up import look_up_form
 from xalign_ray.text.tokenizer import tokenize_words
+from xalign_ray.text.vocabulary import join_pieces
 
 
 def extend_tokenizer(
@@ -55,6 +56,16 @@ def extend_tokenizer(
     extended.add_tokens([AddedToken(word, single_word=True, lstrip=True, normalized=True) for word in chosen])
     numbers = extended.get_vocab()
     return extended, choose_rows({numbers[word]: word for word in chosen}, tokenize, translations, unknown)
+
+
+def add_subwords(
+    tokenizer: Tokenizer, lines: Iterable[str], count: int, whole: Collection[int]
+) -> tuple[Tokenizer, dict[int, list[int]]]:
+    """The tokenizer with the commonest neighbours inside words joined; see `join_pieces`, which it returns."""
+    normalize = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
+    words = _count_words(lines, normalize)
+    cut = dict(zip(words, tokenize_words(tokenizer, [*words]), strict=True))
+    return join_pieces(tokenizer, words, cut, count, whole)
 
 
 def _count_words(lines: Iterable[str], normalize: Callable[[str], str]) -> Counter[str]:
