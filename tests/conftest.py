@@ -15,24 +15,33 @@ if TYPE_CHECKING:
     from tests.parity.train.pool import Pool
     from tests.s3_server import S3Server
 
-LONGEST = ["test_faults_node", "test_jobs", "test_faults_driver", "test_faults_feed", "test_six_objectives"]
+LONGEST = ["test_jobs", "test_study", "test_faults_feed", "test_six_objectives", "test_documented_commands"]
+GIVEN = pytest.StashKey[int]()
 # Tests send these to what they start, which would ignore them where this process does: under nohup, or behind `&`.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(specname="pytest_collection_modifyitems")
+def pytest_keep_order(items: list[pytest.Item]) -> None:
+    """Remembers the order before the shuffle: pytest's own has put tests with the same value of a fixture together."""
+    for number, item in enumerate(items):
+        item.stash[GIVEN] = number
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """The longest files first and unit tests last: processes that take file after file then end at the same time.
+    """The longest files first, then those that share a cluster, and unit tests last: two processes that take file
+    after file start few clusters and end at the same time.
 
     Only unit tests are shuffled, where that is asked for: the others share what is slow to make.
     """
-    given = {item: number for number, item in enumerate(items)}
     yield
 
-    def place(item: pytest.Item) -> tuple[bool, int, int]:
+    def place(item: pytest.Item) -> tuple[bool, int, bool, int]:
         is_unit, name = "unit" in item.path.parts, item.path.stem
-        return is_unit, LONGEST.index(name) if name in LONGEST else len(LONGEST), 0 if is_unit else given[item]
+        rank = LONGEST.index(name) if name in LONGEST else len(LONGEST)
+        return is_unit, rank, "ray" not in item.path.parts, 0 if is_unit else item.stash[GIVEN]
 
     items.sort(key=place)
 

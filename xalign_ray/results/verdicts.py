@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -67,6 +68,8 @@ class Measured:
         Each has the languages that it is about and all its seeds have. All are empty where no test set is in common.
         """
         shared = self._test_sets(quantities)
+        if not shared:
+            return [EMPTY for _ in quantities]
         chosen = self.frame.loc[self.frame.test_set.isin(shared[:1])]
         return [self._values(chosen, quantity) for quantity in quantities]
 
@@ -83,7 +86,14 @@ class Measured:
         first, *others = map(self._own_sets, _parts(quantities))
         return [one for one in first if all(one in other for other in others)]
 
+    @cached_property
+    def _scored(self) -> set[tuple[str, str]]:
+        """Labels and metrics that have a score: a report asks for every claim of every paper, and few are scored."""
+        return set(zip(self.frame.label, self.frame.metric, strict=True))
+
     def _own_sets(self, quantity: Quantity) -> list[str]:
+        if (quantity.label, quantity.metric) not in self._scored:
+            return []
         own = self.frame.loc[(self.frame.label == quantity.label) & (self.frame.metric == quantity.metric)]
         return list(own.sort_values("place", kind="stable").test_set.unique())
 
