@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from xalign_ray.text import counter_random
-from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Vocabulary
+from xalign_ray.text.dictionary import Lexicon
 from xalign_ray.text.rows import Rows
 
 IGNORED = -100

@@ -45,8 +45,7 @@ from xalign_ray.text.transliteration import (
     without_other_script,
     word_types,
 )
-from xalign_ray.text.trees import Sentence
-from xalign_ray.text.word_order import fit_word_order
+from xalign_ray.text.word_order import Sentence, fit_word_order
 from xalign_ray.work.artifacts import MANIFEST, hash_files, unfinished, write_atomic, write_manifest
 from xalign_ray.work.local_paths import expand_home
 

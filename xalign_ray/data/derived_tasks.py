@@ -12,7 +12,7 @@ from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.derived import SYNTAX, Order, split_sentences, split_words
 from xalign_ray.text.span_tags import tag_mover
-from xalign_ray.text.trees import Sentence, Tree
+from xalign_ray.text.word_order import Sentence, Tree
 
 CONLLU_COLUMNS = 10
 UNSEEN = "_"  # stands for a word of blanks or invisible characters alone

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from xalign_ray.config.sources import NearDuplicatesConfig
 from xalign_ray.data.sources.records import Document, Pair
-from xalign_ray.text.characters import read_characters
+from xalign_ray.text.characters import letters_a_word, read_characters
 from xalign_ray.text.counter_random import mix
 from xalign_ray.text.n_grams import Hashes, unit_hashes
 from xalign_ray.text.rows import Index, spans, starts
-from xalign_ray.text.scripts import letters_a_word
 from xalign_ray.work.artifacts import unfinished, write_atomic
 
 PARTITION_LINES = 4_000_000  # whose hashes and numbers a task holds: 48 MiB, and some 150 while they are sorted

@@ -19,9 +19,8 @@ from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources.formats import read_part
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.data.tokenizer_folder import SPECIAL, framed, open_tokenizer, vocabulary, wrap_tokenizer
-from xalign_ray.text.exchange import SHARED, StartRows, fertility, start_rows
-from xalign_ray.text.similar_pieces import combine_similar
-from xalign_ray.text.vocabulary import count_pieces, keep_pieces, pieces_to_keep
+from xalign_ray.text.exchange import SHARED, StartRows, combine_similar, fertility, start_rows
+from xalign_ray.text.new_pieces import count_pieces, keep_pieces, pieces_to_keep
 from xalign_ray.work.artifacts import write_json
 
 if TYPE_CHECKING:

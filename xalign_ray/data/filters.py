@@ -24,13 +24,14 @@ from xalign_ray.text.characters import (
     Characters,
     count_words,
     has_letter,
+    in_other_script,
     is_word,
+    letters_a_word,
     read_characters,
     unit_words,
 )
 from xalign_ray.text.n_grams import duplicate_n_grams, top_n_grams, unit_hashes
 from xalign_ray.text.rows import Index, starts
-from xalign_ray.text.scripts import in_other_script, letters_a_word
 
 Kept = NDArray[np.bool_]
 Item = TypeVar("Item")

@@ -29,14 +29,12 @@ from xalign_ray.data.file_hashes import (
 from xalign_ray.data.kept_out import RetrievalPairs, tokenize_tests
 from xalign_ray.data.shards import SHARD_GROUPS, Shard, Shards, fetch_groups, open_shard_table, read_group
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Columns, Vocabulary
-from xalign_ray.text.dictionary import DictionaryPairs
+from xalign_ray.text.dictionary import DictionaryPairs, Lexicon
 from xalign_ray.text.exchange import StartRows
-from xalign_ray.text.order import ROW_GROUP, Order, Places, Pool, StreamPools
+from xalign_ray.text.order import ROW_GROUP, Order, Places, Pool, StreamPools, language_shares
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows, concatenate, starts, take
-from xalign_ray.text.sampling import language_shares
 from xalign_ray.text.streams import stream_columns
 from xalign_ray.work.artifacts import MANIFEST, read_json, read_manifest, whole_manifest
 from xalign_ray.work.mirror import fetch_listed, url_of

@@ -16,7 +16,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.hub_cache import in_cache
 from xalign_ray.models.own_tokenizer import check_vocabulary
 from xalign_ray.text.collate import Vocabulary
-from xalign_ray.text.frame import frame_of, put_frame
+from xalign_ray.text.tokenizer import frame_of, put_frame
 from xalign_ray.work.local_paths import is_folder_name
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portab
 from xalign_ray.models.sentence_modules import copy_modules
 from xalign_ray.models.weight_files import SAFETENSORS, weight_names
 from xalign_ray.text.exchange import StartRows
-from xalign_ray.text.frame import put_frame
+from xalign_ray.text.tokenizer import put_frame
 from xalign_ray.work.artifacts import MANIFEST, hash_files, share, write_json, write_manifest
 
 ENCODER = "encoder."  # how `Objectives` names its encoder; what else is in the state belongs to losses

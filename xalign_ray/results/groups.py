@@ -12,8 +12,7 @@ import pandas as pd
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.run import Run, columns_of
-from xalign_ray.text.language_codes import check_language
-from xalign_ray.text.language_families import INVENTED, OTHER, family_of, languages_of
+from xalign_ray.text.language_codes import INVENTED, OTHER, check_language, family_of, languages_of
 
 EVERY = "all languages"
 UNKNOWN_SIZE = "size not known"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xalign_ray.text.blanks import BLANKS
+from xalign_ray.text.words import BLANKS
 
 _INDEX = re.compile(r"[01]")  # of a sentence's first word
 _DOCSTART = "-DOCSTART-"

@@ -15,8 +15,8 @@ from xalign_ray.tasks.tagged_columns import find_columns
 from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask
 from xalign_ray.tasks.task_files import read_lines
 from xalign_ray.tasks.tokenized import Features, Inputs
-from xalign_ray.text.blanks import BLANKS
 from xalign_ray.text.collate import IGNORED
+from xalign_ray.text.words import BLANKS
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:

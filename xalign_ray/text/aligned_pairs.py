@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.config.choices import AlignedPairs
 from xalign_ray.text.collate import Columns, Layout
-from xalign_ray.text.piece_links import ends_of_links, split_words
-from xalign_ray.text.prediction import Batch, choose, locate_words, predict, swap_segments
+from xalign_ray.text.prediction import Batch, choose, ends_of_links, locate_words, predict, split_words, swap_segments
 from xalign_ray.text.rows import Index, Rows, run_index, starts, sum_runs
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from xalign_ray.config.choices import CodeSwitchedCopy, CodeSwitchedLabels
-from xalign_ray.text.code_switch import Lexicon, pick_synonyms, within_room
 from xalign_ray.text.collate import Columns, Layout, Marked, used_tokens
 from xalign_ray.text.counter_random import INSTANCE, SWITCH, random_bits, uniform
+from xalign_ray.text.dictionary import Lexicon, pick_synonyms, within_room
 from xalign_ray.text.prediction import Batch, Flags, Words, choose, locate_words, mask_units, predict
 from xalign_ray.text.rows import Index, Rows, run_index, spans, starts, take_segments
 

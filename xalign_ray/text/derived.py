@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError
 from xalign_ray.text.transliteration import TYPOGRAPHIC
-from xalign_ray.text.trees import Sentence
+from xalign_ray.text.word_order import Sentence
 
 INVERSION, SYNTAX, TRANSLITERATION = "inv", "syn", "trans"
 CHANGES = (INVERSION, SYNTAX, TRANSLITERATION)

@@ -1,8 +1,10 @@
-"""The order of training: an endless sequence of positions, each a row of a pool; pure in (manifest, seed)."""
+"""The order of training: an endless sequence of positions, each a row of a pool; pure in (manifest, seed).
+
+How often each language is drawn stands at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -273,3 +275,16 @@ def _window(
     rows = np.minimum(np.repeat(sizes, counts) - first, ROW_GROUP)
     order = np.random.default_rng([seed, GROUPS, source, epoch, number]).permutation(len(shard))
     return shard[order], first[order], np.cumsum(rows[order])
+
+
+# How often each language of a stream is drawn.
+#
+# Formulas, and how the papers were read: docs/explanation/methods.md, Sampling of languages.
+
+
+def language_shares(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
+    """q_l = p_l^exponent / sum of all, with p_l = size_l / sum of sizes. Exponent 1 is by size, 0 is uniform."""
+    total = sum(sizes.values())
+    raised = {name: (size / total) ** exponent for name, size in sizes.items()}
+    whole = sum(raised.values())
+    return {name: value / whole for name, value in raised.items()}

@@ -1,4 +1,4 @@
-"""Words of a line by one rule for every tokenizer, and which pieces each of them has.
+"""Words of a line by one rule for every tokenizer, which pieces each of them has, and the blanks of data files.
 
 The rule is Unicode's UAX 29 with three changes: punctuation always stands apart, also an apostrophe or a point between
 letters, because dictionaries have neither (`l'eau` is `l`, `'`, `eau`); Japanese kana stand one by one, as Chinese
@@ -7,6 +7,7 @@ characters do; and so do letters of Thai, Lao, Burmese, Khmer and their like, wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -139,3 +140,17 @@ def end_of_marks(text: str, end: int, following: int) -> int:
     """
     found = _MARKS.match(text, end, max(end, following))
     return found.end() if found else end
+
+
+# Blanks between words and columns of data files: U+0020 and TAB, as the programs that write the files have them.
+#
+# Python's own `str.split()` also splits at U+0085, U+00A0, U+2009, U+202F, U+3000 and others. fast_align, eflomal and
+# the Moses scripts take these for parts of words, so that links would point to the word before the right one.
+
+BLANKS = " \t"
+WORD = re.compile(rf"[^{BLANKS}]+")
+
+
+def split_words(line: str) -> list[str]:
+    """The words of a line, as the links of a word alignment count them: `"a\\u00a0! b"` has two."""
+    return WORD.findall(line)

@@ -16,8 +16,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.batches import FETCHED_AHEAD, GROUP, BatchReader, group_requests, open_local, split_blocks
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.text.collate import IGNORED, TOKEN_COLUMNS, Columns, hash_rows
-from xalign_ray.text.order import Request
-from xalign_ray.text.sampling import language_shares
+from xalign_ray.text.order import Request, language_shares
 
 
 def with_workers(config: RunConfig, workers: int) -> RunConfig:

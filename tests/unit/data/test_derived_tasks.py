@@ -13,7 +13,7 @@ from xalign_ray.tasks.pos import POS
 from xalign_ray.tasks.token_classification import strict_spans
 from xalign_ray.tasks.xnli import XNLI
 from xalign_ray.text.derived import invert
-from xalign_ray.text.trees import Sentence
+from xalign_ray.text.word_order import Sentence
 
 INV = ("inv",)
 

@@ -22,8 +22,7 @@ from xalign_ray.data.tokenizer_folder import (
     wrap_tokenizer,
 )
 from xalign_ray.errors import ConfigError
-from xalign_ray.text.frame import put_frame
-from xalign_ray.text.tokenizer import train_bpe
+from xalign_ray.text.tokenizer import put_frame, train_bpe
 
 
 def test_a_trained_tokenizer_comes_back_from_its_folder(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.groups import Groupings, check_groupings, known_groupings, read_sizes
 from xalign_ray.results.log import Log
 from xalign_ray.results.run import Run
-from xalign_ray.text.language_codes import check_language
-from xalign_ray.text.language_families import family_of, languages_of
+from xalign_ray.text.language_codes import check_language, family_of, languages_of
 
 XTREME = (
     "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi "

@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from xalign_ray.config.schema import MaskingConfig
-from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import Vocabulary
+from xalign_ray.text.dictionary import Lexicon
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows
 

@@ -15,7 +15,7 @@ from xalign_ray.text.derived import (
     split_words,
 )
 from xalign_ray.text.language_codes import check_language
-from xalign_ray.text.trees import Sentence, Tree
+from xalign_ray.text.word_order import Sentence, Tree
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from xalign_ray.config.choices import CodeSwitchedLabels, MaskedPairs, MaskedTex
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text.collate import IGNORED
 from xalign_ray.text.counter_random import CHOOSE_WORD, random_bits, row_keys
-from xalign_ray.text.masking import budgets, choose_words
+from xalign_ray.text.prediction import budgets, choose_words
 from xalign_ray.text.rows import run_index, starts, sum_runs
 from xalign_ray.text.streams import stream_columns
 

@@ -12,8 +12,8 @@ from xalign_ray.config import choices, derive
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.text import counter_random, masking, order
-from xalign_ray.text.code_switch import Lexicon
 from xalign_ray.text.collate import IGNORED, Vocabulary
+from xalign_ray.text.dictionary import Lexicon
 from xalign_ray.text.order import Pool
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows

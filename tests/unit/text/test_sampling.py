@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xalign_ray.config.schema import SamplingConfig
-from xalign_ray.text.sampling import language_shares
+from xalign_ray.text.order import language_shares
 
 SIZES = {"en": 8000.0, "sw": 125.0}
 

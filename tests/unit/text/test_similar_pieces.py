@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from xalign_ray.text.similar_pieces import combine_similar, piece_vectors, sparsemax
+from xalign_ray.text.exchange import combine_similar, piece_vectors, sparsemax
 
 
 def project_slowly(scores: list[float]) -> list[float]:

@@ -17,9 +17,9 @@ from xalign_ray.config.choices import (
     Stream,
 )
 from xalign_ray.config.schema import MaskingConfig
-from xalign_ray.text.code_switch import Lexicon, pick_synonyms, within_room
 from xalign_ray.text.collate import IGNORED, TOKEN_COLUMNS
 from xalign_ray.text.counter_random import row_keys
+from xalign_ray.text.dictionary import Lexicon, pick_synonyms, within_room
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows, take
 from xalign_ray.text.streams import SLICE, stream_columns

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from xalign_ray.text.new_pieces import add_subwords
+from xalign_ray.text.new_pieces import add_subwords, count_pieces, keep_pieces, pieces_to_keep
 from xalign_ray.text.tokenizer import tokenize_words
-from xalign_ray.text.vocabulary import count_pieces, keep_pieces, pieces_to_keep
 
 SPECIAL = ["<unk>", "<s>", "</s>"]
 ENGLISH = ["The lower house knows the newest lowlands.", "Lower the widest windows, then show them!"] * 3

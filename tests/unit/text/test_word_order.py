@@ -9,8 +9,16 @@ from itertools import permutations
 
 import pytest
 
-from xalign_ray.text.trees import Sentence, Tree
-from xalign_ray.text.word_order import HEAD, WordOrder, draw_order, fit_word_order, read_out, siblings_of
+from xalign_ray.text.word_order import (
+    HEAD,
+    Sentence,
+    Tree,
+    WordOrder,
+    draw_order,
+    fit_word_order,
+    read_out,
+    siblings_of,
+)
 
 
 def tree(text: str) -> Sentence:

@@ -10,7 +10,7 @@ from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Pair, Record
 from xalign_ray.errors import DataError
-from xalign_ray.text.blanks import BLANKS, split_words
+from xalign_ray.text.words import BLANKS, split_words
 
 BOTH_EMPTY = "both sides are empty"
 ONE_EMPTY = "one side is empty"

@@ -31,8 +31,8 @@ from xalign_ray.data.word_alignment.kinds import Aligner, AlignerKind, alignment
 from xalign_ray.data.word_alignment.links import Link, WordPair, write_pharaoh
 from xalign_ray.data.word_alignment.words import BlankSplitter, WordSplitter
 from xalign_ray.errors import DataError, fault_of
-from xalign_ray.text.blanks import split_words
 from xalign_ray.text.look_up import look_up_form
+from xalign_ray.text.words import split_words
 from xalign_ray.work.artifacts import (
     MANIFEST,
     check_file,

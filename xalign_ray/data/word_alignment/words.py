@@ -13,11 +13,10 @@ import tokenizers
 
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.own_tokenizer import identify_tokenizer
-from xalign_ray.text.blanks import split_words
 from xalign_ray.text.look_up import look_up_form
 from xalign_ray.text.rows import starts
 from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_lines
-from xalign_ray.text.words import WORDS_VERSION
+from xalign_ray.text.words import WORDS_VERSION, split_words
 
 NO_FORM = "\ue000"  # leads the number of a piece that has no form, so that it is no word of any text
 
