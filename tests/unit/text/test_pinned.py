@@ -11,7 +11,7 @@ from tests.unit.text.pinned import assert_pinned
 from xalign_ray.config import choices, derive
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import MaskingConfig
-from xalign_ray.text import counter_random, masking, order
+from xalign_ray.text import counter_random, order, prediction
 from xalign_ray.text.collate import IGNORED, Vocabulary
 from xalign_ray.text.dictionary import Lexicon
 from xalign_ray.text.order import Pool
@@ -193,7 +193,7 @@ def test_another_order_is_another_run(monkeypatch: pytest.MonkeyPatch, constant:
 
 def test_words_are_shuffled_by_the_upper_30_bits_of_their_draws():
     draws = np.array([1 << 34, 1 << 33, 0], np.uint64)  # the last bit that counts, and the first that does not
-    assert_pinned(masking._shuffle(draws, np.array([3]), np.array([0])), [1, 2, 0])
+    assert_pinned(prediction._shuffle(draws, np.array([3]), np.array([0])), [1, 2, 0])
 
 
 # Two rows by hand. As text: two sentences and one; as pairs: one pair each (the last sentence is half of the second).
