@@ -18,7 +18,7 @@ from tests.parity.train.test_train_contrast import SETTINGS as CONTRAST_SETTINGS
 from tests.parity.train.test_train_contrast import assert_same, one_graph, step_of
 from tests.parity.train.test_train_losses import LOSSES, MASKED, TOGETHER
 from xalign_ray.models.attention import attention_by_example, flash_attention, implementation
-from xalign_ray.models.layout import NOT_PREDICTED
+from xalign_ray.text.collate import IGNORED
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import backend_of
 from xalign_ray.train.loop import build_objectives
@@ -247,7 +247,7 @@ def test_the_weights_that_are_exported_are_those_that_were_scored(gpu: Pool, tmp
     ((language, rows),) = synthetic.SyntheticRows().held_out(0, 1, 10)
     with torch.no_grad():
         of_label = module(tensors(rows, torch.device("cpu")), (0, 1), 0, KIND)[KIND]
-    asked = language[np.nonzero(rows["labels"] != NOT_PREDICTED)[0]]
+    asked = language[np.nonzero(rows["labels"] != IGNORED)[0]]
     means = [float(of_label[torch.from_numpy(asked == code)].mean()) for code in (0, 1)]
     assert event["metrics"]["held_out/loss"] == pytest.approx(np.mean(means), abs=ROUNDING)
 
