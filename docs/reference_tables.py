@@ -19,7 +19,7 @@ from xalign_ray.planning.describe import duration
 from xalign_ray.planning.estimate import GIB, Estimate, estimate, operations_of_row, read_shape
 from xalign_ray.planning.subject import at_most, read_figures, subject_of
 from xalign_ray.tasks import registry
-from xalign_ray.track.names import EVENTS, METRICS
+from xalign_ray.track.events import EVENTS, METRICS
 
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 _MARK = re.compile(r"^<!-- written: (\w+) -->$", re.MULTILINE)

@@ -15,14 +15,8 @@ from xalign_ray.verbs.opened_run import Run, open_run
 if TYPE_CHECKING:
     from xalign_ray.config.load import Recipe
     from xalign_ray.verbs.continue_encoder import continue_encoder
-    from xalign_ray.verbs.evaluate import evaluate
-    from xalign_ray.verbs.export import export
-    from xalign_ray.verbs.plan import plan
-    from xalign_ray.verbs.prepare import prepare
-    from xalign_ray.verbs.pretrain import pretrain
-    from xalign_ray.verbs.report import report
-    from xalign_ray.verbs.study import study
-    from xalign_ray.verbs.tune import tune
+    from xalign_ray.verbs.recipes import export, plan, prepare, pretrain
+    from xalign_ray.verbs.scores import evaluate, report, study, tune
 
 __version__ = "0.1.0"
 __all__ = [
@@ -39,6 +33,7 @@ __all__ = [
     "study",
     "tune",
 ]
+_OF_RECIPES = ("export", "plan", "prepare", "pretrain")
 
 
 def load_recipe(name: str | PathLike[str], *settings: str) -> Recipe:
@@ -61,7 +56,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from xalign_ray.verbs.command import python_call
 
-    verb = python_call(getattr(import_module(f"xalign_ray.verbs.{name}"), name))
+    module = name if name == "continue_encoder" else "recipes" if name in _OF_RECIPES else "scores"
+    verb = python_call(getattr(import_module(f"xalign_ray.verbs.{module}"), name))
     return globals().setdefault(name, verb)
 
 

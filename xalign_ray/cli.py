@@ -11,19 +11,12 @@ import typer
 
 from xalign_ray import __version__
 from xalign_ray.errors import StoppedError, XalignError, explain
-from xalign_ray.verbs import config, data
+from xalign_ray.verbs import data, recipes
 from xalign_ray.verbs.command import Group, ManyFiles, add_command
 from xalign_ray.verbs.continue_encoder import continue_encoder, show_end
-from xalign_ray.verbs.evaluate import evaluate
-from xalign_ray.verbs.export import export
-from xalign_ray.verbs.plan import plan
-from xalign_ray.verbs.prepare import prepare
-from xalign_ray.verbs.pretrain import pretrain
-from xalign_ray.verbs.report import report, word_map
-from xalign_ray.verbs.study import quickstart, study
+from xalign_ray.verbs.recipes import export, plan, prepare, pretrain
+from xalign_ray.verbs.scores import evaluate, quickstart, report, study, track_replay, tune, word_map
 from xalign_ray.verbs.submit import submit_for
-from xalign_ray.verbs.track import track_replay
-from xalign_ray.verbs.tune import tune
 from xalign_ray.work import collector, stops
 
 
@@ -52,7 +45,7 @@ for name in ("demo", "derive", "read", "fetch", "align", "stats"):
     add_command(data_app, name, getattr(data, f"data_{name}"))
 config_app = _group("Recipes: list, show, check, compare.")
 for name in ("list", "show", "check", "diff", "schema"):
-    add_command(config_app, name, getattr(config, f"config_{name}"))
+    add_command(config_app, name, getattr(recipes, f"config_{name}"))
 track_app = _group("MLflow, after the fact.")
 add_command(track_app, "replay", track_replay)
 for group, name in ((data_app, "data"), (config_app, "config"), (track_app, "track")):

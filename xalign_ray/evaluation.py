@@ -14,8 +14,7 @@ from xalign_ray.track.follower import Track, publish, resolve_uri, track_of
 from xalign_ray.work.artifacts import EVALUATION_KIND, hash_value, whole_manifest
 from xalign_ray.work.job import open_job
 from xalign_ray.work.local_paths import absolute_model, absolute_path, is_folder_name, quoted, shown_path
-from xalign_ray.work.mirror import local_folder, opened, url_of
-from xalign_ray.work.ray_job import check_lasting
+from xalign_ray.work.mirror import check_lasting, local_folder, opened, url_of
 from xalign_ray.work.run_folder import CONFIG, EVALUATION, RUNS, SCORES, RunFolder, check_export
 from xalign_ray.work.status_line import say, say_next
 

@@ -21,13 +21,12 @@ from xalign_ray.config.start import base_recipe, settle, with_absolute_paths
 from xalign_ray.errors import DataError
 from xalign_ray.exports import export_run, libraries_ahead
 from xalign_ray.track.follower import Track, check_uri, track_of
-from xalign_ray.track.origin import origin
+from xalign_ray.track.scored_encoder import origin
 from xalign_ray.train.cluster_address import check_named_cluster
 from xalign_ray.work.artifacts import finished_run, write_atomic
 from xalign_ray.work.job import Job, OpenJob, open_job
 from xalign_ray.work.locks import check_writable
-from xalign_ray.work.mirror import fetch_checkpoint, is_finished, local_folder, refresh, url_of
-from xalign_ray.work.ray_job import check_lasting
+from xalign_ray.work.mirror import check_lasting, fetch_checkpoint, is_finished, local_folder, refresh, url_of
 from xalign_ray.work.run_folder import RunFolder, check_export
 from xalign_ray.work.status_line import say
 

@@ -28,7 +28,7 @@ from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 from xalign_ray.track.events import EVENT_LOG, read_events
-from xalign_ray.verbs.evaluate import evaluate
+from xalign_ray.verbs.scores import evaluate
 
 RECIPES = Path(pipeline.__file__).parent / "recipes" / "tiny"
 SCORED, SEEDS = "tiny/mlm", (0, 1, 2)

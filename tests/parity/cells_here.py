@@ -13,9 +13,9 @@ from tests.unit.data.conftest import one_after_the_other
 from xalign_ray import pipeline
 from xalign_ray.data import prepare
 from xalign_ray.studies import queue, workers
-from xalign_ray.studies.cell_run import run_cell
 from xalign_ray.studies.cells import Job, Pretraining
 from xalign_ray.studies.plan import Plan
+from xalign_ray.studies.workers import run_cell
 from xalign_ray.train import driver
 
 

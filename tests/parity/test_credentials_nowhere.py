@@ -18,7 +18,7 @@ from tests.parity.mlflow_server import Server
 from tests.ray.small import batches, write_world
 from xalign_ray.results.page import report
 from xalign_ray.track.follower import replay, resolve_uri
-from xalign_ray.verbs.evaluate import evaluate
+from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work import credentials
 
 USER, PASSWORD = "ann", "s3cret-pass"

@@ -28,7 +28,7 @@ from xalign_ray.demo.writer import write_demo
 from xalign_ray.results.page import report
 from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import read_scores
-from xalign_ray.verbs.evaluate import evaluate
+from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work.artifacts import hash_file, hash_files
 
 SETTINGS = (

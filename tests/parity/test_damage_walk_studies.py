@@ -29,7 +29,7 @@ from xalign_ray.studies.cells import CELLS
 from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.follower import replay
-from xalign_ray.verbs.evaluate import evaluate
+from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work.artifacts import hash_files
 
 EXPERIMENTS = count()

@@ -14,7 +14,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.task import Task
 from xalign_ray.track.follower import replay
-from xalign_ray.verbs.evaluate import evaluate
+from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.run_folder import RunFolder
 

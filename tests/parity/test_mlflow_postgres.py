@@ -33,7 +33,7 @@ from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, last_step, read_events
 from xalign_ray.track.follower import replay, runs_page
-from xalign_ray.verbs.evaluate import evaluate
+from xalign_ray.verbs.scores import evaluate
 
 PAGE, BUCKET, PATIENCE_S = "../how-to/mlflow.md", "mlflow-files", 120
 STOPPED, TOGETHER = "stopped", "together"  # experiments

@@ -14,7 +14,7 @@ from xalign_ray.cli import main
 from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.data.word_alignment.corpus import write_frequent_words
 from xalign_ray.errors import DataError
-from xalign_ray.verbs.report import word_map
+from xalign_ray.verbs.scores import word_map
 
 WORDS = {
     "dog": [1, 0], "hund": [2, 0.1],

@@ -18,7 +18,7 @@ from xalign_ray.data.prepare import prepare
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import StoppedError
 from xalign_ray.results.charts import RESTARTED, loss_frame, training_chart
-from xalign_ray.results.log import TOTAL
+from xalign_ray.results.run import TOTAL
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import train
 from xalign_ray.work.job import Job

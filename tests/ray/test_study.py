@@ -29,13 +29,13 @@ from tests.ray.tagging_world import write_encoder, write_tags
 from tests.unit.data.conftest import prepare_here
 from xalign_ray import cli
 from xalign_ray.errors import ConfigError, TrainingError
-from xalign_ray.studies.cell_run import STOP_MARK
 from xalign_ray.studies.cells import CELLS
 from xalign_ray.studies.study import run_study
+from xalign_ray.studies.workers import STOP_MARK
 from xalign_ray.tasks.scores import SCORES, read_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, read_events
 from xalign_ray.track.follower import replay
-from xalign_ray.verbs.tune import tune
+from xalign_ray.verbs.scores import tune
 from xalign_ray.work.artifacts import read_manifest
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]

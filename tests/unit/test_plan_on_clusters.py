@@ -28,7 +28,7 @@ from xalign_ray.planning.estimate import (
 )
 from xalign_ray.planning.memory import run_bytes
 from xalign_ray.planning.subject import Subject, at_most, feed_rate, read_figures, subject_of
-from xalign_ray.verbs.plan import plan
+from xalign_ray.verbs.recipes import plan
 
 PEAK = Rate(100.0, "as given")
 

@@ -23,7 +23,7 @@ from xalign_ray.errors import LockError
 from xalign_ray.results import card, page
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.scores import read_scores
-from xalign_ray.verbs.evaluate import evaluate
+from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work.artifacts import LOCK
 from xalign_ray.work.job import open_job
 from xalign_ray.work.locks import hold

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.verbs.upload import PACKAGE, SHIPPED, find_code, make_upload
+from xalign_ray.verbs.submit import PACKAGE, SHIPPED, find_code, make_upload
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,8 +16,8 @@ from xalign_ray.continuing.recipe import ROOT, Continuation
 from xalign_ray.evaluation import publish_scores
 from xalign_ray.planning.estimate import read_prices
 from xalign_ray.results.continued import comparison_text, read_continued
-from xalign_ray.results.log import RETRIEVAL, read_log
 from xalign_ray.results.page import PAGE, report
+from xalign_ray.results.run import RETRIEVAL, read_log
 from xalign_ray.track.follower import open_command, resolve_uri, runs_page
 from xalign_ray.work.artifacts import finished_run
 from xalign_ray.work.job import open_job

@@ -11,12 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-from xalign_ray.demo.concepts import load_concepts
-from xalign_ray.demo.documents import draw_facts
-from xalign_ray.demo.facts import YEARS, Fact, FactTable, Noun
-from xalign_ray.demo.grammar import say, write_text
-from xalign_ray.demo.languages import PIVOT, Language
-from xalign_ray.demo.trees import conllu_documents
+from xalign_ray.demo.facts import YEARS, Fact, FactTable, Noun, draw_facts, load_concepts
+from xalign_ray.demo.grammar import PIVOT, Language, conllu_documents, say, write_text
 
 LABELLED_ROWS = {"train": 600, "dev": 150, "test": 200}
 NEWS_TOPICS = ("CCAT", "ECAT", "GCAT", "MCAT")

@@ -1,13 +1,48 @@
-"""The one fact table that all languages tell from: who does what to what, where, and what things are like."""
+"""What the embedded world says: its concepts, the facts that hold of them, and documents that tell a share of them"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
+from pathlib import Path
 
-from xalign_ray.demo.concepts import load_concepts
+LEXICON = Path(__file__).with_name("lexicon.tsv")
+UPOS_OF_ROLE = {"agent": "NOUN", "thing": "NOUN", "place": "NOUN", "verb": "VERB", "adjective": "ADJ"}
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """A content word; its English form is also its name in the fact table.
+
+    Attributes:
+        word: the only English form (nouns and verbs plural): the world has no inflection.
+        topic: one of 15; facts stay mostly within a topic.
+        role: agent, thing, place, verb or adjective: what the word can be in a fact.
+        cognate: every language writes the word as English does; besides digits, all that languages share.
+    """
+
+    word: str
+    topic: str
+    role: str
+    cognate: bool
+
+    @property
+    def upos(self) -> str:
+        """The universal part of speech."""
+        return UPOS_OF_ROLE[self.role]
+
+
+@cache
+def load_concepts() -> tuple[Concept, ...]:
+    """All concepts, in the order of lexicon.tsv, which is also the order in which languages get their words."""
+    header, *lines = LEXICON.read_text(encoding="utf-8").splitlines()
+    assert header.split("\t") == ["word", "topic", "role", "cognate"]
+    rows = [line.split("\t") for line in lines]
+    return tuple(Concept(word, topic, role, cognate == "yes") for word, topic, role, cognate in rows)
+
 
 ZIPF_EXPONENT = 0.5  # of a word among its peers in a topic, and of the topics; natural text has about 1
 SUBJECTS_PER_VERB = 2
@@ -140,3 +175,56 @@ def _usual(own: list[str], anywhere: list[str], turn: int, count: int, rng: rand
     chosen = [own[(turn + step) % len(own)] for step in range(count)]
     others = [word for word in anywhere if word not in own]
     return WeightedWords.of(chosen + ([rng.choice(others)] if others else []))
+
+
+DOCUMENT_SENTENCES = (5, 8)
+STATED_SHARE = 0.7  # of the triples of the table, told by a language in its documents; each language has its own
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """A document before it is said in words: a topic's facts."""
+
+    topic: str
+    facts: tuple[Fact, ...]
+
+
+def draw_facts(
+    table: FactTable, rng: random.Random, allowed: Callable[[Fact], bool], topic: str = ""
+) -> Iterator[Fact]:
+    """Endless facts that are allowed, of one topic or, each time anew, of any."""
+    while True:
+        fact = table.sample(topic or table.topics.sample(rng), rng)
+        if allowed(fact):
+            yield fact
+
+
+def draw_distinct(table: FactTable, rng: random.Random, allowed: Callable[[Fact], bool], count: int) -> list[Fact]:
+    """So many different facts."""
+    chosen: dict[Fact, None] = {}
+    for fact in draw_facts(table, rng, allowed):
+        if len(chosen) == count:
+            break
+        chosen[fact] = None
+    return list(chosen)
+
+
+def draw_articles(
+    table: FactTable, language: str, seed: int, allowed: Callable[[Fact], bool], sentences: int
+) -> list[Article]:
+    """The documents of a language, with so many sentences together; the language leaves out some triples for good."""
+    rng = random.Random(f"articles/{language}/{seed}")
+
+    def is_stated(fact: Fact) -> bool:
+        stated = random.Random(f"told/{language}/{seed}/{'/'.join(fact.triple)}").random() < STATED_SHARE
+        return stated and allowed(fact)
+
+    articles: list[Article] = []
+    left = sentences
+    while left > 0:
+        topic = table.topics.sample(rng)
+        length = min(left, rng.choice(range(DOCUMENT_SENTENCES[0], DOCUMENT_SENTENCES[1] + 1)))
+        facts = draw_facts(table, rng, is_stated, topic)
+        articles.append(Article(topic, tuple(next(facts) for _ in range(length))))
+        left -= length
+    return articles

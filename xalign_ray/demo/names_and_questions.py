@@ -16,12 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xalign_ray.demo.concepts import load_concepts
-from xalign_ray.demo.documents import draw_distinct, draw_facts
-from xalign_ray.demo.facts import Fact, FactTable
-from xalign_ray.demo.grammar import Token, say, write_text
-from xalign_ray.demo.languages import PIVOT, Language
-from xalign_ray.demo.trees import conllu_documents
+from xalign_ray.demo.facts import Fact, FactTable, draw_distinct, draw_facts, load_concepts
+from xalign_ray.demo.grammar import PIVOT, Language, Token, conllu_documents, say, write_text
 
 ANSWER_ROWS = {"train": 600, "dev": 150, "test": 200}
 ORGANISED = frozenset({"trade", "school", "court", "music"})

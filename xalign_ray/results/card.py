@@ -14,13 +14,11 @@ from xalign_ray.config.schema import RUN_OF
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
 from xalign_ray.models.families import BY_MODEL_TYPE
-from xalign_ray.results.compare import compare_scores, score_frame
+from xalign_ray.results.compare import compare_scores, known_groupings, score_frame
 from xalign_ray.results.continued import of_comparison, read_continued, sentence
-from xalign_ray.results.groups import known_groupings
 from xalign_ray.results.run import Run, label_runs, read_run
-from xalign_ray.results.sentences import caveats, how_to_read
+from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read
 from xalign_ray.results.tables import data_tables, run_table, score_table, values_table
-from xalign_ray.results.templates import ENVIRONMENT
 from xalign_ray.work.artifacts import read_json, write_atomic
 from xalign_ray.work.run_folder import CARD, RunFolder
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -18,8 +17,9 @@ from xalign_ray.results.aggregate import (
     seed_values,
     without_layers,
 )
-from xalign_ray.results.score_files import Record, read_records
-from xalign_ray.work.artifacts import read_json
+from xalign_ray.work.artifacts import read_json, read_records
+
+Record = dict[str, Any]
 
 _COMPARED = ("retrieval", "retrieval_csls", "mlm_loss")
 _NEEDED = frozenset({"metric", "language", "layer", "value"})
@@ -99,10 +99,4 @@ def comparison_metrics(path: Path) -> dict[str, float]:
 
 def table(records: list[Record]) -> str:
     """All records as CSV, which MLflow shows as a table."""
-    text = io.StringIO()
-    if records:
-        names = dict.fromkeys(name for record in records for name in record)
-        writer = csv.DictWriter(text, fieldnames=list(names), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
-    return text.getvalue()
+    return pd.DataFrame(records, dtype=object).to_csv(index=False, lineterminator="\n") if records else ""

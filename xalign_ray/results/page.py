@@ -14,19 +14,36 @@ from rich.console import Console
 
 from xalign_ray.errors import LockError
 from xalign_ray.results import charts, tables
-from xalign_ray.results.against_papers import AgainstPapers, against_papers, cell_frame, claim_frame
+from xalign_ray.results.against_papers import (
+    CELLS,
+    CLAIMS,
+    AgainstPapers,
+    against_papers,
+    cell_frame,
+    cell_tables,
+    claim_frame,
+    sources,
+    terminal_tables,
+    verdict_table,
+)
 from xalign_ray.results.aggregate import KEY
-from xalign_ray.results.cell_times import time_tables
 from xalign_ray.results.charts import Chart
-from xalign_ray.results.compare import COLUMNS, SCORE_COLUMNS, Comparison, compare_scores, score_frame
+from xalign_ray.results.compare import (
+    COLUMNS,
+    SCORE_COLUMNS,
+    Comparison,
+    Groupings,
+    check_groupings,
+    compare_scores,
+    known_groupings,
+    read_sizes,
+    score_frame,
+)
 from xalign_ray.results.continued import Continued, of_comparison, origin_sentence, read_continued, sentence
-from xalign_ray.results.groups import Groupings, check_groupings, known_groupings, read_sizes
-from xalign_ray.results.paper_tables import CELLS, CLAIMS, cell_tables, sources, terminal_tables, verdict_table
 from xalign_ray.results.run import Run, columns_of, label_runs
-from xalign_ray.results.sentences import caveats, find, how_to_read, repetitions
+from xalign_ray.results.sentences import ENVIRONMENT, caveats, find, how_to_read, repetitions
 from xalign_ray.results.sources import MLFLOW, check_names, find_runs
-from xalign_ray.results.tables import Table
-from xalign_ray.results.templates import ENVIRONMENT
+from xalign_ray.results.tables import Table, time_tables
 from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
 from xalign_ray.results.verdicts import Measured, measured
 from xalign_ray.track.follower import resolve_uri

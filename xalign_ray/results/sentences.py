@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.difference import NEAR_ZERO
-from xalign_ray.results.log import read_steps
-from xalign_ray.results.run import Run, columns_of
+from xalign_ray.results.run import Run, columns_of, read_steps
 from xalign_ray.results.tables import percent, points
-from xalign_ray.results.templates import ENVIRONMENT
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 from xalign_ray.work.artifacts import hash_value
+
+ENVIRONMENT = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=select_autoescape(["html"]),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
 
 _SEEN = "alignment_trained"  # what such metrics ask is what a loss trained: no finding where there is another
 _DEMO = (

@@ -13,8 +13,7 @@ from xalign_ray.config.explain import check_folder
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import DataError, TrackingError, XalignError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
-from xalign_ray.results.log import Log
-from xalign_ray.results.run import Run, columns_of, read_run
+from xalign_ray.results.run import Log, Run, columns_of, read_run
 from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import quiet_mlflow, reason_of
 from xalign_ray.work.artifacts import check_files, read_json, read_manifest

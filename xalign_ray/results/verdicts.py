@@ -20,6 +20,7 @@ from xalign_ray.results.aggregate import (
     seed_values,
     without_layers,
 )
+from xalign_ray.results.compare import WITH, WITHOUT, known_groupings, other_languages
 from xalign_ray.results.difference import (
     TOO_FEW,
     TOO_FEW_LANGUAGES,
@@ -30,7 +31,6 @@ from xalign_ray.results.difference import (
     reason,
     spearman,
 )
-from xalign_ray.results.groups import WITH, WITHOUT, known_groupings, other_languages
 from xalign_ray.results.printed import ZERO_SHOT, Claim, Correlation, Coverage, Near, OrderClaim, Quantity, read_claims
 from xalign_ray.results.run import Run, columns_of
 

@@ -18,7 +18,6 @@ from xalign_ray import pipeline
 from xalign_ray.config.load import Recipe
 from xalign_ray.errors import ConfigError, DataError, StoppedError, XalignError
 from xalign_ray.exports import export
-from xalign_ray.studies.cell_run import End, read_end, seconds_of
 from xalign_ray.studies.cells import (
     FAILED,
     FINISHED,
@@ -27,14 +26,15 @@ from xalign_ray.studies.cells import (
     STOPPED,
     WAITING,
     Cell,
+    Choice,
     Encoder,
     Job,
     Pretraining,
     Trial,
+    choose,
 )
-from xalign_ray.studies.choice import Choice, choose
 from xalign_ray.studies.plan import Plan
-from xalign_ray.studies.workers import CellRunner, failure_reason
+from xalign_ray.studies.workers import CellRunner, End, failure_reason, read_end, seconds_of
 from xalign_ray.train.ray_gauges import CellGauges
 from xalign_ray.work import stops
 from xalign_ray.work.artifacts import MANIFEST, whole_manifest

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from xalign_ray.errors import DataError
-from xalign_ray.results.score_files import read_records, write_records
-from xalign_ray.work.artifacts import hash_value
+from xalign_ray.work.artifacts import hash_value, read_records, write_records
 from xalign_ray.work.run_folder import SCORES as SCORES  # the name of the file, for those who read or write it
 
 ALL_LANGUAGES = "all"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xalign_ray.config.choices import OBJECTIVES, PLUGGED_OBJECTIVES
-from xalign_ray.track.names import METRICS
+from xalign_ray.track.events import METRICS
 
 PREFIX = "xalign_"  # Ray puts its own `ray_` before it
 RUN_TAGS = ("run", "recipe", "method", "seed")

@@ -2,32 +2,222 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from mlflow import MlflowClient
-from mlflow.entities import DatasetInput, Metric, Param, Run, RunTag
+from mlflow.entities import (
+    Dataset,
+    DatasetInput,
+    InputTag,
+    LoggedModel,
+    LoggedModelOutput,
+    LoggedModelStatus,
+    Metric,
+    Param,
+    Run,
+    RunTag,
+)
 from mlflow.exceptions import MlflowException
+from mlflow.models import Model
 
 from xalign_ray.config.saved import read_saved
 from xalign_ray.results.headline import comparison_metrics, headline_scores, read_headlines, table
-from xalign_ray.track.events import Event, EventReader, run_identity
-from xalign_ray.track.logged_model import log_model
+from xalign_ray.track.events import Event, EventReader, run_identity, stream_events
 from xalign_ray.track.mlflow_page import ExperimentKind, experiment_tags
-from xalign_ray.track.mlflow_values import (
-    Thinning,
-    dataset_input,
-    flatten,
-    found_by,
-    language_tables,
-    milliseconds,
-    origin_tags,
-)
-from xalign_ray.work.artifacts import MANIFEST, read_manifest
+from xalign_ray.work.artifacts import MANIFEST, hash_value, read_json, read_manifest
 from xalign_ray.work.credentials import with_credentials
+from xalign_ray.work.mirror import url_of
 from xalign_ray.work.run_folder import CHOICES, COMPARISON, CONFIG, DATA, EVENT_LOG, REPORT, STUDY, RunFolder
+
+MAX_POINTS = 2000  # points a metric: more make MLflow's pages hang (mlflow#1571, mlflow#9779)
+_LENGTH = 250  # characters of a parameter's key or value
+_NAMED = 8  # languages in the name of a data set
+_OWN = "own"  # the scale of a recipe that is a user's file; that of a released one is its folder
+
+
+class Thinning:
+    """Gives every step its place among at most MAX_POINTS; only the first point of a place is kept.
+
+    Places are counted back from the last step, so the last step always is the first of its own.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._stride = max(1, math.ceil(steps / (MAX_POINTS - 1)))
+
+    def place(self, step: int) -> int:
+        """Number of the step's place; grows with the step."""
+        return (step - self._steps) // self._stride
+
+
+def flatten(tree: Any, prefix: str = "") -> dict[str, str]:
+    """A recipe's leaves as MLflow parameters: dotted keys, values of at most 250 characters.
+
+    A list of plain values is one parameter; items of a list of trees go by number.
+    """
+    trees = isinstance(tree, list) and any(isinstance(item, (dict, list)) for item in tree)
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if trees else None
+    if not items:
+        key = re.sub(r"[^\w./: -]", "_", prefix, flags=re.ASCII)[:_LENGTH]
+        value = tree if isinstance(tree, str) else json.dumps(tree, ensure_ascii=False)
+        return {key: value if len(value) <= _LENGTH else value[: _LENGTH - 3] + "..."} if prefix else {}
+    leaves: dict[str, str] = {}
+    for name, child in items:
+        leaves |= flatten(child, f"{prefix}.{name}" if prefix else str(name))
+    return leaves
+
+
+def found_by(start: Event, recipe: Mapping[str, Any]) -> dict[str, str]:
+    """What runs of all kinds are searched by: `method`, `scale`, `objectives`, `languages`; those that are known.
+
+    Args:
+        recipe: as the run folder holds it, empty of a cell of a study.
+    """
+    params = start.get("params", {})
+    name = Path(params.get("recipe") or start.get("recipe", ""))
+    found = {
+        "method": params.get("objective"),
+        "scale": _OWN if name.suffix else str(name.parent),
+        "objectives": ",".join(one["kind"] for one in recipe.get("objectives", ())),
+        **start.get("labels", {}),
+    }
+    return {key: value[:_LENGTH] for key, value in found.items() if value and value != "."}
+
+
+def origin_tags(origin: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, str]:
+    """Commit, user, host and versions under MLflow's own names where it has one, and the recipe's notes."""
+    tags = {
+        "mlflow.source.git.commit": origin.get("commit"),
+        "mlflow.user": origin.get("user"),
+        "mlflow.note.content": recipe.get("notes"),
+        "xalign.host": origin.get("host"),
+        "xalign.version.python": origin.get("python"),
+        **{f"xalign.version.{package}": number for package, number in origin.get("versions", {}).items()},
+    }
+    return {key: value for key, value in tags.items() if value}
+
+
+def dataset_input(start: Event) -> DatasetInput | None:
+    """The prepared data that a start event names (`data`: its folder) as a data set input."""
+    if not (data := start.get("data")):
+        return None
+    manifest = read_manifest(Path(data)) or {}
+    digest = str(start.get("data_fingerprint") or hash_value(manifest))[:36]
+    languages = manifest.get("languages", [])
+    rows = sum(pool.get("rows", 0) for pool in manifest.get("pools", {}).values())
+    size = {"rows": rows, "tokens": manifest.get("counts", {}).get("tokens", 0)}
+    name = "-".join(languages) if 0 < len(languages) <= _NAMED else f"{len(languages)} languages"
+    source = json.dumps({"uri": data})
+    dataset = Dataset(name, digest, "local", source, profile=json.dumps({"languages": ", ".join(languages), **size}))
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
+
+
+# Events with a value for each language, the files that they become in MLflow, and what the value is.
+LANGUAGE_TABLES = {
+    "held_out": ("held_out_languages.csv", "loss"),
+    "retrieval": ("retrieval_languages.csv", "accuracy"),
+}
+
+
+def language_tables(path: Path) -> dict[str, str]:
+    """The values by step and language of the events in LANGUAGE_TABLES, as CSV by file name; none where none occurred.
+
+    Tables, because a key a language would be too many charts.
+    """
+    lines: dict[str, list[str]] = {}
+    for event, survives in stream_events(path):
+        if survives and event["event"] in LANGUAGE_TABLES:
+            name, value = LANGUAGE_TABLES[event["event"]]
+            table = lines.setdefault(name, [f"step,language,{value}"])
+            found = event.get("languages", {}).items()
+            table += [f"{event['step']},{language},{one}" for language, one in found if one is not None]
+    return {name: "\n".join([*table, ""]) for name, table in lines.items() if len(table) > 1}
+
+
+def milliseconds(event: Event) -> int:
+    """When an event was written, in MLflow's unit."""
+    return int(event["time"] * 1000)
+
+
+_TYPE = "encoder"
+
+
+def log_model(client: MlflowClient, run: Run, export: Path, fingerprint: str, register_as: str | None) -> LoggedModel:
+    """The run's logged model, made if there is none; `mlflow.transformers.load_model` opens it as a fill-mask pipeline.
+
+    Args:
+        export: the folder that the model refers to; who loads it must see it under the same path.
+        fingerprint: of the run, in the place of a hub's revision.
+        register_as: name of a registered model that gets a version of it; none if null.
+    """
+    info, source = run.info, f"source_run_id = '{run.info.run_id}'"
+    found = client.search_logged_models([info.experiment_id], filter_string=source)
+    model = next(iter(found), None) or _create(client, run, export)
+    if model.status != LoggedModelStatus.READY:  # new, or an outage came before its files
+        model = _finish(client, model, run, export, fingerprint)
+    if register_as and not client.search_model_versions(f"name = '{register_as}' and run_id = '{info.run_id}'"):
+        _register(client, register_as)
+        client.create_model_version(
+            register_as, model.artifact_location, info.run_id, await_creation_for=0, model_id=model.model_id
+        )  # nothing is copied, so it is there; else MLflow says on stdout that it waits up to 300 seconds
+    return model
+
+
+def _register(client: MlflowClient, name: str) -> None:
+    query = f"name = '{name}'"
+    if client.search_registered_models(query):
+        return
+    try:
+        client.create_registered_model(name)
+    except MlflowException:
+        # Runs that end together both create it; the second finds it.
+        if not client.search_registered_models(query):
+            raise
+
+
+def _create(client: MlflowClient, run: Run, export: Path) -> LoggedModel:
+    params = {key: run.data.params[key] for key in ("method", "languages", "scale") if key in run.data.params}
+    tags = {"xalign.export": url_of(export) or str(export)}
+    return client.create_logged_model(
+        run.info.experiment_id, run.info.run_name, run.info.run_id, tags, params, model_type=_TYPE
+    )
+
+
+def _finish(client: MlflowClient, model: LoggedModel, run: Run, export: Path, fingerprint: str) -> LoggedModel:
+    described = Model(model_id=model.model_id, run_id=run.info.run_id)
+    described.add_flavor("transformers", transformers_version=version("transformers"), **_flavor(export, fingerprint))
+    with tempfile.TemporaryDirectory() as folder:
+        described.save(str(Path(folder, "MLmodel")))
+        client.log_model_artifacts(model.model_id, folder)
+    if model.model_id not in {one.model_id for one in (run.outputs.model_outputs if run.outputs else ())}:
+        client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, step=0)])
+    return client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+
+
+def _flavor(export: Path, fingerprint: str) -> dict[str, object]:
+    """As MLflow's `save_pretrained=False` writes it for a model of the hub."""
+    config = read_json(export / "config.json", "Export the run again.")
+    return {
+        "task": "fill-mask",
+        "instance_type": "FillMaskPipeline",
+        "framework": "pt",
+        "pipeline_model_type": config["architectures"][0],
+        "source_model_name": str(export),
+        "source_model_revision": fingerprint,
+        "components": ["tokenizer"],
+        "tokenizer_type": "PreTrainedTokenizerFast",
+        "tokenizer_name": str(export),
+        "tokenizer_revision": fingerprint,
+    }
+
 
 MAX_KEYS = 100  # metric keys a run: each is a chart of its own
 _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit

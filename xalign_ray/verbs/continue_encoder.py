@@ -15,7 +15,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.verbs.arguments import Out, PathLike, Rehash, Trust, as_model, as_path, codes, one_of, set_keys
 from xalign_ray.verbs.command import keep_memory
 from xalign_ray.verbs.opened_run import Run
-from xalign_ray.work.ray_job import check_lasting
+from xalign_ray.work.mirror import check_lasting
 from xalign_ray.work.run_folder import RUNS
 from xalign_ray.work.status_line import say, say_next
 from xalign_ray.work.storage import is_url
@@ -94,7 +94,7 @@ def continue_encoder(
         return resolve(lines).as_yaml.rstrip("\n")
     if plan:
         from xalign_ray.continuing.recipe import resolve
-        from xalign_ray.verbs.plan import plan as plan_recipe
+        from xalign_ray.verbs.recipes import plan as plan_recipe
 
         found = resolve(lines)
         return "\n".join([*found.notes, "", plan_recipe(found.recipe)])

@@ -146,7 +146,7 @@ def data_align(
     from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
     from xalign_ray.config.sources import WordAlignment
     from xalign_ray.config.start import absolute_aligner
-    from xalign_ray.work.ray_job import check_lasting
+    from xalign_ray.work.mirror import check_lasting
 
     folder = as_path(out)
     check_lasting("--out", folder)

@@ -24,7 +24,7 @@ from xalign_ray.data import batches as feeding
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import DataError
 from xalign_ray.results.page import report
-from xalign_ray.verbs.evaluate import evaluate
+from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work import publisher
 from xalign_ray.work.mirror import CACHE, url_of
 from xalign_ray.work.publisher import files_below

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.rules.tree import PACKAGE, parse, python_files
 from xalign_ray.config.choices import OBJECTIVES, STREAMS
-from xalign_ray.track.names import METRICS
+from xalign_ray.track.events import METRICS
 
 # A stream's function; the loss that held-out rows are scored by; which recipes' total losses compare.
 MAY_NAME_A_KIND = {"config/choices.py", "text/streams.py", "train/scoring.py", "results/sentences.py"}

@@ -21,8 +21,8 @@ from xalign_ray.config.saved import check_identity, earlier_runs
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.text.streams import stream_columns
+from xalign_ray.track.events import METRICS, is_known
 from xalign_ray.track.gauges import gauge_of
-from xalign_ray.track.names import METRICS, is_known
 
 PLUGIN = '''
 from typing import Annotated, Any, ClassVar, Literal

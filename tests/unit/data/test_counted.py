@@ -15,7 +15,7 @@ from xalign_ray.data.planned import count_steps
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stats import measure
 from xalign_ray.planning.describe import describe
-from xalign_ray.verbs.plan import plan
+from xalign_ray.verbs.recipes import plan
 
 BY_ROWS = "sampling={alpha: 1.0, unit: rows}"
 PAIRS = "streams=[{kind: masked_pairs}]"

@@ -6,8 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from xalign_ray.demo.facts import Fact, Noun
-from xalign_ray.demo.grammar import say
-from xalign_ray.demo.languages import load_languages
+from xalign_ray.demo.grammar import load_languages, say
 from xalign_ray.demo.names_and_questions import ANSWER_ROWS, tag_names
 from xalign_ray.tasks.ner import NER
 from xalign_ray.tasks.qa_benchmarks import MLQA

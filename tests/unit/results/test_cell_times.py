@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.results.run_folders import entries, open_folders, score, write_run, write_study
-from xalign_ray.results.cell_times import time_tables
-from xalign_ray.results.tables import NONE, Entry
+from xalign_ray.results.tables import NONE, Entry, time_tables
 
 ONE, TWO = {"cpus": 1.0, "gpus": 0.0}, {"cpus": 2.0, "gpus": 1.0}
 

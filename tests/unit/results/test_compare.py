@@ -13,12 +13,10 @@ from rich.console import Console
 
 from tests.unit.results.run_folders import compare_folders, entries, score, write_run
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.compare import Comparison, Record, compare_scores, score_frame
+from xalign_ray.results.compare import Comparison, Record, compare_scores, known_groupings, score_frame
 from xalign_ray.results.difference import critical, paired_uncertainty
-from xalign_ray.results.groups import known_groupings
-from xalign_ray.results.log import Log
 from xalign_ray.results.page import write_tables
-from xalign_ray.results.run import Run
+from xalign_ray.results.run import Log, Run
 from xalign_ray.results.tables import Entry, score_table, terminal_table
 from xalign_ray.tasks.scores import Score
 

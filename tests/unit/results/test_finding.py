@@ -11,10 +11,8 @@ import pytest
 
 from tests.unit.results.run_folders import score
 from xalign_ray.results.charts import draw_svgs, score_chart
-from xalign_ray.results.compare import Comparison, compare_scores, score_frame
-from xalign_ray.results.groups import known_groupings
-from xalign_ray.results.log import Log
-from xalign_ray.results.run import Run
+from xalign_ray.results.compare import Comparison, compare_scores, known_groupings, score_frame
+from xalign_ray.results.run import Log, Run
 from xalign_ray.results.sentences import find
 from xalign_ray.tasks.scores import Score
 

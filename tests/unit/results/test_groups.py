@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.results.groups import Groupings, check_groupings, known_groupings, read_sizes
-from xalign_ray.results.log import Log
-from xalign_ray.results.run import Run
+from xalign_ray.results.compare import Groupings, check_groupings, known_groupings, read_sizes
+from xalign_ray.results.run import Log, Run
 from xalign_ray.text.language_codes import check_language, family_of, languages_of
 
 XTREME = (

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.results.run_folders import held_out, open_folders, start, step, write_run
 from xalign_ray.errors import DataError
 from xalign_ray.results.charts import loss_frame
-from xalign_ray.results.log import MAX_POINTS, TOTAL, read_log
+from xalign_ray.results.run import MAX_POINTS, TOTAL, read_log
 
 STEPS = 20_000
 

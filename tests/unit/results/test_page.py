@@ -27,9 +27,8 @@ from tests.unit.results.run_folders import (
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.charts import MAX_DRAWN, curves_of, held_out_chart, loss_frame
 from xalign_ray.results.run import label_runs
-from xalign_ray.results.sentences import caveats, how_to_read
+from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read
 from xalign_ray.results.tables import Entry, Table, run_table, terminal_table
-from xalign_ray.results.templates import ENVIRONMENT
 
 LAYERS = [
     score(value=value, layer=layer, language=code) for code in ("all", "qgr") for layer, value in enumerate((0.1, 0.2))

@@ -15,7 +15,6 @@ from scipy.stats import t as student
 from tests.unit.results.run_folders import score
 from tests.unit.results.test_printed import slow_rank
 from xalign_ray.results.compare import score_frame
-from xalign_ray.results.log import Log
 from xalign_ray.results.printed import (
     PAPERS,
     Correlation,
@@ -26,7 +25,7 @@ from xalign_ray.results.printed import (
     printed_values,
     read_claims,
 )
-from xalign_ray.results.run import Run
+from xalign_ray.results.run import Log, Run
 from xalign_ray.results.verdicts import COLUMNS, Measured, judge, judge_all, measured
 from xalign_ray.tasks.registry import METRICS
 

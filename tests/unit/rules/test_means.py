@@ -13,9 +13,9 @@ ROOMS = [PACKAGE / name for name in ("results", "studies", "finetune", "track", 
 OTHERS = {
     "results/aggregate.py": "the one mean",
     "results/difference.py": "variances of an interval",
-    "results/log.py": "losses in a bin of steps, waiting time",
+    "results/run.py": "losses in a bin of steps, waiting time",
     "results/charts.py": "neighbouring points of a curve",
-    "results/cell_times.py": "seconds of cells",
+    "results/tables.py": "seconds of cells",
     "results/printed.py": "printed numbers that another printed number follows from",
     "continuing/comparison.py": "sentences of one language",
 }

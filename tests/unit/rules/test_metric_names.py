@@ -10,11 +10,11 @@ from typing import get_args
 
 from tests.unit.rules.tree import PACKAGE, ROOT, parse, python_files
 from xalign_ray.config.choices import Objective
-from xalign_ray.track.names import METRICS
+from xalign_ray.track.events import METRICS
 
 AREAS = {key.partition("/")[0] for key in METRICS}
 KEY = re.compile(rf"({'|'.join(sorted(AREAS))})/[a-z_]+")
-NAMES = PACKAGE / "track" / "names.py"
+NAMES = PACKAGE / "track" / "events.py"
 
 
 def objective_kinds() -> list[str]:

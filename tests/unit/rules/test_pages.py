@@ -18,7 +18,7 @@ from tests.unit.rules.tree import PACKAGE, ROOT, UNTRACKED, markdown_pages
 from xalign_ray.cli import app
 from xalign_ray.config.load import RECIPES, load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.track.names import METRICS
+from xalign_ray.track.events import METRICS
 
 README_LINES = 150  # what one reads before trying it; the rest is in docs/
 HISTORY = ROOT / "CHANGELOG.md"  # names what there was

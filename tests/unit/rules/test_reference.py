@@ -11,7 +11,7 @@ from tests.unit.rules.tree import ROOT
 from xalign_ray.config.load import list_recipes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.tasks import registry
-from xalign_ray.track.names import EVENTS, METRICS
+from xalign_ray.track.events import EVENTS, METRICS
 
 DOCS = ROOT / "docs"
 

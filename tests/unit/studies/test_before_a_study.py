@@ -11,7 +11,7 @@ import pytest
 from tests.unit.studies.test_study_files import POS, SENTENCE, planned
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.studies.plan import check_contents, check_task_files
-from xalign_ray.verbs.tune import tune
+from xalign_ray.verbs.scores import tune
 
 
 def test_a_language_without_an_embedding_is_refused_by_names_alone(tmp_path: Path):

@@ -16,8 +16,7 @@ from tests.unit.results.run_folders import score, write_run
 from tests.unit.results.run_folders import write_study as write_finished
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.results.compare import compare_scores, score_frame
-from xalign_ray.results.groups import known_groupings
+from xalign_ray.results.compare import compare_scores, known_groupings, score_frame
 from xalign_ray.results.sources import find_runs
 from xalign_ray.studies.cells import Trial
 from xalign_ray.studies.declared import load_study

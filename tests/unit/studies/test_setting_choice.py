@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.studies import choice
-from xalign_ray.studies.cells import Encoder, Trial
-from xalign_ray.studies.choice import Choice, write_choices
+from xalign_ray.studies.cells import Choice, Encoder, Trial, write_choices
+from xalign_ray.studies.cells import choose as choose_setting
 from xalign_ray.studies.declared import Resources
 
 LOW, HIGH = 1e-5, 1e-3
@@ -36,7 +35,7 @@ def key_of(cell: Trial) -> tuple[str, float, int]:
 
 def choose(cells: list[Trial], scores: Mapping[tuple[str, float, int], float]) -> list[Choice]:
     """Chooses where fine-tunings, by encoder, learning rate and seed, have these development scores; others none."""
-    return choice.choose(cells, {one.name: scores[key_of(one)] for one in cells if key_of(one) in scores})
+    return choose_setting(cells, {one.name: scores[key_of(one)] for one in cells if key_of(one) in scores})
 
 
 def rates(choices: list[Choice]) -> dict[str, float | None]:
@@ -55,7 +54,7 @@ def test_seeds_of_pretraining_count_as_those_of_fine_tuning_do():
     cells = [*plan(0, pretrained=1), *plan(0, pretrained=2)]
     low, high = (0.9, 0.1), (0.6, 0.5)
     found = dict(zip([one.name for one in cells], [low[0], high[0], low[1], high[1]], strict=True))
-    (made,) = choice.choose(cells, found)
+    (made,) = choose_setting(cells, found)
     assert rates([made]) == {"a": HIGH}
 
 
@@ -68,7 +67,7 @@ def test_fine_tunings_of_one_encoder_are_averaged_before_encoders_are():
         for one in cells
         if (place := (one.source.seed, one.seed)) in done
     }
-    (made,) = choice.choose(cells, found)
+    (made,) = choose_setting(cells, found)
     assert rates([made]) == {"a": HIGH}  # 0.5 and 0.55; over cells 0.7 and 0.525
 
 

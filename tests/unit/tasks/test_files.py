@@ -11,7 +11,7 @@ import pytest
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, read_lines
-from xalign_ray.verbs.tune import tune
+from xalign_ray.verbs.scores import tune
 
 
 def test_a_byte_order_mark_and_crlf_are_no_text(tmp_path: Path):
@@ -97,7 +97,7 @@ def test_files_of_other_names_are_named_before_ray_is_imported(tmp_path: Path):
         (tmp_path / name).write_text("a\tNOUN\n")
     code = (
         "import sys\nfrom pathlib import Path\nfrom xalign_ray.errors import DataError\n"
-        "from xalign_ray.verbs.tune import tune\n"
+        "from xalign_ray.verbs.scores import tune\n"
         "try:\n    tune('no-model', 'pos', [Path(sys.argv[1])], out=Path(sys.argv[1], 'out'))\n"
         "except DataError as error:\n    print(error)\n"
         "print('ray' in sys.modules)\n"

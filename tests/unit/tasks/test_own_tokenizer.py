@@ -14,7 +14,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify
 from xalign_ray.tasks.cloze import Predictor
 from xalign_ray.tasks.hf_encoder import Encoder
-from xalign_ray.verbs.evaluate import evaluate
+from xalign_ray.verbs.scores import evaluate
 
 PIECES = [f"w{number}" for number in range(20)]
 

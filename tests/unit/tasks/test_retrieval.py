@@ -17,7 +17,7 @@ from xalign_ray.models.own_pooling import own_pooling, own_prompt
 from xalign_ray.tasks.retrieval import RETRIEVAL, read_translations
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.tasks.translations import TranslatedSentences
-from xalign_ray.verbs.evaluate import evaluate
+from xalign_ray.verbs.scores import evaluate
 
 WORDS = ["one", "two", "three", "eins", "zwei", "drei", "query", ":"]
 GERMAN = [f"{first} {second}" for first in WORDS[3:6] for second in WORDS[3:6]]

@@ -51,7 +51,7 @@ def test_an_event_is_on_disk_before_the_log_is_closed(tmp_path: Path) -> None:
 def test_a_metric_outside_the_closed_list_is_our_mistake(tmp_path: Path) -> None:
     with (
         EventLog(tmp_path / "events.jsonl", 1) as log,
-        pytest.raises(AssertionError, match=r"metrics \['train/los'\] are not in track/names.py"),
+        pytest.raises(AssertionError, match=r"metrics \['train/los'\] are not in track/events.py"),
     ):
         log.write("step", 1, {"train/los": 1.0})
     assert read_events(tmp_path / "events.jsonl") == []

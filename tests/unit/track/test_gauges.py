@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 
 from xalign_ray.config.choices import OBJECTIVES
-from xalign_ray.track.events import EventLog, read_events
+from xalign_ray.track.events import METRICS, EventLog, read_events
 from xalign_ray.track.gauges import GAUGES, PREFIX, EventGauges, begun, gauge_of
-from xalign_ray.track.names import METRICS
 
 LANGUAGES = {"de": 30, "en": 50}
 BAD = {"count": 2, "share": 0.02, "limit": 0.05, "reasons": {"not UTF-8": 2}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from xalign_ray.track.mlflow_values import MAX_POINTS, Thinning, flatten, found_by
+from xalign_ray.track.mlflow_run import MAX_POINTS, Thinning, flatten, found_by
 
 
 def test_a_recipe_becomes_dotted_keys() -> None:

@@ -1,0 +1,309 @@
+"""The verbs of scores: `evaluate`, `tune`, `study`, `quickstart`, `report`, `word-map`, `track replay`"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from xalign_ray.config.yaml_text import parse_yaml
+from xalign_ray.errors import ConfigError, TrainingError
+from xalign_ray.verbs.arguments import (
+    SCALES,
+    Languages,
+    Model,
+    Out,
+    OutDir,
+    PathLike,
+    Rehash,
+    RunFolder,
+    StudyName,
+    StudySettings,
+    Task,
+    TrainLanguage,
+    TunedTask,
+    TuneSettings,
+    as_model,
+    as_path,
+    as_paths,
+    codes,
+    one_of,
+)
+from xalign_ray.verbs.opened_run import Frame, as_frame
+from xalign_ray.work.local_paths import shown_path
+from xalign_ray.work.run_folder import SCORES
+from xalign_ray.work.status_line import say, say_next
+
+
+def evaluate(
+    model: Model,
+    task: Task,
+    data: Annotated[PathLike | None, Path, typer.Option(metavar="PATH", help="the task's files")] = None,
+    out: Out = None,
+    languages: Languages = "",
+    prompt: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="put before each sentence of retrieval; default: the model's own prompt"),
+    ] = None,
+) -> Frame:
+    """Score a model on a task in every language found. Never trains.
+
+    Writes `scores.json` with a log and a manifest, into `<run>/evaluation/<task>` if no folder is named. MLflow shows
+    it below the encoder's run.
+
+    Returns:
+        A row a score, with the columns of `Run.scores`.
+
+    Raises:
+        ConfigError: an argument cannot mean anything.
+        DataError: model or data are missing or damaged.
+        LockError: another process writes the folder, or has taken it over.
+    """
+    from xalign_ray import evaluation
+    from xalign_ray.tasks.registry import TASKS
+    from xalign_ray.tasks.scores import write_scores
+    from xalign_ray.track.scored_encoder import scoring_identity
+    from xalign_ray.work.artifacts import EVALUATION_KIND, hash_file, hash_value
+    from xalign_ray.work.job import open_job
+    from xalign_ray.work.mirror import opened
+
+    encoder, run = evaluation.find_encoder(as_model(model))
+    target, chosen = evaluation.target_folder(as_path(out), run, encoder, task), codes(languages)
+    if TASKS[evaluation.known_task(task, TASKS)].needs_data and data is None:
+        raise ConfigError(f"--data is needed: the files of {task}.")
+    if prompt is not None and not TASKS[task].takes_prompt:
+        takes = ", ".join(name for name, one in TASKS.items() if one.takes_prompt)
+        raise ConfigError(f"--prompt: the task {task} puts no text before sentences; tasks that do: {takes}.")
+    evaluation.refuse_other_folders(target)
+    options = {} if prompt is None else {"prompt": prompt}
+    name = evaluation.name_of(encoder, run)
+    say(f"Evaluating {name} on {task}: loading the model.")
+    folder = opened(as_path(data)) if data else None
+    params = {"task": task, "data": None if folder is None else str(folder)} | options
+    fingerprint = hash_value([encoder, chosen, params])
+    params = {key: value for key, value in params.items() if value is not None}
+    identity = scoring_identity(fingerprint, f"{name}: {task}", encoder, name, chosen, params, is_run=run is not None)
+    with open_job(target, f"evaluate {task}", identity) as job:
+        job.follow(evaluation.track_of_scores(run, out is not None))
+        scores = TASKS[task].evaluate(encoder, folder, chosen, **options)
+        write_scores(target / SCORES, scores)
+        files = {SCORES: hash_file(target / SCORES)}
+        job.finish({"kind": EVALUATION_KIND, "task": task, "encoder": encoder, "files": files})
+    evaluation.publish_scores(run)
+    evaluation.say_scores(scores, target, run)
+    return as_frame(scores)
+
+
+def tune(
+    model: Model,
+    task: TunedTask,
+    data: Annotated[
+        PathLike | Sequence[PathLike],
+        list[Path],
+        typer.Option(metavar="PATH", help="the task's files; may be given more than once"),
+    ],
+    out: Out = None,
+    options: TuneSettings = (),
+    languages: Languages = "",
+    train_language: TrainLanguage = "en",
+) -> Frame:
+    """Fine-tune a model on English, then score every language: a study of one cell. A list of values is searched.
+
+    Options are those after `--set`, such as `{"learning_rate": [2e-5, 5e-5], "num_train_epochs": 3}`. Another
+    `train_language` is fine-tuned on and scored itself: the supervised score beside the zero-shot one. The fine-tuned
+    model that development scores choose stays in the cell's folder. Writes `scores.json`, into
+    `<run>/evaluation/<task>` if no folder is named.
+
+    Returns:
+        A row a score, with the columns of `Run.scores`.
+
+    Raises:
+        ConfigError: an argument cannot mean anything.
+        DataError: model or data are missing or damaged.
+        TrainingError: fine-tuning failed.
+        LockError: another process writes the folder, or has taken it over.
+    """
+    settings = dict(options) if isinstance(options, Mapping) else dict(map(_read_option, options or ()))
+    folders = as_paths(data)
+    if not folders:
+        raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
+    from xalign_ray import evaluation
+    from xalign_ray.studies.declared import check_options, parse_study
+    from xalign_ray.studies.plan import check_task_files, plan_study
+    from xalign_ray.studies.progress import Progress
+    from xalign_ray.studies.study import open_queue, run_cells, scores_of
+    from xalign_ray.tasks.registry import TUNED_TASKS
+    from xalign_ray.tasks.scores import write_scores
+    from xalign_ray.train.cluster_address import check_named_cluster
+    from xalign_ray.work.job import open_job
+    from xalign_ray.work.mirror import opened
+
+    encoder, run = evaluation.find_encoder(as_model(model))
+    target = evaluation.target_folder(as_path(out), run, encoder, evaluation.known_task(task, TUNED_TASKS)).absolute()
+    check_options(task, settings)
+    one = {
+        "task": task,
+        "data": [str(opened(folder).absolute()) for folder in folders],
+        "languages": codes(languages),
+        "train_language": train_language,
+        "seeds": [settings.pop("seed", 0)],
+        "settings": settings,
+    }
+    tree = {
+        "name": task,
+        "root": "/",
+        "encoders": [{"model": encoder, "label": evaluation.name_of(encoder, run)}],
+        "finetunings": [one],
+        "keep_models": True,
+        "mlflow": "off",
+    }
+    study = parse_study(tree, {}, "--set")
+    say(f"Fine-tuning {evaluation.name_of(encoder, run)} on {task}: planning; output is {shown_path(target)}.")
+    check_named_cluster()
+    plan = plan_study(study, target, str)
+    for unread in check_task_files(plan):
+        say(unread)
+    with open_job(target, f"tune {task}", waits=False):
+        queue = open_queue(plan, target)
+        scores = scores_of(queue, run_cells(queue, Progress(queue)))
+        if queue.failures and not scores:
+            raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {next(iter(queue.failures.values()))}")
+        write_scores(target / SCORES, scores)
+    evaluation.publish_scores(run)
+    evaluation.say_scores(scores, target, run)
+    return as_frame(scores)
+
+
+def _read_option(option: str) -> tuple[str, Any]:
+    key, _, text = option.partition("=")
+    if not key or not text.strip():
+        raise ConfigError(f"--set {option}: write it as key=value, for example --set learning_rate=2e-5.")
+    try:
+        return key, parse_yaml(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {option}: the value is not YAML; quote it.") from None
+
+
+QUICKSTART = "quickstart"
+
+
+def study(
+    name: StudyName,
+    *settings: StudySettings,
+    out: Out = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="show the cells, what is done, what each needs; run none")
+    ] = False,
+    rehash: Rehash = False,
+    scale: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="tiny, small or paper, of a study that has them", autocompletion=one_of(SCALES)
+        ),
+    ] = "",
+) -> Path | str:
+    """Run the cells of a study that have not ended, side by side, and report on all.
+
+    Runs, data and report go below `runs` if no folder is named. A study that was interrupted goes on when it is called
+    again.
+
+    Returns:
+        The report's page; with `plan` the cells as text.
+
+    Raises:
+        ConfigError: it cannot mean anything.
+        DataError: input is missing, damaged, or worse than a recipe allows.
+        TrainingError: cells failed; everything else has been done and is on disk.
+        LockError: another process writes a folder of it, or has taken it over.
+    """
+    from xalign_ray.studies.study import run_study, show_plan
+
+    full = f"{os.fspath(name)}/{scale}" if scale else os.fspath(name)
+    return show_plan(full, as_path(out), settings) if plan else run_study(full, as_path(out), settings, rehash)
+
+
+def quickstart(out: Out = None) -> None:
+    """The whole way on the embedded world: MLM against ALIGN-MLM, in a few minutes on two cores."""
+    from xalign_ray.studies.study import run_study
+
+    run_study(QUICKSTART, as_path(out))
+    say_next("open the report in a browser", "xalign study demo-pos --plan", "docs/tutorials/your_languages.md")
+
+
+def report(
+    *runs: Annotated[
+        PathLike,
+        str,
+        typer.Argument(metavar="RUN", help="folders of runs or studies, mlflow:EXPERIMENT or mlflow:RUN_ID"),
+    ],
+    out: Out = None,
+    by: Annotated[
+        Sequence[str] | str,
+        str,
+        typer.Option(metavar="NAMES", help="task,language,family,size,dictionary: the first in the terminal"),
+    ] = "",
+    sizes: Annotated[
+        PathLike | None, Path, typer.Option(metavar="FILE", help="CSV of each Wikipedia's size: language,megabytes")
+    ] = None,
+    baseline: Annotated[str | None, typer.Option(metavar="LABEL", help="compared with, instead of the first")] = None,
+    tracking: Annotated[str, typer.Option(metavar="URI", help="where MLflow is; sqlite: runs/mlflow.db")] = "sqlite",
+) -> Path:
+    """One page on a run, or on several compared.
+
+    Writes the numbers beside it as CSV, into `<run>/report` of one run, `report` of several if no folder is named.
+
+    Returns:
+        The page.
+
+    Raises:
+        ConfigError: an argument cannot mean anything.
+        DataError: a folder is not a run, or is damaged.
+        TrackingError: MLflow does not answer, or has no such runs.
+    """
+    from xalign_ray.results import page
+
+    path = page.report([as_model(run) for run in runs], as_path(out), codes(by), as_path(sizes), baseline, tracking)
+    say_next("open the page in a browser")
+    return path
+
+
+def word_map(
+    models: Annotated[
+        Sequence[PathLike],
+        list[str],
+        typer.Argument(metavar="MODEL", help="runs, exports or hub ids: a panel each"),
+    ],
+    data: Annotated[PathLike, Path, typer.Option(metavar="PATH", help="a MUSE file; its first 20 pairs are drawn")],
+    out: OutDir,
+) -> Path:
+    """Draw how near words lie to their translations (t-SNE), with mean cosine and reciprocal rank."""
+    from xalign_ray.verbs.word_figure import FIGURE, draw_words
+
+    words = draw_words([as_model(model) for model in models], as_path(data), as_path(out))
+    means = words.groupby("model", sort=False)[["cosine", "reciprocal_rank"]].mean()
+    for model, cosine, rank in means.itertuples():
+        say(f"{model}: cosine {cosine:.3f}, reciprocal rank {rank:.3f}")
+    return as_path(out) / FIGURE
+
+
+def track_replay(
+    run: RunFolder,
+    to: Annotated[str, typer.Option(metavar="URI", help="a tracking URI")],
+    experiment: Annotated[str, typer.Option(metavar="NAME", help="of MLflow's experiment")] = "xalign",
+) -> list[str]:
+    """Bring MLflow up to date with a run folder. Doing it again adds nothing."""
+    from xalign_ray.config.explain import check_folder
+    from xalign_ray.track.follower import open_command, replay, resolve_uri, runs_page
+    from xalign_ray.work.mirror import opened
+
+    folder = opened(as_path(run))
+    check_folder(folder)
+    uri = resolve_uri(to, folder.parent)
+    say(f"Bringing {shown_path(folder)} to MLflow at {uri}.")
+    ids = replay(folder, uri, experiment)
+    say_next(open_command(uri, runs_page(uri, experiment)))
+    return ids
