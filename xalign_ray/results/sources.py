@@ -16,10 +16,93 @@ from xalign_ray.finetune.training_set import PER_LANGUAGE
 from xalign_ray.results.run import Log, Run, columns_of, read_run
 from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import quiet_mlflow, reason_of
-from xalign_ray.work.artifacts import check_files, read_json, read_manifest
+from xalign_ray.work.artifacts import MANIFEST, check_files, read_json, read_manifest
 from xalign_ray.work.credentials import with_credentials
 from xalign_ray.work.mirror import local_folder, opened
-from xalign_ray.work.run_folder import CHOICES, EXPORT, STUDY
+from xalign_ray.work.run_folder import CHOICES, CONFIG, DATA, EVALUATION, EVENT_LOG, EXPORT, SCORES, STUDY
+
+_FOLDERS = (EVALUATION, DATA)
+_FILES = frozenset({CONFIG, MANIFEST, f"{DATA}/{MANIFEST}", CHOICES, EVENT_LOG})
+_PAGE = 1000  # runs a search: MLflow's own limit
+
+
+def search_runs(client: Any, name: str) -> list[Any]:
+    """A run by its id, else all runs of an experiment, oldest first.
+
+    Raises:
+        TrackingError: there is neither; names the experiments that there are.
+    """
+    from mlflow.exceptions import MlflowException
+
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        try:
+            return [client.get_run(name)]
+        except MlflowException:
+            known = sorted(found.name for found in client.search_experiments())
+            raise TrackingError(
+                f"MLflow has neither a run nor an experiment '{name}'. Experiments: {', '.join(known)}."
+            ) from None
+    return list(_search(client, experiment.experiment_id))
+
+
+def restore(client: Any, run: Any, folder: Path) -> bool:
+    """Downloads a run into a folder; False if it has neither scores nor a study's choices.
+
+    Raises:
+        TrackingError: it has no event log, since an earlier version brought it there.
+    """
+    run_id = run.info.run_id
+    files = _artifacts(client, run_id)
+    if not any(_is_scores(path) or path == CHOICES for path in files):
+        return False
+    if EVENT_LOG not in files:
+        raise TrackingError(
+            f"The run {folder_name_of(run)} ({run_id}) in MLflow lacks {EVENT_LOG}: an earlier version logged it. "
+            "Log it again: xalign track replay RUN_FOLDER."
+        )
+    folder.mkdir(parents=True)
+    for path in files:
+        if _is_scores(path) or path in _FILES:
+            _download(client, run_id, path, folder / path)
+    return True
+
+
+def folder_name_of(run: Any) -> str:
+    """The name of the run folder that the run mirrors."""
+    return run.data.tags.get("xalign.run") or run.info.run_name or run.info.run_id
+
+
+def _search(client: Any, experiment_id: str) -> Iterator[Any]:
+    token = None
+    while True:
+        found = client.search_runs(
+            [experiment_id], max_results=_PAGE, order_by=["attributes.start_time"], page_token=token
+        )
+        yield from found
+        if not (token := found.token):
+            return
+
+
+def _artifacts(client: Any, run_id: str) -> list[str]:
+    """Paths of the files of a run, as deep as scores lie: `evaluation/<task>/scores.json`."""
+    files: list[str] = []
+    folders = [None, *_FOLDERS]
+    for folder in folders:
+        for item in client.list_artifacts(run_id, folder):
+            (folders if folder == EVALUATION and item.is_dir else files).append(item.path)
+    return files
+
+
+def _download(client: Any, run_id: str, path: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # MLflow keeps the name of a file; whether it keeps its folders depends on where artifacts lie.
+    Path(client.download_artifacts(run_id, path, str(target.parent))).rename(target)
+
+
+def _is_scores(path: str) -> bool:
+    return path.split("/")[-1] == SCORES
+
 
 MLFLOW = "mlflow:"
 _HINT = "Give the `xalign study` or `xalign tune` that made it again: it writes it anew and repeats no finished cell."
@@ -224,15 +307,10 @@ def _restore(name: str, tracking_uri: str) -> Iterator[Run]:
     # MLflow takes 2-3 s to import: only where it is asked for.
     from mlflow import MlflowClient
 
-    from xalign_ray.track import restore
-
     client = MlflowClient(with_credentials(tracking_uri))
     with tempfile.TemporaryDirectory(prefix="xalign-report-") as scratch:
-        every = [
-            (run, Path(scratch) / run.info.run_id / restore.folder_name_of(run))
-            for run in restore.search_runs(client, name)
-        ]
-        folders = [folder for run, folder in every if restore.restore(client, run, folder)]
+        every = [(run, Path(scratch) / run.info.run_id / folder_name_of(run)) for run in search_runs(client, name)]
+        folders = [folder for run, folder in every if restore(client, run, folder)]
         choices = [one for folder in folders if (folder / CHOICES).is_file() for one in _read_choices(folder)]
         trainings, left_out = _kept(choices), _left_out(choices)
         for run in map(read_run, folders):

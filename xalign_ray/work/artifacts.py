@@ -63,15 +63,14 @@ def remove_unfinished(folder: Path, older_than: float) -> None:
             continue
         pid, machine = name.groups()
         with suppress(FileNotFoundError):  # its writer has just finished
-            dead = not process_start(int(pid)) if machine and machine == MACHINE else _last_write(path) < older_than
+            if machine and machine == MACHINE:
+                dead = not process_start(int(pid))
+            else:
+                dead = max(one.stat().st_mtime for one in (path, *path.rglob("*"))) < older_than
             if dead and path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             elif dead:
                 path.unlink()
-
-
-def _last_write(path: Path) -> float:
-    return max(one.stat().st_mtime for one in (path, *path.rglob("*")))
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
