@@ -19,8 +19,9 @@ import yaml
 from xalign_ray.studies import queue
 from xalign_ray.studies.cells import Trial
 from xalign_ray.studies.declared import load_study
+from xalign_ray.studies.mlflow_process import MlflowProcess
 from xalign_ray.studies.plan import Plan, plan_study
-from xalign_ray.studies.progress import MlflowProcess, Progress
+from xalign_ray.studies.progress import Progress
 from xalign_ray.tasks.scores import Score, write_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog
 from xalign_ray.work.artifacts import write_manifest

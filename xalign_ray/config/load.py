@@ -171,7 +171,7 @@ def read_declared(kind: str, name: str, folder: Path, hint: str = "") -> tuple[P
         hint: another way, for who meant that.
 
     Raises:
-        ConfigError: there is no such file, or it holds no mapping.
+        ConfigError: there is no such file, or as `read_mapping`.
     """
     path = next((path for path in (Path(name), folder / f"{name}.yaml") if path.is_file()), None)
     if path is None:
@@ -184,13 +184,7 @@ def read_declared(kind: str, name: str, folder: Path, hint: str = "") -> tuple[P
             f"There is no {kind} '{name}', neither a file nor a name in the package.{suggest_file(name, known)} "
             f"The package has {', '.join(known) or 'none'}.{hint}"
         )
-    try:
-        tree = parse_yaml(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from None
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{path} must be a mapping of keys to values; it is a {type(tree).__name__}.")
-    return path, tree
+    return path, read_mapping(path)
 
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
@@ -309,7 +303,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not a recipe: its byte {error.start} is not UTF-8.") from None
+        raise ConfigError(f"{path} is not YAML: its byte {error.start} is not UTF-8.") from None
     if not isinstance(own, dict):
         raise ConfigError(f"{path} must be a mapping of keys to values; it is a {type(own).__name__}.")
     return own

@@ -18,8 +18,9 @@ from xalign_ray.data.inputs import check_inputs
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.studies.cells import FINISHED, TOKENIZED, WAITING, Cell, Evaluation, Trial, write_choices
 from xalign_ray.studies.declared import StudyConfig, load_study
+from xalign_ray.studies.mlflow_process import publishing
 from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan_study
-from xalign_ray.studies.progress import Progress, describe_plan, publishing
+from xalign_ray.studies.progress import Progress, describe_plan
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.events import EVENT_LOG
 from xalign_ray.track.follower import check_uri, open_command, resolve_uri

@@ -157,7 +157,7 @@ def test_a_file_that_is_not_yaml_or_not_utf8_is_refused(write) -> None:
     with pytest.raises(ConfigError, match=f"^{mine} is not YAML: line 2: while parsing"):
         load_recipe(mine)
     Path(mine).write_bytes(b"notes: \xff\n")
-    with pytest.raises(ConfigError, match=f"^{mine} is not a recipe: its byte 7 is not UTF-8.$"):
+    with pytest.raises(ConfigError, match=f"^{mine} is not YAML: its byte 7 is not UTF-8.$"):
         load_recipe(mine)
 
 
