@@ -18,7 +18,7 @@ from mlflow.entities import Run
 from xalign_ray.errors import ConfigError, DataError, TrackingError
 from xalign_ray.track import follower
 from xalign_ray.track.events import EVENT_LOG, EventLog, run_identity
-from xalign_ray.track.follower import check_uri, follow, open_command, publish, replay, resolve_uri, runs_page
+from xalign_ray.track.follower import Follower, check_uri, open_command, publish, replay, resolve_uri, runs_page
 
 Points = list[tuple[int, float]]
 NOBODY = "http://127.0.0.1:9"  # the discard port: refused at once
@@ -127,7 +127,7 @@ def test_the_same_recipe_run_afresh_is_another_run(uri: str, experiment: str, tm
 
 
 def test_a_followed_run_is_seen_while_it_runs_and_ends_with_it(uri: str, experiment: str, folder: Path) -> None:
-    following = follow(folder, uri, experiment, every_s=0.1)
+    following = Follower(folder, uri, experiment, every_s=0.1)
     log = start_run(folder)
     write_steps(log, 1, 5)
     wait_until(lambda: runs_of(uri, experiment) and "train/loss" in runs_of(uri, experiment)[0].data.metrics)
@@ -145,7 +145,7 @@ def test_a_resumed_run_goes_on_in_its_mlflow_run_with_one_point_a_step(uri: str,
     log = start_run(folder)
     write_steps(log, 1, 7)
     log.close()
-    assert follow(folder, uri, experiment).close() is None
+    assert Follower(folder, uri, experiment).close() is None
     (run,) = runs_of(uri, experiment)
     assert run.info.status == "FAILED"
     recipe = (folder / "config.yaml").read_text().replace("workers: 2", "workers: 1")
@@ -154,7 +154,7 @@ def test_a_resumed_run_goes_on_in_its_mlflow_run_with_one_point_a_step(uri: str,
         resumed.write("start", 5, fingerprint="f00dfeed", steps=10)
         write_steps(resumed, 6, 10, tokens_per_s=50.0)
         resumed.write("end", 10)
-    assert follow(folder, uri, experiment).close() is None
+    assert Follower(folder, uri, experiment).close() is None
     (run,) = runs_of(uri, experiment)
     assert points(uri, run.info.run_id, "train/loss") == [(step, 1 / step) for step in range(1, 11)]
     assert [value for _, value in points(uri, run.info.run_id, "train/tokens_per_s")] == [100.0] * 7 + [50.0] * 3
@@ -167,7 +167,7 @@ def test_a_resumed_run_goes_on_in_its_mlflow_run_with_one_point_a_step(uri: str,
 def test_a_run_of_many_steps_is_thinned_the_same_live_and_replayed(uri: str, experiment: str, folder: Path) -> None:
     log = start_run(folder, steps=5000)
     write_steps(log, 1, 2345)
-    assert follow(folder, uri, experiment).close() is None
+    assert Follower(folder, uri, experiment).close() is None
     write_steps(log, 2346, 5000)
     log.close()
     (live,) = replay(folder, uri, experiment)
@@ -259,7 +259,7 @@ def test_a_number_that_was_not_finite_leaves_a_gap(uri: str, experiment: str, fo
 
 
 def test_a_run_that_never_started_closes_silently(uri: str, experiment: str, folder: Path) -> None:
-    assert follow(folder, uri, experiment).close() is None
+    assert Follower(folder, uri, experiment).close() is None
     assert runs_of(uri, experiment) == []
 
 
@@ -267,7 +267,7 @@ def test_an_unreachable_server_costs_a_warning_and_a_sentence(
     experiment: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger=follower.__name__):
-        following = follow(folder, NOBODY, experiment, every_s=0.1)
+        following = Follower(folder, NOBODY, experiment, every_s=0.1)
         finished_run(folder)
         wait_until(lambda: caplog.messages)
         said = following.close(timeout_s=2)
@@ -285,7 +285,7 @@ def test_a_database_that_cannot_be_written_is_an_outage_too(experiment: str, fol
     finished_run(folder)
     (tmp_path / "file").write_text("not a folder")
     target = resolve_uri("sqlite", tmp_path / "file")
-    said = follow(folder, target, experiment).close(timeout_s=3)
+    said = Follower(folder, target, experiment).close(timeout_s=3)
     assert said
     assert "File exists" in said or "Not a directory" in said
     assert f"`xalign track replay {folder} --to {target}`" in said

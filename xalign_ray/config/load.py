@@ -161,33 +161,8 @@ def _named(paths: list[str], names: Mapping[str, str]) -> list[str]:
     return paths
 
 
-def read_declared(kind: str, name: str, folder: Path, hint: str = "") -> tuple[Path, dict[str, Any]]:
-    """Path and tree of a YAML file.
-
-    Args:
-        kind: what it is, for messages.
-        name: its name in `folder`, or a path.
-        folder: of the package's own.
-        hint: another way, for who meant that.
-
-    Raises:
-        ConfigError: there is no such file, or as `read_mapping`.
-    """
-    path = next((path for path in (Path(name), folder / f"{name}.yaml") if path.is_file()), None)
-    if path is None:
-        known = sorted(found.relative_to(folder).with_suffix("").as_posix() for found in folder.rglob("*.yaml"))
-        if scales := [one.removeprefix(f"{name}/") for one in known if one.startswith(f"{name}/")]:
-            raise ConfigError(
-                f"The {kind} '{name}' is there at several scales; add --scale with one of {', '.join(scales)}."
-            )
-        raise ConfigError(
-            f"There is no {kind} '{name}', neither a file nor a name in the package.{suggest_file(name, known)} "
-            f"The package has {', '.join(known) or 'none'}.{hint}"
-        )
-    return path, read_mapping(path)
-
-
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
+STUDIES = RECIPES / "studies"
 COMMAND_LINE = "--set"
 
 
@@ -208,8 +183,7 @@ def list_recipes() -> list[str]:
 
 def list_studies() -> list[str]:
     """Names of the package's studies; those of several scales with the scale."""
-    folder = RECIPES / "studies"
-    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+    return sorted(path.relative_to(STUDIES).with_suffix("").as_posix() for path in STUDIES.rglob("*.yaml"))
 
 
 def described() -> dict[str, dict[str, str]]:
@@ -283,6 +257,21 @@ def find_recipe(name: str, extended_by: Path | None = None) -> Path:
     raise ConfigError(
         f"{said_by} '{name}', neither a file nor a name in the package.{suggest_file(name, known)} "
         "`xalign config list` names the recipes."
+    )
+
+
+def find_study(name: str) -> Path:
+    """The file of a study given by path or by name; ConfigError if there is none, or it is there at several scales."""
+    path = next((path for path in (Path(name), STUDIES / f"{name}.yaml") if path.is_file()), None)
+    if path is not None:
+        return path
+    known = list_studies()
+    if scales := [one.removeprefix(f"{name}/") for one in known if one.startswith(f"{name}/")]:
+        named = ", ".join(scales)
+        raise ConfigError(f"The study '{name}' is there at several scales; add --scale with one of {named}.")
+    raise ConfigError(
+        f"There is no study '{name}', neither a file nor a name in the package.{suggest_file(name, known)} "
+        f"The package has {', '.join(known)}."
     )
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 import pandas as pd
-import rich.box
 import rich.table
 from rich.text import Text
 
@@ -31,7 +30,7 @@ from xalign_ray.results.printed import (
     read_paper,
 )
 from xalign_ray.results.run import Run, columns_of
-from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table, show_average
+from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table, new_grid, show_average
 from xalign_ray.results.verdicts import Measured, Verdict, judge_all
 
 CELL_COLUMNS = [
@@ -379,10 +378,7 @@ def _terminal_claim(one: Verdict) -> Iterator[list[str]]:
 
 
 def _draw(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> rich.table.Table:
-    drawn = rich.table.Table(title=Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left")
-    drawn.add_column(header[0], overflow="fold")
-    for heading in header[1:]:
-        drawn.add_column(heading, justify="right", no_wrap=True)
+    drawn = new_grid(title, header)
     for row in rows:
         drawn.add_row(*map(Text, row))
     return drawn

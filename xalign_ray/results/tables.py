@@ -114,10 +114,7 @@ def terminal_table(comparison: Comparison, by: str) -> rich.table.Table:
     several, alone, last = len(comparison.labels) > 1, by == "task", ""
     title = _TITLES[by] + (f"; difference: points above {comparison.baseline}" if several else "")
     title += ", with 95 % intervals" if comparison.frame.loc[comparison.frame.by == by].low_95.notna().any() else ""
-    drawn = rich.table.Table(title=Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left")
-    drawn.add_column("", overflow="fold")
-    for heading in ("percent", "difference" if several else "", "seeds"):
-        drawn.add_column(heading, justify="right", overflow="fold", no_wrap=True)
+    drawn = new_grid(title, ("", "percent", "difference" if several else "", "seeds"))
     for suffix, cells in _grouped(comparison, by):
         metric, chance = cells[0]["metric"] + suffix, _span(cells, "chance", lambda value: f"{100 * value:.2g}")
         facts = (f"chance {chance}" if chance else "", f"n {_span(cells, 'n', '{:,}'.format)}", "")
@@ -129,6 +126,15 @@ def terminal_table(comparison: Comparison, by: str) -> rich.table.Table:
             label = Text(f"{'  ' if alone else '    '}{cell['label']}")
             mean = Text(f"{_mean(cell)} ({AT_CHANCE})", "dim") if cell["at_chance"] else Text(_mean(cell))
             drawn.add_row(label, mean, _difference(cell), str(cell["seeds"]))
+    return drawn
+
+
+def new_grid(title: str, header: Sequence[str]) -> rich.table.Table:
+    """A table of the terminal without rows: words in its first column, numbers in the others."""
+    drawn = rich.table.Table(title=Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left")
+    drawn.add_column(header[0], overflow="fold")
+    for heading in header[1:]:
+        drawn.add_column(heading, justify="right", overflow="fold", no_wrap=True)
     return drawn
 
 

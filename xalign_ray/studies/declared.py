@@ -13,14 +13,12 @@ from pydantic.fields import FieldInfo
 
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.fields import Float, Frozen, Int, Positive, Uri
-from xalign_ray.config.load import RECIPES, apply_setting, read_declared
+from xalign_ray.config.load import STUDIES, apply_setting, find_study, read_mapping
 from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.papers import resolve_settings
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, load_task
-
-STUDIES = RECIPES / "studies"
 
 
 class LogUniform(Frozen):
@@ -273,7 +271,8 @@ def load_study(name: str, settings: Sequence[str] = ()) -> StudyConfig:
     Raises:
         ConfigError: there is no such study, or it is not one; names file, key and nearest valid key.
     """
-    path, tree = read_declared("study", name, STUDIES)
+    path = find_study(name)
+    tree = read_mapping(path)
     origins: dict[str, str] = {}
     for setting in settings:
         if setting.partition("=")[0].split(".")[0] in StudyConfig.model_fields:

@@ -97,7 +97,10 @@ def track_of(mlflow: str, experiment: str, output: str | Path) -> Track | None:
 
 
 class Follower:
-    """Brings the event log of a run folder to MLflow every few seconds; never raises and never holds up its caller."""
+    """Brings the event log of a run folder to MLflow every few seconds; never raises and never holds up its caller.
+
+    The folder may still be empty. Whoever makes a follower closes it when the run is over.
+    """
 
     def __init__(self, folder: Path, tracking_uri: str, experiment: str, every_s: float = 3.0) -> None:
         self._folder = folder
@@ -142,13 +145,10 @@ class Follower:
                 self._note(error)
             if stopping and time.monotonic() + _RETRY_S > self._give_up_at:
                 return
-            self._pause(stopping)
-
-    def _pause(self, stopping: bool) -> None:
-        if stopping:
-            time.sleep(_RETRY_S)
-        else:
-            self._stop.wait(self._every_s)
+            if stopping:
+                time.sleep(_RETRY_S)
+            else:
+                self._stop.wait(self._every_s)
 
     def _note(self, error: Exception) -> None:
         if self._trouble is None:
@@ -165,11 +165,6 @@ class Follower:
         if self._trouble is not None:
             _log.warning("MLflow at %s has caught up with %s.", self._uri, self._folder)
         self._trouble = None
-
-
-def follow(folder: Path, tracking_uri: str, experiment: str, every_s: float = 3.0) -> Follower:
-    """Starts to follow a run folder, which may still be empty; the caller closes the follower when the run is over."""
-    return Follower(folder, tracking_uri, experiment, every_s)
 
 
 def replay(folder: Path, tracking_uri: str, experiment: str) -> list[str]:

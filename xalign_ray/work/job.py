@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from xalign_ray.errors import LockError
 from xalign_ray.track.events import Event, EventLog, EventReader, last_attempt
-from xalign_ray.track.follower import Track, follow
+from xalign_ray.track.follower import Follower, Track
 from xalign_ray.work import stops
 from xalign_ray.work.artifacts import MANIFEST, write_manifest
 from xalign_ray.work.locks import hold, holds, is_held, lost_sentence
@@ -117,7 +117,7 @@ class OpenJob(Job):
     def follow(self, track: Track | None) -> None:
         """Shows the job in MLflow while it lasts, from its first event on; a thread of its own holds up nobody."""
         if track:
-            self._stack.callback(_say_if_any, follow(self.folder, track.uri, track.experiment).close)
+            self._stack.callback(_say_if_any, Follower(self.folder, track.uri, track.experiment).close)
 
     def finish(self, manifest: Mapping[str, Any] | None = None, card: Callable[[Path], None] | None = None) -> None:
         """Says what is written when all else is done: the manifest, and after it the model card, by `card`."""

@@ -154,7 +154,7 @@ def test_only_a_job_locks_a_folder_or_mirrors_it() -> None:
         "work.stored_lock.hold_stored",
         "work.mirror.published",
         "work.mirror.publish_file",
-        "track.follower.follow",
+        "track.follower.Follower",
     }
     homes = [PACKAGE / "work/job.py", PACKAGE / "work/mirror.py"]
     wrong = [
