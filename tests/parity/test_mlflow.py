@@ -16,7 +16,7 @@ from mlflow.entities import Run
 
 from tests.parity.mlflow_server import Server
 from xalign_ray.track.events import EVENT_LOG, EventLog, read_events
-from xalign_ray.track.follower import follow, publish, replay
+from xalign_ray.track.follower import Follower, publish, replay
 
 EXPERIMENT = "outage"
 
@@ -96,7 +96,7 @@ def test_with_the_server_down_at_first_and_killed_in_the_middle_every_metric_arr
     folder = tmp_path / "tiny-mlm-00000001"
     with EventLog(folder / EVENT_LOG, 1) as log:
         log.write("start", 0, recipe="tiny/mlm", fingerprint="00000001", steps=800)
-        following = follow(folder, server.uri, EXPERIMENT, every_s=0.2)
+        following = Follower(folder, server.uri, EXPERIMENT, every_s=0.2)
         write_steps(log, 1, 60)
         server.start()
         write_steps(log, 61, 160)
@@ -124,7 +124,7 @@ def test_a_server_that_was_frozen_and_answers_late_has_every_metric_once(
     folder = tmp_path / "tiny-mlm-00000005"
     with EventLog(folder / EVENT_LOG, 1) as log:
         log.write("start", 0, recipe="tiny/mlm", fingerprint="00000005", steps=400)
-        following = follow(folder, server.uri, EXPERIMENT, every_s=0.1)
+        following = Follower(folder, server.uri, EXPERIMENT, every_s=0.1)
         write_steps(log, 1, 100)
         wait_for_labels(server.uri, folder, 50)
         # What was asked while it stood still is carried out afterwards, when the follower has long asked again.
@@ -143,7 +143,7 @@ def test_what_an_outage_at_the_end_left_out_is_caught_up_by_replay(server: Serve
     folder = tmp_path / "tiny-mlm-00000002"
     (folder / "report").mkdir(parents=True)
     (folder / "report" / "index.html").write_text("<p>a report</p>")
-    following = follow(folder, server.uri, EXPERIMENT, every_s=0.2)
+    following = Follower(folder, server.uri, EXPERIMENT, every_s=0.2)
     with EventLog(folder / EVENT_LOG, 1) as log:
         log.write("start", 0, recipe="tiny/mlm", fingerprint="00000002", steps=60)
         write_steps(log, 1, 30)
@@ -167,7 +167,7 @@ def test_a_server_that_hangs_holds_up_neither_the_writer_nor_the_end(
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "120")
     folder = tmp_path / "tiny-mlm-00000003"
-    following = follow(folder, hanging.uri, EXPERIMENT, every_s=0.2)
+    following = Follower(folder, hanging.uri, EXPERIMENT, every_s=0.2)
     with EventLog(folder / EVENT_LOG, 1) as log:
         log.write("start", 0, recipe="tiny/mlm", fingerprint="00000003", steps=500)
         request = hanging.accept(timeout_s=120)  # from here on the follower waits for an answer that never comes
