@@ -36,7 +36,7 @@ CASES = {
         "Did you mean 'dictionary_alignment'?"
     ),
     "data: {tokenizer: {kind: wordpiece}}": (
-        "'data.tokenizer': kind 'wordpiece' is not one of bpe, folder, start, exchange."
+        "'data.tokenizer': kind 'wordpiece' is not one of bpe, folder, start, exchange, trim."
     ),
     "data: {tokenizer: {kind: folder}}": "'data.tokenizer.path' is required and not given.",
     "data: {corpora: [{format: txt, language: en, paths: [x]}]}": (
