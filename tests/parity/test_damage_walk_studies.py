@@ -193,3 +193,20 @@ def test_a_report_given_again_writes_its_files_as_they_were(tmp_path: Path) -> N
                 file.write_bytes(left)
         report([str(run)])
         assert hash_files(run / "report") == whole, damage
+
+
+def test_changed_file_adds_cells_and_repeats_none(world: World, tmp_path: Path) -> None:
+    output, file = tmp_path / "runs", tmp_path / "small.yaml"
+    folder = shutil.copytree(world.kept, output / "studies" / "small")
+    tree = yaml.safe_load(world.file.read_text())
+    tree["finetunings"][0]["settings"]["learning_rate"] = [1e-2, 1e-3]
+    file.write_text(yaml.safe_dump(tree))
+    before = {path: path.stat().st_mtime_ns for path in folder.glob(f"{CELLS}/*/manifest.json")}
+    already = len(world.ran)
+    run_study(str(file), output)
+    after = {path: path.stat().st_mtime_ns for path in folder.glob(f"{CELLS}/*/manifest.json")}
+    assert {path: after[path] for path in before} == before
+    assert len(after) == len(before) + 1 == 4
+    assert len(world.ran) == already + 1
+    cells = json.loads((folder / "study.json").read_text())["cells"]
+    assert [cell["setting"]["learning_rate"] for cell in cells if cell["kind"] == "finetuning"] == [1e-2, 1e-3]
