@@ -95,7 +95,7 @@ def test_a_password_is_used_and_written_nowhere(
     door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given, shown = f"http://{USER}:{PASSWORD}@{door}", f"http://{door}"
-    settings = [*write_world(tmp_path, 300, 60), *batches(8, 8, 2, 2), f"track.mlflow={given}"]
+    settings = [*write_world(tmp_path, 300, 50), *batches(8, 8, 2, 2), f"track.mlflow={given}"]
     words = [word for text in settings for word in ("--set", text)]
     command = [sys.executable, "-c", PROGRAM, "pretrain", "tiny/mlm", *words, "--set", "parallel.workers=1", "--no-ray"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

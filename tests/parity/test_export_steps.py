@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.ray.small import batches, write_world
 from tests.unit.data.conftest import prepare_here
 from xalign_ray import exports, pipeline
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data.prepare import find_prepared
-from xalign_ray.demo.writer import write_demo
 from xalign_ray.errors import DataError
 from xalign_ray.studies.queue import export_step
 from xalign_ray.train.loop import build_objectives
@@ -26,15 +26,7 @@ WORDS = "bert.embeddings.word_embeddings.weight"
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path]:
     """A run of four steps that kept its checkpoints of steps 2 and 4."""
     folder = tmp_path_factory.mktemp("steps")
-    write_demo(folder / "demo", sentences=300, parallel_sentences=50, retrieval_pairs=10)
-    settings = [f"data.root={folder / 'demo'}", f"output={folder / 'runs'}", "data.tokenizer.vocab_size=1000"]
-    settings += [
-        "train.max_steps=4",
-        "train.global_batch_size=8",
-        "train.per_device_batch_size=8",
-        "checkpoint.save_total_limit=2",
-    ]
-    settings += ["model.hidden_size=32", "model.intermediate_size=64", "checkpoint.save_steps=2", 'track.mlflow="off"']
+    settings = [*write_world(folder, 300, 50), *batches(8, 8, 4, saved_every=2), "checkpoint.save_total_limit=2"]
     recipe = load_recipe("tiny/align-mlm", settings)
     prepare_here(recipe.config)
     return recipe, pipeline.pretrain(recipe, local=True)

@@ -36,7 +36,7 @@ CUTS = {
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     folder = tmp_path_factory.mktemp("headlines")
-    write_world(folder / "runs", sentences=300, parallel=60)
+    write_world(folder / "runs", sentences=300, parallel=50)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         run_cells_here(patch, [], [])

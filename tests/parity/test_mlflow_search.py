@@ -15,10 +15,10 @@ from mlflow import MlflowClient
 from transformers import AutoModelForMaskedLM
 
 from tests.pages import ROOT
+from tests.ray.small import batches, write_world
 from tests.unit.data.conftest import prepare_here
 from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
-from xalign_ray.demo.writer import write_demo
 from xalign_ray.tasks.scores import SCORES, Score, write_scores
 from xalign_ray.track.follower import replay
 from xalign_ray.work.run_folder import RunFolder
@@ -30,10 +30,7 @@ SEARCHED = "found"
 def run(uri: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A finished run of ALIGN-MLM with a score, and its id in MLflow."""
     folder = tmp_path_factory.mktemp("run")
-    write_demo(folder / "demo", sentences=300, parallel_sentences=50, retrieval_pairs=10)
-    settings = [f"data.root={folder / 'demo'}", f"output={folder / 'runs'}", "data.tokenizer.vocab_size=1000"]
-    settings += ["train.max_steps=2", "train.global_batch_size=8", "train.per_device_batch_size=8", "notes=a try"]
-    settings += ["model.hidden_size=32", "model.intermediate_size=64", f"track.mlflow={uri}"]
+    settings = [*write_world(folder, 300, 50), *batches(8, 8, 2, saved_every=2), "notes=a try", f"track.mlflow={uri}"]
     settings += [f"track.experiment={SEARCHED}", "track.registered_model_name=aligned"]
     recipe = load_recipe("tiny/align-mlm", settings)
     prepare_here(recipe.config)

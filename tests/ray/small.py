@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
@@ -11,9 +14,24 @@ from xalign_ray.demo.writer import write_demo
 MODEL = ("data.tokenizer.vocab_size=1000", "model.hidden_size=32", "model.intermediate_size=64")
 
 
+WRITTEN = TemporaryDirectory(prefix="worlds-")
+
+
+@cache
+def _write_once(sentences: int, parallel: int) -> Path:
+    folder = Path(WRITTEN.name) / f"{sentences}-{parallel}"
+    write_demo(folder, sentences=sentences, parallel_sentences=parallel, retrieval_pairs=20)
+    return folder
+
+
+def copy_demo(folder: Path, sentences: int = 600, parallel: int = 100) -> None:
+    """The embedded world in small, whose texts take longer to make than to copy; made once a process."""
+    shutil.copytree(_write_once(sentences, parallel), folder, dirs_exist_ok=True)
+
+
 def write_world(folder: Path, sentences: int = 600, parallel: int = 100) -> list[str]:
-    """Writes the embedded world in small; gives the settings that point a tiny recipe to it, with runs beside it."""
-    write_demo(folder / "demo", sentences=sentences, parallel_sentences=parallel, retrieval_pairs=20)
+    """Copies the embedded world; gives the settings that point a tiny recipe to it, with runs beside it."""
+    copy_demo(folder / "demo", sentences, parallel)
     return [f"data.root={folder / 'demo'}", f"output={folder / 'runs'}", 'track.mlflow="off"', *MODEL]
 
 

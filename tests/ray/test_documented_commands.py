@@ -22,7 +22,7 @@ import pytest
 import ray
 
 from tests.pages import ROOT
-from xalign_ray.demo.writer import write_demo
+from tests.ray.small import copy_demo
 
 pytestmark = pytest.mark.ray
 
@@ -250,7 +250,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which commands run, with a small embedded world where they would write the whole one."""
     folder = tmp_path_factory.mktemp("commands") / "a b [1]"
     folder.mkdir()
-    write_demo(folder / "runs" / "demo", sentences=600, parallel_sentences=100, retrieval_pairs=20)
+    copy_demo(folder / "runs" / "demo")
     return folder
 
 

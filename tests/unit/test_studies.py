@@ -21,7 +21,7 @@ def test_a_cell_whose_data_are_there_and_whose_run_is_not_is_pretrained(
     def pretrain(_: object, title: str) -> Path:
         raise TrainingError(f"asked to pretrain {title}")
 
-    settings = write_world(tmp_path, sentences=100, parallel=10)
+    settings = write_world(tmp_path, sentences=300, parallel=50)
     prepare_here(recipe(settings, name="tiny/mlm"))
     study = tmp_path / "one.yaml"
     study.write_text(yaml.safe_dump({"encoders": [{"recipe": "tiny/mlm", "settings": settings}], "mlflow": "off"}))

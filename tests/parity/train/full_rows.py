@@ -1,26 +1,40 @@
-"""Training on full rows of one example each, from a recipe alone: what plans of memory and time are held against."""
+"""Training on full rows of one example each, from a recipe alone: what plans of memory are held against."""
 
 from __future__ import annotations
 
+import gc
 import tempfile
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
+from torch.profiler import ProfilerActivity, profile
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.train.distributed import setup_workers
+from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import train
 from xalign_ray.work.job import Job
 
 ZEROS = ("segment_ids", "language_ids", "cross_lingual", "no_room")
 
 
-def train_on_full_rows(config: RunConfig, vocab_size: int, before_step: Callable[[], None]) -> None:
-    """Takes the recipe's steps in this process, on one thread; `before_step` is called when a step asks for rows."""
+def peak(workers: Workers, config: RunConfig, vocab_size: int) -> float:
+    """Bytes of torch's tensors at once while steps are taken, by the trace of all allocations; what the checkpoint at
+    the end copies is left out."""
+    begins: list[int] = []
+    gc.collect()  # what an earlier run has left is not freed in this trace
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as trace:
+        train_on_full_rows(workers, config, vocab_size, lambda: begins.append(time.time_ns()))
+    events = trace.profiler.kineto_results.events()  # type: ignore[union-attr]
+    sizes = sorted((one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]")
+    return float(np.cumsum([size for at, size in sizes if at < begins[-1]]).max())
+
+
+def train_on_full_rows(workers: Workers, config: RunConfig, vocab_size: int, before_step: Callable[[], None]) -> None:
+    """Takes the recipe's steps in this process; `before_step` is called when a step asks for rows."""
     batch = _rows(config, vocab_size)
 
     def batches(first: int, _rank: int, _workers: int) -> Generator[dict[str, np.ndarray], None, None]:
@@ -38,10 +52,9 @@ def train_on_full_rows(config: RunConfig, vocab_size: int, before_step: Callable
         tests=[],
         pairs=lambda _: None,
     )
-    torch.set_num_threads(1)
     facts = {"recipe": "made", "fingerprint": "f" * 64}
     with tempfile.TemporaryDirectory() as folder:
-        train(Job(Path(folder), facts), config, prepared, batches, setup_workers(config.parallel))
+        train(Job(Path(folder), facts), config, prepared, batches, workers)
 
 
 def _rows(config: RunConfig, vocab_size: int) -> dict[str, np.ndarray]:

@@ -176,7 +176,7 @@ def test_a_stopped_torchrun_goes_on_and_takes_the_steps_of_one_process(world: Wo
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_gpus_that_are_not_there_are_missed_before_anything_is_made(tmp_path: Path) -> None:
-    settings = [*write_world(tmp_path, sentences=100, parallel=10), "parallel.workers=2", "parallel.gpus_per_worker=1"]
+    settings = [*write_world(tmp_path, sentences=300, parallel=50), "parallel.workers=2", "parallel.gpus_per_worker=1"]
     with pytest.raises(ConfigError) as refused:
         pipeline.pretrain(load_recipe("tiny/mlm", settings))
     assert str(refused.value) == (
@@ -189,7 +189,7 @@ def test_gpus_that_are_not_there_are_missed_before_anything_is_made(tmp_path: Pa
 
 def test_an_output_that_cannot_be_written_is_missed_before_anything_is_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    settings = write_world(tmp_path, sentences=100, parallel=10)
+    settings = write_world(tmp_path, sentences=300, parallel=50)
     with pytest.raises(LockError, match=r"file cannot be written: it is not a folder. Name another output"):
         pipeline.pretrain(load_recipe("tiny/mlm", settings), tmp_path / "file")
     assert not ray.is_initialized()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +11,8 @@ import pytest
 import yaml
 from transformers import DebertaV2Config, DebertaV2Model
 
-from tests.unit.rules.tree import ROOT
+from tests.parity.train.full_rows import peak
+from tests.parity.train.pool import Pool
 from xalign_ray.config.load import load_recipe
 from xalign_ray.planning.memory import memory_of
 from xalign_ray.planning.subject import subject_of
@@ -72,7 +71,7 @@ def write_deberta(folder: Path, vocab_size: int) -> None:
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_the_planned_memory_is_within_15_percent_of_the_measured(name: str, tmp_path: Path) -> None:
+def test_the_planned_memory_is_within_15_percent_of_the_measured(one: Pool, name: str, tmp_path: Path) -> None:
     way = WAYS[name]
     model = dict(way.model)
     if "init_from" in model:
@@ -93,11 +92,9 @@ def test_the_planned_memory_is_within_15_percent_of_the_measured(name: str, tmp_
     }
     file = tmp_path / "recipe.yaml"
     file.write_text(yaml.safe_dump(tree))
-    command = [sys.executable, "-m", "tests.parity.train.peak_memory", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
     recipe = load_recipe(str(file))
     subject = subject_of(recipe)
     assert not isinstance(subject, str)
     planned = memory_of(recipe.config, subject, on_gpu=False)
-    assert sum(planned.values()) == pytest.approx(float(done.stdout.splitlines()[-1]), rel=0.15), planned
+    (measured,) = one.call(peak, recipe.config, way.vocab_size)
+    assert sum(planned.values()) == pytest.approx(measured, rel=0.15), planned
