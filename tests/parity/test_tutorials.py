@@ -179,3 +179,27 @@ def test_own_languages_are_prepared_and_their_study_is_planned(tmp_path: Path, m
     assert "mlm.yaml is valid." in said
     assert "words_of_one_piece" in said
     assert "8 cells: 8 waiting" in said
+
+
+def test_twenty_languages_are_read_planned_and_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files("twenty_languages.md", tmp_path)
+    assert run(tmp_path, "make_files.py").returncode == 0
+    monkeypatch.chdir(tmp_path)
+    prepare_here(load_recipe("twenty.yaml").config)
+    said = ""
+    for line in commands("twenty_languages.md"):
+        if (
+            line.startswith("xalign")
+            and line.split()[1] not in ("prepare", "report")
+            and line != "xalign study study.yaml"
+        ):
+            done = run(tmp_path, "-m", "xalign_ray", *shlex.split(line)[1:], code=ROOT)
+            assert done.returncode == 0, done.stderr
+            said += done.stdout[-2000:] + done.stderr
+    assert "12 documents\n" in said
+    assert "60 pairs\n" in said
+    counted = re.search(r"The last ends with `(.+?)`", text_of("twenty_languages.md"))
+    assert counted
+    assert f"{counted[1]}\n" in said
+    assert "twenty.yaml is valid." in said
+    assert "3 cells: 3 waiting" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,9 @@ from matplotlib.image import imread
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.cli import main
 from xalign_ray.config.schema import ParallelCorpus
-from xalign_ray.data.word_alignment.corpus import write_frequent_words
+from xalign_ray.data.sources.formats import read
+from xalign_ray.data.sources.records import Entry
+from xalign_ray.data.word_alignment.corpus import write_words
 from xalign_ray.errors import DataError
 from xalign_ray.verbs.scores import word_map
 
@@ -35,10 +38,32 @@ def test_frequent_words_are_those_aligned_most_often_without_stop_words(tmp_path
     for name, rows in lines.items():
         (tmp_path / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
     paths = tuple(str(tmp_path / name) for name in ("a.en", "a.de"))
-    path = write_frequent_words(ParallelCorpus(format="moses", languages=("en", "de"), paths=paths), tmp_path)
+    path, _ = write_words(ParallelCorpus(format="moses", languages=("en", "de"), paths=paths), tmp_path)
     assert path == tmp_path / "en-de.frequent.txt"
     # dog-hund and cat-katze twice each; cat-mieze and moon-hund have a word that is taken; "dog," is no word.
     assert path.read_text().splitlines() == ["dog hund", "cat katze"]
+
+
+def test_dictionary_of_the_links_of_a_corpus(tmp_path: Path) -> None:
+    lines = {
+        "a.en": ["The dog and the cat", "a dog, Berlin", "the cat", "Dog", "cat 7", "moon", "x"],
+        "a.de": ["der Hund und die Katze", "ein Hund, Berlin", "die Mieze", "HUND", "Katze 7", "Hund", ""],
+        "alignment.txt": ["0-0 1-1 2-2 3-3 4-4", "0-0 1-1 2-2", "0-0 1-1", "0-0", "0-0 1-1", "0-0", ""],
+    }
+    for name, rows in lines.items():
+        (tmp_path / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    paths = tuple(str(tmp_path / name) for name in ("a.en", "a.de"))
+    corpus = ParallelCorpus(format="moses", languages=("en", "de"), paths=paths)
+    path = write_words(corpus, tmp_path, min_count=2)[1]
+    # hund has 4 links, cat 3, the 3; "dog," is dog.
+    table = ["en\tde\tcount\tshare", "dog\thund\t3\t0.750", "cat\tkatze\t2\t0.667", "the\tdie\t2\t0.667"]
+    assert path.read_text().splitlines() == table
+    counted: Counter[str] = Counter()
+    words = [one.words for one in read("tsv_terms", [str(path)], ["en", "de"], counted) if isinstance(one, Entry)]
+    assert words == [("dog", "hund"), ("cat", "katze"), ("the", "die")]
+    assert counted == {"header": 1, "noted: parts of speech and notes, not read": 6}
+    write_words(corpus, tmp_path, min_count=2, min_share=0.7)
+    assert path.read_text().splitlines() == table[:2]
 
 
 def test_each_encoder_is_drawn_and_measured(

@@ -99,7 +99,7 @@ def test_folder_of_data_is_locked_while_it_is_written(
     locked: list[bool] = []
     for module, name in ((derived_corpus, "write_derived"), (fetch, "fetch"), (corpus, "align_corpus")):
         monkeypatch.setattr(module, name, lambda *_, **__: locked.append((tmp_path / LOCK).is_file()) or [])
-    monkeypatch.setattr(corpus, "write_frequent_words", lambda *_: None)
+    monkeypatch.setattr(corpus, "write_words", lambda *_: None)
     monkeypatch.setattr(driver, "connect", lambda _: None)
     verb(tmp_path)
     assert locked == [True]

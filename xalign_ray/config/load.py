@@ -10,11 +10,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import langcodes
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.explain import explain_validation, suggest_file
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.sources import HF
 from xalign_ray.config.yaml_text import parse_value, parse_yaml
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.local_paths import expand_home
@@ -86,6 +88,7 @@ def each_written(tree: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
     Text: `languages: [de, fr]` in place of `language`, and `{language}` in each path. Pairs and dictionaries: a list in
     place of one of the two languages, or of both, and `{first}` or `{second}` in a path; a language is not paired with
+    itself. `{language3}` is the code of three letters, hau for ha. A Hugging Face data set (format hf) finds each by
     itself. What is written out already stays as it is.
 
     Args:
@@ -147,8 +150,8 @@ def _check_paths(entry: Mapping[str, Any], listed: Mapping[str, Any], place: str
     paths = entry.get("paths")
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise ConfigError(f"{place}: paths is {paths!r}; write a list of paths.")
-    for name in listed:
-        if not any(f"{{{name}}}" in path for path in paths):
+    for name in listed if entry.get("format") != HF else ():  # whose configurations are called by languages
+        if not any(f"{{{name}}}" in path or f"{{{name}3}}" in path for path in paths):
             raise ConfigError(
                 f"{place} lists {len(listed[name])} languages, and no path of it holds {{{name}}}: "
                 "each would read the same files."
@@ -157,8 +160,17 @@ def _check_paths(entry: Mapping[str, Any], listed: Mapping[str, Any], place: str
 
 def _named(paths: list[str], names: Mapping[str, str]) -> list[str]:
     for name, language in names.items():
-        paths = [path.replace(f"{{{name}}}", language) for path in paths]
+        three = _three_letters(language)
+        paths = [path.replace(f"{{{name}}}", language).replace(f"{{{name}3}}", three) for path in paths]
     return paths
+
+
+def _three_letters(code: str) -> str:
+    """A language's code in ISO 639-3, as Masakhane's folders are called (ha is hau); the code itself if it has none."""
+    try:
+        return langcodes.Language.get(code).to_alpha3()
+    except (LookupError, langcodes.LanguageTagError):
+        return code
 
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, Positive
 
-TextFormat = Literal["wikipedia", "text", "jsonl", "parquet", "conllu"]
+HF = "hf"  # the format of Hugging Face data sets, whose files are of one of the others
+TextFormat = Literal["wikipedia", "text", "jsonl", "json", "csv", "parquet", "arrow", "conllu", "hf"]
 PairFormat = Literal[
     "moses",
     "tsv",
@@ -23,8 +24,12 @@ PairFormat = Literal[
     "xliff",
     "po",
     "opus",
+    "hf",
 ]
-DictionaryFormat = Literal["muse", "tsv", "csv", "tbx", "tei", "dix", "kaikki", "panlex"]
+TEXT_WITH_COLUMNS = ("jsonl", "json", "csv", "parquet", "arrow", "hf")
+TABLES_OF_TERMS = ("tsv", "csv", "xlsx")
+OF_HF = ("config", "split", "revision")
+DictionaryFormat = Literal["muse", "tsv", "csv", "xlsx", "tbx", "tei", "dix", "kaikki", "panlex"]
 WITH_COLUMNS = (
     "tsv",
     "csv",
@@ -33,25 +38,82 @@ WITH_COLUMNS = (
     "json_pairs",
     "parquet_pairs",
     "arrow_pairs",
+    "hf",
 )  # formats whose two sides have names or places
 
 
-class Corpus(Frozen):
+class SplitOfHub(Frozen):
+    """What text and pairs share: which split of which configuration of a Hugging Face data set they are."""
+
+    config: Annotated[
+        str | None,
+        Field(
+            description="of format hf: the configuration; null: the only one, or the one that is called by the "
+            "languages (`yor_Latn`, `20231101.yo`, `en-yo`)"
+        ),
+    ] = None
+    split: Annotated[str, Field(min_length=1, description="of format hf: the split")] = "train"
+    revision: Annotated[
+        str | None, Field(description="of format hf: a branch, tag or commit of the hub; null: main")
+    ] = None
+
+    @model_validator(mode="after")
+    def _is_of_hf(self) -> Self:
+        written = [name for name in OF_HF if getattr(self, name) != type(self).model_fields[name].default]
+        if written and self.format != HF:  # type: ignore[attr-defined]
+            raise ValueError(f"{written[0]} is of format hf, not of {self.format}; leave it out")  # type: ignore[attr-defined]
+        if self.format == HF and len(self.paths) > 1:  # type: ignore[attr-defined]
+            raise ValueError("format hf takes one path, a folder or an id of the hub; write an entry for each")
+        return self
+
+
+class Corpus(SplitOfHub):
     """Monolingual text in one language."""
 
     format: Annotated[TextFormat, Field(description="how its files are read")]
     language: Annotated[str, Field(description="BCP-47 code")]
     paths: Annotated[
-        tuple[LocalPath, ...], Field(min_length=1, description="files, glob patterns or URLs; relative to data.root")
+        tuple[LocalPath, ...],
+        Field(
+            min_length=1,
+            description="files, glob patterns or URLs; relative to data.root. Of format hf: a folder (a snapshot, or "
+            "what save_to_disk wrote), or the id of a data set of the hub, org/name",
+        ),
     ]
+    column: Annotated[
+        str | None,
+        Field(
+            description="where the text stands: a column, or a key of JSON objects (dotted inside one: `doc.text`); "
+            "null: text"
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _has_column(self) -> Corpus:
+        if self.column and self.format not in TEXT_WITH_COLUMNS:
+            raise ValueError(f"format {self.format} has no columns; leave out column")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The column in which its reader looks, as ParallelCorpus names two."""
+        return (self.column,) if self.column else None
+
+    @property
+    def reader(self) -> str:
+        """The name of its reader: tables of pairs have readers of their own."""
+        return "csv_text" if self.format == "csv" else self.format
 
 
-class ParallelCorpus(Frozen):
+class ParallelCorpus(SplitOfHub):
     """Sentence pairs; for `moses`, paths are the first side, the second side and, if there is one, the alignment."""
 
     format: Annotated[PairFormat, Field(description="how its files are read")]
     languages: Annotated[tuple[str, str], Field(description="codes of the first and the second side")]
-    paths: Annotated[tuple[LocalPath, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
+    paths: Annotated[
+        tuple[LocalPath, ...],
+        Field(min_length=1, description="files or URLs; relative to data.root. Of format hf as of data.corpora"),
+    ]
     columns: Annotated[
         tuple[str, str] | None,
         Field(
@@ -90,6 +152,11 @@ class ParallelCorpus(Frozen):
         return self
 
     @property
+    def reader(self) -> str:
+        """The name of its reader."""
+        return self.format
+
+    @property
     def brings_alignment(self) -> bool:
         """Whether its files hold one."""
         return self.format == "moses" and len(self.paths) == 3
@@ -101,14 +168,27 @@ class Dictionary(Frozen):
     format: Annotated[DictionaryFormat, Field(description="how its files are read")] = "muse"
     languages: Annotated[tuple[str, str], Field(description="codes of the first and the second word of a line")]
     paths: Annotated[tuple[LocalPath, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
+    columns: Annotated[
+        tuple[str, str] | None,
+        Field(
+            description="of tsv, csv and xlsx: names of the header, or numbers from 1, of the two terms; null: those "
+            "that a header calls by the languages or as a pair, else the first two"
+        ),
+    ] = None
     split: Annotated[Literal["train", "held_out"], Field(description="whether its pairs are trained on or scored")] = (
         "train"
     )
 
+    @model_validator(mode="after")
+    def _has_columns(self) -> Dictionary:
+        if self.columns and self.format not in TABLES_OF_TERMS:
+            raise ValueError(f"format {self.format} has no columns; leave out columns")
+        return self
+
     @property
     def reader(self) -> str:
         """The name of its reader: tables of pairs have readers of their own."""
-        return f"{self.format}_terms" if self.format in ("tsv", "csv") else self.format
+        return f"{self.format}_terms" if self.format in TABLES_OF_TERMS else self.format
 
 
 NGrams = tuple[tuple[Positive, Fraction], ...]

@@ -27,15 +27,21 @@ class KeptCuts:
         """Those of an output folder."""
         return cls(Path(output).absolute() / "data" / CUTS)
 
-    def of(self, format_: str, files: Sequence[str], hashes: Sequence[str]) -> list[Part]:
-        """The parts of files that have these hashes; they are opened if no recipe of the output has split them."""
+    def of(
+        self, format_: str, files: Sequence[str], hashes: Sequence[str], columns: Sequence[str] | None = None
+    ) -> list[Part]:
+        """The parts of files that have these hashes; they are opened if no recipe of the output has split them.
+
+        Args:
+            columns: which the files are looked for, as in `parts`.
+        """
         suffixes = [Path(file).suffix for file in files]  # they say of some files how they are packed
         key = hash_value([CUTS_VERSION, splitting.PART_BYTES, format_, suffixes, list(hashes)])
         path = self._folder / f"{key[:32]}.json"
         known = whole_json(path, "parts", "sha256")
         if known and known["sha256"] == hash_value(known["parts"]):
             return [_from_fields(format_, files, fields) for fields in known["parts"]]
-        found = parts(format_, files)
+        found = parts(format_, files, columns)
         listed = [_as_fields(files, part) for part in found]
         write_json(path, {"parts": listed, "sha256": hash_value(listed)})
         return found

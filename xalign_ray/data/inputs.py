@@ -8,8 +8,7 @@ from pathlib import Path
 
 from xalign_ray.config.schema import DEMO, Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
 from xalign_ray.data.cuts import KeptCuts
-from xalign_ray.data.sources.files import join_path
-from xalign_ray.data.sources.formats import check_contents, check_languages, find_files
+from xalign_ray.data.sources.formats import check_contents, check_languages, find_source
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.demo.writer import is_written, write_demo
@@ -30,7 +29,7 @@ class Source:
     languages: tuple[str, ...]
     files: tuple[str, ...]
     undivided: bool = False
-    columns: tuple[str, str] | None = None
+    columns: tuple[str, ...] | None = None
     skip_empty: bool = False
 
 
@@ -87,8 +86,8 @@ def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
     root = Path() if is_unwritten else data_root(config)
     for source in (*config.data.corpora, *config.data.parallel, *config.data.tests, *config.data.dictionaries):
         if not is_unwritten or all(Path(path).is_absolute() for path in source.paths):
-            files = find_files(_paths(source, config.data, root))
-            check_contents(reader_of(source), [file for file in files if not is_url(file)][:LOOKED_AT])
+            reader, files = find_source(source, _root(config.data, root))
+            check_contents(reader, [file for file in files if not is_url(file)][:LOOKED_AT], source.columns)
 
 
 def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source], list[Source]]:
@@ -103,10 +102,10 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
         for number, source in enumerate(getattr(data, key)):
             codes = _codes(f"data.{key}.{number}", source)
             pool = f"{kind}/{'-'.join(sorted(codes))}" if kind else ""
-            files = tuple(find_files(_paths(source, data, root)))
-            one = Source(pool, reader_of(source), codes, files)
+            reader, files = find_source(source, _root(data, root))
+            one = Source(pool, reader, codes, tuple(files), columns=source.columns)
             if isinstance(source, ParallelCorpus):
-                one = replace(one, columns=source.columns, skip_empty=source.skip_empty)
+                one = replace(one, skip_empty=source.skip_empty)
             sources.append(one)
         return sources
 
@@ -116,7 +115,7 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
 
 def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input:
     """A source in parts; large files of lines are read to their end if `cuts` does not know them by `hashes`."""
-    cut = cuts.of(source.format, source.files, hashes)
+    cut = cuts.of(source.format, source.files, hashes, source.columns)
     split = tuple(replace(part, columns=source.columns, skip_empty=source.skip_empty) for part in cut)
     return Input(source.pool, source.languages, _undivided(split) if source.undivided else split, tuple(hashes))
 
@@ -126,21 +125,16 @@ def _undivided(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(replace(part, spans=(WHOLE,) * len(part.spans)) for part in parts if part.first_line == 1)
 
 
-def _paths(source: Corpus | ParallelCorpus | Dictionary, data: DataConfig, root: Path) -> list[str]:
-    """A source's paths; a root that is a URL is taken as it was written, for no Path can hold it."""
-    return [join_path(data.root if is_url(data.root) else str(root), path) for path in source.paths]
-
-
-def reader_of(source: Corpus | ParallelCorpus | Dictionary) -> str:
-    """The name of the format's reader."""
-    return source.reader if isinstance(source, Dictionary) else source.format
+def _root(data: DataConfig, root: Path) -> str:
+    """What paths start from; a root that is a URL is taken as it was written, for no Path can hold it."""
+    return data.root if is_url(data.root) else str(root)
 
 
 def _codes(key: str, source: Corpus | ParallelCorpus | Dictionary) -> tuple[str, ...]:
     """The languages of a source, as it names them."""
     named = (source.language,) if isinstance(source, Corpus) else tuple(source.languages)
     try:
-        codes = check_languages(reader_of(source), named)
+        codes = check_languages(source.reader, named)
     except ConfigError as error:
         raise ConfigError(f"{key}: {error}") from None
     for written, code in zip(named, codes, strict=True):

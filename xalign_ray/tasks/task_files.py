@@ -9,6 +9,7 @@ from pathlib import Path
 from xalign_ray.data.sources import open as opening
 from xalign_ray.data.sources.open import CR, NOT_UTF8, NUL, OVER_LONG, read_as
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.tasks.task_tables import DOWNLOAD, find_tables
 from xalign_ray.text.language_codes import check_language
 
 LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"  # a part of the patterns of many tasks
@@ -69,11 +70,17 @@ def find_split_files(
     depths = sorted({pattern.pattern.count("/") for pattern in patterns})
     for folder in folders:
         if not folder.is_dir():
-            raise DataError(f"{folder} is not a folder; give the folder of {what} files such as {examples[0]}.")
+            raise DataError(
+                f"{folder} is not a folder; give the folder of {what} files such as {examples[0]}, or of Hugging Face "
+                f"data sets. {DOWNLOAD}"
+            )
+        for language, split, path in find_tables(folder):
+            if (known := found[split].setdefault(language, path)) != path:
+                raise DataError(f"{path} and {known} are both {split} of {language}; keep one.")
         for path in sorted(path for depth in depths for path in folder.glob("/".join("*" * (depth + 1)))):
             name = path.relative_to(folder).as_posix()
             match = next((match for pattern in patterns if (match := pattern.fullmatch(name))), None)
-            if match is None:
+            if match is None or path.is_dir():  # yo/train is a file of WikiAnn's, and a folder of a saved data set
                 continue
             split = _SPLITS[match["split"]]
             for language in languages_of(match["language"], path):

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, ClassVar
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask, accuracy
 from xalign_ray.tasks.task_files import read_lines
+from xalign_ray.tasks.task_tables import column_in, is_table, read_rows
 from xalign_ray.tasks.tokenized import Features, Inputs
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
 
+LABEL = "label"  # the column of the label in most data sets of the hub
 LONGEST_TEXT = 128  # pieces; PPA's and XTREME's
 Row = tuple[int, str, tuple[str, ...], str]  # line, key, texts, label
 
@@ -68,6 +70,9 @@ class ClassificationTask(TunedTask[LabelledText]):
 
     def rows(self, path: Path, language: str) -> Iterator[Row]:
         """The rows of a table whose columns are parted by tabs; DataError where no layout or number of columns fits."""
+        if is_table(path):
+            yield from self._rows_of_table(path)
+            return
         lines = read_lines(path)
         header = lines[0].split("\t") if lines else []
         columns = next((one for one in self.layouts if not one.header or set(one.names) <= set(header)), None)
@@ -88,6 +93,19 @@ class ClassificationTask(TunedTask[LabelledText]):
                 written = (row[name] if columns.quoted else _unquote(row[name]) for name in columns.texts)
                 texts = tuple(text.strip() for text in written)
                 yield line, key, texts, row[columns.label].strip()
+
+    def _rows_of_table(self, path: Path) -> Iterator[Row]:
+        rows = read_rows(path)
+        there = set(rows[0]) if rows else set()
+        fitting = [one for one in self.layouts if set(one.texts) <= there and {one.label, LABEL} & there]
+        if not fitting:
+            wanted = " or ".join(", ".join((*one.texts, one.label)) for one in self.layouts)
+            raise DataError(f"{path} has not the columns {wanted}; it has {', '.join(sorted(there)) or 'no rows'}.")
+        columns = fitting[0]
+        label = column_in(path, rows, (columns.label, LABEL))
+        for number, row in enumerate(rows, 1):
+            key = str(row[columns.key]) if columns.key in there else str(number - 1)
+            yield number, key, tuple((row[name] or "").strip() for name in columns.texts), str(row[label]).strip()
 
     def read(self, path: Path, language: str) -> list[LabelledText]:
         """One side of a pair may be empty, as in some machine translations; a class without a row is warned about."""

@@ -14,6 +14,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.tagged_columns import find_columns
 from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask
 from xalign_ray.tasks.task_files import read_lines
+from xalign_ray.tasks.task_tables import column_in, is_table, read_rows
 from xalign_ray.tasks.tokenized import Features, Inputs
 from xalign_ray.text.collate import IGNORED
 from xalign_ray.text.words import BLANKS
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 LONGEST_SENTENCE = 128  # pieces; a longer one becomes several inputs
 OUTSIDE = "O"
+# Columns of data sets of the hub: those of MasakhaNER and WikiANN, XTREME, Universal Dependencies and MasakhaPOS.
+WORD_COLUMNS = ("tokens", "words")
+TAG_COLUMNS = ("ner_tags", "upos", "pos_tags", "tags", "labels")
 Span = tuple[str, int, int]  # kind, first word, the word behind the last
 Cut = Callable[[Sequence[str]], set[Span]]
 # conlleval: first letters of two neighbouring tags between which a chunk ends, or begins, whatever its kind
@@ -68,6 +72,8 @@ class TaggingTask(TunedTask[Sentence]):
 
     def words_and_tags(self, path: Path) -> list[list[tuple[str, str]]]:
         """The rows of each sentence of a file; says once for each form what it takes the columns for."""
+        if is_table(path):
+            return self._rows_of_table(path)
         lines = read_lines(path)
         form = find_columns(lines)
         say_form(self.name, path, f"a row is {form.what}")
@@ -81,6 +87,22 @@ class TaggingTask(TunedTask[Sentence]):
                     hint = self.untagged_hint if len(line.split(form.separator)) < form.count else ""
                     raise DataError(f"{where}: not {form.what}: {line!r}.{hint}")
                 sentences[-1].append((row[0], self.read_tag(row[1], where)))
+        return sentences
+
+    def _rows_of_table(self, path: Path) -> list[list[tuple[str, str]]]:
+        rows = read_rows(path)
+        word, tag = column_in(path, rows, WORD_COLUMNS), column_in(path, rows, TAG_COLUMNS)
+        say_form(self.name, path, f"a row has its words in {word} and their tags in {tag}")
+        sentences = []
+        for number, row in enumerate(rows, 1):
+            where = f"{path}, row {number}"
+            if len(row[word]) != len(row[tag]):
+                raise DataError(f"{where}: {len(row[word])} words and {len(row[tag])} tags.")
+            if numbers := [one for one in row[tag] if not isinstance(one, str)]:
+                raise DataError(f"{where}: the tag {numbers[0]} is a number, and the file does not name its tags.")
+            sentences.append(
+                [(text, self.read_tag(name, where)) for text, name in zip(row[word], row[tag], strict=True)]
+            )
         return sentences
 
     def read(self, path: Path, language: str) -> list[Sentence]:

@@ -23,8 +23,8 @@ from xalign_ray.work.local_paths import absolute_model, absolute_path
 PAIR_FORMATS = get_args(PairFormat)
 SCALES = ("tiny", "small", "paper")  # of the studies in folders
 TUNE_SETTINGS = [FROM, *FineTuning.model_fields]
-DICTIONARY_FORMATS = ("muse", "tsv_terms", "csv_terms", "tbx", "tei", "dix", "kaikki", "panlex")
-FORMATS = (*get_args(TextFormat), *PAIR_FORMATS, *DICTIONARY_FORMATS)
+DICTIONARY_FORMATS = ("muse", "tsv_terms", "csv_terms", "xlsx_terms", "tbx", "tei", "dix", "kaikki", "panlex")
+FORMATS = tuple(dict.fromkeys((*get_args(TextFormat), *PAIR_FORMATS, *DICTIONARY_FORMATS, "csv_text")))
 
 ANY_RECIPE = "tiny/mlm"  # whose keys stand for those of a recipe that is not known yet
 

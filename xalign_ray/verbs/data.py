@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,12 +96,32 @@ def data_derive(
     return folder
 
 
-def data_read(paths: Paths, format_: Format, languages: SourceLanguages = "") -> None:
-    """Print what a source yields, as JSON lines."""
-    from xalign_ray.data.sources.formats import read, record_as_json
+def data_read(
+    paths: Paths,
+    format_: Format,
+    languages: SourceLanguages = "",
+    columns: Annotated[str, typer.Option(metavar="NAMES", help="of the text, or of the two texts of pairs")] = "",
+    config: Annotated[str, typer.Option(metavar="NAME", help="of a Hugging Face data set (hf); by language")] = "",
+    split: Annotated[str, typer.Option(metavar="NAME", help="of a Hugging Face data set")] = "train",
+    revision: Annotated[str, typer.Option(metavar="NAME", help="of a data set of the hub; main")] = "",
+) -> None:
+    """Print what a source yields, as JSON lines, and what it leaves out, as counts."""
+    from xalign_ray.data.sources.formats import HF, describe_counts, find_split_source, read, record_as_json
+    from xalign_ray.data.sources.records import BadRow
 
-    for record in read(format_, _here(paths), codes(languages)):
-        sys.stdout.write(json.dumps(record_as_json(record), ensure_ascii=False) + "\n")
+    files, named = _here(paths), codes(languages)
+    if format_ == HF:
+        format_, files = find_split_source(paths, named, config or None, split, revision or None)
+    good, bad, skipped = 0, Counter[str](), Counter[str]()
+    try:
+        for record in read(format_, files, named, skipped, codes(columns) or None):
+            if isinstance(record, BadRow):
+                bad[record.reason] += 1
+            else:
+                good += 1
+            sys.stdout.write(json.dumps(record_as_json(record), ensure_ascii=False) + "\n")
+    finally:
+        say(describe_counts(format_, good, bad, skipped))
 
 
 def data_fetch(
@@ -135,10 +156,15 @@ def data_align(
         int, typer.Option(min=0, metavar="N", help="pairs that hmm and ibm are trained on; 0: all")
     ] = 30_000,
     extraction: Annotated[str, typer.Option(metavar="NAME", help="links of an encoder: softmax or argmax")] = "softmax",
+    min_count: Annotated[int, typer.Option(min=1, metavar="N", help="links of two words in the dictionary")] = 3,
+    min_share: Annotated[
+        float, typer.Option(min=0, max=1, metavar="SHARE", help="their share of the links of either word")
+    ] = 0.1,
 ) -> Path:
     """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus.
 
-    Beside it, of languages en and de, `DIR/en-de.frequent.txt`: the words that are aligned most often, for `word-map`.
+    Beside it, of languages en and de, `DIR/en-de.dictionary.tsv`: a dictionary of the words that are aligned, with how
+    often; and `DIR/en-de.frequent.txt`: those that are aligned most often, for `word-map`.
     """
     from pydantic import ValidationError
 
@@ -151,7 +177,7 @@ def data_align(
     folder = as_path(out)
     check_lasting("--out", folder)
     name = absolute_aligner(aligner)
-    from xalign_ray.data.word_alignment.corpus import align_corpus, write_frequent_words
+    from xalign_ray.data.word_alignment.corpus import align_corpus, write_words
     from xalign_ray.data.word_alignment.kinds import check_method, named_aligner
     from xalign_ray.train.cluster_address import check_named_cluster
     from xalign_ray.work.job import open_job
@@ -176,7 +202,7 @@ def data_align(
     with open_job(folder, "data align"):
         connect(ParallelConfig())
         aligned = align_corpus(corpus, folder, kind=kind, settings=chosen)
-        write_frequent_words(corpus, aligned)
+        write_words(corpus, aligned, min_count, min_share)
     say_next(f"name the file as third path of a moses corpus in a recipe: {quoted(folder / 'alignment.txt')}")
     return aligned
 

@@ -40,8 +40,8 @@ CASES = {
     ),
     "data: {tokenizer: {kind: folder}}": "'data.tokenizer.path' is required and not given.",
     "data: {corpora: [{format: txt, language: en, paths: [x]}]}": (
-        "'data.corpora.0.format' is 'txt'; it must be one of wikipedia, text, jsonl, parquet, conllu. "
-        "Did you mean 'text'?"
+        "'data.corpora.0.format' is 'txt'; it must be one of wikipedia, text, jsonl, json, csv, parquet, arrow, "
+        "conllu, hf. Did you mean 'text'?"
     ),
     "data: {corpora: []}": "stream masked_text needs data.corpora; the recipe names none.",
     "data: {parallel: [{format: tmx, languages: [en, de], paths: [x.tmx], columns: [a, b]}]}": (
@@ -82,7 +82,7 @@ CASES = {
     "data: {max_seq_length: 1.5}": "'data.max_seq_length' is 1.5; it must be a whole number.",
     "trian: {max_steps: 5}": (
         "unknown key 'trian'. Did you mean 'train'? Known here: allow, checkpoint, data, masking, model, notes, "
-        "objectives, output, parallel, plugins, sampling, seed, stages, streams, track, train."
+        "objectives, output, parallel, plugins, sampling, seed, streams, track, train."
     ),
 }
 

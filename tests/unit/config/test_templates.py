@@ -48,6 +48,17 @@ def test_pairs_of_many_languages_are_an_entry_for_each_pair(
     assert all("-".join(one.languages) in one.paths[0] or languages == ["en", "de"] for one in found)
 
 
+def test_code_of_three_letters_in_a_path() -> None:
+    languages = ["en", ["ha", "fon", "zh-Hant", "en-x-inv"]]
+    pairs = [{"format": "tsv", "languages": languages, "paths": ["{second3}/{second}.tsv"]}]
+    assert [one.paths[0] for one in data_of(parallel=pairs).parallel] == [
+        "hau/ha.tsv",
+        "fon/fon.tsv",
+        "zho/zh-Hant.tsv",
+        "eng/en-x-inv.tsv",
+    ]
+
+
 def test_settings_count_the_entries_that_are_written_out_and_may_list_languages_themselves(tmp_path: Path) -> None:
     found = data_of(["data.corpora.1.paths=[c]"], corpora=[TEXT]).corpora
     assert [list(one.paths) for one in found] == [["a/de.txt", "b/*.de"], ["c"]]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
+
+import langcodes
 
 from xalign_ray.data.language_id import identify
 from xalign_ray.text.language_codes import NAMES, check_language, is_language
@@ -26,12 +29,14 @@ _MORE_NAMES = {
     "serbian": "sr", "sinhala": "si", "slovak": "sk", "slovene": "sl", "slovenian": "sl", "somali": "so",
     "swedish": "sv", "tajik": "tg", "tatar": "tt", "tibetan": "bo", "uzbek": "uz", "welsh": "cy", "xhosa": "xh",
     "zulu": "zu",
+    "bambara": "bm", "chichewa": "ny", "ewe": "ee", "fon": "fon", "kinyarwanda": "rw", "luganda": "lg", "luo": "luo",
+    "malagasy": "mg", "oromo": "om", "setswana": "tn", "shona": "sn", "tigrinya": "ti", "tswana": "tn", "wolof": "wo",
 }  # fmt: skip
 _NAMED = {name.lower(): code for name, code in NAMES.items()} | _MORE_NAMES
 # Words that stand next to a language in a name: text_en, sentence-de, translation.fr.
 _NEXT_WORDS = """
     text sentence sent source target src tgt trg translation translated segment seg line phrase lang language content
-    utterance original
+    utterance original word words term terms headword lemma entry
 """
 _NEXT_TO_IT = frozenset(_NEXT_WORDS.split())
 # Names of two columns that translate each other, without blanks and marks, in lower case.
@@ -53,9 +58,40 @@ def language_of_name(name: str) -> str:
     name = name.strip().strip("\ufeff")
     if code := _code(name.replace("_", "-")):
         return code
-    found = {code for part in re.split(r"[\s._\-]+", name) if part.lower() not in _NEXT_TO_IT and (code := _code(part))}
-    others = [p for p in re.split(r"[\s._\-]+", name) if p.lower() not in _NEXT_TO_IT and not _code(p)]
-    return found.pop() if len(found) == 1 and not others else ""
+    parts = [part for part in re.split(r"[\s._\-]+", name) if part.lower() not in _NEXT_TO_IT]
+    if len(parts) == 2 and (code := _code("-".join(parts)) if _REGION.fullmatch("-".join(parts)) else ""):
+        return code  # sentence_eng_Latn
+    found = {_code(part) for part in parts}
+    return found.pop() if len(found) == 1 else ""
+
+
+def column_of(names: Sequence[str], wanted: str) -> str:
+    """The name of a column: as it is wanted, within `translation`, or called by a language that is wanted, in the form
+    or within a word that others write (`yor_Latn`, `sentence_yor_Latn`, `translation.yor` for yo); empty if none is."""
+    exact = [name for name in (wanted, f"translation.{wanted}") if name in names]
+    alike = [name for name in names if is_called(name, wanted)] if is_language(wanted) else []
+    return (exact or alike or [""])[0]
+
+
+@lru_cache(maxsize=65536)
+def is_called(name: str, code: str) -> bool:
+    """Whether a name of a column, key or configuration is that of a language: `yor`, `yor_Latn`, `text_yor` are yo."""
+    found = language_of_name(name)
+    return bool(found) and same_language(found, code)
+
+
+@lru_cache(maxsize=65536)
+def same_language(one: str, other: str) -> bool:
+    """Whether two codes stand for one language in one script, which a code need not say: yo is yo-Latn, zh zh-Hans."""
+    return one == other or _full(one) == _full(other)
+
+
+@lru_cache(maxsize=8192)
+def _full(code: str) -> str:
+    if "-x-" in code:
+        return code
+    full = langcodes.Language.get(code).maximize()
+    return f"{full.language}-{full.script}"
 
 
 def _code(written: str) -> str:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from xalign_ray.data.sources.files import size_of
-from xalign_ray.data.sources.jsonl import one_line
+from xalign_ray.data.sources.jsonl import TEXT, document_of, one_line
 from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import Line, is_one_piece, read_lines
 from xalign_ray.data.sources.parts import PART_BYTES, Part, find_lines, one_part_a_file, spans_between
@@ -63,6 +63,25 @@ def read_csv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
         texts = ("", "") if row.fault else (cell_text(row.cells[places[0]]), cell_text(row.cells[places[1]]))
         fault = row.fault or check_texts(texts)
         yield BadRow(path, row.number, fault) if fault else Pair((first, second), texts, path, row.number)
+
+
+def read_csv_text(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
+    """Documents of a CSV file, in the column that the source names, or in `text`; as read_csv.
+
+    Raises:
+      DataError: the first record has no such column.
+    """
+    (path,), (language,) = part.paths, languages
+    head = read_head(path)
+    (place,), has_header = find_columns(path, head.cells, part.columns or (TEXT,))
+    for row in csv_rows(read_lines(path, part.spans[0], part.first_line), head.delimiter, len(head.cells)):
+        if row.number < head.first or (has_header and row.number == head.first):
+            continue
+        if not row.fault and not any(row.cells):
+            yield Skipped("blank line")
+            continue
+        made = row.fault or document_of(row.cells[place], language, path, row.number)
+        yield BadRow(path, row.number, made) if isinstance(made, str) else made
 
 
 def cell_text(cell: str) -> str:

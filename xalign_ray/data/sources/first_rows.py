@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.config.sources import PairFormat
 from xalign_ray.data.sources.broken import BrokenFileError, held_back
 from xalign_ray.data.sources.column_languages import find_pair, language_of_file, language_of_name, without_region
-from xalign_ray.data.sources.columnar import column_texts, open_arrow, text_columns
+from xalign_ray.data.sources.columnar import column_texts, open_arrow, open_parquet, text_columns
 from xalign_ray.data.sources.csv_pairs import DELIMITERS, cell_text, csv_rows, read_head
 from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.data.sources.jsonl import find_key, read_array
 from xalign_ray.data.sources.open import NOT_UTF8, NUL, Chunks, Line, check_lines, read_as, read_lines
 from xalign_ray.data.sources.opus import member_names
-from xalign_ray.data.sources.parquet import open_parquet
 from xalign_ray.data.sources.po import SOURCE, is_po, open_po, po_languages, po_texts
 from xalign_ray.data.sources.tmx import unit_texts
 from xalign_ray.data.sources.workbook import first_cells
@@ -78,7 +77,7 @@ def look_at_file(path: str) -> FirstRows | None:
     with open_bytes(path) as file:
         raw = file.read(HEAD_BYTES)
     if raw.startswith(b"PK\x03\x04"):
-        return _workbook(path) if _is_workbook(path) else _archive(path)
+        return _workbook(path) if is_workbook(path) else _archive(path)
     if raw.startswith(_OLE):
         raise DataError(f"{path} is an old Excel workbook or Word file. Save its sheet as .xlsx, or as CSV in UTF-8.")
     if raw.startswith(_MO):
@@ -191,7 +190,8 @@ def _po(path: str) -> FirstRows:
     return FirstRows((path,), "po", "PO", names, rows[:ROWS], len(rows) <= ROWS, by_language=bool(target))
 
 
-def _is_workbook(path: str) -> bool:
+def is_workbook(path: str) -> bool:
+    """Whether a file is an Excel workbook."""
     with open_bytes(path) as file, suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
         return "xl/workbook.xml" in archive.namelist()
     return False

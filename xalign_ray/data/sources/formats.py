@@ -10,17 +10,25 @@ from pathlib import Path
 from typing import Any, Literal
 
 from xalign_ray.config.explain import suggest
+from xalign_ray.config.sources import HF, Corpus, Dictionary, ParallelCorpus
 from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError
-from xalign_ray.data.sources.columnar import read_arrow_pairs, read_parquet_pairs, split_parquet_pairs
+from xalign_ray.data.sources.columnar import (
+    check_columns,
+    read_arrow,
+    read_arrow_pairs,
+    read_parquet,
+    read_parquet_pairs,
+    split_parquet,
+)
 from xalign_ray.data.sources.conllu import read_conllu, split_conllu
-from xalign_ray.data.sources.csv_pairs import read_csv, split_csv
+from xalign_ray.data.sources.csv_pairs import read_csv, read_csv_text, split_csv
 from xalign_ray.data.sources.dumps import split_dumps
-from xalign_ray.data.sources.files import expand, is_folder, open_bytes
-from xalign_ray.data.sources.jsonl import read_json_pairs, read_jsonl, read_jsonl_pairs
+from xalign_ray.data.sources.files import expand, is_folder, join_path, open_bytes
+from xalign_ray.data.sources.hub import FoundFiles, find_split, is_hub_id
+from xalign_ray.data.sources.jsonl import TEXT, read_json_array, read_json_pairs, read_jsonl, read_jsonl_pairs
 from xalign_ray.data.sources.moses import ONE_EMPTY, read_moses
-from xalign_ray.data.sources.open import check_lines, read_lines
+from xalign_ray.data.sources.open import Chunks, check_lines, read_lines
 from xalign_ray.data.sources.opus import is_zip, read_opus
-from xalign_ray.data.sources.parquet import read_parquet, split_parquet
 from xalign_ray.data.sources.parts import Part, one_part_a_file, split_at_lines, split_in_parallel
 from xalign_ray.data.sources.po import read_po
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Noted, Pair, Record, Skipped, list_reasons
@@ -28,7 +36,7 @@ from xalign_ray.data.sources.stored import read_stored
 from xalign_ray.data.sources.term_json import read_kaikki
 from xalign_ray.data.sources.term_markup import read_dix, read_tbx, read_tei
 from xalign_ray.data.sources.term_panlex import read_panlex, split_panlex
-from xalign_ray.data.sources.term_tables import read_csv_terms, read_muse, read_tsv_terms
+from xalign_ray.data.sources.term_tables import read_csv_terms, read_muse, read_tsv_terms, read_xlsx_terms
 from xalign_ray.data.sources.text import read_text, split_text
 from xalign_ray.data.sources.tmx import read_tmx
 from xalign_ray.data.sources.tsv import read_tsv
@@ -58,14 +66,17 @@ FORMATS: dict[str, Format] = {
     "wikipedia": Format(read_wikipedia, split_dumps, "documents", (1,), content="other"),
     "text": Format(read_text, split_text, "documents", (1,)),
     "jsonl": Format(read_jsonl, split_at_lines, "documents", (1,), content="json"),
+    "json": Format(read_json_array, one_part_a_file, "documents", (1,), content="other"),
+    "csv_text": Format(read_csv_text, split_csv, "documents", (1,)),
     "parquet": Format(read_parquet, split_parquet, "documents", (1,), content="other"),
+    "arrow": Format(read_arrow, one_part_a_file, "documents", (1,), content="other"),
     "conllu": Format(read_conllu, split_conllu, "documents", (1,)),
     "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3)),
     "tsv": Format(read_tsv, split_at_lines, "pairs", (0, 2)),
     "jsonl_pairs": Format(read_jsonl_pairs, split_at_lines, "pairs", (2,), content="json"),
     "csv": Format(read_csv, split_csv, "pairs", (2,)),
     "json_pairs": Format(read_json_pairs, one_part_a_file, "pairs", (2,), content="other"),
-    "parquet_pairs": Format(read_parquet_pairs, split_parquet_pairs, "pairs", (2,), content="other"),
+    "parquet_pairs": Format(read_parquet_pairs, split_parquet, "pairs", (2,), content="other"),
     "arrow_pairs": Format(read_arrow_pairs, one_part_a_file, "pairs", (2,), content="other"),
     "tmx": Format(read_tmx, one_part_a_file, "pairs", (2,), content="other"),
     "xliff": Format(read_xliff, one_part_a_file, "pairs", (2,), content="other"),
@@ -75,6 +86,7 @@ FORMATS: dict[str, Format] = {
     "muse": Format(read_muse, one_part_a_file, "entries", (2,), content="text", in_zip=True),
     "tsv_terms": Format(read_tsv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
     "csv_terms": Format(read_csv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
+    "xlsx_terms": Format(read_xlsx_terms, one_part_a_file, "entries", (2,), content="other"),
     "tbx": Format(read_tbx, one_part_a_file, "entries", (2,), content="other"),
     "tei": Format(read_tei, one_part_a_file, "entries", (2,), content="other"),
     "dix": Format(read_dix, one_part_a_file, "entries", (2,), content="other"),
@@ -82,6 +94,14 @@ FORMATS: dict[str, Format] = {
     "panlex": Format(read_panlex, split_panlex, "entries", (2,), content="other"),
 }
 
+# The readers of a Hugging Face data set's files by their form: of text, and of pairs.
+_OF_HF = {
+    "parquet": ("parquet", "parquet_pairs"),
+    "arrow": ("arrow", "arrow_pairs"),
+    "json": ("jsonl", "jsonl_pairs"),
+    "csv": ("csv_text", "csv"),
+    "text": ("text", ""),
+}
 SHOWN = 120  # characters of a row that a message shows
 NOTED = "noted: "
 NO_TRANSLATION = "no translation"
@@ -97,13 +117,14 @@ def read(
     paths: Sequence[str],
     languages: Sequence[str],
     skipped: Counter[str] | None = None,
-    columns: tuple[str, str] | None = None,
+    columns: Sequence[str] | None = None,
     skip_empty: bool = False,
 ) -> Iterator[Record]:
     """All records of a source, streaming; `skipped` receives counts of what was left out on purpose, by reason.
 
     Args:
-      columns: where the two sides of pairs stand, as in ParallelCorpus; so is `skip_empty`.
+      columns: where a document or the two sides of a pair stand, as Corpus and ParallelCorpus name them; `skip_empty`
+        is as in the latter.
 
     Raises:
       ConfigError: unknown format or language, wrong number of languages or paths; at the call.
@@ -111,7 +132,10 @@ def read(
       BrokenFileError: the rest of a file cannot be read; after the records before it.
     """
     codes = check_languages(format, languages)
-    named = [replace(part, columns=columns, skip_empty=skip_empty) for part in parts(format, paths)]
+    named = [
+        replace(part, columns=tuple(columns) if columns else None, skip_empty=skip_empty)
+        for part in parts(format, paths, columns)
+    ]
     return _read_all(named, codes, skipped)
 
 
@@ -164,7 +188,7 @@ def parse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | N
     return FORMATS[part.format].read(part, languages)
 
 
-def parts(format: str, paths: Sequence[str]) -> list[Part]:  # noqa: A002
+def parts(format: str, paths: Sequence[str], columns: Sequence[str] | None = None) -> list[Part]:  # noqa: A002
     """Cuts a source into units of work: a part a file; files of lines, Parquet and dumps of over 64 MB into several.
 
     Paths may be glob patterns (sorted by name) and URLs. Large files of lines that are not packed are read once, to
@@ -179,19 +203,21 @@ def parts(format: str, paths: Sequence[str]) -> list[Part]:  # noqa: A002
     if entry.paths and len(found) not in entry.paths:
         allowed = " or ".join(map(str, entry.paths))
         raise ConfigError(f"format '{format}' takes {allowed} paths, not {len(found)}: {', '.join(found) or 'none'}.")
-    check_contents(format, found)
+    check_contents(format, found, columns)
     return entry.split(format, found)
 
 
-def check_contents(format: str, files: Sequence[str]) -> None:  # noqa: A002
-    """Looks at the first bytes of files.
+def check_contents(format: str, files: Sequence[str], columns: Sequence[str] | None = None) -> None:  # noqa: A002
+    """Looks at the first bytes of files, and for the columns of those of documents that say theirs.
 
     Raises:
-      DataError: one is no plain file of the format's kind.
+      DataError: one is no plain file of the format's kind, or has no such column.
     """
     entry = _find_format(format)
     for path in files:
-        if entry.content == "other" or (entry.in_zip and is_zip(path)):
+        if format in ("parquet", "arrow"):
+            check_columns(format, path, columns or (TEXT,))
+        elif entry.content == "other" or (entry.in_zip and is_zip(path)):
             open_bytes(path).close()
         else:
             check_lines(path, json_lines=entry.content == "json")
@@ -212,16 +238,51 @@ def find_files(paths: Sequence[str]) -> list[str]:
     return found
 
 
+def find_source(source: Corpus | ParallelCorpus | Dictionary, root: str | Path = ".") -> tuple[str, list[str]]:
+    """The reader of a source and its files; those of a Hugging Face data set are found by their split.
+
+    Raises:
+      DataError: a path names nothing, a folder, or what is no plain file; a data set is not there or out of reach.
+      ConfigError: a data set has no such configuration or split.
+    """
+    paths = [join_path(str(root), path) for path in source.paths]
+    if isinstance(source, Dictionary) or source.format != HF:
+        return source.reader, find_files(paths)
+    written = source.paths[0]
+    name = written if is_hub_id(written) and not is_folder(paths[0]) else paths[0]
+    languages = (source.language,) if isinstance(source, Corpus) else source.languages
+    return find_split_source([name], languages, source.config, source.split, source.revision)
+
+
+def find_split_source(
+    paths: Sequence[str], languages: Sequence[str], config: str | None, split: str, revision: str | None
+) -> tuple[str, list[str]]:
+    """As find_source, of one Hugging Face data set: a folder, or an id of the hub."""
+    if len(paths) != 1:
+        raise ConfigError(f"format '{HF}' takes one path, a folder or an id of the hub, not {len(paths)}.")
+    codes = check_languages(HF, languages)
+    return _reader_of(paths[0], find_split(paths[0], codes, config, split, revision), len(codes))
+
+
+def _reader_of(name: str, found: FoundFiles, languages: int) -> tuple[str, list[str]]:
+    reader = _OF_HF[found.kind][languages - 1]
+    if not reader:
+        raise DataError(f"{name} is plain text, a line a row, and pairs need two columns.")
+    if found.kind == "json" and next(iter(Chunks(found.files[0])), b"").lstrip().startswith(b"["):
+        reader = {"jsonl": "json", "jsonl_pairs": "json_pairs"}[reader]
+    return reader, found.files
+
+
 def check_languages(format: str, languages: Sequence[str]) -> tuple[str, ...]:  # noqa: A002
     """The canonical codes of a source's languages.
 
     Raises:
       ConfigError: an unknown code, the same language twice, or a number of languages that the format does not take.
     """
-    entry = _find_format(format)
+    taken = (1, 2) if format == HF else _find_format(format).languages
     codes = tuple(check_language(code) for code in languages)
-    if len(codes) not in entry.languages:
-        allowed = " or ".join(map(str, entry.languages))
+    if len(codes) not in taken:
+        allowed = " or ".join(map(str, taken))
         given = ", ".join(codes) or "none"
         raise ConfigError(f"format '{format}' takes {allowed} language{'s' * (allowed != '1')}, not {given}.")
     if len(set(codes)) < len(codes):
@@ -274,6 +335,19 @@ def _first_row(part: Part) -> str:
 def record_as_json(record: Record) -> dict[str, Any]:
     """A record as a JSON object: its fields, and `kind` (document, pair, entry, bad_row)."""
     return {"kind": _KINDS[type(record)], **asdict(record)}
+
+
+def describe_counts(format: str, good: int, bad: Mapping[str, int], skipped: Mapping[str, int]) -> str:  # noqa: A002
+    """A sentence on what a source yielded: good records, bad rows and rows left out, by their reasons, and notes."""
+    notes = {what.removeprefix(NOTED): count for what, count in skipped.items() if what.startswith(NOTED)}
+    left_out = {reason: count for reason, count in skipped.items() if not reason.startswith(NOTED)}
+    counted = [
+        f"{title} {sum(counts.values()):,} ({list_reasons(counts)})"
+        for title, counts in (("bad rows", bad), ("left out", left_out))
+        if counts
+    ]
+    noted = f"; noted: {list_reasons(notes)}" if notes else ""
+    return f"{'; '.join([f'{good:,} {FORMATS[format].holds}', *counted])}{noted}"
 
 
 def _find_format(name: str) -> Format:

@@ -6,30 +6,45 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from xalign_ray.data.sources.column_languages import is_called
 from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, NOT_UTF8, Chunks, Line, read_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Pair, Record, Skipped
-from xalign_ray.text.language_codes import NAMES, check_language, is_language
+from xalign_ray.text.language_codes import NAMES
 
 NOT_JSON = "it is not JSON"
+TEXT = "text"  # the key or column of a document, where the source names no other
 _BETWEEN = re.compile(r"[\s,]*")
 _NAMES = {code: name.lower() for name, code in NAMES.items()}
 
 
 def read_jsonl(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Documents of a JSON-lines file; other keys than `text` are not looked at."""
+    """Documents of a JSON-lines file, under the key that the source names, or under `text`; others are not read."""
+    return _read(part, [part.columns or (TEXT,)], _document(part, languages))
+
+
+def read_json_array(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """As read_jsonl, of a JSON file that is an array of objects; `line` counts the objects.
+
+    Raises:
+      BrokenFileError: the rest is no JSON; after the documents before it.
+    """
+    return _read_array(part, [part.columns or (TEXT,)], _document(part, languages))
+
+
+def _document(part: Part, languages: Sequence[str]) -> Callable[[Sequence[str], int], Document | str]:
     (path,), (language,) = part.paths, languages
+    return lambda texts, number: document_of(texts[0], language, path, number)
 
-    def document(texts: Sequence[str], number: int) -> Document | str:
-        paragraphs = tuple(stripped for raw in texts[0].split("\n") if (stripped := raw.strip()))
-        return Document(language, paragraphs, path, number) if paragraphs else EMPTY_DOCUMENT
 
-    return _read(part, [("text",)], document)
+def document_of(text: str, language: str, path: str, number: int) -> Document | str:
+    """A document whose paragraphs are the lines of a text; the reason why it is none, if it has no line."""
+    paragraphs = tuple(stripped for raw in text.split("\n") if (stripped := raw.strip()))
+    return Document(language, paragraphs, path, number) if paragraphs else EMPTY_DOCUMENT
 
 
 def read_jsonl_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
@@ -44,8 +59,13 @@ def read_json_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     Raises:
       BrokenFileError: the rest is no JSON; after the pairs before it.
     """
+    return _read_array(part, _keys_of(part, languages), _pair_of(part, languages))
+
+
+def _read_array(
+    part: Part, keys: Sequence[Sequence[str]], make: Callable[[Sequence[str], int], Record | str]
+) -> Iterator[Record]:
     (path,) = part.paths
-    keys, make = _keys_of(part, languages), _pair_of(part, languages)
     for number, value in enumerate(read_array(path), start=1):
         texts, fault = _strings(value, keys)
         made = fault or make(texts, number)
@@ -153,14 +173,8 @@ def _first(value: Any, names: Sequence[str]) -> Any:
     if text is not None or len(names) == 1 or not isinstance(value, dict):
         return text
     above = [value, value.get("translation")]  # a code that is written in another way: `amh` for am
-    alike = (inner.get(key) for inner in above if isinstance(inner, dict) for key in inner if _means(key, names[0]))
+    alike = (inner.get(key) for inner in above if isinstance(inner, dict) for key in inner if is_called(key, names[0]))
     return next((text for text in alike if isinstance(text, str)), None)
-
-
-@lru_cache(maxsize=4096)
-def _means(key: str, code: str) -> bool:
-    written = key.replace("_", "-")
-    return is_language(written) and check_language(written) == code
 
 
 def find_key(value: Any, name: str) -> Any:

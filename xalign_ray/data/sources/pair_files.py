@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from xalign_ray.data.sources.column_languages import language_of_file
 from xalign_ray.data.sources.files import expand
 from xalign_ray.data.sources.first_rows import ROWS, FirstRows, look_at_arrow, look_at_file, look_at_texts
+from xalign_ray.data.sources.hub import SPLITS, choose_split, fetch_dataset, find_saved
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import is_url
 
-SPLITS = {
-    "train": "train", "training": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev",
-    "devel": "dev", "test": "test", "testing": "test", "devtest": "test",
-}  # fmt: skip
-HUB_TIMEOUT_S = 10.0
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(:[\w.-]+)?")
 _FILE_SUFFIX = re.compile(
     r"\.(csv|tsv|txt|tab|jsonl?|parquet|arrow|tmx|xlf|xliff|sdlxliff|po|pot|xlsx|zip|tar|tgz|gz|bz2|zst|[a-z]{2,3})$",
@@ -52,8 +47,8 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
         if is_url(path) or Path(path).is_file():
             files += expand(path)
         elif Path(path).is_dir():
-            saved = _saved(Path(path), split)
-            found += [saved] if saved else []
+            saved = find_saved(Path(path), split)
+            found += [look_at_arrow(saved.files, "saved data set")] if saved else []
             files += [] if saved else _files_below(Path(path), split)
         elif _HUB_ID.fullmatch(path) and not _FILE_SUFFIX.search(path):
             found.append(_of_hub(path, split))
@@ -106,39 +101,6 @@ def _shards(files: Sequence[str]) -> list[list[str]]:
     return list(groups.values())
 
 
-def _saved(folder: Path, split: str) -> FirstRows | None:
-    """A folder that `save_to_disk` wrote, of one data set or of several splits; None if it is none."""
-    if (folder / "dataset_dict.json").is_file():
-        splits = json.loads((folder / "dataset_dict.json").read_text(encoding="utf-8")).get("splits", [])
-        return _saved(folder / _choose(str(folder), splits, split), split)
-    if not (folder / "state.json").is_file():
-        return None
-    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    files = [str(folder / one["filename"]) for one in state.get("_data_files", [])]
-    if not files:
-        raise DataError(f"{folder} is a saved data set without data files. Save it again.")
-    if state.get("_indices_data_files"):
-        raise DataError(
-            f"{folder} was saved with an index of its rows, by an old version of `datasets`. Save it again."
-        )
-    return look_at_arrow(files, "saved data set")
-
-
-def _choose(name: str, splits: Sequence[str], wanted: str) -> str:
-    """The split that is wanted, or the only one.
-
-    Raises:
-        ConfigError: there are others only.
-    """
-    found = [one for one in splits if SPLITS.get(one.lower(), one) == wanted]
-    found = found or list(splits) * (len(splits) == 1)
-    if not found:
-        raise ConfigError(
-            f"{name} has the splits {', '.join(splits)}, none of which is '{wanted}'. Name the folder or file of one."
-        )
-    return found[0]
-
-
 def _files_below(folder: Path, split: str) -> list[str]:
     """The files of a folder that may hold pairs, of one split where their names say which they are of."""
     files = [
@@ -152,7 +114,7 @@ def _files_below(folder: Path, split: str) -> list[str]:
     named = list(dict.fromkeys(one for one in splits.values() if one))
     if not named:
         return list(map(str, files))
-    chosen = _choose(str(folder), named, split)
+    chosen = choose_split(str(folder), named, split)
     return [str(path) for path in files if splits[path] == chosen]
 
 
@@ -208,34 +170,3 @@ def _of_hub(name: str, split: str) -> FirstRows:
     """
     repository, _, configuration = name.partition(":")
     return look_at_arrow(fetch_dataset(repository, configuration or None, split), "data set of the hub")
-
-
-def fetch_dataset(repository: str, configuration: str | None, split: str) -> list[str]:
-    """The Arrow files of a data set's split in the cache of `datasets`, loaded if they are not there.
-
-    Raises:
-        DataError: it cannot be loaded; says why.
-    """
-    import datasets
-    from huggingface_hub import HfApi, constants
-
-    bars = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        if not constants.HF_HUB_OFFLINE and not Path(repository).is_dir():
-            HfApi().dataset_info(repository, timeout=HUB_TIMEOUT_S)  # load_dataset tries for half a minute
-        loaded: Mapping[str, datasets.Dataset] = datasets.load_dataset(repository, configuration)  # type: ignore[assignment]
-        data = loaded[_choose(repository, list(loaded), split)]
-    except ConfigError:
-        raise
-    except Exception as error:  # of the hub, its client and its readers: what they raise has no class in common
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(
-            f"{repository} is no file or folder here, and cannot be loaded as a data set of the Hugging Face hub: "
-            f"{reason.rstrip('.')}. Check the name (org/name or org/name:config) and the connection; with "
-            "HF_HUB_OFFLINE=1 what was loaded before is read."
-        ) from None
-    finally:
-        if not bars:
-            datasets.enable_progress_bars()
-    return [str(one["filename"]) for one in data.cache_files]

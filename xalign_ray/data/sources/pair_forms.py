@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from xalign_ray.config.sources import WITH_COLUMNS, ParallelCorpus
-from xalign_ray.data.sources.files import join_path
 from xalign_ray.data.sources.first_rows import FirstRows
-from xalign_ray.data.sources.formats import read
+from xalign_ray.data.sources.formats import find_source, read
 from xalign_ray.data.sources.moses import BOTH_EMPTY
 from xalign_ray.data.sources.pair_columns import Chosen, choose_columns
 from xalign_ray.data.sources.pair_files import find_first_rows
@@ -100,8 +99,8 @@ def read_pairs(
         rows are bad.
     """
     good, bad = 0, Counter[str]()
-    paths = [join_path(str(root), path) for path in corpus.paths]
-    for record in read(corpus.format, paths, corpus.languages, columns=corpus.columns, skip_empty=corpus.skip_empty):
+    reader, paths = find_source(corpus, root)
+    for record in read(reader, paths, corpus.languages, columns=corpus.columns, skip_empty=corpus.skip_empty):
         if isinstance(record, Pair):
             good += 1
             yield record.texts

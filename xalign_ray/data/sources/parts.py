@@ -18,9 +18,9 @@ class Part:
     """Ranges of bytes of one file, or of files that are read side by side; `first_line` is where they begin.
 
     Of Parquet a span counts row groups. `borders` says of text whether blank lines end its documents, if that was
-    found out when it was split. `columns` are those of the two sides of pairs, where the source names them;
-    `skip_empty` is whether a pair that lacks one of its texts is left out, and no bad row. `text` is the file
-    that holds its records, once they are parsed.
+    found out when it was split. `columns` are those of a document or of the two sides of a pair, where the source
+    names them; `skip_empty` is whether a pair that lacks one of its texts is left out, and no bad row. `text` is the
+    file that holds its records, once they are parsed.
     """
 
     format: str
@@ -28,7 +28,7 @@ class Part:
     spans: tuple[Span, ...]
     first_line: int = 1
     borders: bool | None = None
-    columns: tuple[str, str] | None = None
+    columns: tuple[str, ...] | None = None
     skip_empty: bool = False
     text: str = ""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xalign_ray.config.sources import DictionaryFormat
 from xalign_ray.data.sources.broken import held_back
-from xalign_ray.data.sources.first_rows import decoded, table_suffix
+from xalign_ray.data.sources.first_rows import decoded, is_workbook, table_suffix
 from xalign_ray.data.sources.open import number_lines
 from xalign_ray.data.sources.term_files import files_of
 from xalign_ray.data.sources.term_tables import LOOKED_AT
@@ -21,11 +21,14 @@ _XML: dict[str, DictionaryFormat] = {
 
 def find_dictionary_form(path: str) -> DictionaryFormat:
     """The form of a dictionary, plain, packed or in a zip: TBX, TEI and dix by their first element, kaikki's by JSON,
-    PanLex by its tables, else a table by tabs, or by commas where its name ends in .csv; MUSE for two words a line.
+    PanLex by its tables, Excel by its members, else a table by tabs, or by commas where its name ends in .csv; MUSE for
+    two words a line.
 
     Raises:
         DataError: there is no file in the zip, or it is XML of another kind.
     """
+    if is_workbook(path):
+        return "xlsx"
     files = list(files_of(path))
     if any(Path(file.path.rsplit(":", 1)[-1]).name == "expr.csv" for file in files):
         return "panlex"

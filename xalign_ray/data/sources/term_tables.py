@@ -8,9 +8,13 @@ from itertools import chain, islice
 from xalign_ray.data.sources.column_languages import language_of_name, without_region
 from xalign_ray.data.sources.csv_pairs import csv_rows, find_delimiter
 from xalign_ray.data.sources.open import Line, number_lines
+from xalign_ray.data.sources.pair_columns import is_text
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Noted, Record, Skipped
 from xalign_ray.data.sources.term_files import NOTES, ONE_TERM, entries, files_of
+from xalign_ray.data.sources.tsv import find_columns
+from xalign_ray.data.sources.workbook import OTHER_SHEETS, open_rows
+from xalign_ray.errors import DataError
 
 # Names of the columns of a header whose terms translate each other, in lower case.
 _HEADS = ({"source", "src", "term", "word", "headword", "l1"}, {"target", "tgt", "trg", "translation", "l2"})
@@ -52,7 +56,7 @@ def read_tsv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
     """
     for file in files_of(part.paths[0]):
         rows = ((line.number, line.text.split("\t"), line.fault) for line in number_lines(file, file.path))
-        yield from _entries(file.path, rows, languages)
+        yield from _entries(file.path, rows, languages, part.columns)
 
 
 def read_csv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
@@ -61,14 +65,26 @@ def read_csv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
         lines = number_lines(file, file.path)
         head: list[Line] = list(islice(lines, LOOKED_AT))
         delimiter = find_delimiter([line for line in head if not line.fault])
-        yield from _entries(file.path, csv_rows(chain(head, lines), delimiter), languages)
+        yield from _entries(file.path, csv_rows(chain(head, lines), delimiter), languages, part.columns)
+
+
+def read_xlsx_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """As read_tsv_terms, of the first sheet of an Excel workbook that holds rows."""
+    (path,) = part.paths
+    with open_rows(path) as (rows, others):
+        if others:
+            yield Noted(OTHER_SHEETS, others)
+        yield from _entries(path, ((number, cells, "") for number, cells in rows), languages, part.columns)
 
 
 def _entries(
-    path: str, rows: Iterator[tuple[int, list[str], str]], languages: Sequence[str]
+    path: str, rows: Iterator[tuple[int, list[str], str]], languages: Sequence[str], columns: Sequence[str] | None
 ) -> Iterator[Record | Skipped | Noted]:
+    """Raises DataError where it is not clear which two of several columns are the terms."""
+    head = list(islice(rows, LOOKED_AT))
+    full = [cells for _, cells, fault in head if not fault and any(cell.strip() for cell in cells)]
     places: tuple[int, int] | None = None
-    for number, cells, fault in rows:
+    for number, cells, fault in chain(head, rows):
         if fault:
             yield BadRow(path, number, fault)
             continue
@@ -76,7 +92,7 @@ def _entries(
             yield Skipped("blank line")
             continue
         if places is None:
-            places, is_header = _find_terms(cells, languages)
+            places, is_header = _find_terms(path, full, languages, columns)
             if is_header:
                 yield Skipped(HEADER)
                 continue
@@ -88,8 +104,18 @@ def _entries(
         yield from entries(languages, [cells[places[0]]], [cells[places[1]]], path, number)
 
 
-def _find_terms(names: Sequence[str], languages: Sequence[str]) -> tuple[tuple[int, int], bool]:
-    """The places of the two terms, and whether the first row is a header."""
+def _find_terms(
+    path: str, rows: Sequence[Sequence[str]], languages: Sequence[str], columns: Sequence[str] | None
+) -> tuple[tuple[int, int], bool]:
+    """The places of the two terms, and whether the first of the rows is a header.
+
+    Raises:
+        DataError: the columns that are named are not there; or none are, and of several the first two are not terms.
+    """
+    names = rows[0]
+    if columns:
+        (first, second), has_header = find_columns(path, [name.strip() for name in names], columns)
+        return (first, second), has_header
     codes = [without_region(language_of_name(name)) for name in names]
     if languages[0] in codes and languages[1] in codes:
         return (codes.index(languages[0]), codes.index(languages[1])), True
@@ -97,4 +123,9 @@ def _find_terms(names: Sequence[str], languages: Sequence[str]) -> tuple[tuple[i
     found = [next((place for place, name in enumerate(plain) if name in heads), None) for heads in _HEADS]
     if found[0] is not None and found[1] is not None:
         return (found[0], found[1]), True
+    if len(names) > 2 and not all(is_text([row[place] for row in rows[1:] if place < len(row)]) for place in (0, 1)):
+        raise DataError(
+            f"{path}: which two of its {len(names)} columns hold the terms cannot be seen; the first row has "
+            f'{", ".join(map(repr, names))}. Name them: columns: ["1", "{len(names)}"], or by this row.'
+        )
     return (0, 1), False

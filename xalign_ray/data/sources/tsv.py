@@ -37,7 +37,7 @@ def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
             yield _pair(line, columns, width, chosen, path)
 
 
-def _read_columns(part: Part, columns: tuple[str, str], languages: tuple[str, str]) -> Iterator[Record | Skipped]:
+def _read_columns(part: Part, columns: Sequence[str], languages: tuple[str, str]) -> Iterator[Record | Skipped]:
     (path,) = part.paths
     first = next(read_lines(path), None)
     names = [name.strip() for name in first.text.split("\t")] if first else []
@@ -49,8 +49,8 @@ def _read_columns(part: Part, columns: tuple[str, str], languages: tuple[str, st
             yield _pair(line, places, len(names), languages, path)
 
 
-def find_columns(path: str, names: Sequence[str], columns: tuple[str, str]) -> tuple[list[int], bool]:
-    """The places of two columns among those of a first row, and whether that row is a header.
+def find_columns(path: str, names: Sequence[str], columns: Sequence[str]) -> tuple[list[int], bool]:
+    """The places of columns among those of a first row, and whether that row is a header.
 
     Raises:
       DataError: the row has no such column.

@@ -22,7 +22,7 @@ from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.config.sources import WordAlignment
 from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.sources.formats import check_languages, explain_empty, parts, read, read_part
+from xalign_ray.data.sources.formats import check_languages, explain_empty, find_source, parts, read, read_part
 from xalign_ray.data.sources.parts import Part, count_bytes
 from xalign_ray.data.sources.records import Pair, Record
 from xalign_ray.data.summary import merge_counts, merge_files
@@ -31,7 +31,7 @@ from xalign_ray.data.word_alignment.kinds import Aligner, AlignerKind, alignment
 from xalign_ray.data.word_alignment.links import Link, WordPair, write_pharaoh
 from xalign_ray.data.word_alignment.words import BlankSplitter, WordSplitter
 from xalign_ray.errors import DataError, fault_of
-from xalign_ray.text.look_up import look_up_form
+from xalign_ray.text.look_up import look_up_form, trim_punctuation
 from xalign_ray.text.words import split_words
 from xalign_ray.work.artifacts import (
     MANIFEST,
@@ -155,8 +155,11 @@ def align_corpus(
         ConfigError: a method that the kind of aligner does not have.
     """
     languages = check_languages(corpus.format, corpus.languages)
-    paths = corpus.paths[:2] if corpus.format == "moses" else corpus.paths
-    cut = tuple(parts(corpus.format, [str(root / path) for path in paths]))
+    reader, files = find_source(corpus, root)
+    cut = tuple(
+        replace(part, columns=corpus.columns, skip_empty=corpus.skip_empty)
+        for part in parts(reader, files[:2] if reader == "moses" else files, corpus.columns)
+    )
     hashes = InputHashes(None).of(list(dict.fromkeys(path for part in cut for path in part.paths)))
     return align_parts(Input("", languages, cut, tuple(hashes)), out, words, kind, settings)
 
@@ -397,6 +400,18 @@ _TITLES: dict[Any, str] = {
 
 SENTENCES = 100_000  # that are counted: the first of a corpus
 PAIRS = 1000  # that are written
+MAX_COUNTED = 4_000_000  # pairs of words that are held while they are counted: about 1 GB
+
+
+def _linked_words(pairs: Iterable[Pair], languages: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The two words of each link, in lower case."""
+    for pair in pairs:
+        first, second = (
+            [look_up_form(word, code) for word in split_words(text)]
+            for text, code in zip(pair.texts, languages, strict=True)
+        )
+        links = (link.partition("-") for link in (pair.alignment or "").split())
+        yield from ((first[int(i)], second[int(j)]) for i, _, j in links)
 
 
 def frequent_words(pairs: Iterable[Pair], languages: Sequence[str], count: int = PAIRS) -> list[tuple[str, str]]:
@@ -406,14 +421,7 @@ def frequent_words(pairs: Iterable[Pair], languages: Sequence[str], count: int =
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    counted: Counter[tuple[str, str]] = Counter()
-    for pair in pairs:
-        first, second = (
-            [look_up_form(word, code) for word in split_words(text)]
-            for text, code in zip(pair.texts, languages, strict=True)
-        )
-        links = (link.partition("-") for link in (pair.alignment or "").split())
-        counted.update((first[int(i)], second[int(j)]) for i, _, j in links)
+    counted = Counter(_linked_words(pairs, languages))
     found: list[tuple[str, str]] = []
     taken: set[tuple[int, str]] = set()
     for words, _ in counted.most_common():
@@ -427,13 +435,54 @@ def frequent_words(pairs: Iterable[Pair], languages: Sequence[str], count: int =
     return found
 
 
-def write_frequent_words(corpus: ParallelCorpus, aligned: Path) -> Path:
-    """`aligned/en-de.frequent.txt`, a word and its partner a line, of the folder that `align_corpus` wrote."""
-    paths = corpus.paths[:2] if corpus.format == "moses" else corpus.paths
+def translations(
+    pairs: Iterable[Pair], languages: Sequence[str], min_count: int = 3, min_share: float = 0.1
+) -> list[tuple[str, str, int, float]]:
+    """A dictionary: words that are linked `min_count` times or more, with that number and their share, by number.
+
+    The share is that of the links of either word, whichever is smaller: below `min_share` two words are linked by
+    chance. Words without a letter are left out. Holds MAX_COUNTED pairs of words: of more those linked once go.
+    """
+    counted: Counter[tuple[str, str]] = Counter()
+    of_word: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for one, other in _linked_words(pairs, languages):
+        words = (trim_punctuation(one), trim_punctuation(other))
+        counted[words] += 1
+        for counts, word in zip(of_word, words, strict=True):
+            counts[word] += 1
+        if len(counted) > MAX_COUNTED:
+            counted = Counter({words: count for words, count in counted.items() if count > 1})
+    found = []
+    for (first, second), count in counted.items():
+        share = count / max(of_word[0][first], of_word[1][second])
+        if count >= min_count and share >= min_share and any(map(str.isalpha, first)) and any(map(str.isalpha, second)):
+            found.append((first, second, count, share))
+    return sorted(found, key=lambda one: (-one[2], one))
+
+
+def write_words(corpus: ParallelCorpus, aligned: Path, min_count: int = 3, min_share: float = 0.1) -> list[Path]:
+    """What words the links of a corpus translate, in the folder that `align_corpus` wrote, of languages en and de:
+
+    `en-de.frequent.txt`, a word and its partner a line, and `en-de.dictionary.tsv`, a table of all (`translations`).
+    """
+    name = "-".join(corpus.languages)
+    frequent = frequent_words(islice(_aligned_pairs(corpus, aligned), SENTENCES), corpus.languages)
+    table = translations(_aligned_pairs(corpus, aligned), corpus.languages, min_count, min_share)
+    header = "\t".join([*corpus.languages, "count", "share"])
+    rows = [f"{one}\t{other}\t{count}\t{share:.3f}" for one, other, count, share in table]
+    texts = {
+        aligned / f"{name}.frequent.txt": "".join(f"{one} {other}\n" for one, other in frequent),
+        aligned / f"{name}.dictionary.tsv": "\n".join([header, *rows, ""]),
+    }
+    for path, text in texts.items():
+        write_atomic(path, text)
+    return list(texts)
+
+
+def _aligned_pairs(corpus: ParallelCorpus, aligned: Path) -> Iterator[Pair]:
+    reader, files = find_source(corpus)
+    files = files[:2] if reader == "moses" else files
     with (aligned / ALIGNMENT).open(encoding="utf-8") as lines:
-        records = zip(read(corpus.format, paths, corpus.languages), lines, strict=False)
-        pairs = (replace(record, alignment=line) for record, line in records if isinstance(record, Pair))
-        words = frequent_words(islice(pairs, SENTENCES), corpus.languages)
-    path = aligned / f"{'-'.join(corpus.languages)}.frequent.txt"
-    write_atomic(path, "".join(f"{one} {other}\n" for one, other in words))
-    return path
+        found = read(reader, files, corpus.languages, columns=corpus.columns, skip_empty=corpus.skip_empty)
+        records = zip(found, lines, strict=False)
+        yield from (replace(record, alignment=line) for record, line in records if isinstance(record, Pair))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from xalign_ray.data.sources import parquet
+from xalign_ray.data.sources import columnar
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.open import Span
@@ -34,7 +34,7 @@ def test_rows_are_documents_and_their_lines_paragraphs(tmp_path: Path) -> None:
 
 
 def test_row_groups_are_parts_and_together_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "PART_BYTES", 5_000)
+    monkeypatch.setattr(columnar, "PART_BYTES", 5_000)
     texts: list[str | None] = [f"text {n} " + "x" * 50 for n in range(1000)]
     path = write(tmp_path / "a.parquet", texts, rows=30)
     cut = parts("parquet", [path])
@@ -49,7 +49,7 @@ def test_row_groups_are_parts_and_together_the_whole(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("column", "cut", "message"),
     [
-        ("article", 0, "{path} has no column 'text'; its columns are id, url, title, article."),
+        ("article", 0, "{path} has no column of text 'text'; it has id, url, title, article."),
         ("text", 20, "{path} is no Parquet file, or is cut short ("),
         ("text", 10_000, "{path} is no Parquet file, or is cut short ("),
     ],
@@ -64,7 +64,7 @@ def test_a_file_that_cannot_be_read_is_refused_at_the_call(tmp_path: Path, colum
 
 
 def test_a_damaged_row_group_ends_its_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "PART_BYTES", 1)
+    monkeypatch.setattr(columnar, "PART_BYTES", 1)
     path = write(tmp_path / "a.parquet", [f"text {n} {n * n}" for n in range(3000)], rows=1000)
     column = pq.ParquetFile(path).metadata.row_group(1).column(3)
     content = bytearray(Path(path).read_bytes())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import openpyxl
 import pytest
 
 from tests.unit.data.sources.pair_texts import zipped
@@ -80,6 +83,15 @@ TSV = (
     "\tn\tleer\n"
 )
 
+
+def workbook(rows: list[list[Any]]) -> bytes:
+    book, out = openpyxl.Workbook(), io.BytesIO()
+    for row in rows:
+        book.active.append(row)
+    book.save(out)
+    return out.getvalue()
+
+
 # The format, a file's name and content, its entries in English and German, and what else is counted.
 FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, int]]] = {
     "muse with terms of two words": (
@@ -98,6 +110,15 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
     "csv": (
         "csv_terms", "x.csv", 'term;translation;note\n"hard; disk";Festplatte;IT\nmouse;Maus;\n',
         {("hard; disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 1, "header": 1},
+    ),
+    "tsv of a lexicon with columns of numbers": (
+        "tsv_terms", "x.tsv", "English Word\tanger\tjoy\tGerman Word\nhard disk\t0\t1\tFestplatte\nmouse\t1\t0\tMaus\n",
+        {("hard disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 4, "header": 1},
+    ),
+    "xlsx": (
+        "xlsx_terms", "x.xlsx",
+        workbook([["Term", "Translation", "n"], ["hard disk", "Festplatte", 1], ["mouse", None]]),
+        {("hard disk", "Festplatte")}, {NOTES: 1, "header": 1, "dictionary line has one column": 1},
     ),
     "tbx": (
         "tbx", "x.tbx", TBX, {("hard disk", "Festplatte"), ("HDD", "Festplatte")},
@@ -165,7 +186,9 @@ def test_entries_of_a_form_and_what_is_counted(tmp_path: Path, name: str) -> Non
     )
 
 
-@pytest.mark.parametrize("name", [name for name in FORMS if FORMS[name][0] not in ("muse", "csv_terms", "tei")])
+@pytest.mark.parametrize(
+    "name", [name for name in FORMS if FORMS[name][0] not in ("muse", "csv_terms", "xlsx_terms", "tei")]
+)
 def test_forms_that_name_their_languages_are_read_in_both_directions(tmp_path: Path, name: str) -> None:
     format_, file, content, expected, _ = FORMS[name]
     path = tmp_path / file
@@ -191,6 +214,20 @@ def test_a_swedish_file_of_kaikki_with_a_line_of_over_1_mb_counts_it(tmp_path: P
         {("house", "hus")},
         {"line is longer than 1 MB": 1},
     )
+
+
+def test_columns_of_terms_that_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("hard disk\tn\tFestplatte\nmouse\tn\tMaus\n")
+    for columns, expected in ((("1", "3"), {"Festplatte", "Maus"}), (("hard disk", "Festplatte"), {"Maus"})):
+        records = read("tsv_terms", [str(path)], ["en", "de"], columns=columns)
+        assert {record.words[1] for record in records if isinstance(record, Entry)} == expected
+    with pytest.raises(
+        XalignError, match=r"has no column 'German'; its first row has 'hard disk', 'n', 'Festplatte'\."
+    ):
+        list(read("tsv_terms", [str(path)], ["en", "de"], columns=("hard disk", "German")))
+    with pytest.raises(ValueError, match="format tbx has no columns; leave out columns"):
+        Dictionary(format="tbx", languages=("en", "de"), paths=("x",), columns=("1", "2"))
 
 
 BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
@@ -242,6 +279,11 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
     "zip of nothing": ("tsv_terms", zipped({"README.md": "x"}), " holds no entries. Check that it is the right file"),
     "zip cut short": ("tsv_terms", zipped({"a.tsv": TSV})[:100], " is no zip file, or is cut short (File is not a zip"),
     "tsv that is JSON": ("tsv_terms", KAIKKI, " is JSON, not plain text. Read JSON lines with format jsonl"),
+    "tsv whose second column is no term": (
+        "tsv_terms", "hard disk\t1\tFestplatte\nmouse\t2\tMaus\n",
+        ": which two of its 3 columns hold the terms cannot be seen; the first row has 'hard disk', '1', 'Festplatte'. "
+        'Name them: columns: ["1", "3"], or by this row.',
+    ),
     "muse of one word a line": (
         "muse", "a\nb\n",
         ": no row can be read as format muse. All 2 were set aside (dictionary line has one column: 2).",
