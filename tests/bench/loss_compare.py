@@ -32,6 +32,8 @@ from xalign_ray.verbs.scores import evaluate
 
 RECIPES = Path(pipeline.__file__).parent / "recipes" / "tiny"
 SCORED, SEEDS = "tiny/mlm", (0, 1, 2)
+STAGED = "tiny/stages"  # whose steps are those of its stages, as many together
+SHORT_STAGES = ("train.max_steps=0", *(f"stages.{number}.train.max_steps=8" for number in range(3)))
 FOLDERS = {"mldoc_h": "mldoc"}  # of tasks whose data is another's
 SETTINGS = (
     "train.max_steps=24",
@@ -83,7 +85,7 @@ def write(file: Path) -> None:
         runs: dict[str, Path] = {}
         for path in sorted(RECIPES.glob("*.yaml")):
             name = f"tiny/{path.stem}"
-            recipe = load_recipe(name, settings)
+            recipe = load_recipe(name, [*settings, *(SHORT_STAGES if name == STAGED else ())])
             pipeline.prepare(recipe)
             runs[name] = pipeline.pretrain(recipe, local=True)
             steps[name] = steps_of(runs[name])

@@ -149,12 +149,12 @@ def _plan(root: Path, shards: int) -> dict[str, float]:
     reader = BatchReader(Prepared.open(folder), make_config(root, LARGE, STREAMS["text"]))
     requests = list(islice(_in_turn(reader, LARGE, 64), 2 * LARGE.workers))
     for request in requests[: LARGE.workers]:
-        reader.order.places(request)
+        reader.parts[0].order.places(request)
     began = time.perf_counter()
     for request in requests[LARGE.workers :]:
-        places = reader.order.places(request)
+        places = reader.parts[0].order.places(request)
         for source, shard in {*zip(places.source.tolist(), places.shard.tolist(), strict=True)}:
-            assert reader.prepared.shards(reader.sources[source][1])[shard].footer == "none"
+            assert reader.prepared.shards(reader.parts[0].sources[source][1])[shard].footer == "none"
     return {"ms": 1e3 * (time.perf_counter() - began) / LARGE.workers}
 
 

@@ -88,7 +88,7 @@ def test_only_a_killed_block_server_costs_a_restart_and_nothing_costs_a_row(
     assert starts(tmp_path) in ([0, 40], [0, 60], [0, 80])  # what it had handed over was still trained on
     check_rows(tmp_path, expected)
     said = next(event["feed"] for event in events(tmp_path) if event["event"] == "start")
-    block = said["block_steps"] * 12 * BatchReader(prepare(config), config).row_bytes / (1 << 20)
+    block = said["block_steps"] * 12 * BatchReader(prepare(config), config).parts[0].row_bytes / (1 << 20)
     assert 0 < said["block_mib"] <= 16
     assert said["block_mib"] == pytest.approx(block, abs=0.1)
     assert said["ahead_mib"] == pytest.approx(128 + 3 * block, abs=0.2), "what is made ahead is bounded, and told"

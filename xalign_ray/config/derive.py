@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.config.choices import ObjectiveChoice
 from xalign_ray.config.fields import Scheduled
 from xalign_ray.config.load import merge
 from xalign_ray.config.plugins import import_plugin
@@ -24,7 +25,7 @@ INSTALLED = {"site-packages", "dist-packages"}  # of a module installed there, o
 
 def plugin_hashes(config: RunConfig) -> dict[str, list[str]]:
     """For each module of the user's own that defines a stream or loss of the recipe, the hashes of its sources."""
-    modules = {type(one).__module__ for one in (*config.streams, *config.objectives)}
+    modules = {type(one).__module__ for one in (*config.all_streams, *config.all_objectives)}
     return {name: source_hashes(name) for name in sorted(modules) if name.partition(".")[0] != PACKAGE}
 
 
@@ -106,6 +107,63 @@ class BatchSizes:
         return rank * self.global_rows // self.workers, (rank + 1) * self.global_rows // self.workers
 
 
+@dataclass(frozen=True)
+class Stage:
+    """Some of a run's steps, [first, last), and the recipe as it is in them.
+
+    Attributes:
+        name: as the recipe names it; empty where the recipe has no stages.
+        first: its first step, counted from 0 over the whole run.
+        last: the step after its last one.
+        position: rows that were drawn before its first step.
+        config: without stages; `train.max_steps` is `last - first`.
+        languages: that are drawn; None is all.
+        rate_from: the step, and `rate_steps` how many from there, that the learning rate is a curve over.
+    """
+
+    name: str
+    number: int
+    first: int
+    last: int
+    position: int
+    config: RunConfig
+    languages: frozenset[str] | None
+    rate_from: int
+    rate_steps: int
+    schedule: ScheduleConfig
+
+
+def stages_of(config: RunConfig) -> list[Stage]:
+    """The stages of a recipe in their order; one where it names none. Steps and rows must have been counted."""
+    steps, schedule = config.train.max_steps, config.train.schedule
+    if not config.stages:
+        return [Stage("", 0, 0, steps, 0, config, None, 0, steps, schedule)]
+    found: list[Stage] = []
+    first = position = 0
+    for number, one in enumerate(config.stages):
+        own, last = config.of_stage(one), first + one.train.max_steps
+        languages = None if one.sampling.languages is None else frozenset(one.sampling.languages)
+        of_rate = (0, steps, schedule) if one.train.schedule is None else (first, last - first, one.train.schedule)
+        found.append(Stage(one.name, number, first, last, position, own, languages, *of_rate))
+        first, position = last, position + (last - first) * own.train.global_batch_size
+    return found
+
+
+def stage_at(stages: Sequence[Stage], step: int) -> Stage:
+    """The stage that a step is in; the last one beyond the last step."""
+    return next((stage for stage in stages if step < stage.last), stages[-1])
+
+
+def row_lengths(config: RunConfig) -> list[tuple[str, int]]:
+    """Pools by how their names begin, and lengths, that some stage draws rows of beside the recipe's own length."""
+    asked = {
+        (stream.pools, stage.config.data.max_seq_length)
+        for stage in stages_of(config)
+        for stream in stage.config.streams
+    }
+    return sorted((pools, length) for pools, length in asked if length != config.data.max_seq_length)
+
+
 def choose_attention(train: TrainConfig, on_gpu: bool, dense_only: bool = False) -> str:
     """`train.attention`, where it is auto the faster of the two: varlen but where it would go example by example.
 
@@ -129,7 +187,22 @@ def derive_batch(config: RunConfig) -> BatchSizes:
     """
     workers = config.parallel.workers
     numbers = range(config.parallel.min_workers or workers, workers + 1)  # any of which a run may come to
-    return [_cut(config, number) for number in numbers][-1]
+    return [_cut_stages(config, number) for number in numbers][-1]
+
+
+def _cut_stages(config: RunConfig, workers: int) -> BatchSizes:
+    """Of the first stage; all have as many micro-steps, which DeepSpeed fixes when it is set up."""
+    if not config.stages:
+        return _cut(config, workers)
+    cuts = {stage.name: _cut(stage.config, workers) for stage in stages_of(config)}
+    numbers = {name: cut.accumulation for name, cut in cuts.items()}
+    if len(set(numbers.values())) > 1:
+        said = ", ".join(f"{number} in stage {name}" for name, number in numbers.items())
+        raise ConfigError(
+            f"Over {workers} workers a step has {said} micro-steps, and DeepSpeed takes one number for a run; set "
+            "stages.N.train.per_device_batch_size so that they agree."
+        )
+    return next(iter(cuts.values()))
 
 
 def _cut(config: RunConfig, workers: int) -> BatchSizes:
@@ -161,9 +234,11 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
     tree = config.model_dump(
         mode="json", exclude={"plugins", "notes", "allow", "output", "data", "parallel", "checkpoint", "track"}
     )
-    tree["train"] = {
-        key: value for key, value in tree["train"].items() if key not in (*COUNTED_FROM, *HOW_A_STEP_IS_COMPUTED)
-    }
+    tree["train"] = _without_how(tree["train"])
+    for stage in tree["stages"]:
+        stage["train"] = _without_how(stage["train"])
+    if not tree["stages"]:
+        del tree["stages"]
     if config.model.init_from is not None:
         tree["model"] = {key: tree["model"][key] for key in NOT_OF_THE_START} | {
             "init_from": _start_identity(config.model.init_from)
@@ -173,6 +248,18 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
     return hash_value(
         {"recipe": tree, "plugins": code, "data": data_fingerprint, "order": [ORDER_VERSION, CHUNK_STEPS]}
     )
+
+
+def _without_how(train: dict[str, Any]) -> dict[str, Any]:
+    """What of `train` decides the result. Parts of a schedule that are as they were before they could be set do not."""
+    kept = {key: value for key, value in train.items() if key not in (*COUNTED_FROM, *HOW_A_STEP_IS_COMPUTED)}
+    if schedule := kept.get("schedule"):
+        kept["schedule"] = {
+            key: value
+            for key, value in schedule.items()
+            if key == "warmup_steps" or value != ScheduleConfig.model_fields[key].default
+        }
+    return kept
 
 
 def _start_identity(init_from: str) -> str:
@@ -198,7 +285,8 @@ def data_settings(config: RunConfig) -> dict[str, Any]:
             if source[name] is None:
                 source.pop(name)
     tree["tokenizer"].pop("path", None)
-    return tree | {"languages": config.languages}
+    lengths = row_lengths(config)
+    return tree | {"languages": config.languages} | ({"row_lengths": lengths} if lengths else {})
 
 
 def deepspeed_config(config: RunConfig, on_gpu: bool) -> dict[str, Any]:
@@ -227,13 +315,17 @@ def deciding_values(config: RunConfig, dropout: str) -> dict[str, str]:
         dropout: in words; of a continued encoder its config.json has it.
     """
     train = config.train
-    rate = f"{train.optimizer.learning_rate:g} at most ({train.optimizer.kind}), {_schedule(train.schedule)}"
+    peak = max(stage.config.train.optimizer.learning_rate for stage in stages_of(config))
+    timed = [f"{stage.name}: {_schedule(stage.train.schedule)}" for stage in config.stages if stage.train.schedule]
+    rate = f"{peak:g} at most ({train.optimizer.kind}), {'; '.join(timed) or _schedule(train.schedule)}"
+    stages = ", ".join(f"{stage.name} {stage.train.max_steps:,} steps" for stage in config.stages)
     return {
         "start": config.model.init_from or f"from scratch ({config.model.family})",
         "learning rate": rate,
         "batch": batch_in_words(config),
+        **({"stages": stages} if stages else {}),
         "dropout": dropout,
-        "losses": ", ".join(f"{weight_in_words(loss.weight)} {loss.kind}" for loss in config.objectives),
+        "losses": losses_in_words(config.all_objectives),
     }
 
 
@@ -250,16 +342,53 @@ def weight_in_words(weight: Scheduled) -> str:
     return " -> ".join(f"{value:g}" for _, value in weight) if isinstance(weight, tuple) else f"{weight:g}"
 
 
+def losses_in_words(losses: Sequence[ObjectiveChoice]) -> str:
+    """Losses with their weights."""
+    return ", ".join(f"{weight_in_words(loss.weight)} {loss.kind}" for loss in losses)
+
+
+def stage_in_words(stage: Stage, of: int) -> str:
+    """A stage of a run, in a sentence."""
+    config = stage.config
+    return (
+        f"stage {stage.number + 1} of {of} ({stage.name}): steps {stage.first + 1:,} to {stage.last:,}, "
+        f"{', '.join(stage_values(stage).values())}"
+        f"; losses: {losses_in_words(config.objectives)}"
+    )
+
+
+def stage_values(stage: Stage) -> dict[str, str]:
+    """What a stage has of its own, in words by name."""
+    config = stage.config
+    rows, length = config.train.global_batch_size, config.data.max_seq_length
+    return {
+        "batch": f"{rows:,} rows of {length:,} tokens",
+        "languages": f"{len(stage.languages) if stage.languages else len(config.languages):,} languages",
+        "alpha": f"alpha {weight_in_words(config.sampling.exponent)}",
+        "masked": f"{weight_in_words(config.masking.mlm_probability)} of the tokens masked",
+        "streams": ", ".join(stream.kind for stream in config.streams),
+    }
+
+
 def _schedule(schedule: ScheduleConfig) -> str:
-    warmup = schedule.warmup_steps
-    steps = f"{warmup:.0%} of all steps" if 0 < warmup < 1 else f"{warmup:,} steps"
-    return f"{steps} of warm-up, then linear to 0"
+    warmup = f"{_in_words(schedule.warmup_steps)} of warm-up"
+    if schedule.decay_steps == 0:
+        return f"{warmup}, then the peak"
+    low = f"{schedule.min_lr_ratio:g} of the peak" if schedule.min_lr_ratio else "0"
+    if schedule.decay_steps is None:
+        return f"{warmup}, then {schedule.decay_type} to {low}"
+    return f"{warmup}, the peak, and over the last {_in_words(schedule.decay_steps)} {schedule.decay_type} to {low}"
+
+
+def _in_words(steps: float) -> str:
+    return f"{steps:.0%} of all steps" if 0 < steps < 1 else f"{steps:,} steps"
 
 
 def method_of(config: RunConfig) -> str:
     """The recipe's method in the words of the papers, `mlm` where nothing is added to plain masked text."""
-    read = {loss.stream for loss in config.objectives}
-    names = [stream.method for stream in config.streams if stream.kind not in read]
-    for loss in config.objectives:
-        names.append(loss.method(next((stream for stream in config.streams if stream.kind == loss.stream), None)))
-    return "+".join(filter(None, names)) or "mlm"
+    streams, losses = config.all_streams, config.all_objectives
+    read = {loss.stream for loss in losses}
+    names = [stream.method for stream in streams if stream.kind not in read]
+    for loss in losses:
+        names.append(loss.method(next((stream for stream in streams if stream.kind == loss.stream), None)))
+    return "+".join(dict.fromkeys(filter(None, names))) or "mlm"

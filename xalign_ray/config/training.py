@@ -42,18 +42,38 @@ def _optimizer_kind(given: Any) -> Any:
 Optimizer = Annotated[Annotated[AdamW, Tag("adamw")] | Annotated[Lamb, Tag("lamb")], Discriminator(_optimizer_kind)]
 
 
+_Steps = Annotated[Float, Field(ge=0), AfterValidator(lambda given: int(given) if given == int(given) else given)]
+
+
 class ScheduleConfig(Frozen):
-    """Linear warm-up to the peak, then linear decay to zero at the last step."""
+    """Linear warm-up to the peak, a stable part if asked for, then decay until the last step."""
 
     warmup_steps: Annotated[
-        Float,
-        Field(ge=0, description="steps until the peak; below 1 a share of all steps, else their number"),
-        AfterValidator(lambda given: int(given) if given == int(given) else given),
+        _Steps, Field(description="steps until the peak; below 1 a share of all steps, else their number")
     ] = 0
+    decay_steps: Annotated[
+        _Steps | None,
+        Field(
+            description="steps of decay at the end, after the peak; below 1 a share of all steps; null: all after the "
+            "warm-up; 0: no decay"
+        ),
+    ] = None
+    decay_type: Annotated[
+        Literal["linear", "cosine", "1-sqrt"], Field(description="how the rate falls over the decay")
+    ] = "linear"
+    min_lr_ratio: Annotated[Fraction, Field(description="what the decay falls to at its end, of the peak")] = 0.0
 
     def steps_of(self, max_steps: int) -> int:
         """The warm-up of a run of so many steps, in whole ones."""
-        return int(self.warmup_steps * max_steps if self.warmup_steps < 1 else self.warmup_steps)
+        return _whole(self.warmup_steps, max_steps)
+
+    def decay_of(self, max_steps: int) -> int | None:
+        """The decay of a run of so many steps, in whole ones; None: all after the warm-up."""
+        return None if self.decay_steps is None else _whole(self.decay_steps, max_steps)
+
+
+def _whole(steps: float, max_steps: int) -> int:
+    return int(steps * max_steps if steps < 1 else steps)
 
 
 class TrainConfig(Frozen):

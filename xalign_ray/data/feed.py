@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import ray.data
 from ray.data import ExecutionOptions, ExecutionResources
 from ray.data.block import BlockAccessor
 
-from xalign_ray.config.derive import BLOCK_BYTES, block_shape, derive_batch
+from xalign_ray.config.derive import BLOCK_BYTES
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.batches import BatchReader, group_requests, split_blocks
 from xalign_ray.data.placement import placement, wait_for_place
@@ -41,8 +41,7 @@ class BlockServer:
         self.folder, self.config = folder, config
         self.run = RunConfig.model_validate_json(config)
         self.workers = self.run.parallel.workers
-        reader = BatchReader(Prepared.open(Path(folder)), self.run)
-        self.row_bytes = reader.row_bytes
+        self.reader = reader = BatchReader(Prepared.open(Path(folder)), self.run)
         ranks = [reader.requests(first_step, rank) for rank in range(self.workers)]
         self.made = self._blocks(request for turn in zip(*ranks, strict=True) for request in turn)
         self.waiting: dict[int, Any] = {}
@@ -59,18 +58,22 @@ class BlockServer:
             return [self.waiting.pop(wanted)]
 
     def _blocks(self, requests: Iterator[Request]) -> Iterator[Any]:
-        """One block a request, in order. Requests are planned in stretches: a run of years is not one list."""
-        while stretch := [*islice(requests, STRETCH)]:
-            made = 0
-            for bundle in self._execute(stretch):
-                made += len(bundle.block_refs)
-                yield from bundle.block_refs
-            assert made == len(stretch), "Ray Data has split or joined blocks; the numbering would be wrong"
+        """One block a request, in order. Requests are planned in stretches: a run of years is not one list.
 
-    def _execute(self, requests: list[Request]) -> Iterator[Any]:
+        Blocks of one execution have the same columns, so that a stretch ends where a stage does.
+        """
+        for part, of_part in groupby(requests, self.reader.part_of):
+            while stretch := [*islice(of_part, STRETCH)]:
+                made = 0
+                for bundle in self._execute(stretch, part.row_bytes):
+                    made += len(bundle.block_refs)
+                    yield from bundle.block_refs
+                assert made == len(stretch), "Ray Data has split or joined blocks; the numbering would be wrong"
+
+    def _execute(self, requests: list[Request], row_bytes: int) -> Iterator[Any]:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = context.print_on_execution_start = False
-        groups, target_bytes = group_requests(requests, self.row_bytes)
+        groups, target_bytes = group_requests(requests, row_bytes)
         items = [{"requests": [astuple(request) for request in group]} for group in groups]
         make_blocks: Any = partial(_make_blocks, folder=self.folder, config=self.config)
         blocks = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
@@ -115,10 +118,10 @@ class Feed:
         """
         self._own = _start_server(prepared, config, first_step) if rank == 0 else None
         server = broadcast(self._own)
-        low, high = derive_batch(config).rows_of(rank)
-        requests = enumerate(BatchReader(prepared, config).requests(first_step, rank))
+        reader = BatchReader(prepared, config)
+        requests = enumerate(reader.requests(first_step, rank))
         asked = ((request, server.get.remote(rank, number)) for number, request in requests)
-        self._batches = split_blocks(_blocks(deque(islice(asked, WINDOW)), asked), high - low)
+        self._batches = split_blocks(_blocks(deque(islice(asked, WINDOW)), asked), reader.rows_of_step(rank))
 
     def __iter__(self) -> Iterator[Columns]:
         return self
@@ -147,11 +150,16 @@ def _start_server(prepared: Prepared, config: RunConfig, first_step: int) -> Any
 
 
 def describe_feed(prepared: Prepared, config: RunConfig) -> dict[str, float]:
-    """What a start event says of the feed, for each worker: steps of a full block, its size and that of all ahead."""
-    reader = BatchReader(prepared, config)
-    rows = derive_batch(config).rows_of(0)[1]
-    steps, _ = block_shape(config, reader.row_bytes)
-    block = min(BLOCK_BYTES, steps * rows * reader.row_bytes)
+    """What a start event says of the feed, for each worker: steps of a full block, its size and that of all ahead.
+
+    With stages, of the one whose blocks are the largest.
+    """
+    parts = BatchReader(prepared, config).parts
+    steps, block = max(
+        ((part.block_shape[0], part.block_shape[0] * part.rows_of(0) * part.row_bytes) for part in parts),
+        key=lambda of_part: of_part[1],
+    )
+    block = min(BLOCK_BYTES, block)
     return {
         "block_steps": steps,
         "block_mib": round(block / (1 << 20), 1),

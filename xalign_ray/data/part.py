@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from xalign_ray.config.stages import pool_at
 from xalign_ray.data.duplicates import Duplicates, band_hashes, hash_records, write_hashes
 from xalign_ray.data.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
@@ -54,8 +55,15 @@ class Task:
     keep_rest_out: bool = False  # of a file whose rest cannot be read
     alignment: tuple[str, int] | None = None  # folder of a word alignment, and the part's number in it
     number: int = 0  # of the part in its pool
+    row_length: int | None = None  # of rows that a stage draws, if it is not the recipe's own
+    shortest: int = 0  # capacity of the shortest rows of the recipe, in which each word must fit
     duplicates: tuple[str, ...] = ()  # the files of the pool's partitions, where duplicates are dropped
     near_duplicates: tuple[str, ...] = ()  # the same of near-duplicates
+
+    @property
+    def row_pool(self) -> str:
+        """The pool that its rows go to: that of its text, or one for each further length of rows."""
+        return self.pool if self.row_length is None else pool_at(self.pool, self.row_length)
 
     @property
     def record_file(self) -> Path:
@@ -127,7 +135,7 @@ def prepare_part(task: Task) -> None:
     if dropped:
         write_sample(task.dropped_file, dropped)
     record = {
-        "pool": task.pool,
+        "pool": task.row_pool,
         "trained": _describe(task, trained),
         "held_out": _describe(task, held_out),
         "counts": dict(counts),
@@ -233,6 +241,8 @@ def _write_window(
         found = encode_pairs(encoder, records, duplicate, left, near)
     counts.update(found.counts)
     for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
+        if split.name == "held_out" and task.row_length is not None:
+            continue  # losses on held-out text are of rows of the recipe's own length
         numbers = np.flatnonzero(chosen)
         seed = f"{split.name} {task.name}" + (f" {number}" if number else "")
         mine = take(found.rows, numbers) if len(numbers) < len(chosen) else found.rows
@@ -268,7 +278,9 @@ def _segments(task: Task) -> int:
 
 def _open_encoder(task: Task) -> ExampleEncoder:
     return ExampleEncoder(
-        tokenizer=open_cached_tokenizer(task.folder, longest_word(task.capacity, _segments(task)), task.all_languages),
+        tokenizer=open_cached_tokenizer(
+            task.folder, longest_word(task.shortest or task.capacity, _segments(task)), task.all_languages
+        ),
         languages=task.all_languages,
         capacity=task.capacity,
         whole_documents=task.whole_documents,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,14 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from xalign_ray.config.choices import PAIRS, TEXT
+from xalign_ray.config.derive import stages_of
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.prepared import Prepared, StageOrder
 from xalign_ray.errors import DataError
 from xalign_ray.text.collate import specials
-from xalign_ray.text.order import Order
 from xalign_ray.work.mirror import url_of
+
+_PAIRS = PAIRS.rstrip("/")
 
 
 def facts_of(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
@@ -31,11 +32,12 @@ def facts_of(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
     }
 
 
-def expected_rows(order: Order, steps: int, sources: int) -> NDArray[np.float64]:
-    """[sources] rows that each source is to give in `steps` steps, by the shares of each chunk of steps."""
-    expected = np.zeros(sources)
-    for first in range(0, steps, order.chunk_steps):
-        expected += order.shares(first) * order.global_rows * min(order.chunk_steps, steps - first)
+def expected_rows(of: StageOrder) -> NDArray[np.float64]:
+    """[sources] rows that each source of an order is to give in its steps, by the shares of each chunk of them."""
+    order = of.order
+    expected = np.zeros(len(of.sources))
+    for first in range(of.first, of.last, order.chunk_steps):
+        expected += order.shares(first) * order.global_rows * min(order.chunk_steps, of.last - first)
     return expected
 
 
@@ -44,23 +46,17 @@ def planned_shares(prepared: Prepared, config: RunConfig) -> dict[str, float]:
 
     Words that a stream puts in place of others are not known before; they are counted when they are trained on.
     """
-    sources = prepared.sources(config)
-    rows = expected_rows(prepared.order(config), config.train.max_steps, len(sources))
     shares = dict.fromkeys(prepared.languages, 0.0)
-    languages = _languages_of_pools(prepared.languages)
-    for expected, (_, pool) in zip(rows.tolist(), sources, strict=True):
-        facts = prepared.manifest["pools"][pool]
-        tokens = facts["tokens"] + specials(2 if pool.startswith(PAIRS) else 1) * facts["examples"]
-        for language in languages[pool]:
-            shares[language] += expected * tokens / facts["rows"] / len(languages[pool])
+    pairs = {"-".join(sorted(corpus.languages)): corpus.languages for corpus in config.data.parallel}
+    for of in prepared.orders(config):
+        for expected, (_, pool) in zip(expected_rows(of).tolist(), of.sources, strict=True):
+            facts, (kind, _, name) = prepared.manifest["pools"][pool], pool.partition("/")
+            languages = pairs[name] if kind.startswith(_PAIRS) else (name,)  # a code may have hyphens too
+            tokens = facts["tokens"] + specials(len(languages)) * facts["examples"]
+            for language in languages:
+                shares[language] += expected * tokens / facts["rows"] / len(languages)
     total = sum(shares.values())
     return {language: tokens / total for language, tokens in shares.items()}
-
-
-def _languages_of_pools(languages: list[str]) -> dict[str, tuple[str, ...]]:
-    """A code may have hyphens, as the name of a pair's pool has between codes: every name that there can be."""
-    pairs = {f"{PAIRS}{'-'.join(both)}": both for both in combinations(sorted(languages), 2)}
-    return {f"{TEXT}{language}": (language,) for language in languages} | pairs
 
 
 def bad_rows_facts(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
@@ -114,8 +110,9 @@ def check_method(config: RunConfig, prepared: Prepared) -> None:
         DataError: with what was found, an example, and the word of `allow` with which it is taken.
     """
     checks = {"low_coverage": _low_coverage, "unaligned_pairs": _unaligned, "single_pair_steps": _single_pairs}
-    for allowed, check in checks.items():
-        found = next(check(config, prepared), None)
+    of_stages = [stage.config for stage in stages_of(config)]
+    for (allowed, check), one in itertools.product(checks.items(), of_stages):
+        found = next(check(one, prepared), None)
         if found and allowed not in config.allow:
             raise DataError(f"{found} If it is meant, set allow to [{allowed}].")
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from xalign_ray.config.derive import data_settings
+from xalign_ray.config.derive import data_settings, row_lengths
 from xalign_ray.config.schema import DataConfig, ParallelConfig, RunConfig
 from xalign_ray.config.sources import REPLACING, BpeTokenizer
+from xalign_ray.config.stages import pool_at
 from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.dictionaries import read_translations, trained_translations, write_lexicon
 from xalign_ray.data.duplicate_passes import with_duplicates
@@ -151,6 +152,7 @@ def _make(
     for kind, asked in (("duplicates", filters.drop_duplicates), ("near_duplicates", filters.near_duplicates)):
         if asked:
             tasks = with_duplicates(tasks, run, kind)
+    tasks += _of_other_lengths(config, tasks)
     with ThreadPoolExecutor(READ_AT_ONCE) as threads:
         finished = [*threads.map(is_finished, tasks)]
     todo = [task for task, done in zip(tasks, finished, strict=True) if not done]
@@ -174,7 +176,7 @@ def _capped(task: Task, tasks: Sequence[Task], max_pairs: int) -> Task:
     """A file of pairs with how many its pool lacks once the files before it are prepared."""
     if task.pool.startswith("text/"):
         return task
-    before = [one for one in tasks if one.pool == task.pool and one.number < task.number]
+    before = [one for one in tasks if one.row_pool == task.row_pool and one.number < task.number]
     trained = [record["trained"] for one in before if (record := read_record(one)) is not None]
     return replace(task, max_pairs=max_pairs - sum(split["examples"] for split in trained if split))
 
@@ -252,7 +254,7 @@ def _sampler(data: DataConfig, texts: Sequence[Input], limit: int) -> Callable[[
 
 def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> dict[int, Path]:
     """Aligns the corpora that ask for it, on the words that `prepare_part` will find: a folder by number in `texts`."""
-    words = TokenizerSplitter(str(folder / "tokenizer"), longest_word(config.data.capacity, 2))
+    words = TokenizerSplitter(str(folder / "tokenizer"), longest_word(_shortest(config), 2))
     folders = {}
     for number, corpus in enumerate(config.data.parallel):
         if corpus.align:
@@ -291,9 +293,31 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path, alignments: 
                     source=place,
                     keep_rest_out=config.data.on_broken_file == "keep_rest_out",
                     number=number,
+                    shortest=_shortest(config),
                 )
             )
     return tasks
+
+
+def _shortest(config: RunConfig) -> int:
+    """Capacity of the shortest rows of the recipe."""
+    lengths = [length for _, length in row_lengths(config)]
+    return min([config.data.capacity, *map(config.data.capacity_of, lengths)])
+
+
+def _of_other_lengths(config: RunConfig, tasks: Sequence[Task]) -> list[Task]:
+    """The same parts again, for stages that draw rows of another length than the recipe's own."""
+    return [
+        replace(
+            task,
+            name=f"{pool_at(task.pool, length)}/{task.name.rpartition('/')[2]}",
+            capacity=config.data.capacity_of(length),
+            row_length=length,
+        )
+        for pools, length in row_lengths(config)
+        for task in tasks
+        if task.pool.startswith(pools)
+    ]
 
 
 def _run_tasks(tasks: Sequence[Any], work: Callable[[Any], None], parallel: ParallelConfig) -> None:
@@ -357,11 +381,14 @@ def _finish(
         raise DataError(
             f"{len(tasks) - len(records)} of {len(tasks)} parts were not prepared. Run `xalign prepare` again."
         )
-    bad = merge_counts([record["bad_rows"] for _, record in records])
-    merge_files([task.bad_rows_file for task in tasks], folder / BAD_ROWS)
-    merge_samples(_samples(records, len(texts)), folder / DROPPED)
-    counts = merge_counts([record["counts"] for _, record in records])
-    of_source = [[record for task, record in records if task.source == place] for place in range(len(texts))]
+    own = [(task, record) for task, record in records if task.row_length is None]  # others hold the same text again
+    bad = merge_counts([record["bad_rows"] for _, record in own])
+    merge_files([task.bad_rows_file for task, _ in own], folder / BAD_ROWS)
+    merge_samples(_samples(own, len(texts)), folder / DROPPED)
+    counts = merge_counts([record["counts"] for _, record in own])
+    of_source: list[list[dict[str, Any]]] = [[] for _ in texts]
+    for task, record in own:
+        of_source[task.source].append(record)
     check_sources(texts, of_source, config.data.max_bad_fraction, folder / BAD_ROWS)
     check_trained(texts, of_source)
     backend = open_tokenizer(str(folder / "tokenizer"))
@@ -372,7 +399,7 @@ def _finish(
     pools, held_out = (_pools(records, split, shards) for split in ("trained", "held_out"))
     write_shard_table(folder, shards)
     sources = [*(summarize(*both) for both in zip(texts, of_source, strict=True)), *other_sources]
-    broken = [one for _, record in records for one in record["broken_files"]] + [asdict(o) for o in dictionary_broken]
+    broken = [one for _, record in own for one in record["broken_files"]] + [asdict(o) for o in dictionary_broken]
     manifest = seal(
         {
             "fingerprint": fingerprint,
@@ -408,7 +435,7 @@ def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: l
     pools: dict[str, list[dict[str, Any]]] = {}
     for task, record in records:
         if record[split] is not None:
-            pools.setdefault(task.pool, []).append(record)
+            pools.setdefault(task.row_pool, []).append(record)
     found = {}
     for name, parts in pools.items():
         mine = [shard for part in parts for shard in part[split]["shards"]]

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.saved import CONFIG, open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.data.planned import count_steps, expected_rows
-from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.prepared import Prepared, StageOrder
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.errors import DataError
 from xalign_ray.text.collate import specials
@@ -108,12 +109,13 @@ def measure(name: str, settings: Sequence[str] = (), out: Path | None = None) ->
 def _measure(prepared: Prepared, config: RunConfig | None) -> Stats:
     manifest = prepared.manifest
     pools = [_pool(pool, facts, manifest["max_seq_length"]) for pool, facts in sorted(manifest["pools"].items())]
+    own = [pool for pool in pools if "-" not in pool.pool.partition("/")[0]]  # text-512/en holds the same text again
     covered = [pool for pool in pools if pool.pool.startswith("text/") and pool.words_in_dictionary]
     return Stats(
         shards=str(prepared.folder),
         steps=config.train.max_steps if config else None,
         pools=pools,
-        all=_together("all", pools),
+        all=_together("all", own),
         with_dictionary=_together("dictionary", covered) if covered else None,
         sampling=_sampling(prepared, config) if config else [],
         dictionary=manifest["dictionary"],
@@ -253,7 +255,9 @@ def _open_run(folder: Path) -> _Subject:
 
 def _pool(name: str, facts: dict[str, Any], max_seq_length: int) -> PoolStats:
     counts = facts["counts"]
-    special = specials(2 if name.startswith("pairs/") else 1) * facts["examples"]
+    kind = name.partition("/")[0]
+    special = specials(2 if kind.startswith("pairs") else 1) * facts["examples"]
+    length = int(kind.partition("-")[2] or max_seq_length)  # text-512/en: rows of another length, for a stage
     return PoolStats(
         pool=name,
         documents=counts.get("documents", 0),
@@ -265,7 +269,7 @@ def _pool(name: str, facts: dict[str, Any], max_seq_length: int) -> PoolStats:
         tokens_in_dictionary=_share(counts["tokens_in_dictionary"], counts["tokens"]),
         rows=facts["rows"],
         tokens=facts["tokens"],
-        padding=1 - (facts["tokens"] + special) / (facts["rows"] * max_seq_length),
+        padding=1 - (facts["tokens"] + special) / (facts["rows"] * length),
     )
 
 
@@ -297,24 +301,34 @@ def _together(name: str, pools: Sequence[PoolStats]) -> PoolStats:
 
 def _sampling(prepared: Prepared, config: RunConfig) -> list[SamplingStats]:
     """Probabilities as the order has them (one draw of shares a chunk of steps), and the rows that it deals."""
-    order = prepared.order(config)
-    sources = prepared.sources(config)
-    steps, rows = config.train.max_steps, config.train.global_batch_size
-    expected = expected_rows(order, steps, len(sources))
-    chunks, left = divmod(steps, order.chunk_steps)
-    drawn = order.sampled_before(chunks).copy()
-    if left:
-        rest = order.places(Request(chunks * order.chunk_steps, steps, 0, rows))
-        drawn += np.bincount(rest.source, minlength=len(sources))
-    pool_rows = [prepared.manifest["pools"][pool]["rows"] for _, pool in sources]
+    expected: dict[tuple[str, str], float] = {}  # by stream and pool, over all stages
+    drawn: dict[tuple[str, str], int] = {}
+    for of in prepared.orders(config):
+        kinds = [of.stage.config.streams[stream].kind for stream, _ in of.sources]
+        numbers = zip(kinds, of.sources, expected_rows(of).tolist(), _drawn_rows(of).tolist(), strict=True)
+        for kind, (_, pool), rows, dealt in numbers:
+            expected[kind, pool] = expected.get((kind, pool), 0.0) + rows
+            drawn[kind, pool] = drawn.get((kind, pool), 0) + dealt
+    whole = sum(expected.values())
     return [
         SamplingStats(
-            stream=config.streams[stream].kind,
+            stream=kind,
             pool=pool,
-            probability=float(expected[number] / (steps * rows)),
-            expected_rows=float(expected[number]),
-            expected_passes=float(expected[number] / pool_rows[number]),
-            drawn_rows=int(drawn[number]),
+            probability=rows / whole,
+            expected_rows=rows,
+            expected_passes=rows / prepared.manifest["pools"][pool]["rows"],
+            drawn_rows=drawn[kind, pool],
         )
-        for number, (stream, pool) in enumerate(sources)
+        for (kind, pool), rows in expected.items()
     ]
+
+
+def _drawn_rows(of: StageOrder) -> NDArray[np.int64]:
+    """[sources] rows that an order deals in its steps."""
+    order = of.order
+    chunks, left = divmod(of.last - of.first, order.chunk_steps)
+    drawn = order.sampled_before(chunks) - order.start.drawn
+    if left:
+        rest = order.places(Request(of.last - left, of.last, 0, order.global_rows))
+        drawn = drawn + np.bincount(rest.source, minlength=len(of.sources))
+    return drawn

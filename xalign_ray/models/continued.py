@@ -42,7 +42,7 @@ def check_family(config: RunConfig, family: Family) -> None:
         ConfigError: a masked LM, or an attention that it has not.
     """
     start = f"model.init_from: {config.model.init_from} is of the family {family.model_type}, which"
-    losses = [loss.kind for loss in config.objectives if loss.predicts_pieces]
+    losses = [loss.kind for loss in config.all_objectives if loss.predicts_pieces]
     if family.no_masked_lm and losses:
         raise ConfigError(
             f"{start} {family.no_masked_lm}: objective {', '.join(losses)} cannot be trained. Take losses that predict "
@@ -77,7 +77,7 @@ def refuse_new_head(config: RunConfig) -> None:
     Raises:
         ConfigError: a loss predicts pieces.
     """
-    losses = [loss.kind for loss in config.objectives if loss.predicts_pieces]
+    losses = [loss.kind for loss in config.all_objectives if loss.predicts_pieces]
     if not losses or "new_head" in config.allow:
         return
     raise ConfigError(

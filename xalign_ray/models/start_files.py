@@ -111,7 +111,7 @@ def _check_tokenizer(config: RunConfig, start: str, rows: int) -> None:
         for name in ("tokenizer_config.json", "special_tokens_map.json")
         if (path := Path(start) / name).is_file()
     ]
-    masking = [one.kind for one in config.streams if not (isinstance(one, ContrastedPairs) and one.text == "none")]
+    masking = [one.kind for one in config.all_streams if not (isinstance(one, ContrastedPairs) and one.text == "none")]
     kinds = [one.get("tokenizer_class") for one in settings]
     if masking and not any(one.get("mask_token") for one in settings) and set(kinds) <= set(_WITHOUT_A_MASK):
         raise DataError(

@@ -44,6 +44,7 @@ class Objectives(nn.Module):
     The encoder's parameters are named `encoder.*`, those of losses, which no export holds, `losses.*`.
 
     Attributes:
+        losses: all of the run, by kind; `used` are those of the stage, of which all that follows is.
         weights: of each kind, perhaps changing over the steps.
         extra_columns: columns of the batch that some loss needs besides the inputs of the model.
         over_step: the losses that compare the whole global step. They run first in a forward pass, so that a pass that
@@ -76,10 +77,15 @@ class Objectives(nn.Module):
         context = LossContext(pairs, seed, self.encoder, special)
         losses = nn.ModuleDict({asked.kind: loss_class(type(asked))(asked, context) for asked in objectives})
         self.losses = cast("dict[str, Objective]", losses)
-        self.weights: dict[str, Scheduled] = {asked.kind: asked.weight for asked in objectives}
-        self.extra_columns = tuple(dict.fromkeys(name for loss in self.losses.values() for name in loss.extra_columns))
-        self.over_step = {kind: loss for kind, loss in self.losses.items() if isinstance(loss, StepObjective)}
         self.metrics: Mapping[str, tuple[Tensor, Tensor]] = {}
+        self.use(objectives)
+
+    def use(self, objectives: Sequence[ObjectiveChoice]) -> None:
+        """From now on these of the losses, with these weights: those of a stage."""
+        self.weights: dict[str, Scheduled] = {asked.kind: asked.weight for asked in objectives}
+        self.used = {kind: self.losses[kind] for kind in self.weights}
+        self.extra_columns = tuple(dict.fromkeys(name for loss in self.used.values() for name in loss.extra_columns))
+        self.over_step = {kind: loss for kind, loss in self.used.items() if isinstance(loss, StepObjective)}
 
     def forward(
         self,
@@ -108,14 +114,17 @@ class Objectives(nn.Module):
         if compare is None:
             return {kind: loss.embed(micro_step) for kind, loss in self.over_step.items()}
         sums = {}
-        for kind in sorted(self.losses, key=lambda kind: kind not in self.over_step):
+        for kind in sorted(self.used, key=lambda kind: kind not in self.over_step):
             with record_function(f"step/forward {kind}"):
-                sums[kind] = self.losses[kind](micro_step)
+                sums[kind] = self.used[kind](micro_step)
         self.metrics = micro_step.metrics
         return sums
 
     def after_step(self, gather: Gather) -> None:
-        """Lets each loss do what it does once the weights have moved; called by all ranks once a global step."""
+        """Lets each loss do what it does once the weights have moved; called by all ranks once a global step.
+
+        Those that a stage leaves out too: the average of an encoder follows it all the time.
+        """
         for loss in self.losses.values():
             loss.after_step(self.encoder, gather)
 
@@ -127,4 +136,4 @@ class Objectives(nn.Module):
             parts: the `part` of each of its micro-steps.
             step: number of the global step, from 0.
         """
-        return {kind: loss.count(batch, parts, step) for kind, loss in self.losses.items()}
+        return {kind: loss.count(batch, parts, step) for kind, loss in self.used.items()}

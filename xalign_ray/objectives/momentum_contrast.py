@@ -82,6 +82,8 @@ class MomentumContrastLoss(Objective):
     def after_step(self, encoder: TrainableEncoder, gather: Gather) -> None:
         """Moves the average, then lets the step's keys into the queue in place of the oldest."""
         self.average.follow(nn.ModuleDict({"encoder": cast(nn.Module, encoder), "project": self.project}))
+        if not self._fresh:
+            return  # a stage that leaves the loss out
         keys, hashes = (gather(torch.cat(parts)) for parts in zip(*self._fresh, strict=True))
         self._fresh.clear()
         self.queue.push(keys, hashes)

@@ -11,7 +11,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from xalign_ray.config.derive import deciding_values, deepspeed_config, derive_batch
+from xalign_ray.config.derive import (
+    deciding_values,
+    deepspeed_config,
+    derive_batch,
+    row_lengths,
+    stage_values,
+    stages_of,
+)
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import TrimTokenizer
@@ -22,6 +29,7 @@ from xalign_ray.planning.subject import Subject, at_most, read_figures, subject_
 
 MIB = 2**20
 DAY = 24  # hours
+LISTED, FIRST_OF_MANY = 150, 20  # languages that are all named, and how many of more
 FIRST = "GiB of a worker"
 
 
@@ -55,12 +63,13 @@ def facts(recipe: Recipe, counted: RunConfig | None = None) -> dict[str, str]:
     values = deciding_values(config, dropout or f"known with {subject}")
     return {
         "recipe": recipe.name,
-        "languages": ", ".join(config.languages),
-        "streams": ", ".join(stream.kind for stream in config.streams),
+        "languages": _languages(config.languages),
+        "streams": ", ".join(dict.fromkeys(stream.kind for stream in config.all_streams)),
         "objectives": values.pop("losses"),
         **values,
         "length": recipe.config.train.in_words,
         "steps": _steps(config),
+        **(_stages(config, subject) if config.stages else {}),
         **_sizes(recipe, config),
     }
 
@@ -74,8 +83,35 @@ def as_text(lines: Mapping[str, str]) -> str:
 def _steps(config: RunConfig) -> str:
     if not config.train.is_counted:
         return "`xalign prepare` counts the pairs that they follow from"
+    if config.stages:
+        return f"{config.train.max_steps:,} in {len(config.stages)} stages"
     rows = config.train.global_batch_size
     return f"{config.train.max_steps:,} of {rows:,} rows = {rows * config.data.max_seq_length:,} token positions"
+
+
+def _languages(languages: Sequence[str]) -> str:
+    if len(languages) <= LISTED:
+        return ", ".join(languages)
+    return f"{len(languages):,}, among them {', '.join(languages[:FIRST_OF_MANY])}"
+
+
+def _stages(config: RunConfig, subject: Subject | str) -> dict[str, str]:
+    """What each stage has of its own, what it takes, and the memory of a worker in it."""
+    lines = {}
+    for stage in stages_of(config):
+        own = stage.config
+        positions = own.train.max_steps * own.train.global_batch_size * own.data.max_seq_length
+        said = [f"{own.train.max_steps:,} steps", *stage_values(stage).values(), f"{positions:.2e} token positions"]
+        if not isinstance(subject, str):
+            memory = sum(memory_of(own, subject, own.parallel.gpus_per_worker > 0).values())
+            said += [f"{_operations_of(own, subject):.2e} operations", f"{in_bytes(memory)} a worker"]
+        lines[f"stage {stage.name}"] = ", ".join(said)
+    return lines
+
+
+def _operations_of(config: RunConfig, subject: Subject) -> float:
+    """Of all steps of a stage."""
+    return config.train.max_steps * config.train.global_batch_size * operations_of_row(config, subject)
 
 
 def _workers(config: RunConfig) -> dict[str, str]:
@@ -95,6 +131,9 @@ def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
     trimmed = "at most " if isinstance(config.data.tokenizer, TrimTokenizer) else ""
     losses = f"; losses: {subject.loss_parameters:,}" if subject.loss_parameters else ""
     shards = ", ".join(f"{size:g} bytes a token of {kind}" for kind, size in shard_bytes_per_token(config).items())
+    if lengths := {length for _, length in row_lengths(config)}:
+        packed = " and ".join(map(str, sorted({*lengths, config.data.max_seq_length})))
+        shards += f", once for each length of rows, {packed} tokens"
     return {
         "parameters": f"{sizes.total:,} (vocabulary {trimmed}{vocab_size:,}: {sizes.word_embeddings:,}{losses})",
         "operations": _operations(config, subject),
@@ -104,6 +143,9 @@ def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
 
 def _operations(config: RunConfig, subject: Subject) -> str:
     """Of a step and of all, as far as these are known."""
+    if config.stages:
+        whole = sum(_operations_of(stage.config, subject) for stage in stages_of(config))
+        return f"{whole:.2e} in {config.train.max_steps:,} steps"
     limited = at_most(config)
     is_most = "" if config.train.is_counted else "at most "
     step = limited.train.global_batch_size * operations_of_row(limited, subject)
@@ -112,11 +154,17 @@ def _operations(config: RunConfig, subject: Subject) -> str:
 
 
 def _memory(recipe: Recipe, config: RunConfig) -> dict[str, str]:
-    """The memory of a worker by part: its tensors, and on a CPU what its process takes beside them."""
+    """The memory of a worker by part: its tensors, and on a CPU what its process takes beside them.
+
+    With stages, in the one that takes most.
+    """
     subject = subject_of(recipe)
     if isinstance(subject, str):
         return {}
-    parts = memory_of(at_most(config), subject, config.parallel.gpus_per_worker > 0)
+    each = [
+        memory_of(at_most(stage.config), subject, config.parallel.gpus_per_worker > 0) for stage in stages_of(config)
+    ]
+    parts = max(each, key=lambda of_stage: sum(of_stage.values()))
     unit, name_of_unit = (GIB, "GiB") if sum(parts.values()) >= GIB else (MIB, "MiB")
     inside = ", ".join(f"{name} {size / unit:.2f}" for name, size in parts.items())
     lines = {"memory": f"{sum(parts.values()) / unit:.2f} {name_of_unit} a worker: {inside}"}
@@ -201,6 +249,12 @@ def _column(one: Estimate) -> Mapping[str, str]:
     }
     if one.price is not None:
         said["price"] = number(one.price)
+    for name, of_stage in one.stages.items():
+        price = "" if of_stage.price is None else f", price {number(of_stage.price)}"
+        said[f"stage {name}"] = (
+            f"{duration(of_stage.step_s / 3600)} a step, {duration(of_stage.hours or 0)}, "
+            f"{number(of_stage.memory / GIB)} GiB{price}"
+        )
     return said
 
 

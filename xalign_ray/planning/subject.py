@@ -105,7 +105,7 @@ def _of_losses(config: RunConfig, d: int, transform: int, sizes: Sizes) -> tuple
         transform: parameters of a head's layers before its decoder.
     """
     trained = remembered = 0
-    for loss in config.objectives:
+    for loss in config.all_objectives:
         if isinstance(loss, WordExchange):
             trained += (d * d + d) + transform  # its bridge, and a transform of its own
         if isinstance(loss, MomentumContrast):

@@ -21,6 +21,7 @@ PARTITION_ROWS = ROW_GROUP  # at least, of a chunk
 MAX_PARTITIONS = 128  # more suit more ranks, fewer are longer reads where ranks are few
 TABLED = 1024  # chunks whose shares are drawn together
 
+_CHUNK_BITS = 40  # of a number that names a chunk of an order of the run
 OFFSETS, SHARDS, GROUPS = 1, 2, 3  # what a generator is for: part of its key
 
 
@@ -67,6 +68,25 @@ class Places:
     row: Index
 
 
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where an order begins that goes on where another one ended, such as that of a stage of a run.
+
+    Attributes:
+        step: its first one, counted over the whole run.
+        position: of the first row of that step.
+        number: of the order among those of the run; with it, no two of them draw alike.
+        sources: for each source the number that its epochs are drawn by, the same in all orders of the run.
+        drawn: for each source the rows that it gave before.
+    """
+
+    step: int
+    position: int
+    number: int
+    sources: Index
+    drawn: Index
+
+
 class Order:
     """Step s owns positions [s * G, (s + 1) * G), G the global batch, whatever the number of workers.
 
@@ -86,23 +106,34 @@ class Order:
     canonical order is MosaicML Streaming's.)
     """
 
-    def __init__(self, streams: Sequence[StreamPools], seed: int, global_rows: int, chunk_steps: int) -> None:
+    def __init__(
+        self,
+        streams: Sequence[StreamPools],
+        seed: int,
+        global_rows: int,
+        chunk_steps: int,
+        start: Start | None = None,
+    ) -> None:
+        """An order from step 0, or from where another one ended."""
         self.streams, self.seed = list(streams), seed
         self.global_rows, self.chunk_steps = global_rows, chunk_steps
         self.pools = [pool for stream in streams for pool in stream.pools]
+        sources = len(self.pools)
+        self.start = start or Start(0, 0, 0, np.arange(sources), np.zeros(sources, np.int64))
         self._source = np.cumsum([0] + [len(stream.pools) for stream in streams])  # each stream's first
         chunk_rows = global_rows * chunk_steps
         count = min(global_rows, MAX_PARTITIONS, max(1, chunk_rows // PARTITION_ROWS))
         self.partitions: Index = np.arange(count + 1) * global_rows // count  # where each begins and ends in a step
         self._stream_rows = apportion([stream.weight for stream in streams], chunk_rows)
         self._dealt = _deal(self._stream_rows, self.partitions * chunk_steps)
-        self._sampled = [np.zeros(len(self.pools), np.int64)]  # before each table
+        self._sampled = [self.start.drawn]  # before each table
         self._table: tuple[int, Index, Index] | None = None
         self._layouts: dict[tuple[int, int, int], tuple[Index, Index]] = {}
 
     def positions(self, step: int, low: int, high: int) -> Index:
         """The positions of rows [low, high) of a step."""
-        return step * self.global_rows + np.arange(low, high, dtype=np.int64)
+        first = self.start.position + (step - self.start.step) * self.global_rows
+        return first + np.arange(low, high, dtype=np.int64)
 
     def requests(
         self, first_step: int, last_step: int, low: int, high: int, steps: int, parts: int = 1
@@ -124,12 +155,12 @@ class Order:
 
     def shares(self, step: int) -> NDArray[np.float64]:
         """Of each source among all rows of the chunk that a step is in; they sum to 1."""
-        first = step - step % self.chunk_steps
+        first = step - (step - self.start.step) % self.chunk_steps
         total = sum(stream.weight for stream in self.streams)
         return np.concatenate([stream.weight / total * stream.shares(first) for stream in self.streams])
 
     def sampled_before(self, chunk: int) -> Index:
-        """Rows drawn from each source before a chunk."""
+        """Rows drawn from each source before a chunk; chunks are counted from the order's first step."""
         number, at = divmod(chunk, TABLED)
         return self._tables(number)[1][at]
 
@@ -139,9 +170,10 @@ class Order:
         last = int(np.searchsorted(self.partitions, request.high, side="left"))
         rows = slice(request.low - self.partitions[first], request.high - self.partitions[first])
         parts = []
-        for chunk in range(request.first // self.chunk_steps, -(-request.last // self.chunk_steps)):
+        first_step, last_step = request.first - self.start.step, request.last - self.start.step
+        for chunk in range(first_step // self.chunk_steps, -(-last_step // self.chunk_steps)):
             begin = chunk * self.chunk_steps
-            steps = slice(max(request.first - begin, 0), request.last - begin)
+            steps = slice(max(first_step - begin, 0), last_step - begin)
             parts.append([values[steps, rows].ravel() for values in self._layout(chunk, first, last)])
         source, index = map(np.concatenate, zip(*parts, strict=True))
         return self._locate(source, index)
@@ -159,7 +191,7 @@ class Order:
         run = partition * len(self.pools) + source
         begins = np.flatnonzero(np.diff(run, prepend=-1))
         lengths = np.diff(begins, append=len(run))
-        key = row_keys(self.seed, np.array([chunk]))
+        key = row_keys(self.seed, np.array([self.start.number << _CHUNK_BITS | chunk]))
         offset = uniform(random_bits(key, SPREAD, run[begins]))
         within = np.arange(len(run)) - np.repeat(begins, lengths)
         fraction = (within + np.repeat(offset, lengths)) / np.repeat(lengths, lengths)
@@ -197,14 +229,15 @@ class Order:
 
     def _sample(self, number: int) -> tuple[Index, Index]:
         """Where sources begin in TABLED chunks, and their rows: both [chunks, sources]."""
-        offsets = np.random.default_rng([self.seed, OFFSETS, number]).random((TABLED, len(self.streams), 1))
-        steps = (number * TABLED + np.arange(TABLED)) * self.chunk_steps
+        key = [self.seed, OFFSETS, number] + [self.start.number] * (self.start.number > 0)
+        offsets = np.random.default_rng(key).random((TABLED, len(self.streams), 1))
+        steps = self.start.step + (number * TABLED + np.arange(TABLED)) * self.chunk_steps
         begins, counts = [], []
         for stream, (of, rows) in enumerate(zip(self.streams, self._stream_rows, strict=True)):
             shares = [of.shares(step) for step in steps.tolist()]
             constant = all(one is shares[0] for one in shares)
             ends = np.cumsum(np.stack(shares[:1] if constant else shares), axis=1)
-            ends[:, -1] = 1.0
+            ends[ends == ends[:, -1:]] = 1.0  # those of sources without a share after the last one too
             after = np.ceil(rows * ends - offsets[:, stream]).astype(np.int64)
             before = np.concatenate((np.zeros((TABLED, 1), np.int64), after[:, :-1]), axis=1)
             begins.append(before)
@@ -219,7 +252,7 @@ class Order:
             epochs, at = np.divmod(index[of_source], pool.rows)
             for epoch in np.unique(epochs).tolist():
                 in_epoch = np.flatnonzero(epochs == epoch)
-                mine, key = of_source[in_epoch], (self.seed, number, epoch)
+                mine, key = of_source[in_epoch], (self.seed, int(self.start.sources[number]), epoch)
                 shard[mine], row[mine] = _locate_in_epoch(pool, key, at[in_epoch])
         return Places(source, shard, row)
 

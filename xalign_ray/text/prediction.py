@@ -29,10 +29,10 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class StreamContext:
-    """What is the same for every row of a run.
+    """What is the same for every row of a run, or of a stage of it.
 
-    global_rows: rows of a step; they make steps of positions. no_dictionary: languages of whose words no translation is
-    known.
+    global_rows: rows of a step; with the first step of the run or stage, and its first position, they make steps of
+    positions. no_dictionary: languages of whose words no translation is known.
     """
 
     seed: int
@@ -41,6 +41,8 @@ class StreamContext:
     lexicon: Lexicon | None
     max_seq_length: int
     global_rows: int
+    first_step: int = 0
+    first_position: int = 0
     no_dictionary: frozenset[int] = frozenset()
 
 
@@ -118,9 +120,10 @@ def choose(
 
 def _rate(batch: Batch) -> NDArray[np.float64]:
     """[N] the share of tokens to predict at each row's step."""
-    rate = batch.context.masking.mlm_probability
-    steps, which = np.unique(batch.positions // batch.context.global_rows, return_inverse=True)
-    return np.array([value_at(rate, step) for step in steps.tolist()], np.float64)[which]
+    context = batch.context
+    step = context.first_step + (batch.positions - context.first_position) // context.global_rows
+    steps, which = np.unique(step, return_inverse=True)
+    return np.array([value_at(context.masking.mlm_probability, one) for one in steps.tolist()], np.float64)[which]
 
 
 def predict(

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.profiler import record_function
 
-from xalign_ray.config.derive import plugin_hashes
+from xalign_ray.config.derive import Stage, plugin_hashes, stage_at, stage_in_words, stages_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import LossError, StoppedError, TrainingError
@@ -98,7 +98,7 @@ def build_objectives(config: RunConfig, prepared: Prepared, device: torch.device
     )
     if device is not None:
         set_up(encoder, config.train, device)
-    return Objectives(encoder, config.objectives, prepared.pairs("trained"), config.seed, prepared.special)
+    return Objectives(encoder, config.all_objectives, prepared.pairs("trained"), config.seed, prepared.special)
 
 
 class Loop:
@@ -133,6 +133,8 @@ class Loop:
             self._notes = [*self._notes, *self._what_is_missing(job.events)]
         self._log = job.open_log() if workers.rank == 0 else None
         self._tokens = self._done = 0  # along the surviving lineage
+        self._stages = stages_of(config)
+        self._told: Stage | None = None  # the stage that the last stage event was of
         self._time = Spent()
         self._delivered, self._data_due = Delivered(len(prepared.languages), workers.size), 0.0
         self._saving: dict[str, float] | None = None  # the metrics of the step whose checkpoint is on its way
@@ -192,6 +194,11 @@ class Loop:
         return [cut] * bool(is_cut) + self._scoring.notes()
 
     def _take(self, step: int, batches: Iterator[RankBatch], watch: StallWatch) -> None:
+        stage = stage_at(self._stages, step)
+        if stage is not self._told and len(self._stages) > 1:
+            self._told, of = stage, len(self._stages)
+            text = stage_in_words(stage, of)
+            self._log_event("stage", step, name=stage.name, number=stage.number + 1, steps=stage.last - step, text=text)
         watch.enter(step + 1, WAITS)
         began = time.perf_counter()
         with record_function("step/data wait"):
@@ -210,8 +217,10 @@ class Loop:
         self._tokens += totals.tokens
         self._done = done
         self._time.add(totals, time.perf_counter() - began)
-        self._delivered.add(totals, self._config.train.global_batch_size, time.perf_counter() - began)
+        self._delivered.add(totals, stage.config.train.global_batch_size, time.perf_counter() - began)
         metrics = self._time.metrics(outcome, self._workers, self._config.train) if outcome else {}
+        if metrics and len(self._stages) > 1:
+            metrics["train/stage"] = stage.number + 1
         if logged:
             self._time = Spent()
             self._log_event("step", done, metrics, batch_hash=totals.batch_hash)

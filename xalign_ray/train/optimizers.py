@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,21 +13,55 @@ from torch.optim import AdamW as TorchAdamW
 from torch.optim import Optimizer
 
 from xalign_ray.config import training
+from xalign_ray.config.derive import Stage
 from xalign_ray.private.torch import norms_of, scale_each
 
 
-def learning_rate(step: int, steps: int, warmup_steps: float, peak: float) -> float:
-    """Linear warm-up to the peak, then linear decay towards zero.
+def learning_rate(
+    step: int,
+    steps: int,
+    warmup_steps: float,
+    peak: float,
+    decay_steps: int | None = None,
+    decay_type: str = "linear",
+    min_lr_ratio: float = 0.0,
+) -> float:
+    """Linear warm-up to the peak, the peak, then decay from it towards a part of it.
 
     Args:
         step: the step to take, counting from 0.
-        steps: all steps of the run; the rate would be 0 at `step == steps`.
+        steps: all steps of the run; the rate would be `min_lr_ratio * peak` at `step == steps`.
         warmup_steps: steps until the peak is reached; the peak is used first at `step == warmup_steps`.
         peak: the highest rate.
+        decay_steps: of the last steps, those before which the rate leaves the peak; None: all after the warm-up.
+        decay_type: of `train.schedule.decay_type`.
+        min_lr_ratio: what the decay ends at, of the peak.
     """
     if step < warmup_steps:
         return peak * (step + 1) / (warmup_steps + 1)
-    return peak * (steps - step) / (steps - warmup_steps)
+    begin = warmup_steps if decay_steps is None else max(warmup_steps, steps - decay_steps)
+    if step <= begin:
+        return peak
+    low = min_lr_ratio * peak
+    if decay_type == "linear":
+        return low + (peak - low) * (steps - step) / (steps - begin)
+    done = (step - begin) / (steps - begin)
+    left = 1 - math.sqrt(done) if decay_type == "1-sqrt" else (1 + math.cos(math.pi * done)) / 2
+    return low + (peak - low) * left
+
+
+def rate_of(stage: Stage, step: int) -> float:
+    """The learning rate of a step of a stage, counted over the whole run."""
+    schedule, steps = stage.schedule, stage.rate_steps
+    return learning_rate(
+        step - stage.rate_from,
+        steps,
+        schedule.steps_of(steps),
+        stage.config.train.optimizer.learning_rate,
+        schedule.decay_of(steps),
+        schedule.decay_type,
+        schedule.min_lr_ratio,
+    )
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ class Scoring:
         self._engine, self._prepared, self._workers = engine, prepared, workers
         self._steps, self._rows = train.max_steps, train.per_device_batch_size
         self._tokens = self._rows * config.data.max_seq_length
-        self._has_loss = KIND in objectives.weights
+        self._has_loss = KIND in objectives.losses
         self._held_out_steps = train.eval_steps
         self._has_text = bool(config.data.corpora)
         every = train.retrieval_steps

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.profiler import record_function
 
-from xalign_ray.config.derive import derive_batch
-from xalign_ray.config.fields import value_at
+from xalign_ray.config.derive import Stage, derive_batch, stage_at, stages_of
+from xalign_ray.config.fields import Scheduled, value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder
@@ -27,7 +27,7 @@ from xalign_ray.objectives.objective import Compare, Compared, StepObjective, co
 from xalign_ray.text.collate import IGNORED
 from xalign_ray.train.distributed import Workers, combine_hash, split_hash
 from xalign_ray.train.engine import Engine
-from xalign_ray.train.optimizers import learning_rate
+from xalign_ray.train.optimizers import rate_of
 
 RankBatch = Mapping[str, np.ndarray]
 MODEL_INPUTS = ("input_ids", "labels", "position_ids", "segment_ids", "language_ids", "example_ids")
@@ -74,9 +74,9 @@ class Flops:
     def __init__(self, objectives: Objectives, micro_steps: int = 1) -> None:
         encoder = cast(AlignedEncoder, objectives.encoder)
         self._operations = Operations(encoder.family, encoder.hf.config.to_dict(), encoder.conditioned)
-        choices = [loss.settings for loss in objectives.losses.values()]
+        choices = [loss.settings for loss in objectives.used.values()]
         self._encoded = encoded_by(choices, micro_steps)
-        self._predicting = [kind for kind, loss in objectives.losses.items() if loss.predicts]
+        self._predicting = [kind for kind, loss in objectives.used.items() if loss.predicts]
 
     def of_rows(self, batch: Mapping[str, np.ndarray]) -> float:
         """What encoding a batch takes."""
@@ -143,16 +143,17 @@ class _Taken:
     step: int
     totals: Totals
     learning_rate: float
+    weights: Mapping[str, Scheduled]
     logged: list[str]
     numbers: torch.Tensor
 
-    def outcome(self, weights: Mapping[str, Any], numbers: Sequence[float]) -> Outcome:
+    def outcome(self, numbers: Sequence[float]) -> Outcome:
         *found, norm = numbers
         counts = self.totals.counts
         losses = {kind: total / max(of, 1.0) for total, (kind, of) in zip(found, counts.items(), strict=False)}
         pairs = zip(self.logged, found[len(losses) :: 2], found[len(losses) + 1 :: 2], strict=True)
         metrics = {name: total / over for name, total, over in pairs if over}
-        loss = sum(value_at(weights[kind], self.step) * value for kind, value in losses.items())
+        loss = sum(value_at(self.weights[kind], self.step) * value for kind, value in losses.items())
         return Outcome(self.totals, losses, metrics, loss, self.learning_rate, norm)
 
 
@@ -195,10 +196,17 @@ class Stepper:
         self._objectives = objectives
         self._config = config
         self._workers = workers
-        self._sizes = derive_batch(config)
-        self._flops = Flops(objectives, self._sizes.accumulation)
+        self._stages = stages_of(config)
+        self._enter(self._stages[0])
         self._taken: list[_Taken] = []
         self._held = 0.0
+
+    def _enter(self, stage: Stage) -> None:
+        """Takes what is the same for the steps of a stage."""
+        self._stage = stage
+        self._sizes = derive_batch(stage.config)
+        self._objectives.use(stage.config.objectives)
+        self._flops = Flops(self._objectives, self._sizes.accumulation)
 
     def take(
         self,
@@ -220,15 +228,17 @@ class Stepper:
         Raises:
             TrainingError: on all ranks, if one of them has a problem or other rows than this step's.
         """
+        if (stage := stage_at(self._stages, step)) is not self._stage:
+            self._enter(stage)
         with record_function("step/counts of the global step"):
             totals = self._totals(step, batch, stop_asked, written, problem or self._wrong_rows(step, batch), waited)
         summed, logged = self._micro_steps(step, batch, totals)
-        train = self._config.train
-        rate = learning_rate(step, train.max_steps, train.schedule.warmup_steps, train.optimizer.learning_rate)
+        rate = rate_of(self._stage, step)
         with record_function("step/optimizer"):
             norm = self._engine.step(rate)
         self._objectives.after_step(self._workers.concatenate)
-        self._taken.append(_Taken(step, totals, rate, logged, torch.cat([summed, norm.to(summed).reshape(1)])))
+        numbers = torch.cat([summed, norm.to(summed).reshape(1)])
+        self._taken.append(_Taken(step, totals, rate, self._objectives.weights, logged, numbers))
         return totals
 
     def fetch(self) -> Outcome:
@@ -240,15 +250,15 @@ class Stepper:
         taken, self._taken = self._taken, []
         with record_function("step/wait for the device"):  # here alone: it computes while this process prepares
             numbers = iter(torch.cat([one.numbers for one in taken]).tolist())
-        weights = self._objectives.weights
-        outcomes = [one.outcome(weights, list(islice(numbers, len(one.numbers)))) for one in taken]
+        outcomes = [one.outcome(list(islice(numbers, len(one.numbers)))) for one in taken]
         for one, outcome in zip(taken, outcomes, strict=True):
             _check_finite(one.step, outcome)
         return outcomes[-1]
 
     def _wrong_rows(self, step: int, batch: RankBatch) -> str | None:
         low, high = self._sizes.rows_of(self._workers.rank)
-        expected = step * self._sizes.global_rows + np.arange(low, high)
+        first = self._stage.position + (step - self._stage.first) * self._sizes.global_rows
+        expected = first + np.arange(low, high)
         if np.array_equal(batch["position"], expected):
             return None
         return (

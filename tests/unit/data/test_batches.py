@@ -73,7 +73,7 @@ def test_steps_own_their_positions_in_slot_order(prepared: Prepared, config: Run
 
 
 def steps_of(reader: BatchReader, request: Request) -> list[Columns]:
-    return list(split_blocks([(request, reader(request))], request.high - request.low))
+    return list(split_blocks([(request, reader(request))], lambda one: one.high - one.low))
 
 
 @pytest.mark.parametrize(("workers", "block_bytes"), [(1, 4000), (2, 1), (5, 700), (1, 20_000)])
@@ -86,7 +86,9 @@ def test_blocks_of_any_size_are_the_same_steps(
     reader = BatchReader(prepared, spread)
     made = list(reader.requests(0, 0))
     rows = [(request.last - request.first) * (request.high - request.low) for request in made]
-    assert max(rows) * reader.row_bytes <= max(block_bytes, 2 * reader.row_bytes)  # workers differ by a row
+    assert max(rows) * reader.parts[0].row_bytes <= max(
+        block_bytes, 2 * reader.parts[0].row_bytes
+    )  # workers differ by a row
     assert min(rows) >= 1
     assert made[0].last - made[0].first == 1, "training begins when one step is there"
     assert len({len(list(reader.requests(0, rank))) for rank in range(workers)}) == 1
@@ -106,9 +108,9 @@ def test_requests_are_grouped_so_that_a_task_ends_each_block_by_its_size(
     reader = BatchReader(prepared, with_workers(config, workers))
     turns = zip(*(reader.requests(0, rank) for rank in range(workers)), strict=True)
     requests = [request for turn in turns for request in turn]
-    groups, target = group_requests(requests, reader.row_bytes)
+    groups, target = group_requests(requests, reader.parts[0].row_bytes)
     assert [request for group in groups for request in group] == requests
-    sizes = [[reader.row_bytes * len(reader(request)["position"]) for request in group] for group in groups]
+    sizes = [[reader.parts[0].row_bytes * len(reader(request)["position"]) for request in group] for group in groups]
     assert max(map(max, sizes)) < 1.5 * target
     assert all(size > target for group in sizes if len(group) > 1 for size in group)
     assert max(map(len, groups)) == longest
@@ -140,7 +142,7 @@ def test_while_a_request_is_made_the_next_ones_are_fetched(prepared: Prepared, c
 def test_the_bytes_of_a_row_are_those_of_its_columns(prepared: Prepared, config: RunConfig) -> None:
     reader = BatchReader(prepared, config)
     columns = reader(Request(0, 2, 0, 12))
-    assert sum(values.nbytes for values in columns.values()) == 24 * reader.row_bytes
+    assert sum(values.nbytes for values in columns.values()) == 24 * reader.parts[0].row_bytes
 
 
 def test_a_request_may_be_any_stretch_of_a_chunk(prepared: Prepared, config: RunConfig) -> None:
@@ -173,7 +175,9 @@ def test_columns_of_some_streams_are_blank_in_the_rows_of_others(prepared: Prepa
     reader = BatchReader(prepared, config)
     request = Request(0, 16, 0, 12)
     whole = reader(request)
-    kind = np.array([config.streams[stream].kind for stream, _ in reader.sources])[reader.order.places(request).source]
+    kind = np.array([config.streams[stream].kind for stream, _ in reader.parts[0].sources])[
+        reader.parts[0].order.places(request).source
+    ]
     assert {name for name in whole if name.startswith(("query_", "key_", "pair_", "aligned"))} == {
         "aligned", "pair_hash",
         *(f"{segment}_{name}" for segment in ("query", "key") for name in TOKEN_COLUMNS if name != "labels"),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import nn
+from transformers import get_wsd_schedule
 
+from xalign_ray.config.derive import stage_at, stages_of
+from xalign_ray.config.load import load_recipe
 from xalign_ray.config.training import AdamW
-from xalign_ray.train.optimizers import build_optimizer, learning_rate
+from xalign_ray.train.optimizers import build_optimizer, learning_rate, rate_of
 
 
 def test_the_rate_rises_to_the_peak_and_falls_linearly():
@@ -32,3 +36,42 @@ def test_biases_and_layer_norms_are_not_decayed_and_frozen_weights_not_trained()
     assert [tuple(p.shape) for p in plain["params"]] == [(3,), (3,), (3,)]
     assert plain["weight_decay"] == 0.0
     assert {(g["lr"], g["betas"], g["eps"]) for g in optimizer.param_groups} == {(0.5, (0.8, 0.9), 1e-3)}
+
+
+@pytest.mark.parametrize("decay_type", ["linear", "cosine", "1-sqrt"])
+@pytest.mark.parametrize("low", [0.0, 0.02])
+def test_warm_up_stable_decay_is_that_of_transformers(decay_type: str, low: float):
+    """After the warm-up, whose first rate is 0 there."""
+    steps, warmup, decay = 40, 5, 12
+    weight = nn.Parameter(torch.zeros(1))
+    theirs = get_wsd_schedule(
+        torch.optim.SGD([weight], lr=2.0),
+        num_warmup_steps=warmup,
+        num_decay_steps=decay,
+        num_training_steps=steps,
+        decay_type=decay_type,
+        min_lr_ratio=low,
+    )
+    ours = [learning_rate(step, steps, warmup, 2.0, decay, decay_type, low) for step in range(warmup, steps)]
+    assert ours == pytest.approx([2.0 * theirs.lr_lambdas[0](step) for step in range(warmup, steps)], rel=1e-12)
+    assert ours[: steps - decay - warmup] == [2.0] * (steps - decay - warmup)
+
+
+def test_without_decay_the_rate_stays_at_the_peak():
+    assert [learning_rate(step, 6, 2, 3.0, 0) for step in range(6)] == [1.0, 2.0, 3.0, 3.0, 3.0, 3.0]
+
+
+STAGES = "stages=[{name: a, train: {max_steps: 10%s}}, {name: b, train: {max_steps: 20%s}}]"
+
+
+def test_a_schedule_of_the_recipe_runs_over_all_stages_and_a_stage_s_own_over_the_stage():
+    plain = stages_of(load_recipe("tiny/mlm", ["train.max_steps=30", "train.schedule={warmup_steps: 4}"]).config)
+    whole = stages_of(
+        load_recipe("tiny/mlm", ["train.max_steps=0", "train.schedule={warmup_steps: 4}", STAGES % ("", "")]).config
+    )
+    assert [rate_of(stage_at(whole, step), step) for step in range(30)] == [rate_of(plain[0], s) for s in range(30)]
+    own = ", schedule: {warmup_steps: 4, decay_steps: 0}", ", optimizer: {learning_rate: 1.0}, schedule: {}"
+    apart = stages_of(load_recipe("tiny/mlm", ["train.max_steps=0", STAGES % own]).config)
+    rates = [rate_of(stage_at(apart, step), step) for step in range(30)]
+    assert rates[:10] == pytest.approx([0.0006, 0.0012, 0.0018, 0.0024, *[0.003] * 6])
+    assert rates[10:] == pytest.approx([1 - step / 20 for step in range(20)])
