@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import ray
 
-from tests.ray.small import recipe, write_world
+from tests.ray.small import CUSTOM, recipe, write_world
 from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.train.driver import connect
@@ -37,4 +37,4 @@ def _shut_down() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def cluster(_shut_down: None) -> None:
     """A running local cluster for two workers and their feed: started by the first test that asks, kept to the end."""
-    connect(ParallelConfig(workers=2, cpus_per_worker=0.5))
+    connect(ParallelConfig(workers=2, cpus_per_worker=0.5, data_resource=CUSTOM))

@@ -14,6 +14,7 @@ from xalign_ray.demo.writer import write_demo
 MODEL = ("data.tokenizer.vocab_size=1000", "model.hidden_size=32", "model.intermediate_size=64")
 
 
+CUSTOM = "reader"  # a resource of the node of the tests' cluster
 WRITTEN = TemporaryDirectory(prefix="worlds-")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import tempfile
@@ -32,13 +31,9 @@ from tests.ray.runs import (
 )
 from tests.ray.small import batches, recipe
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.data import placement
-from xalign_ray.data.prepare import prepare
-from xalign_ray.errors import ConfigError
-from xalign_ray.train.capacity import check_cluster
 from xalign_ray.train.driver import connect
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 STEPS, SAVED_EVERY, DEATH_AT = 60, 10, 25
 SIZES = batches(24, 12, STEPS, SAVED_EVERY)
 SECOND = {"num_cpus": 2, "resources": {"reader": 1}}
@@ -120,28 +115,6 @@ def all_events() -> list[Any]:
     return ray._private.state.state._get_all_task_events()
 
 
-@pytest.mark.usefixtures("nodes")
-def test_what_no_node_has_is_refused_before_anything_waits(
-    world: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sentence = re.escape(
-        "parallel.data_resource is 'raeder', but no node of the cluster has a custom resource of that name (there is "
-        "reader). Start the nodes that are to run data tasks with ray start --resources='{\"raeder\": 1}', or set it "
-        "to null to run them on any node."
-    )
-    settings = [*world, *SIZES, "parallel.data_resource=raeder"]
-    with pytest.raises(ConfigError, match=sentence):
-        prepare(recipe(settings, f"output={tmp_path}"))
-    with pytest.raises(ConfigError, match=sentence):
-        check_cluster(recipe(settings).parallel)
-    with pytest.raises(ConfigError, match=r"workers 8 x .*cpus_per_worker 1 and 1 CPU for the feed are 9 CPUs; the cl"):
-        on_ray(recipe(settings[:-1], "parallel.workers=8", "parallel.cpus_per_worker=1"), tmp_path)
-    monkeypatch.setattr(placement, "PATIENCE_S", 1)
-    with pytest.raises(ConfigError, match=sentence):
-        placement.wait_for_place(recipe(settings).parallel)
-
-
-@pytest.mark.long
 def test_a_node_with_a_worker_and_the_feed_dies_and_is_replaced_and_data_tasks_run_only_where_the_recipe_says(
     nodes: TwoNodes, world: list[str], expected: Curve, tmp_path: Path
 ) -> None:
@@ -169,7 +142,6 @@ def test_a_node_with_a_worker_and_the_feed_dies_and_is_replaced_and_data_tasks_r
     assert {node for _, node in since(before)} <= set(readers)
 
 
-@pytest.mark.long
 def test_a_node_with_data_tasks_dies_and_the_other_goes_on_alone(
     nodes: TwoNodes, world: list[str], expected: Curve, tmp_path: Path
 ) -> None:

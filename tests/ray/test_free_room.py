@@ -1,12 +1,20 @@
-"""Room beside what runs: counted node by node, and used by a run that finds the rest held."""
+"""Free resources, counted node by node; a recipe that asks for what no node has is refused."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 import ray
 
+from tests.ray.runs import on_ray
+from tests.ray.small import CUSTOM, recipe
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.train.capacity import fit_free, has_free
+from xalign_ray.data import placement
+from xalign_ray.data.prepare import prepare
+from xalign_ray.errors import ConfigError
+from xalign_ray.train.capacity import check_cluster, fit_free, has_free
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
@@ -32,3 +40,24 @@ def test_only_what_nothing_else_holds_is_free() -> None:
         assert fit_free(parallel.model_copy(update={"min_workers": 2})).workers == 2
     finally:
         ray.kill(held)
+
+
+def test_resource_of_no_node_is_refused_before_anything_waits(
+    world: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence = re.escape(
+        "parallel.data_resource is 'raeder', but no node of the cluster has a custom resource of that name (there is "
+        + CUSTOM
+        + "). Start the nodes that are to run data tasks with ray start --resources='{\"raeder\": 1}', or set it to "
+        "null to run them on any node."
+    )
+    settings = [*world, "parallel.data_resource=raeder"]
+    with pytest.raises(ConfigError, match=sentence):
+        prepare(recipe(settings, f"output={tmp_path}"))
+    with pytest.raises(ConfigError, match=sentence):
+        check_cluster(recipe(settings).parallel)
+    with pytest.raises(ConfigError, match=r"workers 8 x .*cpus_per_worker 1 and 1 CPU for the feed are 9 CPUs; the cl"):
+        on_ray(recipe(settings[:-1], "parallel.workers=8", "parallel.cpus_per_worker=1"), tmp_path)
+    monkeypatch.setattr(placement, "PATIENCE_S", 1)
+    with pytest.raises(ConfigError, match=sentence):
+        placement.wait_for_place(recipe(settings).parallel)
