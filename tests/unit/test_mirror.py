@@ -16,7 +16,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.studies.study import run_study
 from xalign_ray.train.driver import check_mirror
-from xalign_ray.work import mirror, publisher
+from xalign_ray.work import mirror
 from xalign_ray.work.artifacts import hash_files, write_manifest
 from xalign_ray.work.mirror import CACHE, fetch_checkpoint, local_folder, opened, published, refresh, url_of
 
@@ -26,7 +26,6 @@ KEPT = "All is in {}: the same command publishes it."
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "PUBLISH_S", 0.02)
     monkeypatch.setattr(mirror, "PUBLISH_S", 0.02)
 
 
@@ -120,12 +119,12 @@ def test_what_was_removed_here_to_make_room_stays_in_the_store_and_comes_back(ma
 def test_what_a_long_pass_has_sent_is_remembered_before_it_ends(
     s3: S3Server, machine: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "REFRESH_S", 0)
+    monkeypatch.setattr(mirror, "REFRESH_S", 0)
     folder = machine(1)
     with published(folder, "prepare"), s3.fault(slow_s=0.3):
         for number in range(9):
             (folder / f"shard-{number}.parquet").write_bytes(bytes(100))
-        wait_for(lambda: "shard-0" in (folder / publisher.RECORD).read_text())
+        wait_for(lambda: "shard-0" in (folder / mirror.RECORD).read_text())
         assert not any("shard-8" in path for method, path in s3.requests if method == "PUT")
 
 

@@ -28,9 +28,9 @@ REFUSED = rf"^{URL} is being written by pretrain on .*\. Wait for its end, or st
 LOST = f"LockError: {URL} is no longer locked by this process: it was silent for too long, or the lock was removed."
 PROGRAM = f"""
 import functools, sys, time
-from xalign_ray.work import publisher, stored_lock
+from xalign_ray.work import mirror, stored_lock
 from xalign_ray.work.mirror import local_folder, published
-publisher.PUBLISH_S = 0.02
+mirror.PUBLISH_S = 0.02
 if sys.argv[1:]:
     stored_lock.Holder = functools.partial(stored_lock.Holder, machine=sys.argv[1])
 with published(local_folder("{URL}"), "pretrain", beat_s=0.1):

@@ -1,4 +1,4 @@
-"""Keeps a folder of a store on this disk: fetched when it is opened, published behind the work, manifest last."""
+"""Keeps a folder of a store on this disk: fetched when it is opened, uploaded in the background, manifest last"""
 
 from __future__ import annotations
 
@@ -7,29 +7,202 @@ import os
 import re
 import shutil
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.work.artifacts import MANIFEST, check_files, unfinished, write_atomic
+from xalign_ray.errors import ConfigError, DataError, LockError
+from xalign_ray.work.artifacts import MANIFEST, check_files, unfinished, whole_json, write_atomic, write_json
 from xalign_ray.work.local_paths import shown_path
 from xalign_ray.work.locks import BEAT_S, LEASE_S
-from xalign_ray.work.publisher import (
-    PUBLISH_S,
-    RECORD,
-    Behind,
-    Publisher,
-    Record,
-    checkpoint_of,
-    is_published,
-    newest_first,
-)
-from xalign_ray.work.run_folder import RunFolder
+from xalign_ray.work.run_folder import CHECKPOINTS, RunFolder
 from xalign_ray.work.storage import find_system, said_of
-from xalign_ray.work.stored_lock import hold_stored
+from xalign_ray.work.stored_lock import StoredLock, hold_stored
+
+RECORD = ".mirror.json"  # here: what is the same in the store; there: which mirror has written last
+PUBLISH_S = 1.0  # between two looks for what is new
+REFRESH_S = 30.0  # a file that grows is sent again after so long, and after 20 times as long as it takes: no log of a
+_REFRESH_TIMES = 20  # long run is sent at each of its lines
+
+_REMOVED_AT_END = ("ray", "tokenized")  # what Ray writes, and what fine-tunings share
+
+
+@dataclass
+class Record:
+    """What a mirror knows of its store; beside the files of the mirror.
+
+    Attributes:
+        writer: names the mirror, once it has written to the store.
+        files: of each file that is the same here and there its version there, "" if unknown, and its size and time of
+            change here.
+        closed: whether its last writer ended with all published. What is missing here since was removed to make room.
+    """
+
+    writer: str = ""
+    files: dict[str, list[Any]] = field(default_factory=dict)
+    closed: bool = False
+
+    @classmethod
+    def of(cls, folder: Path) -> Record:
+        """That of a mirror; an empty one where it is missing or damaged."""
+        return cls(**(whole_json(folder / RECORD, "writer", "files") or {}))
+
+    def write(self, folder: Path) -> None:
+        """Keeps it beside the files."""
+        write_json(folder / RECORD, asdict(self))
+
+    def is_same(self, folder: Path, name: str) -> bool:
+        """Whether a file here is still what is there."""
+        return name in self.files and _stat(folder / name) == self.files[name][1:]
+
+    def add(self, folder: Path, name: str, version: str = "") -> None:
+        """Remembers that a file here is the same as there."""
+        self.files[name] = [version, *_stat(folder / name)]
+
+
+def _stat(path: Path) -> list[int]:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return []
+    return [stat.st_size, stat.st_mtime_ns]
+
+
+def is_published(name: str) -> bool:
+    """Whether a file of a folder goes to the store: not what begins with a dot, nor what is removed at the end."""
+    parts = name.split("/")
+    return bool(name) and not any(part.startswith(".") for part in parts) and parts[0] not in _REMOVED_AT_END
+
+
+def files_below(folder: Path) -> list[str]:
+    """The names of the files that go to the store; what is removed meanwhile is left out."""
+    found = (Path(above, name).relative_to(folder).as_posix() for above, _, names in os.walk(folder) for name in names)
+    return [name for name in found if is_published(name)]
+
+
+def checkpoint_of(name: str) -> str:
+    """The checkpoint's folder that a file is in, "" if in none."""
+    parts = name.split("/")
+    return "/".join(parts[:2]) if parts[0] == CHECKPOINTS and len(parts) > 2 else ""
+
+
+def newest_first(names: set[str]) -> list[str]:
+    """Checkpoints by their steps."""
+    return sorted(names, key=lambda name: (len(name), name), reverse=True)
+
+
+class Publisher:
+    """Uploads what is new in a mirrored folder while its lock is held."""
+
+    def __init__(self, folder: Path, url: str, lock: StoredLock, stored: dict[str, int], keep: int | None) -> None:
+        """
+        Args:
+            stored: size of each file that is in the store.
+            keep: that many checkpoints stay there, those that were never fetched included; all of these if None.
+        """
+        self._folder, self._url, self._lock, self._keep = folder, url, lock, keep
+        self._system, self._root = find_system(url)
+        self._record = Record.of(folder)
+        self._stored = stored
+        self._changed, self._kept_at = False, time.monotonic()
+        self._due: dict[str, float] = {}  # when a file that was sent may be sent again
+
+    def publish(self, last: bool) -> None:
+        """One pass: what is new; then new checkpoints, each with its manifest last; then old ones are removed.
+
+        Args:
+            last: send also what is not due yet, and the folder's own manifest, after all else has arrived.
+
+        Raises:
+            DataError: the store refuses, or did not keep what was sent.
+            LockError: the lock is lost; nothing more is written.
+        """
+        names = sorted(files_below(self._folder), key=lambda name: (Path(name).name == MANIFEST, name))
+        # Looked for before the log is sent: it then tells of all of them.
+        whole = {checkpoint_of(name) for name in names if Path(name).name == MANIFEST} - {""}
+        others = [name for name in names if not checkpoint_of(name) and name != MANIFEST]
+        new = [one for one in newest_first(whole) if not self._is_sent(f"{one}/{MANIFEST}")]
+        try:
+            with said_of(self._url, "cannot be published"):
+                now = time.monotonic()
+                self._send([one for one in others if last or new or self._due.get(one, now) <= now])
+                for one in new:
+                    self._send_whole([name for name in names if checkpoint_of(name) == one], f"{one}/{MANIFEST}")
+                self._remove_gone(set(names), whole)
+                if last:
+                    self._send_whole(others, MANIFEST)
+                    self._record.closed = self._changed = True
+        finally:
+            if self._changed:
+                self._keep_record()
+
+    def _keep_record(self) -> None:
+        self._record.write(self._folder)
+        self._changed, self._kept_at = False, time.monotonic()
+
+    def _is_sent(self, name: str) -> bool:
+        return self._record.is_same(self._folder, name) and name in self._stored
+
+    def _send_whole(self, names: list[str], manifest: str) -> None:
+        """The manifest goes last, after the store was asked whether it has the rest."""
+        if not (self._folder / manifest).is_file() or all(map(self._is_sent, [*names, manifest])):
+            return
+        self._send([name for name in names if name != manifest])
+        self._check_arrived([name for name in names if name != manifest], manifest.rpartition("/")[0])
+        self._send([manifest])
+
+    def _send(self, names: list[str]) -> None:
+        for name in names:
+            if self._is_sent(name):
+                continue
+            self._lock.check()
+            with suppress(FileNotFoundError):  # pruned meanwhile
+                before, began = _stat(self._folder / name), time.monotonic()
+                self._system.put_file(str(self._folder / name), f"{self._root}/{name}")
+                self._record.files[name], self._stored[name] = ["", *before], before[0]
+                self._due[name] = time.monotonic() + max(REFRESH_S, _REFRESH_TIMES * (time.monotonic() - began))
+                self._changed = True
+                if time.monotonic() > self._kept_at + REFRESH_S:  # killed, a pass over a terabyte goes on from here
+                    self._keep_record()
+
+    def _check_arrived(self, names: list[str], below: str) -> None:
+        found = files_in(self._system, f"{self._root}/{below}".rstrip("/"))
+        for name in names:
+            size = self._record.files.get(name, ["", 0])[1]
+            there = int(found.get(name.removeprefix(f"{below}/"), {"size": 0})["size"])
+            if there < size:
+                self._record.files.pop(name, None)
+                raise DataError(f"{self._url}/{name} arrived with {there:,} of its {size:,} bytes.")
+
+    def _remove_gone(self, here: set[str], whole: set[str]) -> None:
+        gone = {name for name in self._record.files if name not in here and not checkpoint_of(name)}
+        stored = {checkpoint_of(name) for name in self._stored} - {""}
+        kept = newest_first({one for one in stored | whole if one in whole or f"{one}/{MANIFEST}" in self._stored})
+        for place, one in enumerate(kept):
+            if one in whole:
+                stored.discard(one)
+            elif f"{one}/{MANIFEST}" not in self._record.files and (self._keep is None or place < self._keep):
+                stored.discard(one)  # it was never fetched
+        gone |= {name for name in self._stored if checkpoint_of(name) in stored}
+        gone |= {name for name in self._stored if checkpoint_of(name) in whole and name not in here}
+        for name in sorted(gone, key=lambda name: (Path(name).name != MANIFEST, name)):
+            self._lock.check()
+            with suppress(FileNotFoundError):
+                self._system.rm_file(f"{self._root}/{name}")
+            self._stored.pop(name, None)
+            self._record.files.pop(name, None)
+            self._changed = True
+
+
+def files_in(system: Any, root: str) -> dict[str, dict[str, Any]]:
+    """What a store says of each file below a folder, by its name from there."""
+    return {str(path)[len(root) :].lstrip("/"): info for path, info in system.find(root, detail=True).items()}
+
 
 CACHE = "XALIGN_CACHE"  # the folder that mirrors stores; nodes of a cluster must share it
 END_TRIES = 3
@@ -170,15 +343,13 @@ def published(
             stored = _Stored(folder, url)
             stored.take_over()
         publisher = Publisher(folder, url, lock, stored.sizes, keep)
-        behind = Behind(publisher, url)
         try:
-            yield
+            with _behind(publisher, url):
+                yield
         except BaseException:
-            behind.close()
             if not lock.lost:
                 _say_rest(publisher, folder)
             raise
-        behind.close()
         for tries_left in reversed(range(END_TRIES)):
             try:
                 return publisher.publish(last=True)
@@ -186,6 +357,36 @@ def published(
                 if not tries_left:
                     raise DataError(f"{error} {_KEPT.format(folder)}") from error
                 time.sleep(PUBLISH_S)
+
+
+@contextmanager
+def _behind(publisher: Publisher, url: str) -> Iterator[None]:
+    """Inside, a thread publishes; what the store refuses is said once and tried again. Its last pass ends with it."""
+    over = threading.Event()
+
+    def publish() -> None:
+        said = ""
+        while not over.wait(PUBLISH_S):
+            try:
+                publisher.publish(last=False)
+            except LockError:
+                return  # it has interrupted what is done here
+            except (DataError, OSError) as error:
+                if str(error) != said:
+                    sys.stderr.write(f"{error} It goes on here, and is tried again.\n")
+                said = str(error)
+            else:
+                if said:
+                    sys.stderr.write(f"{url} is being published again.\n")
+                said = ""
+
+    thread = threading.Thread(target=publish, name="publish", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _say_rest(publisher: Publisher, folder: Path) -> None:
@@ -206,8 +407,7 @@ class _Stored:
     def __init__(self, folder: Path, url: str) -> None:
         self._folder, self._url = folder, url
         self._system, self._root = find_system(url)
-        found = self._system.find(self._root, detail=True)
-        self._infos = {str(path)[len(self._root) :].lstrip("/"): info for path, info in found.items()}
+        self._infos = files_in(self._system, self._root)
         self.sizes = {name: int(info["size"]) for name, info in self._infos.items() if is_published(name)}
         self._record = Record.of(folder)
         if self._record.closed:

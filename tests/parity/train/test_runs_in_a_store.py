@@ -25,9 +25,8 @@ from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import DataError
 from xalign_ray.results.page import report
 from xalign_ray.verbs.scores import evaluate
-from xalign_ray.work import publisher
-from xalign_ray.work.mirror import CACHE, url_of
-from xalign_ray.work.publisher import files_below
+from xalign_ray.work import mirror
+from xalign_ray.work.mirror import CACHE, files_below, url_of
 
 STEPS, SAVED_EVERY = 60, 20
 
@@ -38,7 +37,7 @@ def pretrain_until_killed(environment: dict[str, str], settings: list[str], chec
     It waits for that within a step, where a checkpoint that is on its way would stay so.
     """
     os.environ |= environment
-    store, publisher.PUBLISH_S = fsspec.filesystem("s3", use_listings_cache=False), 0.1
+    store, mirror.PUBLISH_S = fsspec.filesystem("s3", use_listings_cache=False), 0.1
     before, given = set(store.glob(checkpoints)), feeding.open_local
 
     def saved() -> bool:

@@ -18,7 +18,6 @@ LAYERS = [
     {"work/artifacts", "work/collector", "work/stops", "work/storage"},
     {"work/locks", "work/run_folder"},
     {"work/stored_lock"},
-    {"work/publisher"},
     {"work/mirror"},
     {"config"},
     {"results/aggregate"},
@@ -61,7 +60,7 @@ WITHOUT_TORCH = [
     "work/run_folder.py",
     "work/storage.py",
     "work/mirror.py",
-    "work/publisher.py",
+    "work/mirror.py",
     "work/stored_lock.py",
     "work/stops.py",
 ]
