@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,12 +108,34 @@ def pretrain(
         start = str(RunFolder(pretrain(base, local=local, trust=trust)).export.absolute())
     recipe = settle(recipe, start)
     open_start(recipe.config)
-    return _pretrain_here(recipe, out, trust) if local else _pretrain_on_ray(recipe, out, trust, title)
+    rank = int(os.environ.get("RANK", "0")) if local else 0
+    recipe, prepared = _open_data(recipe) if local else _make_data(recipe, out)
+    folder, facts = _describe_run(recipe, prepared, out, rank)
+    if _is_over(folder, rank):
+        if rank == 0:
+            _repair_run(recipe, prepared, folder, facts, trust)
+        return folder
+    if rank > 0:
+        _train_here(recipe, prepared, Job(folder, facts, trust=trust))
+        return folder
+    with open_job(folder, "pretrain", waits=False, keep=recipe.config.checkpoint.save_total_limit) as job:
+        if finished_run(folder) is None:
+            job.identity, job.trust = facts, trust
+            if not local:
+                _open_cluster(recipe, out)
+            _write_config(recipe, folder, facts)
+            job.follow(_track_of(recipe.config))
+            if local:
+                _train_here(recipe, prepared, job)
+            else:
+                _train_on_ray(recipe, prepared, job, title)
+            _finish_run(recipe, prepared, job)
+    return folder
 
 
 def forget_inputs(output: str | Path) -> None:
     """Lets the input files of an output folder's recipes be read again, to notice what size and time do not show."""
-    from xalign_ray.data.input_hashes import InputHashes
+    from xalign_ray.data.stage import InputHashes
 
     InputHashes.of_output(output).forget()
 
@@ -145,30 +167,29 @@ def _counted(recipe: Recipe, prepared: Prepared) -> Recipe:
     return replace(recipe, config=count_steps(recipe.config, prepared))
 
 
-def _pretrain_on_ray(recipe: Recipe, out: Path | None, trust: bool, title: str) -> Path:
+def _make_data(recipe: Recipe, out: Path | None) -> tuple[Recipe, Prepared]:
+    """The recipe with its steps counted, and its shards, made where they are missing."""
     from xalign_ray.data.inputs import check_inputs
 
     check_inputs(recipe.config)
     from xalign_ray.data.prepare import prepare as prepare_data
 
-    prepared = prepare_data(recipe.config, connect=lambda asked=recipe: _open_cluster(asked, out))
-    recipe = _counted(recipe, prepared)
-    folder, facts = _describe_run(recipe, prepared, out)
-    if _is_over(folder):
-        _repair_run(recipe, prepared, folder, facts, trust)
-        return folder
-    with open_job(folder, "pretrain", waits=False, keep=recipe.config.checkpoint.save_total_limit) as job:
-        if finished_run(folder) is None:
-            job.identity, job.trust = facts, trust
-            _open_cluster(recipe, out)
-            _write_config(recipe, folder, facts)
-            from xalign_ray.train.driver import run_on_ray
+    prepared = prepare_data(recipe.config, connect=lambda: _open_cluster(recipe, out))
+    return _counted(recipe, prepared), prepared
 
-            job.follow(_track_of(recipe.config))
-            with libraries_ahead(job.events):
-                run_on_ray(job, recipe.config, prepared.folder, title)
-                _finish_run(recipe, prepared, job)
-    return folder
+
+def _open_data(recipe: Recipe) -> tuple[Recipe, Prepared]:
+    """The recipe for the workers that a launcher has started, with its steps counted, and its shards."""
+    from xalign_ray.data.prepare import find_prepared
+
+    parallel = recipe.config.parallel.model_copy(update={"workers": int(os.environ.get("WORLD_SIZE", "1"))})
+    recipe = replace(recipe, config=recipe.config.model_copy(update={"parallel": parallel}))
+    prepared = find_prepared(recipe.config)
+    if prepared is None:
+        raise DataError(
+            "The shards of this recipe are not there yet, and --no-ray does not make them: run `xalign prepare`."
+        )
+    return _counted(recipe, prepared), prepared
 
 
 def _open_cluster(recipe: Recipe, out: Path | None) -> None:
@@ -181,48 +202,24 @@ def _open_cluster(recipe: Recipe, out: Path | None) -> None:
     capacity.wait_for_room(recipe.config.parallel)
 
 
-def _pretrain_here(recipe: Recipe, out: Path | None, trust: bool) -> Path:
-    from xalign_ray.data.prepare import find_prepared
-    from xalign_ray.train.progress import Progress
+def _train_on_ray(recipe: Recipe, prepared: Prepared, job: OpenJob, title: str) -> None:
+    from xalign_ray.train.driver import run_on_ray
 
-    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    config = recipe.config
-    config = config.model_copy(update={"parallel": config.parallel.model_copy(update={"workers": size})})
-    recipe = replace(recipe, config=config)
-    prepared = find_prepared(config)
-    if prepared is None:
-        raise DataError(
-            "The shards of this recipe are not there yet, and --no-ray does not make them: run `xalign prepare`."
-        )
-    recipe = _counted(recipe, prepared)
-    config = recipe.config
-    folder, facts = _describe_run(recipe, prepared, out, rank)
-    if _is_over(folder, rank):
-        if rank == 0:
-            _repair_run(recipe, prepared, folder, facts, trust)
-        return folder
-    if rank > 0:
-        _train_here(recipe, prepared, Job(folder, facts, trust=trust))
-        return folder
-    with open_job(folder, "pretrain", waits=False, keep=config.checkpoint.save_total_limit) as job:
-        if finished_run(folder) is None:
-            job.identity, job.trust = facts, trust
-            _write_config(recipe, folder, facts)
-            job.follow(_track_of(config))
-            with job.shown(Progress(config.train.max_steps, sys.stderr)):
-                _train_here(recipe, prepared, job)
-            _finish_run(recipe, prepared, job)
-    return folder
+    with libraries_ahead(job.events):
+        run_on_ray(job, recipe.config, prepared.folder, title)
 
 
 def _train_here(recipe: Recipe, prepared: Prepared, job: Job) -> None:
     from xalign_ray.data.batches import open_local
     from xalign_ray.train.distributed import setup_workers
     from xalign_ray.train.loop import train
+    from xalign_ray.train.progress import Progress
 
     config = recipe.config
-    workers = setup_workers(config.parallel)
-    train(job, config, prepared, lambda first, rank, _: open_local(prepared, config, first, rank), workers)
+    shown = job.shown(Progress(config.train.max_steps, sys.stderr)) if isinstance(job, OpenJob) else nullcontext()
+    with shown:
+        workers = setup_workers(config.parallel)
+        train(job, config, prepared, lambda first, rank, _: open_local(prepared, config, first, rank), workers)
 
 
 def _is_over(folder: Path, rank: int = 0) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -18,7 +20,7 @@ from vocabularies import train_tokenizer
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import prepare as preparation
-from xalign_ray.data.part import Task
+from xalign_ray.data import stage
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.demo.writer import write_demo
@@ -29,7 +31,7 @@ TARGET_RATE = 1.2  # new pretokens per 100 tokens
 TRIED_CHARACTERS = 6_000_000
 GLOBAL_ROWS = 512
 
-RunTasks = Callable[[Sequence[Task], Callable[[Task], None]], None]
+RunTasks = Callable[[Sequence[Any], Callable[[Any], None]], None]  # tasks of a stage
 
 
 @dataclass(frozen=True)
@@ -143,17 +145,24 @@ def make_config(material: Material, folder: Path, rounds: int, *settings: str) -
 
 def prepare_here(config: RunConfig, run: RunTasks | None = None) -> Prepared:
     """`prepare` with its parts done in this process, one after the other or as `run` does them."""
+    with tasks_here(run):
+        return preparation.prepare(config)
 
-    def one_by_one(tasks: Sequence[Task], work: Callable[[Task], None]) -> None:
+
+@contextmanager
+def tasks_here(run: RunTasks | None = None) -> Iterator[None]:
+    """Inside, the tasks of stages are done in this process."""
+
+    def one_by_one(tasks: Sequence[Any], work: Callable[[Any], None]) -> None:
         for task in tasks:
             work(task)
 
-    before = preparation._run_tasks
-    preparation._run_tasks = lambda tasks, work, _: (run or one_by_one)(tasks, work)
+    before = stage._run_tasks
+    stage._run_tasks = lambda tasks, work, *_: (run or one_by_one)(tasks, work)
     try:
-        return preparation.prepare(config)
+        yield
     finally:
-        preparation._run_tasks = before
+        stage._run_tasks = before
 
 
 def text_tokens_per_row(prepared: Prepared) -> float:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpus import Material
+from corpus import Material, tasks_here
 from generated import Source
 from records import record
 
+from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig, QualityConfig
-from xalign_ray.data.duplicate_passes import with_duplicates
+from xalign_ray.data.duplicates import mark_duplicates
+from xalign_ray.data.inputs import Input
 from xalign_ray.data.part import Task, prepare_part
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.text_stage import make_text
 
 ROUNDS = 3
 LINES = 10  # of a document
@@ -82,18 +85,12 @@ def _rate(folder: Path, source: Source, name: str, megabytes: float, seed: int) 
     path = folder / f"{name}.txt"
     path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
     language = source.language
-    pool = f"text/{language}-{name}-{seed}"  # a folder of its own
-    task = Task(str(folder), f"{pool}/part", pool, (language,),
-                Part("text", (str(path),), (WHOLE,)), (language,), 128, True, 0.02, SETTINGS[name])  # fmt: skip
+    pool, parallel = f"text/{language}-{name}-{seed}", ParallelConfig()  # a folder of its own
+    texts = [Input(pool, (language,), (Part("text", (str(path),), (WHOLE,)),), (pool,))]
     began = time.process_time()
-    for kind in ("duplicates", "near_duplicates"):
-        if kind == name:
-            (task,) = with_duplicates([task], _one_by_one, kind)
-    prepare_part(task)
+    with tasks_here():
+        (text,) = mark_duplicates(make_text(texts, folder, parallel), folder, SETTINGS[name], parallel)
+    prepare_part(Task(str(folder), f"{pool}/part", pool, (language,), text.parts[0], (language,), 128, True, 0.02,
+                      SETTINGS[name]))  # fmt: skip
     seconds = time.process_time() - began
     return path.stat().st_size / 1e6 / seconds
-
-
-def _one_by_one(tasks: Sequence[Any], work: Callable[[Any], None]) -> None:
-    for task in tasks:
-        work(task)

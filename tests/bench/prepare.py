@@ -112,10 +112,10 @@ def _time_round(folder: Path, name: str, backend: Tokenizer, lines: list[str]) -
     began = time.process_time()
     raw = sum(len(one.ids) for one in backend.encode_batch_fast(chosen, add_special_tokens=False))
     between = time.process_time()
-    prepare_part(task)
+    _, record = prepare_part(task)
     ended = time.process_time()
     new = open_cached_tokenizer(str(folder), LONGEST_WORD, ("en",)).misses - misses
-    tokens = json.loads(task.record_file.read_text(encoding="utf-8"))["counts"]["tokens"]
+    tokens = record["counts"]["tokens"]
     path.unlink()
     return Round(raw / (between - began), tokens / (ended - between), new / tokens * 100)
 

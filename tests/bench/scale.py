@@ -19,13 +19,13 @@ from records import record
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data import file_hashes
 from xalign_ray.data.batches import BatchReader
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.shards import SHARD_ROWS, SHARD_TABLE, ShardWriter, read_group, write_shard_table
+from xalign_ray.data.stage import REGULAR
 from xalign_ray.text.order import ROW_GROUP, Request
 from xalign_ray.text.rows import Rows
-from xalign_ray.work.artifacts import hash_file, write_json
+from xalign_ray.work.artifacts import hash_file, seal, write_json
 
 ROUNDS = 3
 LENGTH, VOCABULARY = 128, 120_000
@@ -205,7 +205,7 @@ def write_corpus(folder: Path, languages: int, sizes: Sequence[int]) -> None:
 def write_manifest(folder: Path, pools: Sequence[tuple[str, list[dict[str, Any]]]]) -> None:
     """What makes shards prepared data: their table, the vocabulary, a dictionary, the manifest."""
     folder.mkdir(exist_ok=True)
-    np.save(folder / file_hashes.REGULAR, np.arange(5, VOCABULARY, dtype=np.int32))
+    np.save(folder / REGULAR, np.arange(5, VOCABULARY, dtype=np.int32))
     np.savez(folder / "lexicon.npz", **_lexicon())
     write_shard_table(folder, [shard for _, shards in pools for shard in shards])
     ends = np.cumsum([0] + [len(shards) for _, shards in pools]).tolist()
@@ -213,7 +213,7 @@ def write_manifest(folder: Path, pools: Sequence[tuple[str, list[dict[str, Any]]
     for (pool, shards), first in zip(pools, ends[:-1], strict=True):
         rows = len(shards) * SHARD_ROWS
         found[pool] = {"shards": [first, first + len(shards)], "rows": rows, "tokens": rows * LENGTH}
-    names = (file_hashes.REGULAR, "lexicon.npz", SHARD_TABLE)
+    names = (REGULAR, "lexicon.npz", SHARD_TABLE)
     fields = {
         "fingerprint": "random",
         "languages": [pool.split("/")[1] for pool, _ in pools if pool.startswith("text/")],
@@ -224,7 +224,7 @@ def write_manifest(folder: Path, pools: Sequence[tuple[str, list[dict[str, Any]]
         **{key: {} for key in ("held_out", "held_out_missing", "counts", "bad_rows", "dictionary")},
         **{key: [] for key in ("sources", "broken_files")},
     }
-    write_json(folder / "manifest.json", file_hashes.seal(fields))
+    write_json(folder / "manifest.json", seal(fields))
 
 
 def _random_rows(count: int, segments: int, random: np.random.Generator) -> Rows:

@@ -22,6 +22,7 @@ from records import record
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
 
 TEXT = "en.txt"
 GROWTH = 4
@@ -39,6 +40,7 @@ def measure(material: Material) -> list[dict[str, Any]]:
     said = ", ".join(f"{size:g} MB: {speed:.2f} MB per CPU second" for size, speed in zip(sizes, speeds, strict=True))
     return [
         record("scale/prepare_ratio", speeds[1] / speeds[0], 0.9, f"drop_duplicates; {said}; {material.origin}"),
+        _find_duplicates(material, material.folder / "duplicates"),
         *_add_pieces(material, material.folder / "pieces"),
         *_second_recipe(material, material.folder / "second"),
     ]
@@ -61,6 +63,26 @@ def _drop_duplicates(material: Material, folder: Path, megabytes: float) -> floa
     spent = time.process_time() - began
     assert prepared.manifest["counts"]["dropped: duplicate line"] > 0
     return written / 1e6 / spent
+
+
+def _find_duplicates(material: Material, folder: Path) -> dict[str, Any]:
+    """CPU time of all of prepare with duplicates and near-duplicates dropped, and without, in turn."""
+    plain = _make_config(material, folder, drop_duplicates=False)
+    lines = generate_lines(material.sources, STRETCH, material.invented, 11)
+    (folder / TEXT).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    both = FiltersConfig(drop_duplicates=True, near_duplicates=NearDuplicatesConfig())
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(ROUNDS):
+        for is_on, spent in seconds.items():
+            data = plain.data.model_copy(update={"filters": both} if is_on else {})
+            began = time.process_time()
+            prepare_here(plain.model_copy(update={"data": data, "output": str(folder / f"out-{is_on}-{number}")}))
+            spent.append(time.process_time() - began)
+    off, on = (statistics.median(spent) for spent in seconds.values())
+    how = (
+        f"whole prepare, both on {on:.1f} and off {off:.1f} CPU seconds, medians of {ROUNDS} rounds; {material.origin}"
+    )
+    return record("scale/duplicates_ratio", on / off, 1.35, how, "lower")
 
 
 def _add_pieces(material: Material, folder: Path) -> list[dict[str, Any]]:

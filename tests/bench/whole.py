@@ -54,6 +54,10 @@ def measure(material: Material) -> list[dict[str, Any]]:
     rounds: list[Round] = []
 
     def run(tasks: Sequence[Task], work: Callable[[Task], None]) -> None:
+        if not isinstance(tasks[0], Task):  # text is parsed
+            for task in tasks:
+                work(task)
+            return
         for number in range(ROUNDS + 1):
             mine = [task for task in tasks if task.name.endswith(f"-{number:05d}")]
             rounds.append(_time_round(peers, config, number, lines[number], mine, work))
@@ -103,7 +107,7 @@ def _time_round(
     cached = open_cached_tokenizer(tasks[0].folder, longest_word(config.data.capacity, 1), tasks[0].all_languages)
     misses = cached.misses
     _, spent = timed(lambda: len([work(task) for task in tasks]))
-    counts = [json.loads(task.record_file.read_text(encoding="utf-8"))["counts"] for task in tasks]
+    counts = [json.loads(task.path(".json").read_text(encoding="utf-8"))["counts"] for task in tasks]
     all_tokens = sum(count["tokens"] for count in counts)
     return Round(
         hugging_face=hugging_face / raw,

@@ -14,6 +14,7 @@ from tests.gpu.device import DEVICE
 from tests.whole_words import write_encoder
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data import prepare as preparation
+from xalign_ray.data import stage
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
@@ -41,7 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = [*SETTINGS, f"data.root={folder / 'demo'}", f"output={folder / 'runs'}"]
     settings.append(f"parallel.gpus_per_worker={int(DEVICE == 'cuda')}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation, "_run_tasks", lambda tasks, work, _: [work(task) for task in tasks])
+        patch.setattr(stage, "_run_tasks", lambda tasks, work, *_: [work(task) for task in tasks])
         preparation.prepare(load_recipe("tiny/align-mlm", settings).config)
     chosen = [word for setting in settings for word in ("--set", setting)]
     command = [sys.executable, "-m", "xalign_ray", "pretrain", "tiny/align-mlm", *chosen]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.data.conftest import one_after_the_other
 from xalign_ray import pipeline
-from xalign_ray.data import prepare
+from xalign_ray.data import stage
 from xalign_ray.studies import queue, workers
 from xalign_ray.studies.cells import Job, Pretraining
 from xalign_ray.studies.plan import Plan
@@ -62,5 +62,5 @@ def pretrain_here(patch: pytest.MonkeyPatch) -> None:
         future.set_result(pipeline.pretrain(cell.recipe, local=True))
         return future
 
-    patch.setattr(prepare, "_run_tasks", one_after_the_other)
+    patch.setattr(stage, "_run_tasks", one_after_the_other)
     patch.setattr(workers, "_in_thread", in_this_thread)

@@ -17,6 +17,7 @@ import yaml
 from tests.unit.data.conftest import one_after_the_other
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data import prepare as preparation
+from xalign_ray.data import stage
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import ConfigError, DataError
 
@@ -43,7 +44,7 @@ def files(tmp_path: Path) -> Path:
 def prepare(files: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
     """`prepare` on a recipe over these files; keys of `data` may be replaced."""
 
-    monkeypatch.setattr(preparation, "_run_tasks", one_after_the_other)
+    monkeypatch.setattr(stage, "_run_tasks", one_after_the_other)
 
     def call(**data: Any) -> Prepared:
         whole = {
@@ -275,7 +276,7 @@ def test_a_finished_folder_whose_shard_was_damaged_says_so_when_it_is_verified(
     shard = next(prepared.folder.rglob("*.parquet"))
     shard.write_bytes(shard.read_bytes()[:-7])
     done: list[str] = []
-    monkeypatch.setattr(preparation, "_run_tasks", lambda tasks, *_: done.extend(task.name for task in tasks))
+    monkeypatch.setattr(stage, "_run_tasks", lambda tasks, *_: done.extend(task.name for task in tasks))
     config = load_recipe(str(prepared.folder.parents[2] / "recipe.yaml")).config
     with pytest.raises(DataError, match=r"1 of 2 parts were not prepared. Run `xalign prepare` again."):
         preparation.prepare(config, verify=True)

@@ -23,6 +23,7 @@ from tests.parity.damage import DAMAGES, Walk, damaged, files_of
 from xalign_ray import cli, exports, pipeline
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.data import prepare as preparation
+from xalign_ray.data import stage
 from xalign_ray.data.stats import measure
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.results.page import report
@@ -67,7 +68,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     given = (*SETTINGS, *places)
     recipe = load_recipe("tiny/align-mlm", given)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation, "_run_tasks", lambda tasks, work, _: [work(task) for task in tasks])
+        patch.setattr(stage, "_run_tasks", lambda tasks, work, *_: [work(task) for task in tasks])
         prepared = preparation.prepare(recipe.config)
         run = pipeline.pretrain(recipe, local=True)
         evaluate(run, "alignment", None)

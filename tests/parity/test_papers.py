@@ -13,11 +13,11 @@ from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.saved import open_saved
 from xalign_ray.config.start import settle
+from xalign_ray.data import stage
 from xalign_ray.data.batches import open_local
 from xalign_ray.data.planned import count_steps
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.stats import measure
-from xalign_ray.data.word_alignment import corpus
 from xalign_ray.pipeline import find_run, pretrain
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import Workers, setup_workers
@@ -47,7 +47,7 @@ def encoder(root: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _words_are_aligned_here() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus, "_run", lambda step, job, numbers: [step(job, number) for number in numbers])
+        patch.setattr(stage, "_run_tasks", lambda tasks, work, *_: [work(task) for task in tasks])
         yield
 
 

@@ -61,10 +61,10 @@ import glob, json, sys
 from tests.ray.small import batches, write_world
 from xalign_ray import cli, pipeline
 from xalign_ray.config.load import load_recipe
-from xalign_ray.data import prepare
+from xalign_ray.data import stage
 from xalign_ray.train import driver
 from pathlib import Path
-prepare._run_tasks = lambda tasks, work, _: [work(task) for task in tasks]
+stage._run_tasks = lambda tasks, work, *_: [work(task) for task in tasks]
 driver.connect = lambda *_: None
 world = [one for one in write_world(Path("runs"), sentences=200, parallel=40) if one.startswith(("data.root", "track"))]
 settings = [*world, *batches(8, 8, 2, 2), "parallel.workers=1", "output=runs"]

@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 
 from xalign_ray.config.schema import Corpus, Dictionary, ParallelCorpus
-from xalign_ray.data.file_hashes import TESTS
 from xalign_ray.data.sources.files import join_path
 from xalign_ray.data.sources.open import read_lines
 from xalign_ray.data.sources.pair_forms import read_pairs
 from xalign_ray.data.sources.term_forms import find_dictionary_form
+from xalign_ray.data.stage import TESTS
 from xalign_ray.errors import ConfigError
 from xalign_ray.tasks.translations import MAX_PAIRS, TranslatedSentences
 from xalign_ray.text.language_codes import check_language, is_language, name_of_pair

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.file_hashes import write_arrays
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED, explain_no_good_row, read_part
 from xalign_ray.data.sources.records import BadRow, Entry
+from xalign_ray.data.stage import write_arrays
 from xalign_ray.data.summary import BAD_ROWS, BadRowsFile, SourceSummary, check_bad_fraction, file_names
 from xalign_ray.errors import DataError
 from xalign_ray.text.dictionary import Key, Translation, Translations, add_entries, build_lexicon, pair_arrays, separate
@@ -107,7 +107,7 @@ def read_translations(
             skipped: Counter[str] = Counter()
             bad, before = bad_rows.counts.copy(), translations.counts.copy()
             size = len(translations.trained) + len(translations.held_out)
-            kept_out = broken if config.data.on_broken_file == "keep_rest_out" else None
+            kept_out = broken if one.keep_rest_out else None
             for record in chain.from_iterable(read_part(p, one.languages, skipped, kept_out) for p in one.parts):
                 if isinstance(record, BadRow):
                     bad_rows.add(record)

@@ -1,21 +1,34 @@
-"""Finds lines, pairs and documents that stood before in their pool, equal or nearly: by hashes, a range a task."""
+"""Finds lines, pairs and documents that stood before in their pool, equal or nearly, and marks them beside the text.
+
+Each part's hashes are sorted, then compared by ranges. A range of hashes is a partition, and a task of its own: it
+reads its stretch of each part's file, so that the work is linear in the lines and a task's memory is bounded by
+PARTITION_LINES, whatever the size of the pool. A near-duplicate is found as a duplicate is: one of the hashes of its
+bands stood before. At the end a column beside the text of each part says what is a duplicate.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import unicodedata
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from xalign_ray.config.sources import NearDuplicatesConfig
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
+from xalign_ray.data.inputs import Input, number_parts
+from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import Document, Pair
+from xalign_ray.data.sources.stored import write_column
+from xalign_ray.data.stage import Made, StageStep, run, write_arrays
 from xalign_ray.text.characters import letters_a_word, read_characters
 from xalign_ray.text.counter_random import mix
 from xalign_ray.text.n_grams import Hashes, unit_hashes
@@ -25,8 +38,36 @@ from xalign_ray.work.artifacts import unfinished, write_atomic
 PARTITION_LINES = 4_000_000  # whose hashes and numbers a task holds: 48 MiB, and some 150 while they are sorted
 RANGES = 4096  # that hashes are filed by; a partition is some of them: beyond 1.6e10 lines it grows
 _HEADER = 8 * (RANGES + 1)
+_COLUMN, _HASHES, _COUNTS, _FOUND = ".parquet", ".hashes", ".counts", ".found"
 
 Numbers = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class PooledPart:
+    """A part of which the duplicates in its pool are looked for: small, so that it travels to a worker."""
+
+    folder: str  # of the data
+    pool: str
+    name: str  # with its pool
+    number: int  # in its pool
+    source: Input  # of this part alone
+    near: NearDuplicatesConfig | None = None  # looks for near-duplicates; without it for equal lines and pairs
+    found: tuple[str, ...] = ()  # files of the pool's partitions
+
+    @property
+    def kind(self) -> str:
+        """The name of the column."""
+        return "near_duplicate" if self.near else "duplicate"
+
+    @property
+    def part(self) -> Part:
+        """The part, with all of its rows: the column has a value for each."""
+        return replace(self.source.parts[0], skip_empty=False)
+
+    def path(self, suffix: str) -> Path:
+        """A file of the part."""
+        return Path(self.folder, "parts", f"{self.name}.{self.kind}{suffix}")
 
 
 @dataclass(frozen=True)
@@ -35,9 +76,97 @@ class Partition:
 
     folder: str  # of the data
     hash_files: tuple[str, ...]  # of the pool's parts, in order
-    duplicates_file: Path
+    name: str  # of the pool
+    kind: str
     number: int
     count: int
+
+    def path(self, suffix: str) -> Path:
+        """A file of the partition."""
+        name = f"{self.number:05d}-of-{self.count:05d}.{self.kind}{suffix}"
+        return Path(self.folder, "parts", self.name, name)
+
+
+def mark_duplicates(
+    texts: Sequence[Input], folder: Path, filters: FiltersConfig, parallel: ParallelConfig
+) -> list[Input]:
+    """The texts with a column for each kind of duplicates that the filters drop, made where it is missing.
+
+    Text is read for it once a kind. A pass that was interrupted goes on with what is left of it; at the end nothing is
+    kept but the columns.
+    """
+    texts = list(texts)
+    if filters.drop_duplicates:
+        texts = _mark(texts, folder, None, parallel)
+    return _mark(texts, folder, filters.near_duplicates, parallel) if filters.near_duplicates else texts
+
+
+def _mark(
+    texts: Sequence[Input], folder: Path, near: NearDuplicatesConfig | None, parallel: ParallelConfig
+) -> list[Input]:
+    marked: list[list[Part]] = [[] for _ in texts]
+    pools: dict[str, list[PooledPart]] = {}
+    for place, name, number, part in number_parts(texts):
+        source = replace(texts[place], parts=(part,))
+        task = PooledPart(str(folder), source.pool, name, number, source, near)
+        pools.setdefault(source.pool, []).append(task)
+        marked[place].append(replace(part, beside=(*part.beside, str(task.path(_COLUMN)))))
+    new = [members for members in pools.values() if not all(map(MARK.is_whole, members))]
+    if new:
+        run(NEAR_HASH if near else HASH, [*chain(*new)], parallel)
+        partitions = [_partitions(members) for members in new]
+        run(FIND, [*chain(*partitions)], parallel)
+        found = [tuple(str(one.path(_FOUND)) for one in some) for some in partitions]
+        run(MARK, [replace(task, found=files) for members, files in zip(new, found, strict=True) for task in members],
+            parallel)  # fmt: skip
+    for members in pools.values():
+        for pattern in (_HASHES, _COUNTS, _FOUND):
+            for path in members[0].path("").parent.glob(f"*.{members[0].kind}{pattern}*"):
+                path.unlink()
+    return [replace(one, parts=tuple(parts)) for one, parts in zip(texts, marked, strict=True)]
+
+
+def _partitions(members: Sequence[PooledPart]) -> list[Partition]:
+    files = [task.path(_HASHES) for task in members]
+    count, first = count_partitions(files), members[0]
+    hash_files = tuple(map(str, files))
+    return [Partition(first.folder, hash_files, first.pool, first.kind, number, count) for number in range(count)]
+
+
+def hash_part(task: PooledPart) -> Made:
+    """Writes the hashes of a part, and how many each of its rows has: one a line or pair, or one a band."""
+    counts = array("I")
+
+    def good() -> Iterator[Document | Pair]:
+        for record in replace(task.source, parts=(task.part,)).records():
+            if isinstance(record, Document | Pair):
+                lines = len(record.paragraphs) if isinstance(record, Document) else 1
+                counts.append(task.near.num_buckets if task.near else lines)
+                yield record
+            else:
+                counts.append(0)
+
+    hashes = band_hashes(task.near, task.source.languages, good()) if task.near else hash_records(good())
+    write_hashes(task.path(_HASHES), hashes)
+    write_arrays(task.path(_COUNTS), lambda file: np.save(file, np.asarray(counts, np.uint32)))
+    return [task.path(_HASHES), task.path(_COUNTS)], {}
+
+
+def mark_part(task: PooledPart) -> Made:
+    """Writes the column of a part: of each line of a row whether it is a duplicate, or of each row whether nearly."""
+    ends = np.cumsum(np.load(task.path(_COUNTS)), dtype=np.int64)
+    found = np.concatenate([_of_part(Path(path), task.number) for path in task.found])
+    if task.near:
+        is_near = np.zeros(len(ends), bool)
+        is_near[np.searchsorted(ends, found, side="right")] = True
+        column, kind = pa.array(is_near), pa.bool_()
+    else:
+        is_duplicate = np.zeros(ends[-1] if len(ends) else 0, bool)
+        is_duplicate[found] = True
+        begins = np.concatenate([[0], ends]).astype(np.int32)
+        column, kind = pa.ListArray.from_arrays(begins, pa.array(is_duplicate)), pa.list_(pa.bool_())
+    write_column(task.path(_COLUMN), task.kind, kind, [column])
+    return [task.path(_COLUMN)], {}
 
 
 def hash_records(records: Iterable[Document | Pair]) -> Iterator[bytes]:
@@ -95,7 +224,7 @@ def partition_bytes(partitions: Sequence[Partition]) -> list[float]:
     return [sizes[partition.hash_files] / partition.count for partition in partitions]
 
 
-def find_duplicates(partition: Partition) -> None:
+def find_duplicates(partition: Partition) -> Made:
     """Writes the numbers of the lines whose hash stood before in their part or in an earlier one, part by part.
 
     The file: the byte where each part's numbers begin, and the end (int64, parts + 1); the numbers (uint32), ascending.
@@ -115,7 +244,14 @@ def find_duplicates(partition: Partition) -> None:
         for length, end in zip(lengths, ends.tolist(), strict=True)
     ]
     begins = 8 * (len(found) + 1) + 4 * np.cumsum([0, *map(len, found)]).astype("<i8")
-    write_atomic(partition.duplicates_file, b"".join([begins.tobytes(), *(one.tobytes() for one in found)]))
+    write_atomic(partition.path(_FOUND), b"".join([begins.tobytes(), *(one.tobytes() for one in found)]))
+    return [partition.path(_FOUND)], {}
+
+
+HASH = StageStep("reading for duplicate lines", hash_part, kind=_HASHES)
+NEAR_HASH = replace(HASH, title="reading for near-duplicates")
+FIND = StageStep("looking for duplicates", find_duplicates, partition_bytes, _FOUND, "partition")
+MARK = StageStep("marking duplicates", mark_part)
 
 
 def _count_lines(path: Path) -> int:
@@ -147,23 +283,6 @@ def _read_ranges(path: Path, partition: Partition) -> tuple[list[Hashes], list[N
 def _array(file: BinaryIO, at: int, kind: str, count: int) -> np.ndarray:
     file.seek(at)
     return np.fromfile(file, kind, count)
-
-
-class Duplicates:
-    """The duplicate lines of one part, asked for window by window."""
-
-    def __init__(self, files: Iterable[Path], part: int) -> None:
-        """`files` are of all partitions of the pool, `part` is the part's number in it."""
-        self._numbers = np.sort(np.concatenate([_of_part(path, part) for path in files]))
-        self._seen = 0
-
-    def next(self, count: int) -> np.ndarray:
-        """For each of the next `count` lines or pairs whether it is a duplicate."""
-        low, high = np.searchsorted(self._numbers, [self._seen, self._seen + count])
-        mask = np.zeros(count, bool)
-        mask[self._numbers[low:high] - self._seen] = True
-        self._seen += count
-        return mask
 
 
 def _of_part(path: Path, part: int) -> Numbers:

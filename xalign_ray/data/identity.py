@@ -22,9 +22,9 @@ from xalign_ray.config.sources import (
     TrimTokenizer,
 )
 from xalign_ray.data import language_id
-from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source
 from xalign_ray.data.sources.markup import WIKITEXT_VERSION
+from xalign_ray.data.stage import InputHashes
 from xalign_ray.data.tokenizer_folder import SPECIAL, open_tokenizer
 from xalign_ray.data.word_alignment.corpus import FILES_VERSION
 from xalign_ray.data.word_alignment.kinds import alignment_identity, named_aligner

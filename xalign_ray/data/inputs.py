@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xalign_ray.config.schema import DEMO, Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
-from xalign_ray.data.cuts import KeptCuts
-from xalign_ray.data.sources.formats import check_contents, check_languages, find_source
+from xalign_ray.data.sources.formats import check_contents, check_languages, find_source, read_part
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.records import Record
+from xalign_ray.data.stage import KeptCuts
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.job import open_job
@@ -31,6 +33,7 @@ class Source:
     undivided: bool = False
     columns: tuple[str, ...] | None = None
     skip_empty: bool = False
+    keep_rest_out: bool = False  # of a file whose rest cannot be read; without it such a file is an error
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ class Input:
     languages: tuple[str, ...]
     parts: tuple[Part, ...]
     hashes: tuple[str, ...] = ()
+    keep_rest_out: bool = False
+
+    def records(self) -> Iterator[Record]:
+        """All records of the source."""
+        for part in self.parts:
+            yield from read_part(part, self.languages, broken=[] if self.keep_rest_out else None)
 
 
 def data_root(config: RunConfig) -> Path:
@@ -103,7 +112,8 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
             codes = _codes(f"data.{key}.{number}", source)
             pool = f"{kind}/{'-'.join(sorted(codes))}" if kind else ""
             reader, files = find_source(source, _root(data, root))
-            one = Source(pool, reader, codes, tuple(files), columns=source.columns)
+            rest = data.on_broken_file == "keep_rest_out"
+            one = Source(pool, reader, codes, tuple(files), columns=source.columns, keep_rest_out=rest)
             if isinstance(source, ParallelCorpus):
                 one = replace(one, skip_empty=source.skip_empty)
             sources.append(one)
@@ -117,7 +127,17 @@ def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input
     """A source in parts; large files of lines are read to their end if `cuts` does not know them by `hashes`."""
     cut = cuts.of(source.format, source.files, hashes, source.columns)
     split = tuple(replace(part, columns=source.columns, skip_empty=source.skip_empty) for part in cut)
-    return Input(source.pool, source.languages, _undivided(split) if source.undivided else split, tuple(hashes))
+    whole = _undivided(split) if source.undivided else split
+    return Input(source.pool, source.languages, whole, tuple(hashes), source.keep_rest_out)
+
+
+def number_parts(inputs: Sequence[Input]) -> Iterator[tuple[int, str, int, Part]]:
+    """Each part with the number of its input, a name that says its pool and its number in it, and this number."""
+    numbers: Counter[str] = Counter()
+    for place, one in enumerate(inputs):
+        for part in one.parts:
+            yield place, f"{one.pool}/part-{numbers[one.pool]:05d}", numbers[one.pool], part
+            numbers[one.pool] += 1
 
 
 def _undivided(parts: Sequence[Part]) -> tuple[Part, ...]:

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.file_hashes import TESTS, write_arrays
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.sources.formats import explain_no_good_row, read_part
+from xalign_ray.data.sources.formats import explain_no_good_row
 from xalign_ray.data.sources.moses import BOTH_EMPTY
 from xalign_ray.data.sources.records import BadRow, Pair, list_reasons
+from xalign_ray.data.stage import TESTS, write_arrays
 from xalign_ray.data.summary import SourceSummary, file_names
 from xalign_ray.errors import DataError
 from xalign_ray.work.artifacts import write_atomic
@@ -130,7 +130,7 @@ def _keep_out(members: Sequence[Input], pivot: str, config: RunConfig) -> Retrie
     pairs = [
         record.texts if one.languages == languages else record.texts[::-1]
         for one in members
-        for record in islice((r for part in one.parts for r in read_part(part, one.languages, broken=[])), DRAWN_FROM)
+        for record in islice(replace(one, keep_rest_out=True).records(), DRAWN_FROM)
         if isinstance(record, Pair)
     ][:DRAWN_FROM]
     wanted = min(int(config.data.test_fraction * len(pairs)), config.data.max_test_pairs)
@@ -155,8 +155,7 @@ def _read(one: Input, key: str, config: RunConfig) -> tuple[list[tuple[str, str]
     good: list[tuple[str, str]] = []
     bad: Counter[str] = Counter()
     first_bad = ""
-    broken = [] if config.data.on_broken_file == "keep_rest_out" else None
-    for record in chain.from_iterable(read_part(part, one.languages, broken=broken) for part in one.parts):
+    for record in one.records():
         if isinstance(record, Pair):
             good.append(record.texts)
         elif isinstance(record, BadRow):

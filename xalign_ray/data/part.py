@@ -7,16 +7,16 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from xalign_ray.config.stages import pool_at
-from xalign_ray.data.duplicates import Duplicates, band_hashes, hash_records, write_hashes
 from xalign_ray.data.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.kept_out import hashes_of_tests
@@ -25,12 +25,14 @@ from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED, read_part
 from xalign_ray.data.sources.moses import BOTH_EMPTY
 from xalign_ray.data.sources.parts import Part
-from xalign_ray.data.sources.records import BadRow, Document, Pair, Record
+from xalign_ray.data.sources.records import BadRow, Document, Pair
+from xalign_ray.data.stage import Made, StageStep
 from xalign_ray.data.summary import LEFT_FILES, BadRowsFile, DroppedRow, first_rows, write_sample
-from xalign_ray.data.word_alignment.corpus import read_alignments
 from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.rows import take
-from xalign_ray.work.artifacts import hash_file, whole_json, write_json
+
+BAD_ROWS_OF_PART, DROPPED_OF_PART = ".bad.jsonl", ".dropped.jsonl"
+Good = Document | Pair
 
 # Characters of text that are tokenized, packed and shuffled together. It bounds memory: about 40 bytes a character.
 WINDOW_CHARACTERS = 4 << 20
@@ -53,36 +55,19 @@ class Task:
     max_pairs: int | None = None  # that its pool still lacks
     source: int = 0  # number of the source of the recipe that the part is of
     keep_rest_out: bool = False  # of a file whose rest cannot be read
-    alignment: tuple[str, int] | None = None  # folder of a word alignment, and the part's number in it
     number: int = 0  # of the part in its pool
-    row_length: int | None = None  # of rows that a stage draws, if it is not the recipe's own
+    aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
+    row_length: int | None = None  # of rows that a stage of training draws, if it is not the recipe's own
     shortest: int = 0  # capacity of the shortest rows of the recipe, in which each word must fit
-    duplicates: tuple[str, ...] = ()  # the files of the pool's partitions, where duplicates are dropped
-    near_duplicates: tuple[str, ...] = ()  # the same of near-duplicates
 
     @property
     def row_pool(self) -> str:
         """The pool that its rows go to: that of its text, or one for each further length of rows."""
         return self.pool if self.row_length is None else pool_at(self.pool, self.row_length)
 
-    @property
-    def record_file(self) -> Path:
-        """What a finished part says of itself."""
-        return Path(self.folder) / "parts" / f"{self.name}.json"
-
-    @property
-    def bad_rows_file(self) -> Path:
-        """The part's bad rows."""
-        return self.record_file.with_suffix(".bad.jsonl")
-
-    @property
-    def dropped_file(self) -> Path:
-        """A sample of what the filters dropped of the part, if they did of any."""
-        return self.record_file.with_suffix(".dropped.jsonl")
-
-    def hashes_file(self, kind: str) -> Path:
-        """Hashes of what the part holds, until duplicates of the kind (a field of the task) are found."""
-        return self.record_file.with_suffix(f".{kind}.sorted_hashes")
+    def path(self, suffix: str) -> Path:
+        """A file of the part besides its shards."""
+        return Path(self.folder, "parts", f"{self.name}{suffix}")
 
 
 @dataclass
@@ -95,25 +80,8 @@ class _Split:
     examples: int = 0
 
 
-def read_record(task: Task) -> dict[str, Any] | None:
-    """What a finished part says of itself, or None if it is not finished."""
-    record = whole_json(task.record_file, "trained", "held_out", "counts", "bad_rows")
-    if record is None or not task.bad_rows_file.is_file():
-        return None
-    return None if record.get("dropped") and not task.dropped_file.is_file() else record
-
-
-def is_finished(task: Task) -> bool:
-    """Whether a part is finished and its shards are as they were written: reads them."""
-    record = read_record(task)
-    if record is None:
-        return False
-    files = [shard for split in (record["trained"], record["held_out"]) if split for shard in split["shards"]]
-    return all((f := Path(task.folder) / s["file"]).is_file() and hash_file(f) == s["sha256"] for s in files)
-
-
-def prepare_part(task: Task) -> None:
-    """Reads, tokenizes, packs and writes one part: shards of its two splits, its bad rows, and its record, last."""
+def prepare_part(task: Task) -> Made:
+    """Reads, tokenizes, packs and writes one part: shards of its two splits, its bad rows, a sample of dropped ones."""
     folder = Path(task.folder)
     counts: Counter[str] = Counter()
     links = not _is_text(task)
@@ -123,7 +91,7 @@ def prepare_part(task: Task) -> None:
     broken: list[BrokenFile] = []
     dropped: list[DroppedRow] = []
     seen: Counter[str] = Counter()
-    with _rare_collections(), BadRowsFile(task.bad_rows_file) as bad_rows, trained.writer, held_out.writer:
+    with _rare_collections(), BadRowsFile(task.path(BAD_ROWS_OF_PART)) as bad_rows, trained.writer, held_out.writer:
         windows = enumerate(_windows(_read(task, bad_rows, skipped, broken)))
         while task.max_pairs is None or trained.examples < task.max_pairs:
             if (numbered := next(windows, None)) is None:
@@ -133,8 +101,9 @@ def prepare_part(task: Task) -> None:
             counts[LEFT_FILES] = int(next(windows, None) is not None)
     counts.update({k if k.startswith(NOTED) else f"skipped: {k}": count for k, count in skipped.items()})
     if dropped:
-        write_sample(task.dropped_file, dropped)
-    record = {
+        write_sample(task.path(DROPPED_OF_PART), dropped)
+    files = [shard.path for split in (trained, held_out) for shard in split.writer.shards]
+    return [*files, task.path(BAD_ROWS_OF_PART), *([task.path(DROPPED_OF_PART)] if dropped else [])], {
         "pool": task.row_pool,
         "trained": _describe(task, trained),
         "held_out": _describe(task, held_out),
@@ -143,7 +112,6 @@ def prepare_part(task: Task) -> None:
         "broken_files": [asdict(one) for one in broken],
         "dropped": sorted(seen),  # reasons of which there is a sample
     }
-    write_json(task.record_file, record)
 
 
 @contextmanager
@@ -157,63 +125,21 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def hash_part(task: Task) -> None:
-    """The first of two passes where duplicate lines or pairs are dropped: writes the hashes of one part."""
-    write_hashes(task.hashes_file("duplicates"), hash_records(_good_records(task)))
-
-
-def sign_part(task: Task) -> None:
-    """The same for near-duplicate documents or pairs: the hashes of their bands, so many of each."""
-    assert task.filters.near_duplicates is not None, "they were asked for"
-    hashes = band_hashes(task.filters.near_duplicates, task.languages, _good_records(task))
-    write_hashes(task.hashes_file("near_duplicates"), hashes)
-
-
-def _good_records(task: Task) -> Iterator[Document | Pair]:
-    records = read_part(task.part, task.languages, broken=[] if task.keep_rest_out else None)
-    return (record for record in records if isinstance(record, Document | Pair))
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A good record; the mask of its duplicate lines, and whether it is a near-duplicate, where these are dropped."""
-
-    record: Document | Pair
-    duplicate: np.ndarray | None
-    near_duplicate: bool | None
-
-
-def _read(task: Task, bad_rows: BadRowsFile, skipped: Counter[str], broken: list[BrokenFile]) -> Iterator[_Found]:
-    duplicates = Duplicates(map(Path, task.duplicates), task.number) if task.duplicates else None
-    near = Duplicates(map(Path, task.near_duplicates), task.number) if task.near_duplicates else None
-    bands = task.filters.near_duplicates.num_buckets if task.filters.near_duplicates else 0
-    records = read_part(task.part, task.languages, skipped, broken if task.keep_rest_out else None)
-    if task.alignment:
-        folder, number = task.alignment
-        records = map(_with_alignment, records, read_alignments(Path(folder), number))
-    for record in records:
+def _read(task: Task, bad_rows: BadRowsFile, skipped: Counter[str], broken: list[BrokenFile]) -> Iterator[Good]:
+    for record in read_part(task.part, task.languages, skipped, broken if task.keep_rest_out else None):
         if isinstance(record, BadRow) and record.reason == BOTH_EMPTY:
             skipped[BOTH_EMPTY] += 1  # such as the borders of documents: nothing is lost
         elif isinstance(record, BadRow):
             bad_rows.add(record)
         elif isinstance(record, Document | Pair):
-            lines = len(record.paragraphs) if isinstance(record, Document) else 1
-            yield _Found(
-                record,
-                duplicates.next(lines) if duplicates else None,
-                bool(near.next(bands).any()) if near else None,
-            )
+            yield record
 
 
-def _with_alignment(record: Record, alignment: str) -> Record:
-    return replace(record, alignment=alignment) if isinstance(record, Pair) else record
-
-
-def _windows(records: Iterator[_Found]) -> Iterator[list[_Found]]:
+def _windows(records: Iterator[Good]) -> Iterator[list[Good]]:
     window, characters = [], 0
-    for found in records:
-        window.append(found)
-        characters += sum(map(len, _lines(found.record)))
+    for record in records:
+        window.append(record)
+        characters += sum(map(len, record.paragraphs if isinstance(record, Document) else record.texts))
         if characters >= WINDOW_CHARACTERS:
             yield window
             window, characters = [], 0
@@ -221,24 +147,19 @@ def _windows(records: Iterator[_Found]) -> Iterator[list[_Found]]:
         yield window
 
 
-def _lines(record: Document | Pair) -> tuple[str, ...]:
-    return record.paragraphs if isinstance(record, Document) else record.texts
-
-
 def _write_window(
-    task: Task, number: int, window: Sequence[_Found], splits: tuple[_Split, ...], counts: Counter[str]
+    task: Task, number: int, window: Sequence[Any], splits: tuple[_Split, ...], counts: Counter[str]
 ) -> Sequence[DroppedRow]:
-    """Writes the examples of a window; returns a few of the rows that were dropped."""
+    """Writes the examples of a window, of records of one kind; returns a few of the rows that were dropped."""
     encoder = _open_encoder(task)
-    records: list[Any] = [one.record for one in window]  # of one of the two kinds, as the pool is
-    lines = [one.duplicate for one in window if one.duplicate is not None]
-    duplicate = np.concatenate(lines) if task.duplicates else None
-    near = np.asarray([one.near_duplicate for one in window], bool) if task.near_duplicates else None
+    marks = np.fromiter(chain.from_iterable(record.duplicate for record in window), bool)
+    duplicate = marks if len(marks) else None
+    near = np.asarray([record.near_duplicate for record in window], bool)
     if _is_text(task):
-        found = encode_documents(encoder, records, duplicate, near)
+        found = encode_documents(encoder, window, duplicate, near)
     else:
         left = None if task.max_pairs is None else task.max_pairs - splits[0].examples
-        found = encode_pairs(encoder, records, duplicate, left, near)
+        found = encode_pairs(encoder, window, duplicate, left, near)
     counts.update(found.counts)
     for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
         if split.name == "held_out" and task.row_length is not None:
@@ -258,7 +179,6 @@ def _describe(task: Task, split: _Split) -> dict[str, Any] | None:
     shards = [
         {
             "file": shard.path.relative_to(task.folder).as_posix(),
-            "sha256": hash_file(shard.path),
             "footer": shard.footer,
             "rows": shard.rows,
         }
@@ -286,9 +206,12 @@ def _open_encoder(task: Task) -> ExampleEncoder:
         whole_documents=task.whole_documents,
         held_out_fraction=task.held_out_fraction,
         filters=task.filters,
-        aligned_words="tokenizer" if task.alignment else "blanks",
+        aligned_words=task.aligned_words,
         test_lines=hashes_of_tests(task.folder),
     )
+
+
+PREPARE = StageStep("preparing", prepare_part)
 
 
 @lru_cache(maxsize=1)  # a worker keeps what it has cached of a tokenizer from part to part

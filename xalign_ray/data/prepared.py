@@ -17,7 +17,9 @@ from xalign_ray.config.derive import CHUNK_STEPS, Stage, stages_of
 from xalign_ray.config.fields import value_at
 from xalign_ray.config.schema import DataConfig, MaskingConfig, RunConfig
 from xalign_ray.config.stages import pool_at
-from xalign_ray.data.file_hashes import (
+from xalign_ray.data.kept_out import RetrievalPairs, tokenize_tests
+from xalign_ray.data.shards import SHARD_GROUPS, Shard, Shards, fetch_groups, open_shard_table, read_group
+from xalign_ray.data.stage import (
     EXCHANGE,
     HINT,
     NEW_ROWS,
@@ -26,10 +28,7 @@ from xalign_ray.data.file_hashes import (
     TESTS,
     check_files,
     check_once,
-    is_sealed,
 )
-from xalign_ray.data.kept_out import RetrievalPairs, tokenize_tests
-from xalign_ray.data.shards import SHARD_GROUPS, Shard, Shards, fetch_groups, open_shard_table, read_group
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.collate import Columns, Vocabulary
 from xalign_ray.text.dictionary import DictionaryPairs, Lexicon
@@ -38,7 +37,7 @@ from xalign_ray.text.order import ROW_GROUP, Order, Places, Pool, Start, StreamP
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows, concatenate, starts, take
 from xalign_ray.text.streams import stream_columns
-from xalign_ray.work.artifacts import MANIFEST, read_json, read_manifest, whole_manifest
+from xalign_ray.work.artifacts import MANIFEST, is_sealed, read_json, read_manifest, whole_manifest
 from xalign_ray.work.mirror import fetch_listed, url_of
 
 KEYS = (

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from xalign_ray.data.file_hashes import HINT
+from xalign_ray.data.stage import HINT
 from xalign_ray.data.stored_shards import UNIT, StoredShard, forget
 from xalign_ray.errors import DataError
 from xalign_ray.text.order import ROW_GROUP

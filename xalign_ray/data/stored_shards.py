@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xalign_ray.data.file_hashes import HINT
+from xalign_ray.data.stage import HINT
 from xalign_ray.errors import DataError
 from xalign_ray.work.artifacts import MACHINE, unfinished
 from xalign_ray.work.mirror import CACHE, cache_folder

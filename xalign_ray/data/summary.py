@@ -15,7 +15,7 @@ from typing import Any
 
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources.broken import BrokenFile
-from xalign_ray.data.sources.formats import NOTED, explain_empty, explain_no_good_row, read_part
+from xalign_ray.data.sources.formats import NOTED, explain_empty, explain_no_good_row
 from xalign_ray.data.sources.records import BadRow, list_reasons
 from xalign_ray.errors import DataError
 from xalign_ray.work.artifacts import unfinished, write_atomic
@@ -253,7 +253,7 @@ def as_fields(sources: Sequence[SourceSummary]) -> list[dict[str, Any]]:
 MAX_ROWS = 100_000  # that are looked at before a cluster starts; of a source that is as it should be, one
 
 
-def check_first_rows(sources: Sequence[Input], *, keep_rest_out: bool) -> None:
+def check_first_rows(sources: Sequence[Input]) -> None:
     """Reads each source up to its first good row.
 
     Raises:
@@ -261,9 +261,7 @@ def check_first_rows(sources: Sequence[Input], *, keep_rest_out: bool) -> None:
     """
     for one in sources:
         bad: Counter[str] = Counter()
-        broken = [] if keep_rest_out else None
-        records = (record for part in one.parts for record in read_part(part, one.languages, broken=broken))
-        for record in islice(records, MAX_ROWS):
+        for record in islice(one.records(), MAX_ROWS):
             if not isinstance(record, BadRow):
                 break
             bad[record.reason] += 1

@@ -12,38 +12,50 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.data.duplicate_passes import Run
-from xalign_ray.data.file_hashes import hash_files, is_sealed, seal
+from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.identity import parser_version
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources.formats import parse
 from xalign_ray.data.sources.parts import Part
-from xalign_ray.data.sources.stored import record_of, whole_record, write_stored
+from xalign_ray.data.sources.stored import record_of, write_stored
+from xalign_ray.data.stage import Made, StageStep, hash_files, run
 from xalign_ray.data.summary import file_names
-from xalign_ray.work.artifacts import MANIFEST, hash_value, whole_manifest
+from xalign_ray.work.artifacts import MANIFEST, hash_value, is_sealed, seal, whole_manifest
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import fetch_listed
 
 TEXT_FOLDER = "text"  # below the output folder
-TEXT_VERSION = 1  # raise it when the same files would give other records, or records of another form
+TEXT_VERSION = 2  # raise it when the same files would give other records, or records of another form
 
 
 @dataclass(frozen=True)
 class TextTask:
     """A part of a source to be parsed: small, so that it travels to a worker."""
 
-    folder: str
     part: Part  # with the file that its records go to
     languages: tuple[str, ...]
 
+    @property
+    def folder(self) -> str:
+        """Of the texts of all sources: on a full disk all say the same."""
+        return str(Path(self.part.text).parents[1])
 
-def parse_part(task: TextTask) -> None:
+    def path(self, suffix: str) -> Path:
+        """A file of the part."""
+        return Path(self.part.text).with_suffix(suffix)
+
+
+def parse_part(task: TextTask) -> Made:
     """Parses a part and writes its records."""
-    records = parse(replace(task.part, text=""), task.languages)
-    write_stored(Path(task.part.text), records, task.languages, task.part.paths)
+    path = Path(task.part.text)
+    return [path], write_stored(path, parse(replace(task.part, text=""), task.languages), task.languages,
+                                task.part.paths)  # fmt: skip
 
 
-def make_text(inputs: Sequence[Input], output: Path, run: Run) -> list[Input]:
+PARSE = StageStep("reading the sources", parse_part)
+
+
+def make_text(inputs: Sequence[Input], output: Path, parallel: ParallelConfig) -> list[Input]:
     """Parses the sources of which no recipe of the output folder has done so, and repairs what is damaged.
 
     Returns:
@@ -59,12 +71,8 @@ def make_text(inputs: Sequence[Input], output: Path, run: Run) -> list[Input]:
         todo = {folder: job for folder, job in jobs.items() if not (job.waited and _is_whole(folder))}
         for folder in todo:
             (folder / MANIFEST).unlink(missing_ok=True)
-        tasks = [
-            TextTask(str(output / TEXT_FOLDER), part, texts[folder].languages)
-            for folder in todo
-            for part in _stored(texts[folder], folder)
-        ]
-        run([task for task in tasks if not _is_finished(task)], parse_part)
+        tasks = [TextTask(part, texts[folder].languages) for folder in todo for part in _stored(texts[folder], folder)]
+        run(PARSE, tasks, parallel)
         for folder, job in todo.items():
             job.finish(_describe(texts[folder], folder))
     return [replace(one, parts=_stored(one, _folder(one, output))) for one in inputs]
@@ -79,7 +87,7 @@ def _folder(one: Input, output: Path) -> Path:
         "languages": one.languages,
         "files": one.hashes,
         "parts": [
-            asdict(replace(part, paths=tuple(names[p] for p in part.paths), skip_empty=False, text=""))
+            asdict(replace(part, paths=tuple(names[p] for p in part.paths), skip_empty=False, text="", beside=()))
             for part in one.parts
         ],
         "parsers": [parser_version(name) for name in sorted({part.format for part in one.parts})],
@@ -91,13 +99,6 @@ def _stored(one: Input, folder: Path) -> tuple[Part, ...]:
     return tuple(
         replace(part, text=str(folder / f"part-{number:05d}.parquet")) for number, part in enumerate(one.parts)
     )
-
-
-def _is_finished(task: TextTask) -> bool:
-    """Whether a part is parsed and its file is as it was written: reads it."""
-    file = Path(task.part.text)
-    record = whole_record(file)
-    return record is not None and hash_files(file.parent, [file.name]) == {file.name: record["parquet"]}
 
 
 def _is_whole(folder: Path) -> bool:

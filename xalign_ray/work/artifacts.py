@@ -132,6 +132,16 @@ def hash_value(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def seal(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a manifest or record with their own hash."""
+    return fields | {"sha256": hash_value(json.loads(json.dumps(fields)))}
+
+
+def is_sealed(fields: Mapping[str, Any]) -> bool:
+    """Whether fields are as `seal` made them."""
+    return fields.get("sha256") == hash_value({key: value for key, value in fields.items() if key != "sha256"})
+
+
 def read_json(path: Path, hint: str, *keys: str) -> Any:
     """The value of a JSON file that this program wrote; with `keys`, an object that has them.
 

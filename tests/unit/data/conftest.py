@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from xalign_ray.config.load import load_recipe
-from xalign_ray.config.schema import ParallelConfig, RunConfig
+from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import prepare as preparation
+from xalign_ray.data import stage
 from xalign_ray.data.part import Task
 from xalign_ray.data.prepared import Prepared
 
@@ -56,7 +57,7 @@ def make_config(folder: Path, *settings: str) -> RunConfig:
     return load_recipe(str(recipe), [STREAMS, *settings]).config
 
 
-def one_after_the_other(tasks: Sequence[Task], work: Callable[[Task], None], _: ParallelConfig) -> None:
+def one_after_the_other(tasks: Sequence[Task], work: Callable[[Task], None], *_: object) -> None:
     for task in tasks:
         work(task)
 
@@ -64,7 +65,7 @@ def one_after_the_other(tasks: Sequence[Task], work: Callable[[Task], None], _: 
 def prepare_here(config: RunConfig, **options: bool) -> Prepared:
     """`prepare` with its parts done one after the other in this process instead of as Ray Data tasks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation, "_run_tasks", one_after_the_other)
+        patch.setattr(stage, "_run_tasks", one_after_the_other)
         return preparation.prepare(config, **options)
 
 

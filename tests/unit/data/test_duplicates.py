@@ -9,47 +9,60 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xalign_ray.data import duplicates
-from xalign_ray.data.duplicate_passes import with_duplicates
-from xalign_ray.data.duplicates import Duplicates, hash_records, write_hashes
-from xalign_ray.data.filters import Filters
-from xalign_ray.data.part import Task
+from tests.unit.data.conftest import one_after_the_other
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.config.sources import FiltersConfig
+from xalign_ray.data import duplicates, stage
+from xalign_ray.data.duplicates import hash_records, mark_duplicates, write_hashes
+from xalign_ray.data.inputs import Input
+from xalign_ray.data.sources.formats import read_part
 from xalign_ray.data.sources.open import WHOLE
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import Document, Pair
+from xalign_ray.data.text_stage import make_text
+from xalign_ray.work.artifacts import hash_file
 
 
-def tasks_of(folder: Path, pools: dict[str, list[list[str]]]) -> list[Task]:
-    """A part for each list of lines, numbered in its pool."""
-    tasks = []
+@pytest.fixture(autouse=True)
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tasks each pass had."""
+    done: list[int] = []
+
+    def run_tasks(tasks: Sequence[Any], work: Callable[[Any], None], *_: object) -> None:
+        done.append(len(tasks))
+        one_after_the_other(tasks, work)
+
+    monkeypatch.setattr(stage, "_run_tasks", run_tasks)
+    return done
+
+
+def texts_of(folder: Path, pools: dict[str, list[list[str]]]) -> list[Input]:
+    """A text for each pool, with a part for each list of lines."""
+    texts = []
     for pool, parts in pools.items():
-        for number, lines in enumerate(parts):
-            path = folder / f"{pool}-{number}.txt"
+        paths = [folder / f"{pool}-{number}.txt" for number in range(len(parts))]
+        for path, lines in zip(paths, parts, strict=True):
             path.write_text("".join(f"{line}\n" for line in lines))
-            tasks.append(Task(str(folder), f"text/{pool}/part-{number:05d}", f"text/{pool}", ("en",),
-                              Part("text", (str(path),), (WHOLE,), borders=False), ("en",), 16, False, 0.0,
-                              Filters(drop_duplicates=True), number=number))  # fmt: skip
-    return tasks
+        cut = tuple(Part("text", (str(path),), (WHOLE,), borders=False) for path in paths)
+        texts.append(Input(f"text/{pool}", ("en",), cut, tuple(map(hash_file, paths))))
+    return make_text(texts, folder, ParallelConfig())
 
 
-def one_by_one(tasks: Sequence[Any], work: Callable[[Any], None]) -> None:
-    for task in tasks:
-        work(task)
+def mark(texts: Sequence[Input], folder: Path) -> list[Input]:
+    return mark_duplicates(texts, folder, FiltersConfig(drop_duplicates=True), ParallelConfig())
 
 
 def marked(folder: Path, parts: list[list[str]]) -> list[list[bool]]:
     """For each line of each part whether it is a duplicate."""
-    tasks = with_duplicates(tasks_of(folder, {"en": parts}), one_by_one)
-    return masks(tasks, [len(part) for part in parts])
+    return masks(mark(texts_of(folder, {"en": parts}), folder))
 
 
-def masks(tasks: Sequence[Task], counts: Sequence[int]) -> list[list[bool]]:
-    found = []
-    for task, count in zip(tasks, counts, strict=True):
-        numbers = Duplicates(map(Path, task.duplicates), task.number)
-        windows = [1] * min(count, 9) + [count - 9] * (count > 9)
-        found.append([is_duplicate for window in windows for is_duplicate in numbers.next(window).tolist()])
-    return found
+def masks(texts: Sequence[Input]) -> list[list[bool]]:
+    return [
+        [mark for record in read_part(part, one.languages) if isinstance(record, Document) for mark in record.duplicate]
+        for one in texts
+        for part in one.parts
+    ]
 
 
 def slow(parts: list[list[str]]) -> list[list[bool]]:
@@ -72,13 +85,15 @@ def test_the_first_of_equal_lines_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lines", [1, 7, 60, 100, 10**6])
-def test_partitions_do_not_change_what_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int) -> None:
+def test_partitions_do_not_change_what_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passes: list[int], lines: int
+) -> None:
     monkeypatch.setattr(duplicates, "PARTITION_LINES", lines)
     parts = random_parts(0)
     assert marked(tmp_path, parts) == slow(parts)
-    count = len(list(tmp_path.rglob("*.duplicates")))
-    assert count == 1 if lines == 10**6 else count > 1
-    assert not list(tmp_path.rglob("*.sorted_hashes"))
+    assert passes[2] == 1 if lines == 10**6 else passes[2] > 1, "text, hashes, partitions, columns"
+    left = {"".join(path.suffixes) for path in (tmp_path / "parts").rglob("*") if path.is_file()}
+    assert left == {".duplicate.parquet", ".duplicate.json"}
 
 
 def test_a_partition_holds_so_many_lines_whatever_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,41 +117,38 @@ def test_a_partition_holds_so_many_lines_whatever_the_pool(tmp_path: Path, monke
         assert of_task.max() < 2 * 50
 
 
-def test_pools_are_apart_and_two_passes_do_for_all_of_them(tmp_path: Path) -> None:
+def test_pools_are_apart_and_three_passes_do_for_all_of_them(tmp_path: Path, passes: list[int]) -> None:
     pools = {"en": random_parts(1), "de": random_parts(2, 3)}
-    runs: list[int] = []
-
-    def run(tasks: Sequence[Any], work: Callable[[Any], None]) -> None:
-        runs.append(len(tasks))
-        one_by_one(tasks, work)
-
-    tasks = with_duplicates(tasks_of(tmp_path, pools), run)
-    assert masks(tasks, [60] * 7) == slow(pools["en"]) + slow(pools["de"])
-    assert runs == [7, 2]
-    assert with_duplicates(tasks_of(tmp_path, pools), run) == tasks
-    assert runs == [7, 2, 0, 0]
+    texts = texts_of(tmp_path, pools)
+    passes.clear()
+    found = mark(texts, tmp_path)
+    assert masks(found) == slow(pools["en"]) + slow(pools["de"])
+    assert passes == [7, 2, 7]
+    assert mark(texts, tmp_path) == found
+    assert passes == [7, 2, 7]
 
 
-@pytest.mark.parametrize("after", range(12))
+@pytest.mark.parametrize("after", range(14))
 def test_it_may_be_stopped_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     monkeypatch.setattr(duplicates, "PARTITION_LINES", 40)
-    parts, done = random_parts(3), 0
+    parts, done, bound = random_parts(3), 0, after
+    texts = texts_of(tmp_path, {"en": parts})
 
-    def stopped(tasks: Sequence[Any], work: Callable[[Any], None]) -> None:
+    def stopped(tasks: Sequence[Any], work: Callable[[Any], None], *_: object) -> None:
         nonlocal done
         for task in tasks:
-            if done == after:
+            if done == bound:
                 raise KeyboardInterrupt
             work(task)
             done += 1
 
-    if after < 10:  # 4 parts and 6 partitions
-        with pytest.raises(KeyboardInterrupt):
-            with_duplicates(tasks_of(tmp_path, {"en": parts}), stopped)
-    first, done, after = done, 0, 100
-    tasks = with_duplicates(tasks_of(tmp_path, {"en": parts}), stopped)
-    assert first + done == 10, "nothing is done twice"
-    assert masks(tasks, [60] * 4) == slow(parts)
+    monkeypatch.setattr(stage, "_run_tasks", stopped)
+    with pytest.raises(KeyboardInterrupt):  # of 4 parts, 6 partitions and 4 columns
+        mark(texts, tmp_path)
+    first, done, bound = done, 0, 100
+    found = mark(texts, tmp_path)
+    assert first + done == 14, "nothing is done twice"
+    assert masks(found) == slow(parts)
 
 
 def test_a_part_that_stops_while_it_is_hashed_leaves_no_file(tmp_path: Path) -> None:
@@ -157,10 +169,3 @@ def test_pairs_are_duplicates_when_both_texts_are() -> None:
 
 def test_documents_give_a_hash_a_line() -> None:
     assert len(set(hash_records([Document("en", ("a", "b"), "here", 1), Document("en", ("c",), "here", 2)]))) == 3
-
-
-def test_a_window_after_the_other(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(np.asarray([16, 28], "<i8").tobytes() + np.asarray([1, 5, 6], "<u4").tobytes())
-    numbers = Duplicates([tmp_path / "x"], 0)
-    masks = [numbers.next(count).tolist() for count in (2, 0, 4, 3)]
-    assert masks == [[False, True], [], [False, False, False, True], [True, False, False]]

@@ -28,9 +28,9 @@ def test_source_without_a_good_row_is_refused_whatever_the_bound(
     with pytest.raises(DataError, match=said):
         check_sources([good, bad], records, 1.0, tmp_path)
     with pytest.raises(DataError, match=said):
-        check_first_rows([good, bad], keep_rest_out=False)
+        check_first_rows([good, bad])
     monkeypatch.setattr(summary, "MAX_ROWS", 5)  # a large source is judged when all of it was read
-    check_first_rows([good, bad], keep_rest_out=False)
+    check_first_rows([good, bad])
 
 
 def test_source_that_max_pairs_left_unread_passes(tmp_path: Path) -> None:

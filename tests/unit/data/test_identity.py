@@ -13,14 +13,14 @@ import tokenizers
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray import pipeline
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data import identity, input_hashes, language_id, prepare
+from xalign_ray.data import identity, language_id, prepare, stage
 from xalign_ray.data.identity import fingerprint_of
-from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Source, data_root, find_sources
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.sources import open as opening
 from xalign_ray.data.sources import parts
 from xalign_ray.data.sources.markup import WIKITEXT_VERSION
+from xalign_ray.data.stage import InputHashes
 from xalign_ray.data.word_alignment import chain_aligner
 from xalign_ray.errors import ConfigError
 
@@ -212,7 +212,7 @@ def test_finding_prepared_data_again_reads_no_input(own: Path, monkeypatch: pyte
     def refuse(path: str) -> None:
         raise AssertionError(f"{path} is read again")
 
-    for module in (input_hashes, parts, opening):
+    for module in (stage, parts, opening):
         monkeypatch.setattr(module, "open_bytes", refuse)
     assert prepare.find_prepared(config) == wanted
     assert prepare_here(config) == wanted
@@ -242,9 +242,9 @@ def test_rehash_forgets_what_is_remembered_of_inputs(own: Path, monkeypatch: pyt
         os.utime(path, (1_600_000_000, 1_600_000_000))
     config = make_config(own)
     before = prepare_here(config).fingerprint
-    known = {path: input_hashes.facts_of(path) for path in map(str, own.iterdir())}
+    known = {path: stage.facts_of(path) for path in map(str, own.iterdir())}
     (own / "en.txt").write_text((own / "en.txt").read_text().replace("en1 ", "en2 "))
-    monkeypatch.setattr(input_hashes, "facts_of", known.__getitem__)  # as a disk without times would say
+    monkeypatch.setattr(stage, "facts_of", known.__getitem__)  # as a disk without times would say
     assert prepare_here(config).fingerprint == before
     pipeline.forget_inputs(config.output)
     assert prepare_here(config).fingerprint != before

@@ -13,11 +13,10 @@ import pytest
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import Corpus, DataConfig
-from xalign_ray.data import input_hashes
-from xalign_ray.data.cuts import KeptCuts
-from xalign_ray.data.input_hashes import InputHashes
+from xalign_ray.data import stage
 from xalign_ray.data.inputs import check_inputs, find_sources, split_source
 from xalign_ray.data.sources.files import open_bytes
+from xalign_ray.data.stage import InputHashes, KeptCuts
 from xalign_ray.errors import DataError
 
 OLD = 1_600_000_000  # seconds: a file that was written long ago is remembered
@@ -33,7 +32,7 @@ def forbid_reading(patch: pytest.MonkeyPatch) -> None:
     def refuse(path: str) -> None:
         raise AssertionError(f"{path} is read again")
 
-    patch.setattr(input_hashes, "open_bytes", refuse)
+    patch.setattr(stage, "open_bytes", refuse)
 
 
 def test_a_file_in_a_store_has_the_hash_of_its_copy_on_a_disk(tmp_path: Path) -> None:
@@ -93,7 +92,7 @@ def test_a_file_that_is_written_while_it_is_read_is_not_remembered(
         settled(path, b"two\n")  # another process writes, and sets the old time
         return file
 
-    monkeypatch.setattr(input_hashes, "open_bytes", open_and_write)
+    monkeypatch.setattr(stage, "open_bytes", open_and_write)
     InputHashes(memory).of([str(path)])
     assert not memory.exists()
 

@@ -14,13 +14,13 @@ import pytest
 
 from tests.unit.data.conftest import WORDS, make_config, prepare_here, write_inputs
 from xalign_ray import cli
-from xalign_ray.config.schema import ParallelConfig, RunConfig
+from xalign_ray.config.schema import RunConfig
 from xalign_ray.data import prepare as preparation
-from xalign_ray.data.file_hashes import HINT
+from xalign_ray.data import stage
 from xalign_ray.data.part import Task
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.shards import read_group
-from xalign_ray.data.word_alignment import corpus
+from xalign_ray.data.stage import HINT
 from xalign_ray.errors import DataError
 from xalign_ray.text.collate import IGNORED
 
@@ -194,7 +194,7 @@ def test_duplicate_lines_and_pairs_are_dropped_across_parts(tmp_path: Path) -> N
     wanted = shards(once)
     (once.folder / "manifest.json").unlink()
     (once.folder / "parts" / "text" / "en" / "part-00001.json").unlink()
-    (once.folder / "parts" / "text" / "en" / "00000-of-00001.duplicates").unlink()
+    (once.folder / "parts" / "text" / "en" / "part-00001.duplicate.parquet").unlink()
     assert shards(prepare_here(config)) == wanted
 
 
@@ -243,14 +243,11 @@ def test_the_cap_is_on_all_files_of_two_languages_in_their_order(tmp_path: Path)
     assert many.manifest["pools"]["pairs/de-en"]["examples"] == 250
 
 
-def test_a_corpus_that_asks_for_it_is_aligned_on_the_tokenizers_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_corpus_that_asks_for_it_is_aligned_on_the_tokenizers_words(tmp_path: Path) -> None:
     write_inputs(tmp_path)
     for code in ("en", "de"):  # no blanks between words: the tokenizer parts them at the stops
         path = tmp_path / f"pairs.{code}"
         path.write_text(path.read_text().replace(" ", "."))
-    monkeypatch.setattr(corpus, "_run", lambda step, job, numbers: [step(job, number) for number in numbers])
     aligned = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: hmm}]"
     config = make_config(tmp_path, aligned, "streams=[{kind: aligned_pairs}]", "data.max_seq_length=48")
     prepared = prepare_here(config)
@@ -300,14 +297,14 @@ def full_disk(size: int) -> Iterator[None]:
 def test_a_disk_that_fills_up_in_a_task_is_a_sentence_that_names_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], size: int
 ) -> None:
-    def run(tasks: Sequence[Task], work: Callable[[Task], None], _: ParallelConfig) -> None:
+    def run(tasks: Sequence[Task], work: Callable[[Task], None], *_: object) -> None:
         with full_disk(size):
-            done = [preparation._do_numbered({"number": number}, tasks, work) for number in range(len(tasks))]
-        preparation._raise_faults(done)
+            done = [stage._do_numbered({"number": number}, tasks, work) for number in range(len(tasks))]
+        stage._raise_faults(done)
 
     write_inputs(tmp_path)
     config = make_config(tmp_path)
-    monkeypatch.setattr(preparation, "_run_tasks", run)
+    monkeypatch.setattr(stage, "_run_tasks", run)
     code = cli._run(lambda: preparation.prepare(config))
     assert code == 1
     (said,) = capsys.readouterr().err.splitlines()

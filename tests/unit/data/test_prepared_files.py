@@ -11,10 +11,9 @@ import pytest
 
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data import prepare as preparation
-from xalign_ray.data.file_hashes import HINT
+from xalign_ray.data import vocabulary
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.word_alignment import corpus
+from xalign_ray.data.stage import HINT
 from xalign_ray.errors import DataError
 from xalign_ray.work.artifacts import hash_file
 
@@ -64,13 +63,6 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
     return config.model_copy(update={"data": config.data.model_copy(update={"tokenizer": tokenizer})})
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _aligned_here() -> object:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus, "_run", lambda step, job, numbers: [step(job, number) for number in numbers])
-        yield
-
-
 @pytest.fixture(scope="module")
 def whole(recipe: RunConfig) -> Prepared:
     return prepare_here(recipe)
@@ -85,7 +77,7 @@ def test_every_kind_of_file_is_there(whole: Prepared) -> None:
     assert set(READ_BY_TRAINING) <= set(names)
     wanted = {"parts", "shards", "held_out", "word_alignment/0/model", "word_alignment/0/parts"}
     assert wanted <= {str(parent) for name in names for parent in Path(name).parents}
-    assert {".duplicates", ".jsonl"} <= {Path(name).suffix for name in names}
+    assert "parts/text/en/part-00000.duplicate.parquet" in names
 
 
 def test_prepare_given_again_mends_any_file(recipe: RunConfig, whole: Prepared) -> None:
@@ -143,8 +135,8 @@ def test_a_tokenizer_that_was_half_written_is_written_again(
             halve(where / "tokenizer.json")
         raise KeyboardInterrupt
 
-    save = preparation.save_tokenizer
-    monkeypatch.setattr(preparation, step, die)
+    save = vocabulary.save_tokenizer
+    monkeypatch.setattr(vocabulary, step, die)
     with pytest.raises(KeyboardInterrupt):
         prepare_here(config)
     monkeypatch.undo()

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.text.random_rows import make_rows
 from xalign_ray.data import shards
-from xalign_ray.data.file_hashes import HINT
 from xalign_ray.data.shards import Shard, ShardWriter, hash_footer, read_group
+from xalign_ray.data.stage import HINT
 from xalign_ray.errors import DataError
 from xalign_ray.text.order import ROW_GROUP
 from xalign_ray.text.rows import Rows, concatenate

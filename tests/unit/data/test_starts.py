@@ -11,11 +11,11 @@ import pytest
 
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.data import prepare as preparation
-from xalign_ray.data.cuts import KeptCuts
 from xalign_ray.data.prepare import find_prepared
 from xalign_ray.data.sources import open as opening
 from xalign_ray.data.sources import parts as splitting
 from xalign_ray.data.sources.formats import parts
+from xalign_ray.data.stage import KeptCuts
 from xalign_ray.data.stats import measure
 
 OLD = 1_600_000_000  # seconds: a file that was written long ago is remembered

@@ -7,20 +7,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.data.conftest import make_config, prepare_here, write_inputs
-from xalign_ray.data import text_stage
-from xalign_ray.data.file_hashes import is_sealed
+from tests.unit.data.conftest import make_config, one_after_the_other, prepare_here, write_inputs
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.data import stage, text_stage
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources import stored
 from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.formats import parse, parts, read, read_part
+from xalign_ray.data.sources.open import WHOLE
+from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Noted, Pair, Skipped
 from xalign_ray.data.text_stage import TEXT_FOLDER, make_text
 from xalign_ray.errors import DataError
-from xalign_ray.work.artifacts import hash_file, read_manifest
+from xalign_ray.work.artifacts import hash_file, is_sealed, read_manifest, seal, write_json
 
 BROKEN = BrokenFile("a.gz", "truncated archive", 7, 9, 0.2, "line 4")
 
@@ -38,9 +41,9 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def run_here(tasks: Sequence[Any], work: Callable[[Any], None]) -> None:
-    for task in tasks:
-        work(task)
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "_run_tasks", one_after_the_other)
 
 
 @pytest.mark.parametrize("group", [1, 40, 1 << 20])
@@ -79,9 +82,10 @@ def test_records_come_back_as_they_were_parsed(
 
     monkeypatch.setattr(stored, "GROUP_CHARACTERS", group)
     path = tmp_path / "part.parquet"
-    stored.write_stored(path, broken_off(), languages, ["a.gz"])
+    write_json(stored.record_of(path), seal(stored.write_stored(path, broken_off(), languages, ["a.gz"])))
     broken: list[BrokenFileError] = []
-    found = list(held_back(stored.read_stored(path, languages, ["/new/a.gz"]), broken))
+    part = Part("text", ("/new/a.gz",), (WHOLE,), text=str(path))
+    found = list(held_back(stored.read_stored(part, languages), broken))
     assert str(broken[0]).startswith("/new/a.gz breaks off at byte 7 of 9, after line 4"), "where the file lies now"
     plain = [one for one in records if isinstance(one, Document | Pair | BadRow)]
     moved = [one for one in found if isinstance(one, Document | Pair | BadRow)]
@@ -126,7 +130,7 @@ def test_damaged_text_is_named_by_its_reader_and_made_again_by_prepare(tmp_path:
     path = tmp_path / "a.txt"
     path.write_text("".join(f"line {number} of a text\n" for number in range(100)))
     one = Input("text/en", ("en",), tuple(parts("text", [str(path)])), (hash_file(path),))
-    (made,) = make_text([one], tmp_path, run_here)
+    (made,) = make_text([one], tmp_path, ParallelConfig())
     wanted = list(read_part(one.parts[0], ("en",)))
     file = Path(made.parts[0].text)
     manifest = read_manifest(file.parent)
@@ -139,7 +143,7 @@ def test_damaged_text_is_named_by_its_reader_and_made_again_by_prepare(tmp_path:
         damage()
         with pytest.raises(DataError, match=rf"^{file} is (damaged|missing).*{stored.HINT}$"):
             list(read_part(made.parts[0], ("en",)))
-        assert make_text([one], tmp_path, run_here) == [made]
+        assert make_text([one], tmp_path, ParallelConfig()) == [made]
         assert list(read_part(made.parts[0], ("en",))) == wanted
         assert file.read_bytes() == content
     assert parsed == ["a.txt"] * 4
@@ -147,7 +151,7 @@ def test_damaged_text_is_named_by_its_reader_and_made_again_by_prepare(tmp_path:
     record.write_text(json.dumps(json.loads(record.read_text()) | {"left_out": []}))
     with pytest.raises(DataError, match=rf"^{record} is missing or damaged. {stored.HINT}$"):
         list(read_part(made.parts[0], ("en",)))
-    make_text([one], tmp_path, run_here)
+    make_text([one], tmp_path, ParallelConfig())
     assert list(read_part(made.parts[0], ("en",))) == wanted
 
 
@@ -161,13 +165,15 @@ def test_a_killed_stage_goes_on_with_the_parts_that_are_missing(
     count = len(one.parts)
     assert count > 3
 
-    def killed(tasks: Sequence[Any], work: Callable[[Any], None]) -> None:
-        run_here(tasks[:2], work)
+    def killed(tasks: Sequence[Any], work: Callable[[Any], None], *_: object) -> None:
+        one_after_the_other(tasks[:2], work)
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        make_text([one], tmp_path, killed)
-    (made,) = make_text([one], tmp_path, run_here)
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, "_run_tasks", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make_text([one], tmp_path, ParallelConfig())
+    (made,) = make_text([one], tmp_path, ParallelConfig())
     assert len(parsed) == count, "each part once"
     found = [record for part in made.parts for record in read_part(part, ("en",))]
     assert found == [record for part in one.parts for record in read_part(part, ("en",))]
@@ -198,3 +204,32 @@ def test_a_recipe_may_name_text_that_another_has_parsed(tmp_path: Path) -> None:
     file = str(next(folders["text/en"].glob("*.parquet")))
     with pytest.raises(DataError, match=rf"^{file} holds text of en, not of fr.$"):
         list(read("parquet", [file], ["fr"]))
+
+
+def test_columns_beside_text_are_read_with_it_whatever_their_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "GROUP_CHARACTERS", 40)
+    records = [
+        Pair(("de", "en"), ("eins", f"one {number}"), "a", number) if number % 5 else BadRow("a", number, "bad")
+        for number in range(23)
+    ]
+    text, links, marks = (tmp_path / name for name in ("text.parquet", "links.parquet", "marks.parquet"))
+    write_json(stored.record_of(text), seal(stored.write_stored(text, iter(records), ("de", "en"), ["a"])))
+    values = [f"0-{number}" if number % 5 else None for number in range(23)]
+    stored.write_column(links, "alignment", pa.string(), (pa.array(values[at : at + 4]) for at in range(0, 23, 4)))
+    found = pa.array([[number % 3 == 0] if number % 5 else [] for number in range(23)])
+    stored.write_column(marks, "duplicate", pa.list_(pa.bool_()), [found])
+    part = Part("tsv", ("a",), (WHOLE,), text=str(text), beside=(str(links), str(marks)))
+    read_back = list(read_part(part, ("de", "en")))
+    assert [one for one in read_back if isinstance(one, BadRow)] == [one for one in records if isinstance(one, BadRow)]
+    pairs = [one for one in read_back if isinstance(one, Pair)]
+    assert [(one.line, one.alignment, one.duplicate) for one in pairs] == [
+        (number, f"0-{number}", [number % 3 == 0]) for number in range(23) if number % 5
+    ]
+    stored.write_column(links, "alignment", pa.string(), [pa.array(values[:-1])])
+    with pytest.raises(DataError, match=rf"^{links} has 22 rows, and {text} 23. {stored.HINT}$"):
+        list(read_part(part, ("de", "en")))
+    marks.write_bytes(marks.read_bytes()[:-9])
+    with pytest.raises(DataError, match=rf"^{marks} is damaged .*{stored.HINT}$"):
+        list(read_part(Part("tsv", ("a",), (WHOLE,), text=str(text), beside=(str(marks),)), ("de", "en")))

@@ -13,18 +13,19 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from tests.unit.data.conftest import one_after_the_other
 from xalign_ray import cli
 from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.config.sources import BpeTokenizer, WordAlignment
+from xalign_ray.data import stage
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import Pair
+from xalign_ray.data.sources.stored import read_column
 from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
-from xalign_ray.data.word_alignment import corpus as job_module
 from xalign_ray.data.word_alignment.corpus import (
     HELD,
     align_corpus,
     hash_pair,
-    read_alignments,
     read_samples,
     smallest,
     write_sample,
@@ -59,12 +60,11 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """What was done, a name and a number for each task."""
     done: list[tuple[str, int]] = []
 
-    def run(step: Callable[..., Any], job: Any, numbers: Sequence[int]) -> list[Any]:
-        name = getattr(step, "func", step).__name__
-        done.extend((name, number) for number in numbers)
-        return [step(job, number) for number in numbers]
+    def run_tasks(tasks: Sequence[Any], work: Callable[[Any], None], step: Any, _: object) -> None:
+        done.extend((step.work.__name__, task.number) for task in tasks)
+        one_after_the_other(tasks, work)
 
-    monkeypatch.setattr(job_module, "_run", run)
+    monkeypatch.setattr(stage, "_run_tasks", run_tasks)
     return done
 
 
@@ -125,35 +125,30 @@ def test_a_part_that_was_damaged_is_redone_with_the_same_model_and_nothing_else(
 ) -> None:
     out = align_corpus(CORPUS, root / "out", root)
     before = (out / "alignment.txt").read_bytes()
-    (out / "parts" / "part-00000.txt").write_text("0-0\n")
-    with pytest.raises(DataError, match=r"part-00000.txt is damaged.*Align the corpus again"):
-        list(read_alignments(out, 0))
+    column = out / "parts" / "part-00000.parquet"
+    column.write_bytes(column.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"part-00000.parquet is damaged"):
+        list(read_column(column))
     steps.clear()
     align_corpus(CORPUS, root / "out", root)
     assert steps == [("align_part", 0)]
     assert (out / "alignment.txt").read_bytes() == before
 
 
-def test_a_damaged_model_is_named_and_not_used(root: Path) -> None:
+def test_a_damaged_model_is_trained_again_and_nothing_else(root: Path, steps: list[tuple[str, int]]) -> None:
     out = align_corpus(CORPUS, root / "out", root)
-    (out / "parts" / "part-00000.json").unlink()
+    model = (out / "model" / "model.npz").read_bytes()
     (out / "model" / "model.npz").write_bytes(b"")
-    job_module._open_model_once.cache_clear()
-    with pytest.raises(DataError, match=r"model\.npz is damaged.*Remove .*model and align again"):
-        align_corpus(CORPUS, root / "out", root)
+    steps.clear()
+    align_corpus(CORPUS, root / "out", root)
+    assert steps == [("train_model", 0)]
+    assert (out / "model" / "model.npz").read_bytes() == model
 
 
 def test_a_folder_is_not_overwritten_by_the_alignment_of_something_else(root: Path) -> None:
     align_corpus(CORPUS, root / "out", root)
     with pytest.raises(DataError, match=r"holds the word alignment of other texts, or by other settings. Give another"):
         align_corpus(CORPUS, root / "out", root, settings=WordAlignment(join="intersection"))
-
-
-def test_an_unfinished_folder_is_not_read(root: Path) -> None:
-    out = align_corpus(CORPUS, root / "out", root)
-    (out / "manifest.json").unlink()
-    with pytest.raises(DataError, match="holds no finished word alignment"):
-        next(read_alignments(out, 0))
 
 
 def test_a_corpus_without_pairs_is_refused(root: Path) -> None:
@@ -182,7 +177,7 @@ def test_links_over_the_tokenizers_words_count_the_words_that_prepare_cuts(root:
     out = align_corpus(CORPUS, root / "out", root, words=TokenizerSplitter(str(tokenizer)))
     backend = TokenizerSplitter(str(tokenizer))
     assert backend.split(["En1, (EN2)!"]) == [["en1", ",", "(", "en2", ")", "!"]]
-    assert list(read_alignments(out, 0)) == ["0-0 1-1 2-2 3-3 4-4 5-5"] * 40
+    assert list(read_column(out / "parts" / "part-00000.parquet")) == ["0-0 1-1 2-2 3-3 4-4 5-5"] * 40
     assert not (out / "alignment.txt").exists()  # its numbers are not those of words between blanks
 
 

@@ -169,7 +169,7 @@ def read_part(
       BrokenFileError: the rest of a file cannot be read, and `broken` is not given; after the records before it.
     """
     try:
-        for record in read_stored(Path(part.text), languages, part.paths) if part.text else parse(part, languages):
+        for record in read_stored(part, languages) if part.text else parse(part, languages):
             if part.skip_empty and isinstance(record, BadRow) and record.reason == ONE_EMPTY:
                 record = Skipped(NO_TRANSLATION)
             if isinstance(record, Skipped | Noted):
@@ -185,6 +185,7 @@ def read_part(
 
 def parse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
     """What the reader of a part's format makes of its files."""
+    assert not part.beside, "columns stand beside text that is parsed"
     return FORMATS[part.format].read(part, languages)
 
 
@@ -333,8 +334,9 @@ def _first_row(part: Part) -> str:
 
 
 def record_as_json(record: Record) -> dict[str, Any]:
-    """A record as a JSON object: its fields, and `kind` (document, pair, entry, bad_row)."""
-    return {"kind": _KINDS[type(record)], **asdict(record)}
+    """A record as a JSON object: its fields but those of prepare, and `kind` (document, pair, entry, bad_row)."""
+    fields = {name: value for name, value in asdict(record).items() if not name.endswith("duplicate")}
+    return {"kind": _KINDS[type(record)], **fields}
 
 
 def describe_counts(format: str, good: int, bad: Mapping[str, int], skipped: Mapping[str, int]) -> str:  # noqa: A002

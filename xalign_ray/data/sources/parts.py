@@ -20,7 +20,7 @@ class Part:
     Of Parquet a span counts row groups. `borders` says of text whether blank lines end its documents, if that was
     found out when it was split. `columns` are those of a document or of the two sides of a pair, where the source
     names them; `skip_empty` is whether a pair that lacks one of its texts is left out, and no bad row. `text` is the
-    file that holds its records, once they are parsed.
+    file that holds its records, once they are parsed; `beside` are files with a further column of it each.
     """
 
     format: str
@@ -31,6 +31,7 @@ class Part:
     columns: tuple[str, ...] | None = None
     skip_empty: bool = False
     text: str = ""
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

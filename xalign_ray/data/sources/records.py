@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 EMPTY_DOCUMENT = "document is empty"
@@ -10,23 +10,34 @@ EMPTY_DOCUMENT = "document is empty"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Monolingual text: its paragraphs or sentences in order. `line` is the first line or the record number, from 1."""
+    """Monolingual text: its paragraphs or sentences in order. `line` is the first line or the record number, from 1.
+
+    `duplicate` says of each paragraph whether it stood in its pool before, `near_duplicate` whether a document that is
+    nearly like this one did; prepare finds both.
+    """
 
     language: str
     paragraphs: tuple[str, ...]
     source: str
     line: int
+    duplicate: Sequence[bool] = ()
+    near_duplicate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two sentences that translate each other; `alignment` is Pharaoh: `i-j` from 0, over words between blanks."""
+    """Two sentences that translate each other; `alignment` is Pharaoh: `i-j` from 0, over words between blanks.
+
+    `duplicate` has one value for the pair, or none; otherwise as in Document.
+    """
 
     languages: tuple[str, str]
     texts: tuple[str, str]
     source: str
     line: int
     alignment: str | None = None
+    duplicate: Sequence[bool] = ()
+    near_duplicate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,18 @@
 """Records of a part of a source as Parquet: written by the parser once, read in its place from then on.
 
 A row is a document, a pair, or a row that was set aside (`reason` says why; it has no texts), in the order of the
-source. Beside the file lies its record: how many rows were left out on purpose, and where reading broke off.
+source. Its record says how many rows were left out on purpose, and where reading broke off. What is found out of the
+text later, such as its duplicates, is a column in a file of its own beside it, with a value for each row.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xalign_ray.data.file_hashes import is_sealed, seal
 from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
+from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Noted, Pair, Record, Skipped
 from xalign_ray.errors import DataError
-from xalign_ray.work.artifacts import hash_file, unfinished, whole_json, write_json
+from xalign_ray.work.artifacts import is_sealed, unfinished, whole_json
 
 GROUP_CHARACTERS = 1 << 20  # of a row group: what a reader holds at once
 ROW_CHARACTERS = 32  # that a row counts for beside its texts
@@ -39,6 +41,7 @@ SCHEMA = pa.schema(
 )
 TEXTS = "texts.list.element"  # the column of texts as Parquet names it
 _READ = [name for name in SCHEMA.names if name != "languages"]
+_VALUES = ("source", "line", "alignment", "reason", "duplicate", "near_duplicate")  # beside the texts of a record
 _FEW_VALUES = ["languages.list.element", "source", "reason"]
 
 
@@ -49,50 +52,56 @@ def record_of(path: Path) -> Path:
 
 def write_stored(
     path: Path, records: Iterator[Record | Skipped | Noted], languages: Sequence[str], paths: Sequence[str]
-) -> None:
-    """Writes what a parser yields, and then its record: the rest of a file that cannot be read is part of that.
+) -> dict[str, Any]:
+    """Writes what a parser yields. The rest of a file that cannot be read is part of what the record says.
 
     Args:
         languages: of each record.
         paths: of the files that the parser reads.
+
+    Returns:
+        What the record is to say.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = unfinished(path)
     broken: list[BrokenFileError] = []
     left_out: list[dict[str, Any]] = []  # with each row group, and behind the last
+    with _new_parquet(path, SCHEMA) as out:
+        for group, counts in _groups(held_back(records, broken)):
+            left_out.append(counts)
+            if group:
+                out.write_table(_as_table(group, languages))
+    return {"paths": list(paths), "left_out": left_out, "broken": asdict(broken[0].what) if broken else None}
+
+
+def write_column(path: Path, name: str, kind: pa.DataType, values: Iterable[pa.Array]) -> None:
+    """Writes a column that stands beside a file of text, a value for each of its rows, in arrays of any lengths."""
+    schema = pa.schema([(name, kind)])
+    with _new_parquet(path, schema) as out:
+        for some in values:
+            out.write_table(pa.table([some], schema))
+
+
+@contextmanager
+def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """A writer whose file appears when it is whole; the same tables give the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = unfinished(path)
     try:
         with pq.ParquetWriter(
             temporary,
-            SCHEMA,
+            schema,
             compression="zstd",
             use_dictionary=_FEW_VALUES,  # type: ignore[arg-type]  # its stub knows no lists
             write_statistics=False,
             store_schema=False,
             write_page_checksum=True,
         ) as out:
-            for group, counts in _groups(held_back(records, broken)):
-                left_out.append(counts)
-                if group:
-                    out.write_table(_as_table(group, languages))
+            yield out
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    record = {
-        "parquet": hash_file(path),
-        "paths": list(paths),
-        "left_out": left_out,
-        "broken": asdict(broken[0].what) if broken else None,
-    }
-    write_json(record_of(path), seal(record))
-
-
-def whole_record(path: Path) -> dict[str, Any] | None:
-    """The record of a file of text; None if it is missing or not as it was written."""
-    record = whole_json(record_of(path), "sha256")
-    return record if record and is_sealed(record) else None
 
 
 def _groups(records: Iterator[Record | Skipped | Noted]) -> Iterator[tuple[list[Any], dict[str, Any]]]:
@@ -134,35 +143,63 @@ def _as_table(group: Sequence[Record], languages: Sequence[str]) -> pa.Table:
     return pa.table(columns, SCHEMA)
 
 
-def read_stored(path: Path, languages: Sequence[str], paths: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+def read_stored(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
     """What `write_stored` was given, in the same order but for what was left out, which follows its row group.
 
     Args:
+        part: with the file of text and its columns; `paths` say where the source's files lie now: records name these.
         languages: of the source.
-        paths: where the source's files lie now; records name these.
 
     Raises:
         BrokenFileError: as the parser raised it; after the records before it.
+        DataError: a file is missing or damaged, or a column is of another text.
+    """
+    path = Path(part.text)
+    record = whole_json(record_of(path), "sha256")
+    if record is None or not is_sealed(record):
+        raise DataError(f"{record_of(path)} is missing or damaged. {HINT}")
+    moved = dict(zip(record["paths"], part.paths, strict=True))
+    with _opened(path) as file:
+        columns = dict(_column_of(file, path, Path(beside)) for beside in part.beside)
+        for number, left_out in enumerate(record["left_out"]):
+            if number < file.num_row_groups:
+                table = file.read_row_group(number, _READ, use_threads=False)
+                yield from _records(table, languages, moved, columns)
+            yield from (Skipped(*item) for item in left_out["skipped"].items())
+            yield from (Noted(*item) for item in left_out["noted"].items())
+    if record["broken"]:
+        what = BrokenFile(**record["broken"])
+        raise BrokenFileError(replace(what, source=_moved(what.source, moved)))
+
+
+def _column_of(text: pq.ParquetFile, path: Path, beside: Path) -> tuple[str, Iterator[Any]]:
+    with _opened(beside) as file:
+        (name,), rows = file.schema_arrow.names, file.metadata.num_rows
+    if rows != text.metadata.num_rows:
+        raise DataError(f"{beside} has {rows:,} rows, and {path} {text.metadata.num_rows:,}. {HINT}")
+    return name, read_column(beside)
+
+
+def read_column(path: Path) -> Iterator[Any]:
+    """The values of a column that stands beside text, streaming.
+
+    Raises:
         DataError: the file is missing or damaged.
     """
-    record = whole_record(path)
-    if record is None:
-        raise DataError(f"{record_of(path)} is missing or damaged. {HINT}")
-    moved = dict(zip(record["paths"], paths, strict=True))
+    with _opened(path) as file:
+        for batch in file.iter_batches(use_threads=False):
+            yield from batch.column(0).to_pylist()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for number, left_out in enumerate(record["left_out"]):
-                if number < file.num_row_groups:
-                    yield from _records(file.read_row_group(number, _READ, use_threads=False), languages, moved)
-                yield from (Skipped(*item) for item in left_out["skipped"].items())
-                yield from (Noted(*item) for item in left_out["noted"].items())
+            yield file
     except FileNotFoundError:
         raise DataError(f"{path} is missing. {HINT}") from None
     except (OSError, pa.ArrowInvalid) as error:
         raise DataError(f"{path} is damaged ({error}). {HINT}") from None
-    if record["broken"]:
-        what = BrokenFile(**record["broken"])
-        raise BrokenFileError(replace(what, source=_moved(what.source, moved)))
 
 
 def is_parsed_text(file: pq.ParquetFile) -> bool:
@@ -180,22 +217,30 @@ def read_as_source(file: pq.ParquetFile, group: int, path: str, languages: Seque
     found = table["languages"].combine_chunks().flatten().unique().to_pylist()
     if found and found != list(languages):
         raise DataError(f"{path} holds text of {' and '.join(found)}, not of {' and '.join(languages)}.")
-    yield from _records(table, languages, {})
+    yield from _records(table, languages, {}, {})
 
 
-def _records(table: pa.Table, languages: Sequence[str], moved: Mapping[str, str]) -> Iterator[Record]:
-    texts = table["texts"].combine_chunks()
+def _records(
+    table: pa.Table, languages: Sequence[str], moved: Mapping[str, str], beside: Mapping[str, Iterator[Any]]
+) -> Iterator[Record]:
+    """The records of a row group, each with the next value of every column that stands beside the text."""
+    texts, rows = table["texts"].combine_chunks(), len(table)
     begins, lines = texts.offsets.to_pylist(), texts.values.to_pylist()
     sources = {source: _moved(source, moved) for source in table["source"].unique().to_pylist()}
-    others = zip(*(table[name].to_pylist() for name in _READ[1:]), strict=True)
-    for (begin, end), (source, line, alignment, reason) in zip(pairwise(begins), others, strict=True):
+    found = {name: table[name].to_pylist() for name in _READ[1:]}
+    found |= {"duplicate": repeat((), rows), "near_duplicate": repeat(False, rows)}
+    found |= {name: islice(values, rows) for name, values in beside.items()}
+    for (begin, end), source, line, alignment, reason, duplicate, near in zip(
+        pairwise(begins), *(found[name] for name in _VALUES), strict=True
+    ):
         if reason is not None:
             yield BadRow(sources[source], line, reason)
         elif len(languages) == 1:
-            yield Document(languages[0], tuple(lines[begin:end]), sources[source], line)
+            yield Document(languages[0], tuple(lines[begin:end]), sources[source], line, duplicate, near)
         else:
             first, second = languages
-            yield Pair((first, second), tuple(lines[begin:end]), sources[source], line, alignment)
+            sides = tuple(lines[begin:end])
+            yield Pair((first, second), sides, sources[source], line, alignment, duplicate, near)
 
 
 def _moved(source: str, moved: Mapping[str, str]) -> str:

@@ -8,37 +8,37 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from itertools import islice
+from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.config.sources import WordAlignment
-from xalign_ray.data.input_hashes import InputHashes
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.sources.formats import check_languages, explain_empty, find_source, parts, read, read_part
-from xalign_ray.data.sources.parts import Part, count_bytes
+from xalign_ray.data.sources.formats import check_languages, explain_empty, find_source, parts, read
+from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import Pair, Record
-from xalign_ray.data.summary import merge_counts, merge_files
+from xalign_ray.data.sources.stored import read_column, write_column
+from xalign_ray.data.stage import InputHashes, Made, StageStep, run, write_arrays
+from xalign_ray.data.summary import merge_counts
 from xalign_ray.data.word_alignment.chain_aligner import Chains
 from xalign_ray.data.word_alignment.kinds import Aligner, AlignerKind, alignment_identity, check_method
 from xalign_ray.data.word_alignment.links import Link, WordPair, write_pharaoh
 from xalign_ray.data.word_alignment.words import BlankSplitter, WordSplitter
-from xalign_ray.errors import DataError, fault_of
+from xalign_ray.errors import DataError
 from xalign_ray.text.look_up import look_up_form, trim_punctuation
 from xalign_ray.text.words import split_words
 from xalign_ray.work.artifacts import (
-    MANIFEST,
-    check_file,
-    hash_file,
     hash_value,
-    read_manifest,
+    is_sealed,
+    seal,
     unfinished,
     whole_json,
     whole_manifest,
@@ -46,7 +46,6 @@ from xalign_ray.work.artifacts import (
     write_json,
     write_manifest,
 )
-from xalign_ray.work.status_line import PartsDone
 
 Hashes = NDArray[np.uint64]
 
@@ -99,10 +98,10 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str], list[str]]]:
             yield json.loads(line)
 
 
-FILES_VERSION = 3  # raise it when the same input would give other files
+FILES_VERSION = 4  # raise it when the same input would give other files
 BATCH = 1024  # records aligned together
 ALIGNMENT = "alignment.txt"
-HINT = "Align the corpus again: it redoes what is damaged and nothing else."
+COLUMN = ".parquet"
 
 
 @dataclass(frozen=True)
@@ -111,21 +110,37 @@ class Job:
 
     folder: str
     fingerprint: str
-    parts: tuple[Part, ...]
-    languages: tuple[str, ...]
+    corpus: Input
     words: WordSplitter
     kind: AlignerKind
     settings: WordAlignment
-    parallel: ParallelConfig
-    keep_rest_out: bool
 
-    def path(self, *names: str) -> Path:
-        """A path below the job's folder."""
-        return Path(self.folder, *names)
 
-    def read(self, number: int) -> Iterator[Record]:
-        """The records of a part; a file whose rest cannot be read is an error, unless the rest is to be kept out."""
-        return read_part(self.parts[number], self.languages, broken=[] if self.keep_rest_out else None)
+@dataclass(frozen=True)
+class AlignTask:
+    """A part of the corpus."""
+
+    job: Job
+    number: int
+    limit: int = HIGHEST_HASH  # of the pairs that the model is trained on
+
+    @property
+    def folder(self) -> str:
+        """Of the job."""
+        return self.job.folder
+
+    @property
+    def part(self) -> Part:
+        """The part, with all of its rows: the alignment has a value for each."""
+        return replace(self.job.corpus.parts[self.number], skip_empty=False)
+
+    def path(self, suffix: str) -> Path:
+        """A file of the part."""
+        return Path(self.folder, "parts", f"part-{self.number:05d}{suffix}")
+
+    def read(self) -> Iterator[Record]:
+        """Its records."""
+        return replace(self.job.corpus, parts=(self.part,)).records()
 
 
 def align_corpus(
@@ -138,9 +153,10 @@ def align_corpus(
 ) -> Path:
     """Aligns the words of a corpus, or finishes or repairs what was begun; Ray must have been connected.
 
-    Writes below `out`: `parts/part-00000.txt`, a line of Pharaoh for each record of the part of this number (for each
-    line of a Moses file), empty for a record that cannot be used; `model/`; and the manifest, last. Links count the
-    words of `words` from 0. With BlankSplitter also `alignment.txt`, all parts joined: the third path of Moses.
+    Writes below `out`: `parts/part-00000.parquet`, a column of Pharaoh with a value for each record of the part of this
+    number (for each line of a Moses file), null for a record that cannot be used; `model/`; and the manifest, last.
+    Links count the words of `words` from 0. With BlankSplitter also `alignment.txt`, all parts joined, a line a record:
+    the third path of Moses.
 
     Args:
         root: what relative paths of the corpus start from; an alignment that it has already is not read.
@@ -161,7 +177,8 @@ def align_corpus(
         for part in parts(reader, files[:2] if reader == "moses" else files, corpus.columns)
     )
     hashes = InputHashes(None).of(list(dict.fromkeys(path for part in cut for path in part.paths)))
-    return align_parts(Input("", languages, cut, tuple(hashes)), out, words, kind, settings)
+    align_parts(Input("", languages, cut, tuple(hashes)), out, words, kind, settings)
+    return out
 
 
 def align_parts(
@@ -171,231 +188,148 @@ def align_parts(
     kind: AlignerKind,
     settings: WordAlignment,
     parallel: ParallelConfig = ParallelConfig(),
-    keep_rest_out: bool = False,
-) -> Path:
-    """As `align_corpus`, of a corpus that is cut into parts already; `read_alignments` takes their numbers.
+) -> Input:
+    """As `align_corpus`, of a corpus that is cut into parts already.
 
     Args:
         corpus: with the hashes of its files.
         parallel: says where tasks may run.
-        keep_rest_out: of a file whose rest cannot be read; without it such a file is an error.
+
+    Returns:
+        The corpus with the alignment as a column beside its text.
     """
     check_method(kind, settings.join or kind.default_method)
-    languages, cut = corpus.languages, corpus.parts
     identity = {
         "version": FILES_VERSION,
         "inputs": corpus.hashes,
-        "languages": languages,
+        "languages": corpus.languages,
         "words": words.identity(),
         **alignment_identity(kind, settings),
     }
     folder = out.absolute()
-    job = Job(str(folder), hash_value(identity), cut, languages, words, kind, settings, parallel, keep_rest_out)
-    _claim(job, identity)
-    todo = [number for number in range(len(cut)) if _record(job, number) is None]
-    if todo or whole_manifest(job.path("model"), "fingerprint", "files") is None:
-        (folder / MANIFEST).unlink(missing_ok=True)
-        _ensure_model(job)
-    if todo:
-        _run(align_part, job, todo)
-    if whole_manifest(folder, "parts") is None:
-        _finish(job, identity)
-    return out
+    job = Job(str(folder), hash_value(identity), corpus, words, kind, settings)
+    _claim(folder, identity)
+    tasks = [AlignTask(job, number) for number in range(len(corpus.parts))]
+    if kind.learns:
+        limit = HIGHEST_HASH
+        if settings.train_pairs is not None:
+            run(SKETCH, tasks, parallel)
+            sketches = (np.load(task.path(".sketch.npy")).tolist() for task in tasks)
+            limits = smallest(chain.from_iterable(sketches), settings.train_pairs)
+            limit = int(limits[-1]) if len(limits) else 0
+        tasks = [replace(task, limit=limit) for task in tasks]
+        run(SAMPLE, tasks, parallel)
+    (model,) = run(TRAIN, tasks[:1], parallel)
+    records = run(ALIGN, tasks, parallel)
+    columns = [task.path(COLUMN) for task in tasks]
+    manifest = {
+        "fingerprint": job.fingerprint,
+        "settings": json.loads(json.dumps(identity)),
+        "model": {"pairs": model["pairs"]},
+        "parts": [record["sha256"] for record in records],
+        "counts": merge_counts([record["counts"] for record in records]),
+    }
+    joined = None if not isinstance(words, BlankSplitter) else folder / ALIGNMENT
+    if whole_manifest(folder) != manifest or (joined and not joined.is_file()):
+        if joined:
+            _write_pharaoh(columns, joined)
+        write_manifest(folder, manifest)
+    beside = zip(corpus.parts, columns, strict=True)
+    return replace(corpus, parts=tuple(replace(part, beside=(*part.beside, str(column))) for part, column in beside))
 
 
-def read_alignments(folder: Path, part: int) -> Iterator[str]:
-    """The Pharaoh line of each record of a part, in the order in which read_part yields them; empty for BadRows.
-
-    Raises:
-        DataError: the folder is not finished, or the part's file is not as it was written.
-    """
-    manifest = read_manifest(folder)
-    if manifest is None:
-        raise DataError(f"{folder} holds no finished word alignment. {HINT}")
-    record = manifest["parts"][part]
-    check_file(folder / record["file"], record["sha256"], HINT)
-    with (folder / record["file"]).open(encoding="utf-8") as file:
-        for line in file:
-            yield line.removesuffix("\n")
-
-
-def _claim(job: Job, identity: dict[str, Any]) -> None:
+def _claim(folder: Path, identity: dict[str, Any]) -> None:
     """Makes the folder this job's, so that what an earlier run left in it is of the same corpus and aligner."""
-    path = job.path("settings.json")
+    path, sealed = folder / "settings.json", seal(json.loads(json.dumps(identity)))
     before = whole_json(path)
-    if path.is_file() and before is None:  # nobody knows of what texts the rest is
-        job.path(MANIFEST).unlink(missing_ok=True)
-        for made in ("parts", "model", "sample"):
-            shutil.rmtree(job.path(made), ignore_errors=True)
-    elif before is not None and before != json.loads(json.dumps(identity)):
-        raise DataError(f"{job.folder} holds the word alignment of other texts, or by other settings. "
+    if path.is_file() and not (before and is_sealed(before)):  # nobody knows of what texts the rest is
+        for made in ("parts", "model"):
+            shutil.rmtree(folder / made, ignore_errors=True)
+    elif before is not None and before != sealed:
+        raise DataError(f"{folder} holds the word alignment of other texts, or by other settings. "
                         "Give another --out, or remove the folder.")  # fmt: skip
-    write_json(path, identity)
+    write_json(path, sealed)
 
 
-def _ensure_model(job: Job) -> None:
-    if whole_manifest(job.path("model"), "fingerprint", "files") is not None:
-        return
-    if job.kind.learns:
-        numbers = range(len(job.parts))
-        _run(partial(sample_part, limit=_sample_limit(job)), job, numbers)
-    _run(train_model, job, [0])
-
-
-def _sample_limit(job: Job) -> int:
-    """The highest hash of a pair that the model is trained on."""
-    wanted = job.settings.train_pairs
-    if wanted is None:
-        return HIGHEST_HASH
-    sketches = _run(sketch_part, job, range(len(job.parts)))
-    limits = smallest((one for sketch in sketches for one in sketch["hashes"]), wanted)
-    if not len(limits):
-        raise DataError(explain_empty(job.parts))
-    return int(limits[-1])
-
-
-def sketch_part(job: Job, number: int) -> dict[str, Any]:
+def sketch_part(task: AlignTask) -> Made:
     """The smallest hashes of a part's pairs: no more of it can be in the sample."""
-    pairs = (record for record in job.read(number) if isinstance(record, Pair))
-    wanted = job.settings.train_pairs
-    assert wanted is not None, "all pairs need no sketch"
-    return {"hashes": smallest((hash_pair(pair, job.settings.seed) for pair in pairs), wanted).tolist()}
+    settings = task.job.settings
+    assert settings.train_pairs is not None, "all pairs need no sketch"
+    pairs = (record for record in task.read() if isinstance(record, Pair))
+    hashes = smallest((hash_pair(pair, settings.seed) for pair in pairs), settings.train_pairs)
+    write_arrays(task.path(".sketch.npy"), lambda file: np.save(file, hashes))
+    return [task.path(".sketch.npy")], {}
 
 
-def sample_part(job: Job, number: int, limit: int) -> dict[str, Any]:
+def sample_part(task: AlignTask) -> Made:
     """Writes the words of the part's pairs whose hash is not over the limit."""
-    pairs = (record for record in job.read(number) if isinstance(record, Pair))
-    chosen = [(one, pair) for pair in pairs if (one := hash_pair(pair, job.settings.seed)) <= limit]
-    texts = [job.words.split([pair.texts[which] for _, pair in chosen]) for which in (0, 1)]
+    pairs = (record for record in task.read() if isinstance(record, Pair))
+    hashed = ((hash_pair(pair, task.job.settings.seed), pair) for pair in pairs)
+    chosen = [(one, pair) for one, pair in hashed if one <= task.limit]
+    texts = [task.job.words.split([pair.texts[which] for _, pair in chosen]) for which in (0, 1)]
     kept = [(one, (a, b)) for (one, _), a, b in zip(chosen, *texts, strict=True) if a and b]
-    write_sample(job.path("sample", f"part-{number:05d}.jsonl"), kept)
-    return {"pairs": len(kept)}
+    write_sample(task.path(".sample.jsonl"), kept)
+    return [task.path(".sample.jsonl")], {"pairs": len(kept)}
 
 
-def train_model(job: Job, _: int) -> dict[str, Any]:
-    """Trains on the sample of all parts; the model's manifest is written last."""
-    sampled = range(len(job.parts)) if job.kind.learns else ()
-    pairs = read_samples([job.path("sample", f"part-{number:05d}.jsonl") for number in sampled])
+def train_model(task: AlignTask) -> Made:
+    """Trains on the sample of all parts."""
+    job, folder = task.job, Path(task.folder, "model")
+    sampled = range(len(job.corpus.parts)) if job.kind.learns else ()
+    pairs = read_samples([AlignTask(job, number).path(".sample.jsonl") for number in sampled])
     if job.kind.learns and not pairs:
-        raise DataError(explain_empty(job.parts))
-    folder = job.path("model")
+        raise DataError(explain_empty(job.corpus.parts))
     folder.mkdir(parents=True, exist_ok=True)
     job.kind.train(pairs, folder)
-    files = {path.name: hash_file(path) for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
-    write_manifest(
-        folder, {"fingerprint": job.fingerprint, "pairs": len(pairs), "seed": job.settings.seed, "files": files}
-    )
-    return {"pairs": len(pairs)}
+    files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    return files, {"pairs": len(pairs)}
 
 
-def align_part(job: Job, number: int) -> dict[str, Any]:
-    """Aligns a part and writes its links, a line a record, then its record."""
-    aligner = _open_model(job)
-    path = job.path("parts", f"part-{number:05d}.txt")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = unfinished(path)
-    counts: list[dict[str, int]] = []
-    with temporary.open("w", encoding="utf-8", newline="\n") as out:
-        records = job.read(number)
+def align_part(task: AlignTask) -> Made:
+    """Aligns a part and writes its links as Pharaoh, a value a row; none for a row that is no pair."""
+    aligner = _open_model(task.folder, task.job.fingerprint, task.job.kind)
+    counts: Counter[str] = Counter()
+
+    def values() -> Iterator[pa.Array]:
+        records = task.read()
         while batch := list(islice(records, BATCH)):
-            links = _align_batch(batch, aligner, job)
-            out.writelines(write_pharaoh(one) + "\n" for one in links)
-            pairs = sum(isinstance(record, Pair) for record in batch)
-            found = {"links": sum(map(len, links)), "pairs_without_links": pairs - sum(map(bool, links))}
-            counts.append({"pairs": pairs, "bad_rows": len(batch) - pairs} | found)
-    os.replace(temporary, path)
-    record = {"file": f"parts/{path.name}", "sha256": hash_file(path), "counts": merge_counts(counts)}
-    write_json(path.with_suffix(".json"), record)
-    return {"counts": record["counts"]}
+            links = _align_batch(batch, aligner, task.job)
+            found = [one for one in links if one is not None]
+            counts.update(pairs=len(found), bad_rows=len(batch) - len(found), links=sum(map(len, found)))
+            counts["pairs_without_links"] += len(found) - sum(map(bool, found))
+            yield pa.array([None if one is None else write_pharaoh(one) for one in links], pa.string())
+
+    write_column(task.path(COLUMN), "alignment", pa.string(), values())
+    return [task.path(COLUMN)], {"counts": dict(counts)}
 
 
-def _align_batch(records: Sequence[Record], aligner: Aligner, job: Job) -> list[list[Link]]:
+SKETCH = StageStep("word alignment, choosing a sample", sketch_part, kind=".sketch")
+SAMPLE = StageStep("word alignment, writing the sample", sample_part, kind=".sample")
+TRAIN = StageStep("word alignment, training", train_model, lambda tasks: [0.0] * len(tasks), kind=".model")
+ALIGN = StageStep("word alignment", align_part)
+
+
+def _align_batch(records: Sequence[Record], aligner: Aligner, job: Job) -> list[list[Link] | None]:
     places = [place for place, record in enumerate(records) if isinstance(record, Pair)]
     pairs = [record for record in records if isinstance(record, Pair)]
     first, second = (job.words.split([pair.texts[which] for pair in pairs]) for which in (0, 1))
-    links: list[list[Link]] = [[] for _ in records]
+    links: list[list[Link] | None] = [None for _ in records]
     method = job.settings.join or job.kind.default_method
     for place, found in zip(places, aligner.align(list(zip(first, second, strict=True)), method), strict=True):
         links[place] = found
     return links
 
 
-def _open_model(job: Job) -> Aligner:
-    return _open_model_once(job.folder, job.fingerprint, job.kind)
-
-
 @lru_cache(maxsize=1)
-def _open_model_once(folder: str, fingerprint: str, kind: AlignerKind) -> Aligner:
-    model = Path(folder) / "model"
-    manifest = read_manifest(model)
-    assert manifest is not None, "the model is trained before parts are aligned"
-    assert manifest["fingerprint"] == fingerprint, "the folder is this job's"
-    for name, expected in manifest["files"].items():
-        check_file(model / name, expected, f"Remove {model} and align again.")
-    return kind.open(model)
+def _open_model(folder: str, fingerprint: str, kind: AlignerKind) -> Aligner:  # noqa: ARG001  # the cache knows it by it
+    return kind.open(Path(folder) / "model")
 
 
-def _record(job: Job, number: int) -> dict[str, Any] | None:
-    """What an aligned part says of itself, or None if it is not finished or its file is not as it was written."""
-    record = whole_json(job.path("parts", f"part-{number:05d}.json"), "file", "sha256", "counts")
-    if record is None:
-        return None
-    file = job.path(record["file"])
-    return record if file.is_file() and hash_file(file) == record["sha256"] else None
-
-
-def _finish(job: Job, identity: dict[str, Any]) -> None:
-    records = [record for number in range(len(job.parts)) if (record := _record(job, number)) is not None]
-    if len(records) < len(job.parts):
-        raise DataError(f"{len(job.parts) - len(records)} of {len(job.parts)} parts were not aligned. {HINT}")
-    if isinstance(job.words, BlankSplitter):
-        merge_files([job.path(record["file"]) for record in records], job.path(ALIGNMENT))
-    model = read_manifest(job.path("model"))
-    write_manifest(
-        job.path(),
-        {
-            "fingerprint": job.fingerprint,
-            "settings": identity,
-            "model": {"pairs": model["pairs"]} if model else None,
-            "parts": records,
-            "counts": merge_counts([record["counts"] for record in records]),
-        },
-    )
-
-
-def _run(step: Callable[[Job, int], dict[str, Any]], job: Job, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    """A Ray Data task for each number. Returns what the step returned, in the order in which tasks ended."""
-    import ray.data
-
-    from xalign_ray.data.placement import placement
-
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
-    rows = ray.data.from_items([{"number": number} for number in numbers], override_num_blocks=len(numbers))
-    guarded: Any = partial(_guarded, step=step, job=job)
-    sizes = count_bytes(job.parts) if step is not train_model else [0]
-    with PartsDone(_TITLES[getattr(step, "func", step)], {number: sizes[number] for number in numbers}) as shown:
-        done = []
-        for row in rows.map(guarded, num_cpus=1, **placement(job.parallel)).iter_rows():
-            done.append(row)
-            shown.add(row["number"])
-    if faults := [row["fault"] for row in done if row["fault"]]:
-        raise DataError(faults[0])
-    return [json.loads(row["found"]) for row in done]
-
-
-def _guarded(row: dict[str, Any], step: Callable[[Job, int], dict[str, Any]], job: Job) -> dict[str, Any]:
-    found: list[dict[str, Any]] = []
-    fault = fault_of(lambda: found.append(step(job, row["number"])), job.path())
-    return {"number": row["number"], "found": json.dumps(found[0] if found else None), "fault": fault}
-
-
-_TITLES: dict[Any, str] = {
-    sketch_part: "word alignment, choosing a sample",
-    sample_part: "word alignment, writing the sample",
-    train_model: "word alignment, training",
-    align_part: "word alignment",
-}
+def _write_pharaoh(columns: Sequence[Path], path: Path) -> None:
+    temporary = unfinished(path)
+    with temporary.open("w", encoding="utf-8", newline="\n") as out:
+        out.writelines(f"{value or ''}\n" for column in columns for value in read_column(column))
+    os.replace(temporary, path)
 
 
 SENTENCES = 100_000  # that are counted: the first of a corpus
@@ -483,6 +417,6 @@ def _aligned_pairs(corpus: ParallelCorpus, aligned: Path) -> Iterator[Pair]:
     reader, files = find_source(corpus)
     files = files[:2] if reader == "moses" else files
     with (aligned / ALIGNMENT).open(encoding="utf-8") as lines:
-        found = read(reader, files, corpus.languages, columns=corpus.columns, skip_empty=corpus.skip_empty)
+        found = read(reader, files, corpus.languages, columns=corpus.columns)
         records = zip(found, lines, strict=False)
         yield from (replace(record, alignment=line) for record, line in records if isinstance(record, Pair))

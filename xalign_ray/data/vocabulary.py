@@ -1,9 +1,10 @@
-"""Another vocabulary for a given encoder, or fewer pieces: its rows, and how it cuts the corpora; of prepare."""
+"""The tokenizer that prepare writes: trained, given, extended, trimmed, or exchanged, with the rows of an encoder."""
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import chain, islice
@@ -12,31 +13,103 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xalign_ray.config.schema import DataConfig, RunConfig
-from xalign_ray.config.sources import ExchangeTokenizer, TrimTokenizer
-from xalign_ray.data.file_hashes import EXCHANGE, START_ROWS, write_arrays
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.sources import REPLACING, BpeTokenizer, ExchangeTokenizer, TrimTokenizer
+from xalign_ray.data.identity import given_folder
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.sources.formats import read_part
 from xalign_ray.data.sources.records import Document, Pair
-from xalign_ray.data.tokenizer_folder import SPECIAL, framed, open_tokenizer, vocabulary, wrap_tokenizer
+from xalign_ray.data.stage import (
+    EXCHANGE,
+    NEW_ROWS,
+    REGULAR,
+    START_ROWS,
+    TOKENIZER,
+    TOKENIZER_FILES,
+    hash_files,
+    tokenizer_is_whole,
+    write_arrays,
+)
+from xalign_ray.data.tokenizer_folder import SPECIAL, framed, open_tokenizer, save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.text.exchange import SHARED, StartRows, combine_similar, fertility, start_rows
-from xalign_ray.text.new_pieces import count_pieces, keep_pieces, pieces_to_keep
+from xalign_ray.text.new_pieces import add_subwords, count_pieces, extend_tokenizer, keep_pieces, pieces_to_keep
+from xalign_ray.text.tokenizer import train_bpe
 from xalign_ray.work.artifacts import write_json
+from xalign_ray.work.status_line import PartsDone
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 MEASURED = 2000  # lines of a language in which pieces are counted
+NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
 SAMPLED = 20_000  # lines of each input that tell which pieces are used alike
 
 
-def first_lines(data: DataConfig, texts: Sequence[Input]) -> dict[str, list[str]]:
+def write_tokenizer(
+    config: RunConfig, texts: Sequence[Input], translations: Mapping[str, Sequence[str]], folder: Path
+) -> None:
+    """Writes the tokenizer of a recipe and what belongs to it, unless it is there: trained, given, extended, exchanged.
+
+    Args:
+        texts: the corpora, of whose beginnings it is trained, or extended.
+        translations: the trained pairs of the dictionary.
+    """
+    if tokenizer_is_whole(folder):
+        return
+    shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
+    settings = config.data.tokenizer
+    if isinstance(settings, BpeTokenizer):
+        tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(texts, settings.sample_mib << 20)))
+    elif isinstance(settings, REPLACING):
+        sample = _sampler(texts, getattr(settings, "sample_mib", 1) << 20)
+        tokenizer = replace_tokenizer(config, settings, translations, texts, sample, folder)
+    else:
+        given = given_folder(settings)
+        tokenizer = framed(open_tokenizer(given.path))
+        if wanted := given.new_pieces:
+            lines = _sampler(texts, NEW_PIECES_SAMPLE)()
+            unknown, backend = vocabulary(tokenizer).unknown, tokenizer.backend_tokenizer
+            backend, rows = (
+                extend_tokenizer(backend, lines, wanted, translations, unknown)
+                if given.new_pieces_are == "words"
+                else add_subwords(backend, lines, wanted, {unknown, *tokenizer.all_special_ids})
+            )
+            tokenizer = wrap_tokenizer(backend, like=tokenizer)
+            write_json(folder / NEW_ROWS, rows)
+    save_tokenizer(tokenizer, folder / "tokenizer")
+    write_arrays(folder / REGULAR, lambda file: np.save(file, vocabulary(tokenizer).regular))
+    written = [f"{TOKENIZER}/{path.name}" for path in (folder / TOKENIZER).iterdir()]
+    write_json(
+        folder / TOKENIZER_FILES, hash_files(folder, [*written, REGULAR, NEW_ROWS, START_ROWS, EXCHANGE])
+    )  # last: it is all there
+
+
+def _sampler(texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:
+    """The beginning of each input, up to `limit` characters of each: the same lines each time it is called."""
+
+    def lines() -> Iterator[str]:
+        with PartsDone("reading for the tokenizer", dict.fromkeys(range(len(texts)), 0), part="input") as shown:
+            for number, one in enumerate(texts):
+                yield from beginning(one)
+                shown.add(number)
+
+    def beginning(one: Input) -> Iterator[str]:
+        left = limit
+        for record in one.records():
+            if isinstance(record, Document | Pair):
+                for line in record.paragraphs if isinstance(record, Document) else record.texts:
+                    yield line
+                    left -= len(line)
+            if left <= 0:
+                break
+
+    return lines
+
+
+def first_lines(texts: Sequence[Input]) -> dict[str, list[str]]:
     """The first lines of each input, text and pairs, by language."""
     lines: dict[str, list[str]] = {}
     for one in texts:
-        broken = [] if data.on_broken_file == "keep_rest_out" else None
-        records = (record for part in one.parts for record in read_part(part, one.languages, broken=broken))
-        for record in islice((one for one in records if isinstance(one, Document | Pair)), SAMPLED):
+        for record in islice((r for r in one.records() if isinstance(r, Document | Pair)), SAMPLED):
             if isinstance(record, Document):
                 lines.setdefault(record.language, []).extend(record.paragraphs)
             else:
@@ -66,7 +139,7 @@ def replace_tokenizer(
         ConfigError: one of the two tokenizers cannot be opened.
     """
     init_from = str(config.model.init_from)
-    lines = first_lines(config.data, texts)
+    lines = first_lines(texts)
     old = open_tokenizer(init_from)
     if isinstance(settings, TrimTokenizer):
         new, rows, counts = _trim(framed(open_tokenizer(init_from)), settings, translations, sample)
