@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.saved import open_saved
-from xalign_ray.errors import DataError
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.work.artifacts import finished_run
 from xalign_ray.work.job import open_job
 from xalign_ray.work.local_paths import shown_path
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from xalign_ray.data.prepared import Prepared
+    from xalign_ray.models.sentence_modules import SentenceForm
 
+SENTENCES = "sentence-transformers"
 LIBRARIES = ("transformers.modeling_utils", "deepspeed", "xalign_ray.models.export", "xalign_ray.results.card")
 LOOK_S = 1.0
 
@@ -67,6 +70,7 @@ def export_run(
     step: int | None = None,
     out: Path | None = None,
     trust: bool = False,
+    form: SentenceForm | None = None,
 ) -> Path:
     """Writes the weights of a run as a Hugging Face folder: of its newest checkpoint, or of a step."""
     from xalign_ray.models.export import export as write_export
@@ -79,6 +83,7 @@ def export_run(
         prepared,
         target,
         {"recipe": recipe.name, "fingerprint": facts["fingerprint"], "step": reached},
+        form,
     )
     return target
 
@@ -101,19 +106,66 @@ def _weights(
     return consolidate(checkpoint), checkpoint.step
 
 
-def export(run: str | Path, step: int | None = None, out: Path | None = None, trust: bool = False) -> Path:
+def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] = ()) -> SentenceForm:
+    """How a run's encoder makes sentence vectors: as asked for, else as its loss pools, else as its start does.
+
+    Args:
+        pooling: "mean" or "cls"; if empty, that of the first loss that pools, else of the encoder that was continued,
+            else "mean".
+        prompts: `NAME=TEXT` each, besides those of the encoder that was continued; the first is the default.
+
+    Raises:
+        ConfigError: the encoder has language embeddings, or an argument cannot mean anything.
+        DataError: files of the encoder that was continued are damaged.
+    """
+    from xalign_ray.models.own_pooling import own_max_length, own_pooling, own_prompts
+    from xalign_ray.models.sentence_modules import SentenceForm
+
+    if config.model.language_embeddings:
+        raise ConfigError(
+            f"--as {SENTENCES}: this encoder has language embeddings, and Sentence Transformers says no text's "
+            "language. Continue it with model.language_embeddings: false."
+        )
+    if pooling not in ("", "mean", "cls"):
+        raise ConfigError(f"--pooling {pooling}: it is mean or cls.")
+    if wrong := [one for one in prompts if not one.partition("=")[0] or "=" not in one]:
+        raise ConfigError(f"--prompt '{wrong[0]}': give a name and a text, such as 'query=query: '.")
+    given = {name: text for name, _, text in (one.partition("=") for one in prompts)}
+    start = config.model.init_from
+    others, default = own_prompts(start) if start else ({}, None)
+    asked = next((found for loss in config.objectives if (found := getattr(loss, "pooling", None))), None)
+    pooled = pooling or asked or (own_pooling(start) if start else None) or "mean"
+    first = next(iter(given), default)
+    return SentenceForm(pooled, others | given, first, own_max_length(start) if start else None)
+
+
+def export(
+    run: str | Path,
+    step: int | None = None,
+    out: Path | None = None,
+    trust: bool = False,
+    as_: str = "",
+    pooling: str = "",
+    prompts: Sequence[str] = (),
+) -> Path:
     """Exports a run folder again, finished or not.
 
     Args:
         step: of a checkpoint that was kept, the newest if None; 0 is the untrained encoder, the control of its run.
         out: `<run>/export` by default, for a step `<run>/export_step_<step>`.
         trust: whether the files of the checkpoint may run code.
+        as_: "sentence-transformers" for a folder that Sentence Transformers opens; pooling and prompts are for it.
     """
     from xalign_ray.data.prepared import Prepared
     from xalign_ray.track.events import read_events
 
     run, out = opened(run), local_folder(out) if out else None
     recipe, fingerprint = open_saved(run)
+    if as_ not in ("", SENTENCES):
+        raise ConfigError(f"--as {as_}: the other form of an export is {SENTENCES}.")
+    if not as_ and (pooling or prompts):
+        raise ConfigError(f"--pooling and --prompt say how sentence vectors are made: add --as {SENTENCES}.")
+    form = sentence_form(recipe.config, pooling, prompts) if as_ else None
     say(f"Exporting {shown_path(run)}: reading {'its newest checkpoint' if step is None else f'step {step}'}.")
     data = next((event["data"] for event in read_events(RunFolder(run).events) if "data" in event), None)
     if data is None:
@@ -126,4 +178,4 @@ def export(run: str | Path, step: int | None = None, out: Path | None = None, tr
     with open_job(out or run, "export", with_run=True) as job:
         if out is None and step is None:
             job.finish(card=write_model_card)  # which lies in the export that is replaced
-        return export_run(recipe, Prepared.open(prepared), run, {"fingerprint": fingerprint}, step, out, trust)
+        return export_run(recipe, Prepared.open(prepared), run, {"fingerprint": fingerprint}, step, out, trust, form)

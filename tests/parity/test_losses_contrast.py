@@ -164,6 +164,18 @@ def test_sentence_contrast_of_two_pairs_worked_by_hand(margin, expected):
 
 
 @pytest.mark.parametrize(
+    ("widths", "fault"), [((2, 3), "names 3, but the encoder's vectors have 2 numbers"), ((1, 2), "")]
+)
+def test_widths_beyond_the_encoders_are_refused(widths, fault):
+    asked = [SentenceContrast(matryoshka_dims=widths)]
+    if fault:
+        with pytest.raises(ConfigError, match=fault):
+            Objectives(GivenStates(STATES), asked, None, seed=0)
+    else:
+        Objectives(GivenStates(STATES), asked, None, seed=0)
+
+
+@pytest.mark.parametrize(
     "shared", [[[1], [1], [2], [4]], [[1], [3], [2], [2]], [[1], [3], [2], [1]], [[1], [2], [2], [4]]]
 )
 def test_pairs_with_a_sentence_in_common_are_no_negatives(shared):

@@ -1,4 +1,4 @@
-"""Sentence contrast against sentence-transformers' CachedMultipleNegativesRankingLoss: loss and gradient."""
+"""Sentence contrast against sentence-transformers' losses of the same name, whole and Matryoshka: loss and gradient."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Pooling
-from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss, MatryoshkaLoss
 from torch import Tensor, nn
 
 from tests.parity.train import synthetic
@@ -62,7 +62,7 @@ def padded(sentences: list[list[int]]) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": (ids > 0).long()}
 
 
-def peer(mini_batch_size: int) -> tuple[float, dict[str, Tensor]]:
+def peer(mini_batch_size: int, widths: list[int]) -> tuple[float, dict[str, Tensor]]:
     """The same by sentence-transformers, in one process, on the same pairs as one batch."""
     bert = build(synthetic.config(**SETTINGS)).encoder.hf
     model = SentenceTransformer(
@@ -72,27 +72,34 @@ def peer(mini_batch_size: int) -> tuple[float, dict[str, Tensor]]:
     sides = [sentences_of(rows, side) for side in ("query", "key")]
     texts = [tuple(sentence) for side in sides for sentence in side]
     assert len(set(texts)) == len(texts), "duplicates, which it takes for negatives"
-    loss_of = CachedMultipleNegativesRankingLoss(
+    loss_of: nn.Module = CachedMultipleNegativesRankingLoss(
         model,
         scale=10.0,
         mini_batch_size=mini_batch_size,
         directions=("query_to_doc", "doc_to_query"),
         partition_mode="per_direction",
     )
+    if widths:
+        loss_of = MatryoshkaLoss(model, loss_of, widths)
     loss = loss_of([padded(side) for side in sides], torch.zeros(0))
     loss.backward()
     return loss.item(), {name: p.grad for name, p in bert.named_parameters() if p.grad is not None}
 
 
+@pytest.mark.parametrize("widths", [[], [16, 8, 3]])
 @pytest.mark.parametrize("micro_batch", [1, 2, 8])
 @pytest.mark.parametrize("workers", ["one", "two", "four"])
 def test_loss_and_gradient_are_those_of_sentence_transformers(
-    request: pytest.FixtureRequest, workers: str, micro_batch: int
+    request: pytest.FixtureRequest, workers: str, micro_batch: int, widths: list[int]
 ):
     pool: Pool = request.getfixturevalue(workers)
-    loss, gradients = peer(mini_batch_size=3)
-    for ours, found in pool.call(step_of, SETTINGS | {"train__per_device_batch_size": micro_batch}):
+    loss, gradients = peer(3, widths)
+    (contrast,) = SETTINGS["objectives"]
+    settings = SETTINGS | {"objectives": [contrast | {"matryoshka_dims": widths}]}
+    for ours, found in pool.call(step_of, settings | {"train__per_device_batch_size": micro_batch}):
         assert ours == pytest.approx(loss, abs=1e-6)
         for name, expected in gradients.items():
-            torch.testing.assert_close(found[f"encoder.hf.{name}"], expected, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(
+                found[f"encoder.hf.{name}"], expected, rtol=1e-5, atol=1e-6 * max(1, len(widths))
+            )
     assert len(gradients) > 15

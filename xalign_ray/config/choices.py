@@ -243,6 +243,11 @@ class ObjectiveChoice(Frozen):
         return 0.5 * sum(bool(name) and passes > 1 for name, passes in self.encoded.items())
 
     @property
+    def comparisons(self) -> int:
+        """Of a loss over the step: how often it compares each pair of vectors."""
+        return 1
+
+    @property
     def refused_at_stage_3(self) -> tuple[str, str] | None:
         """What of it cannot be computed at ZeRO stage 3, and why."""
         return None
@@ -383,6 +388,21 @@ class SentenceContrast(ObjectiveChoice):
     margin: Annotated[Float, Field(ge=0, description="what is taken off the cosine of a pair (LaBSE: 0.3)")] = 0.0
     pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "mean"
     layer: Annotated[Int | None, Field(ge=1, description="hidden states after so many layers; the last if null")] = None
+    matryoshka_dims: Annotated[
+        tuple[Positive, ...],
+        Field(description="the loss is summed over vectors cut to so many first numbers each; empty: whole vectors"),
+    ] = ()
+
+    @model_validator(mode="after")
+    def _cuts_differ(self) -> SentenceContrast:
+        if len(set(self.matryoshka_dims)) < len(self.matryoshka_dims):
+            raise ValueError(f"matryoshka_dims names a width twice: {', '.join(map(str, self.matryoshka_dims))}")
+        return self
+
+    @property
+    def comparisons(self) -> int:
+        """One for each width."""
+        return max(1, len(self.matryoshka_dims))
 
     def method(self, stream: Any) -> str:  # noqa: ARG002
         """By what is compared, as `xalign continue --method contrast`."""

@@ -28,7 +28,7 @@ from xalign_ray.models.heads import ConditionedHead
 from xalign_ray.models.hub_cache import hub_file
 from xalign_ray.models.open_folder import POOLER, open_weights
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
-from xalign_ray.models.sentence_modules import copy_modules
+from xalign_ray.models.sentence_modules import SentenceForm, copy_modules, write_modules
 from xalign_ray.models.weight_files import SAFETENSORS, weight_names
 from xalign_ray.text.exchange import StartRows
 from xalign_ray.text.tokenizer import put_frame
@@ -74,7 +74,14 @@ class Prepared(VocabularyRows, Protocol):
     def pair_words(self, split: Any) -> list[list[str]]: ...
 
 
-def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, folder: Path, facts: Facts) -> None:
+def export(
+    state: Mapping[str, Tensor],
+    config: RunConfig,
+    prepared: Prepared,
+    folder: Path,
+    facts: Facts,
+    form: SentenceForm | None = None,
+) -> None:
     """Writes the folder under a temporary name next to it, then renames it; an older one of that name is replaced.
 
     Language embeddings are folded into the token-type table: `token_type_id` = segment + xalign_segments * language
@@ -90,6 +97,7 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
         prepared: the run's data: languages, tokenizer, dictionary.
         folder: where to write.
         facts: recipe name, run fingerprint and step, for config.json.
+        form: how it makes sentence vectors, if the folder is to be one of Sentence Transformers whatever it began as.
 
     Raises:
         CheckpointError: when the disk is full, or the state is not that of this recipe's encoder.
@@ -99,7 +107,7 @@ def export(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, f
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
-        _save_model(state, config, prepared, temporary, facts)
+        _save_model(state, config, prepared, temporary, facts, form)
         _write_pairs(config, prepared, temporary)
         share(temporary, "*.safetensors")
         write_manifest(temporary, {**facts, "files": hash_files(temporary)})
@@ -132,7 +140,14 @@ def name_accelerator() -> None:
     os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepared, folder: Path, facts: Facts) -> None:
+def _save_model(
+    state: Mapping[str, Tensor],
+    config: RunConfig,
+    prepared: Prepared,
+    folder: Path,
+    facts: Facts,
+    form: SentenceForm | None,
+) -> None:
     name_accelerator()
     model = config.model
     family, values = backbone(model, prepared.vocab_size, config.data.max_seq_length, prepared.special.pad)
@@ -177,7 +192,9 @@ def _save_model(state: Mapping[str, Tensor], config: RunConfig, prepared: Prepar
         _fill(classes.encoder(hf_config), bare | pooler).save_pretrained(folder)
     else:
         _fill(classes.bare(hf_config), bare).save_pretrained(folder)
-    if model.init_from is not None:
+    if form is not None:
+        write_modules(form, folder, values["hidden_size"], family.room(values))
+    elif model.init_from is not None:
         copy_modules(model.init_from, folder)
     if model.conditioned_head:
         _save_head(family, hf_config, weights, _take(state, LANGUAGES), folder)

@@ -12,7 +12,8 @@ from xalign_ray.work.status_line import say
 _MODULES = "modules.json"
 _KNOWN = {"Transformer", "Pooling", "Normalize"}
 _PROMPTS = "config_sentence_transformers.json"
-_QUERY = "query"  # name of the prompt that is taken where none is the default
+_LENGTH = "sentence_bert_config.json"
+QUERY = "query"  # name of the prompt that is taken where none is the default
 
 
 def own_pooling(encoder: str) -> str | None:
@@ -62,17 +63,55 @@ def own_prompt(encoder: str) -> str:
     Raises:
         DataError: the file is damaged.
     """
+    prompts, default = own_prompts(encoder)
+    return prompts.get(default or QUERY, "")
+
+
+def own_prompts(encoder: str) -> tuple[dict[str, str], str | None]:
+    """The prompts of the encoder's files by name, and the name of the one that Sentence Transformers takes unasked.
+
+    Raises:
+        DataError: the file is damaged.
+    """
     config = _read(encoder, _PROMPTS)
     if config is None:
-        return ""
+        return {}, None
+    damaged = DataError(f"{encoder}: {_PROMPTS} is damaged: its prompts are not texts by name. Fetch it again.")
     try:
-        prompts = config.get("prompts") or {}
-        prompt = prompts.get(config.get("default_prompt_name") or _QUERY) or ""
+        prompts = {name: text or "" for name, text in (config.get("prompts") or {}).items()}
+        default = config.get("default_prompt_name")
     except AttributeError:
-        prompt = None
-    if not isinstance(prompt, str):
-        raise DataError(f"{encoder}: {_PROMPTS} is damaged: its prompts are not texts by name. Fetch it again.")
-    return prompt
+        raise damaged from None
+    if not all(isinstance(text, str) for text in [*prompts.values(), default or ""]):
+        raise damaged
+    return prompts, default
+
+
+def own_max_length(encoder: str) -> int | None:
+    """Tokens of an input, special ones included, after which the encoder's files cut it; None where they say nothing.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    config = _read(encoder, _LENGTH)
+    try:
+        length = None if config is None else config.get("max_seq_length")
+        return None if length is None else int(length)
+    except (AttributeError, TypeError, ValueError):
+        raise DataError(f"{encoder}: {_LENGTH} is damaged: its max_seq_length is no number. Fetch it again.") from None
+
+
+def is_normalized(encoder: str) -> bool:
+    """Whether the encoder's files give each sentence vector length 1.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    modules = _read(encoder, _MODULES) or []
+    try:
+        return any(one["type"].endswith("Normalize") for one in modules)
+    except (TypeError, KeyError, AttributeError):
+        raise DataError(f"{encoder}: {_MODULES} is damaged; fetch it again.") from None
 
 
 def _read(encoder: str, name: str) -> Any:

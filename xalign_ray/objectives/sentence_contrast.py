@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from xalign_ray.config.choices import SentenceContrast
+from xalign_ray.errors import ConfigError
 from xalign_ray.objectives.objective import LossContext, MicroStep, StepObjective, check_layer
 from xalign_ray.objectives.sentences import (
     COLUMNS,
@@ -27,10 +28,12 @@ class SentenceContrastLoss(StepObjective):
 
     What it optimises: sum over pairs i of the mean of two cross-entropies, from query to key and from key to query, of
         (cos(q_i, k_j) - margin * [i = j]) / temperature over the P pairs j of the global step.
+        With `matryoshka_dims` it is the sum of this over vectors cut to their first so many numbers.
     Reference: Feng et al. 2022, LaBSE, section 2.2; Chi et al. 2021, InfoXLM, section 3.2, without its queue; in two
-        passes as Gao et al. 2021, GradCache.
+        passes as Gao et al. 2021, GradCache; Kusupati et al. 2022, Matryoshka, with equal weights.
     Needs: the columns of both sides of sentence pairs.
-    Settings: `layer` k compares hidden states after k layers (InfoXLM takes 8 of 12), null those of the last.
+    Settings: `layer` k compares hidden states after k layers (InfoXLM takes 8 of 12), null those of the last. The whole
+        vector is among `matryoshka_dims` only where they name its width.
     Costs: one pass over both sides of the pairs, and where a worker's share is several micro-batches one more without
         gradients; for P pairs of width d, vectors and gradients of 4 P d numbers on every rank.
     Relations: the negatives are the whole step's, so that loss and gradient do not depend on workers or micro-steps;
@@ -43,6 +46,13 @@ class SentenceContrastLoss(StepObjective):
     def __init__(self, settings: SentenceContrast, context: LossContext) -> None:
         super().__init__(settings, context)
         check_layer(settings.kind, settings.layer, context.encoder)
+        width = context.encoder.hidden_size
+        if (widest := max(settings.matryoshka_dims, default=0)) > width:
+            raise ConfigError(
+                f"objective {settings.kind}: matryoshka_dims names {widest}, but the encoder's vectors have {width} "
+                "numbers."
+            )
+        self._widths = sorted(settings.matryoshka_dims, reverse=True) or [width]
 
     def embed(self, micro_step: MicroStep) -> tuple[Tensor, Tensor]:
         """Query and key of each pair one after the other, each of length 1, [n, 2d]; the hashes of both, [n, 2]."""
@@ -52,22 +62,35 @@ class SentenceContrastLoss(StepObjective):
         return torch.cat(vectors.chunk(2), dim=1), torch.stack(text_hashes(both).chunk(2), dim=1)
 
     def compare(self, vectors: Tensor, marks: Tensor, own: slice) -> tuple[Tensor, dict[str, Tensor]]:
-        """The summed cross-entropies, in nats."""
-        query, key = vectors.chunk(2, dim=1)
+        """The summed cross-entropies, in nats, and which queries find their key by the widest vectors."""
         target = torch.arange(own.start, own.stop, device=vectors.device)
         positive = target[:, None] == torch.arange(len(vectors), device=vectors.device)
         share_a_text = (marks[own, None, :, None] == marks[:, None, :]).flatten(2).any(dim=2)
         left_out = share_a_text & ~positive
+        terms = [self._contrast(*cut, target, positive, left_out) for cut in self._cut(vectors)]
+        totals, found = zip(*terms, strict=True)
+        return torch.stack(totals).sum(), {"train/sentence_accuracy": found[0].float()}
+
+    def _cut(self, vectors: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Query and key at each width, the widest first, of length 1 again."""
+        query, key = vectors.chunk(2, dim=1)
+        for width in self._widths:
+            whole = width == query.shape[1]
+            yield (query, key) if whole else (F.normalize(query[:, :width], dim=1), F.normalize(key[:, :width], dim=1))
+
+    def _contrast(
+        self, query: Tensor, key: Tensor, target: Tensor, positive: Tensor, left_out: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The mean of both directions' summed cross-entropies, and [own] which queries find their key first."""
         forth, back = (
-            (one[own] @ other.T - self.settings.margin * positive).masked_fill(left_out, -torch.inf)
+            (one[target] @ other.T - self.settings.margin * positive).masked_fill(left_out, -torch.inf)
             for one, other in ((query, key), (key, query))
         )
         entropies = [
             F.cross_entropy(cosines / self.settings.temperature, target, reduction="sum") for cosines in (forth, back)
         ]
         own_cosines = forth.gather(1, target[:, None]) + self.settings.margin
-        found = (forth <= own_cosines).all(dim=1)
-        return torch.stack(entropies).sum() / 2, {"train/sentence_accuracy": found.float()}
+        return torch.stack(entropies).sum() / 2, (forth <= own_cosines).all(dim=1)
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The pairs of the batch."""

@@ -93,7 +93,7 @@ def _contrast(config: RunConfig, subject: Subject) -> tuple[float, float]:
     for loss in (one for one in config.objectives if one.over_step):
         pairs = pairs_of_step(config, loss.stream)
         own, vectors = math.ceil(pairs / batch.workers), FP32 * 2 * d * pairs
-        compares += waiting + 2 * vectors + COMPARISON * min(own, TERMS_AT_ONCE) * pairs
+        compares += waiting + 2 * vectors + COMPARISON * loss.comparisons * min(own, TERMS_AT_ONCE) * pairs
         holds += waiting + vectors
         waiting = 0
     return compares, holds

@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModel
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub_cache import in_cache
 from xalign_ray.models.open_folder import open_model, quiet_transformers
+from xalign_ray.models.own_pooling import own_max_length
 from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs
 
 BATCH_SIZE = 64
@@ -108,7 +109,7 @@ class Encoder:
         Raises:
             DataError: the model yields values that are not finite.
         """
-        room = self.inputs.max_length - len(self.inputs.prefix) - len(self.inputs.suffix)
+        room = self._sentence_room
         features = [self.inputs.single(ids[:room], language) for ids in self.inputs.piece_texts(sentences)]
         found: dict[str, Vectors] = {}
         for places, output, mask in self.run(features, output_hidden_states=True):
@@ -121,13 +122,19 @@ class Encoder:
             self._check_finite(vectors)
         return found
 
+    @property
+    def _sentence_room(self) -> int:
+        """Pieces of a sentence beside prefix and suffix; Sentence Transformers files may say how many."""
+        longest = min(self.inputs.max_length, own_max_length(self.inputs.encoder) or self.inputs.max_length)
+        return longest - len(self.inputs.prefix) - len(self.inputs.suffix)
+
     def sentence_vectors(self, sentences: Sequence[str], languages: Sequence[str], pooling: str) -> Vectors:
         """One vector of the last layer for each sentence, `[N, D]`; arguments as of `pool`, a language a sentence.
 
         Raises:
             DataError: the model yields values that are not finite.
         """
-        room = self.inputs.max_length - len(self.inputs.prefix) - len(self.inputs.suffix)
+        room = self._sentence_room
         pieces = self.inputs.piece_texts(sentences)
         features = [self.inputs.single(ids[:room], code) for ids, code in zip(pieces, languages, strict=True)]
         vectors = np.empty((len(features), self.model.config.hidden_size), dtype=np.float32)

@@ -205,19 +205,32 @@ def export(
     step: Annotated[int | None, typer.Option(help="of a kept checkpoint; 0 is the run's untrained control")] = None,
     out: Out = None,
     trust: Trust = False,
+    as_: Annotated[
+        str, typer.Option("--as", metavar="FORM", help="sentence-transformers: opened by SentenceTransformer(DIR)")
+    ] = "",
+    pooling: Annotated[
+        str, typer.Option(metavar="NAME", help="of sentence vectors: mean or cls; default: as the run's loss pools")
+    ] = "",
+    prompt: Annotated[
+        Sequence[str],
+        list[str],
+        typer.Option(metavar="NAME=TEXT", help="may be put before a sentence; the first is put there unasked"),
+    ] = (),
 ) -> Path:
     """Export a run's newest checkpoint again, or the weights of another step.
+
+    As `sentence-transformers` the folder is opened by transformers and by that package too; its vectors have length 1.
 
     Returns:
         The folder: `<run>/export` if none is named, for a step `<run>/export_step_<step>`.
 
     Raises:
-        ConfigError: there is no such run.
+        ConfigError: there is no such run, or an option cannot mean anything.
         DataError: there is no such checkpoint, or the run's folder is damaged.
         LockError: another process writes the folder, or has taken it over.
     """
     from xalign_ray import exports
 
-    folder = exports.export(as_path(run), step, as_path(out), trust)
+    folder = exports.export(as_path(run), step, as_path(out), trust, as_, pooling, prompt)
     say_next(f"xalign evaluate {quoted(folder)} --task tatoeba --data FOLDER")
     return folder

@@ -105,7 +105,9 @@ def plain_step(settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Te
     texts = [{tuple(query), tuple(key)} for query, key in zip(*sides, strict=True)]
     assert sum(bool(one & other) for one in texts for other in texts) > len(texts), "no pairs share a sentence"
     vectors = [[alone(objectives, ids, n, asked.pooling) for ids in side] for n, side in enumerate(sides)]
-    losses = {"sentence_contrast": plain_contrast(*vectors, texts, asked.margin).mean()}
+    cut = [[[one[:width] / one[:width].norm() for one in side] for side in vectors] for width in asked.matryoshka_dims]
+    terms = [plain_contrast(*sides, texts, asked.margin).mean() for sides in cut or [vectors]]
+    losses = {"sentence_contrast": torch.stack(terms).sum()}
     total = losses["sentence_contrast"] * asked.weight
     if len(config.objectives) > 1:
         losses["masked_lm"] = masked_lm(objectives, rows).mean()
@@ -147,8 +149,8 @@ def test_loss_and_gradient_are_those_of_one_batch_at_every_zero_stage(two: Pool,
     assert taken[0][2] == taken[1][2]
 
 
-@pytest.mark.parametrize("changes", [{"margin": 0.3}, {"pooling": "cls"}])
-def test_margin_and_pooling_are_those_of_one_batch(two: Pool, changes: dict[str, Any]):
+@pytest.mark.parametrize("changes", [{"margin": 0.3}, {"pooling": "cls"}, {"matryoshka_dims": [3, 16, 8]}])
+def test_margin_pooling_and_widths_are_those_of_one_batch(two: Pool, changes: dict[str, Any]):
     settings = SETTINGS | {"objectives": [CONTRAST | changes]}
     assert_same(two.call(step_of, settings | {"train__per_device_batch_size": 2}), *plain_step(settings))
 

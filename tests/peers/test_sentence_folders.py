@@ -1,0 +1,124 @@
+"""Folders of Sentence Transformers: that package and we make the same vectors of those of either."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.models import Normalize, Pooling, Transformer
+
+from tests.parity.english_base import SMALL, write_english_base
+from tests.unit.data.conftest import make_config, prepare_here
+from tests.unit.tasks.conftest import make_bert_in
+from xalign_ray import exports
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.data.prepared import Prepared
+from xalign_ray.errors import ConfigError
+from xalign_ray.models.export import export
+from xalign_ray.models.own_pooling import is_normalized, own_max_length, own_pooling, own_prompt
+from xalign_ray.tasks.hf_encoder import Encoder
+from xalign_ray.train.loop import build_objectives
+
+FACTS = {"recipe": "continue/contrast", "fingerprint": "ab" * 32, "step": 0}
+CONTRAST = ["streams=[{kind: contrasted_pairs, text: none}]"]
+TEXTS = ["wb we wc", "the wd of wb, wj!", "we", "wf wb " * 90]
+
+
+def own_vectors(folder: Path, texts: list[str]) -> np.ndarray:
+    """The vectors that we make as the folder's files say."""
+    name = str(folder)
+    pooling, prompt = own_pooling(name), own_prompt(name)
+    assert pooling is not None
+    vectors = Encoder.open(name, "cpu").sentence_vectors([prompt + one for one in texts], ["en"] * len(texts), pooling)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if is_normalized(name) else vectors
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Prepared]:
+    """A recipe that continues a small encoder by contrast, and its data."""
+    root = tmp_path_factory.mktemp("sentence")
+    write_english_base(root)
+    given = [f"model.init_from={root / 'base'}", f"data.tokenizer={{kind: folder, path: {root / 'base'}}}"]
+    config = make_config(root, *SMALL, *CONTRAST, "objectives=[{kind: sentence_contrast, pooling: cls}]", *given)
+    return config, prepare_here(config)
+
+
+def written(base: tuple[RunConfig, Prepared], folder: Path, **asked: Any) -> Path:
+    config, prepared = base
+    form = exports.sentence_form(config, **asked)
+    export(build_objectives(config, prepared).state_dict(), config, prepared, folder, FACTS, form)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("asked", "pooling", "prompt"),
+    [
+        ({}, "cls", ""),  # as the loss pools
+        ({"pooling": "mean"}, "mean", ""),
+        ({"prompts": ["query=wb: ", "passage=wc: "]}, "cls", "wb: "),
+        ({"pooling": "mean", "prompts": ["passage=wc: ", "query=wb: "]}, "mean", "wc: "),
+    ],
+)
+def test_an_export_gives_sentence_transformers_our_vectors(
+    base: tuple[RunConfig, Prepared], tmp_path: Path, asked: dict[str, Any], pooling: str, prompt: str
+) -> None:
+    folder = written(base, tmp_path / "export", **asked)
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    assert (own_pooling(str(folder)), own_prompt(str(folder))) == (pooling, prompt)
+    vectors = theirs.encode(TEXTS)
+    np.testing.assert_allclose(own_vectors(folder, TEXTS), vectors, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert theirs.max_seq_length == own_max_length(str(folder))
+    if prompt:
+        assert np.abs(theirs.encode(TEXTS, prompt="") - vectors).max() > 1e-4
+    hashed = json.loads((folder / "manifest.json").read_text())["files"]
+    assert {"modules.json", "1_Pooling/config.json", "config_sentence_transformers.json"} <= hashed.keys()
+
+
+def test_what_it_saves_gives_us_its_vectors(tmp_path: Path) -> None:
+    bert = make_bert_in(tmp_path / "bert", ["wb", "wc", "wd", "##e"], positions=64)
+    transformer = Transformer(str(bert), max_seq_length=20)
+    pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
+    theirs = SentenceTransformer(
+        modules=[transformer, pooling, Normalize()], prompts={"query": "wd "}, default_prompt_name="query", device="cpu"
+    )
+    theirs.save(str(tmp_path / "saved"))
+    np.testing.assert_allclose(own_vectors(tmp_path / "saved", TEXTS), theirs.encode(TEXTS), atol=1e-5)
+
+
+def test_an_export_continues_with_the_prompts_and_length_of_its_start(
+    base: tuple[RunConfig, Prepared], tmp_path: Path
+) -> None:
+    config, _ = base
+    first = written(base, tmp_path / "first", prompts=["query=wb: "])
+    (first / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 9}))
+    again = config.model_copy(update={"model": config.model.model_copy(update={"init_from": str(first)})})
+    form = exports.sentence_form(again, prompts=["passage=wc: "])
+    assert (form.pooling, form.max_length, form.default_prompt) == ("cls", 9, "passage")
+    assert form.prompts == {"query": "wb: ", "passage": "wc: "}
+
+
+@pytest.mark.parametrize(
+    ("asked", "fault"),
+    [
+        ({"pooling": "max"}, "--pooling max: it is mean or cls."),
+        ({"prompts": ["query: "]}, "--prompt 'query: ': give a name and a text, such as 'query=query: '."),
+        ({"prompts": ["=x"]}, "--prompt '=x': give a name and a text"),
+    ],
+)
+def test_an_option_that_means_nothing_is_refused(
+    base: tuple[RunConfig, Prepared], asked: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        exports.sentence_form(base[0], **asked)
+    assert fault in str(refused.value)
+
+
+def test_an_encoder_with_language_embeddings_is_refused(base: tuple[RunConfig, Prepared]) -> None:
+    model = base[0].model.model_copy(update={"language_embeddings": True})
+    with pytest.raises(ConfigError, match="Sentence Transformers says no text's language"):
+        exports.sentence_form(base[0].model_copy(update={"model": model}))
