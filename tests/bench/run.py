@@ -43,6 +43,7 @@ TOPICS = (
     "fine_tuning",
     "resume",
     "scale",
+    "breadth",
     "scale_store",
     "plan_time",
 )

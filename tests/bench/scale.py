@@ -48,6 +48,8 @@ class Shape:
     workers: int
     global_rows: int
     tasks: int
+    alpha: float = 0.7
+    warm_up: int = 4  # blocks that are made before it is measured
 
 
 SMALL, LARGE = Shape(9, 2, 48, 1), Shape(104, 64, 8192, TASKS)
@@ -108,10 +110,10 @@ def _apart(work: Any, *arguments: Any) -> dict[str, float]:
 
 
 def _make_blocks(root: Path, shape: Shape, streams: str) -> dict[str, float]:
-    """Blocks of all ranks in turn, every `tasks`-th, for some seconds; the first do not count."""
+    """Blocks of all ranks in turn, every `tasks`-th, for some seconds; those of the first rounds do not count."""
     reader = BatchReader(Prepared.open(root / str(shape.languages)), make_config(root, shape, STREAMS[streams]))
     work = islice(_in_turn(reader, shape, first=64), 0, None, shape.tasks)
-    for _ in range(4):
+    for _ in range(max(4, shape.warm_up)):
         reader(next(work))
     began, misses, rows = time.process_time(), read_group.cache_info().misses, 0
     while time.process_time() < began + SECONDS:
@@ -164,7 +166,7 @@ def _open(root: Path) -> dict[str, float]:
     return {"seconds": time.perf_counter() - began}
 
 
-def make_config(root: Path, shape: Shape, streams: str) -> RunConfig:
+def make_config(root: Path, shape: Shape, streams: str, recipe: str = "tiny/mlm") -> RunConfig:
     """The recipe of a shape; its inputs are never looked at."""
     train = f"train={{global_batch_size: {shape.global_rows}, max_steps: 1000000, per_device_batch_size: 8192}}"
     parallel = "data.parallel=[{format: moses, languages: [en, de], paths: [en, de]}]"
@@ -173,10 +175,11 @@ def make_config(root: Path, shape: Shape, streams: str) -> RunConfig:
         train,
         parallel,
         f"parallel.workers={shape.workers}",
+        f"sampling.alpha={shape.alpha}",
         f"data.max_seq_length={LENGTH}",
         f"output={root}",
     ]
-    return load_recipe("tiny/mlm", settings).config
+    return load_recipe(recipe, settings).config
 
 
 def write_corpus(folder: Path, languages: int, sizes: Sequence[int]) -> None:
@@ -211,8 +214,8 @@ def write_manifest(folder: Path, pools: Sequence[tuple[str, list[dict[str, Any]]
     ends = np.cumsum([0] + [len(shards) for _, shards in pools]).tolist()
     found = {}
     for (pool, shards), first in zip(pools, ends[:-1], strict=True):
-        rows = len(shards) * SHARD_ROWS
-        found[pool] = {"shards": [first, first + len(shards)], "rows": rows, "tokens": rows * LENGTH}
+        rows = sum(shard["rows"] for shard in shards)
+        found[pool] = {"shards": [first, first + len(shards)], "rows": rows, "tokens": rows * LENGTH, "examples": rows}
     names = (REGULAR, "lexicon.npz", SHARD_TABLE)
     fields = {
         "fingerprint": "random",

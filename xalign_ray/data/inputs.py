@@ -15,8 +15,10 @@ from xalign_ray.data.sources.records import Record
 from xalign_ray.data.stage import KeptCuts
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
+from xalign_ray.text.language_codes import explain_unknown, is_unknown
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import is_url
 
 LOOKED_AT = 16  # files of a source that are opened before anything is started; prepare opens all
@@ -70,14 +72,20 @@ def open_root(root: str, output: Path) -> Path:
 
 
 def check_codes(config: RunConfig) -> None:
-    """Whether each source names languages that there are, as many as its format takes.
+    """Whether each source names languages, as many as its format takes; a code that no registry has is said.
 
     Raises:
         ConfigError: naming source, code and the nearest right one.
     """
+    said = {explain_unknown(code): place for place, codes in _all_codes(config) for code in codes if is_unknown(code)}
+    for sentence, place in said.items():
+        say(f"{place}: {sentence}")
+
+
+def _all_codes(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
     for key in ("corpora", "parallel", "tests", "dictionaries"):
         for number, source in enumerate(getattr(config.data, key)):
-            _codes(f"data.{key}.{number}", source)
+            yield (place := f"data.{key}.{number}"), _codes(place, source)
 
 
 def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
@@ -90,7 +98,8 @@ def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
     Raises:
         DataError, ConfigError: a path, format or language that is not there, or a file that is no data, in a sentence.
     """
-    check_codes(config)
+    for _ in _all_codes(config):
+        pass  # each is checked
     is_unwritten = config.data.root == DEMO and not writes_demo
     root = Path() if is_unwritten else data_root(config)
     for source in (*config.data.corpora, *config.data.parallel, *config.data.tests, *config.data.dictionaries):

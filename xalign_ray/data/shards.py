@@ -32,7 +32,7 @@ SHARD_ROWS = SHARD_GROUPS * ROW_GROUP
 CACHED_GROUPS = 256  # row groups kept in a process, some 0.3 MiB each: those that short requests share, small corpora
 FETCHED_AT_ONCE = 16  # shards of which row groups are fetched
 FETCHED_UNITS = 1 << 16  # that a process remembers
-OPEN_SHARDS = 512  # of a process, about a third of a MiB each: four of each of a hundred languages
+OPEN_SHARDS = 2048  # of a process, at most a third of a MiB each: four of each of the larger of a thousand languages
 
 ON_DISK, IN_ROWS = "side_", "segment_"  # how a column on disk is called, and its field of Rows
 LINKS = ("side_links", "link_from", "link_to")  # columns of word-aligned pairs only

@@ -12,7 +12,9 @@ from xalign_ray.errors import ConfigError
 ENGLISH = "en"
 _SHAPE = re.compile(r"[a-z]{2,3}(-[a-z]{4})?(-([a-z]{2}|[0-9]{3}))?(-x(-[a-z0-9]{1,8})+)?", re.IGNORECASE)
 # Wikipedias whose codes CLDR replaces by those of others (fil, sr-Latn, lah): mBERT's list and XTREME's data name them.
-_KEPT = {"tl": "tl", "tgl": "tl", "sh": "sh", "hbs": "sh", "pnb": "pnb"}
+# Twi and Fante, which Masakhane's and FLORES' data tell apart, would both become Akan.
+_KEPT = {"tl": "tl", "tgl": "tl", "sh": "sh", "hbs": "sh", "pnb": "pnb", "tw": "tw", "twi": "tw", "fat": "fat"}
+_UNDERSCORED = re.compile(r"([a-z]{2,3})_([a-z]{4})", re.IGNORECASE)  # FLORES and FineWeb: yor_Latn
 _NOT_A_LANGUAGE = {"und", "mul", "mis", "zxx"}
 
 # The languages of the demo world and of XTREME: only to guess what a mistyped code or a name was meant to be.
@@ -31,13 +33,15 @@ NAMES = {
 def check_language(code: str) -> str:
     """The canonical form of a language code: `deu` -> `de`, `cmn` -> `zh`, `swh` -> `sw`, `zh-hans` -> `zh-Hans`.
 
-    Accepts language[-Script][-REGION][-x-private]. ISO 639-3 codes become the 639-1 code where there is one, and the
-    standard variety of a macrolanguage becomes the macrolanguage (arb -> ar), while its others stay (arz, yue).
+    Accepts language[-Script][-REGION][-x-private], and language_Script. ISO 639-3 codes become the 639-1 code where
+    there is one, and the standard variety of a macrolanguage becomes the macrolanguage (arb -> ar), while its others
+    stay (arz, yue, Twi's tw, Fante's fat).
     qaa..qtz are free for languages of one's own.
 
     Raises:
       ConfigError: the code has another shape, is unknown, or stands for no language (`und`); names the nearest code.
     """
+    code = _hyphened(code)
     if not _SHAPE.fullmatch(code):
         raise ConfigError(f"'{code}' is not a language code such as 'en', 'swa' or 'zh-Hans'.{_guess(code)}")
     if code.lower() in _NOT_A_LANGUAGE:
@@ -55,8 +59,36 @@ def check_language(code: str) -> str:
     return langcodes.standardize_tag(code, macro=True)
 
 
+def _hyphened(code: str) -> str:
+    return code.replace("_", "-") if _UNDERSCORED.fullmatch(code) else code
+
+
+def take_language(code: str) -> str:
+    """As check_language, but a code of the right shape that no registry has is taken, in lower case.
+
+    Raises:
+      ConfigError: the code has another shape, or stands for no language.
+    """
+    return code.lower() if is_unknown(code) else check_language(code)
+
+
+def is_unknown(code: str) -> bool:
+    """Whether a code is two or three letters that no registry has."""
+    return (
+        re.fullmatch(r"[a-z]{2,3}", code, re.IGNORECASE) is not None
+        and not is_language(code)
+        and (code.lower() not in _NOT_A_LANGUAGE)
+    )
+
+
+def explain_unknown(code: str) -> str:
+    """What is said of a code that is taken though no registry has it."""
+    return f"'{code}' is not a known language code (BCP-47, ISO 639).{_guess(code)} It is taken as it is."
+
+
 def is_language(code: str) -> bool:
     """Whether check_language accepts this code."""
+    code = _hyphened(code)
     return bool(_SHAPE.fullmatch(code)) and code.lower() not in _NOT_A_LANGUAGE and langcodes.tag_is_valid(code)
 
 

@@ -288,7 +288,7 @@ def _locate_in_epoch(pool: Pool, key: tuple[int, int, int], at: Index) -> tuple[
     return shard, row
 
 
-@lru_cache(maxsize=1024)  # two epochs of a few hundred sources
+@lru_cache(maxsize=4096)  # two epochs of two thousand sources
 def _epoch(pool: Pool, seed: int, source: int, epoch: int) -> tuple[Index, Index]:
     """A source's shards in the order of an epoch, and the epoch's rows up to the end of each window of them."""
     shards = np.random.default_rng([seed, SHARDS, source, epoch]).permutation(len(pool.shard_rows))
@@ -296,7 +296,7 @@ def _epoch(pool: Pool, seed: int, source: int, epoch: int) -> tuple[Index, Index
     return shards, np.append(ends[WINDOW_SHARDS - 1 : -1 : WINDOW_SHARDS], ends[-1])
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _window(
     pool: Pool, seed: int, source: int, epoch: int, number: int, shards: tuple[int, ...]
 ) -> tuple[Index, Index, Index]:

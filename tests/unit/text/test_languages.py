@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.text.language_codes import check_language, is_language
+from xalign_ray.text.language_codes import check_language, explain_unknown, is_language, is_unknown, take_language
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,8 @@ from xalign_ray.text.language_codes import check_language, is_language
         ("pt-br", "pt-BR"), ("qaa", "qaa"), ("qtz", "qtz"), ("en-x-inv", "en-x-inv"),
         ("tl", "tl"), ("tgl", "tl"), ("TL-latn", "tl-Latn"), ("fil", "fil"), ("sh", "sh"),
         ("hbs", "sh"), ("pnb", "pnb"), ("tl-ph", "tl-PH"),
+        ("yor", "yo"), ("yor_Latn", "yo-Latn"), ("yo-Latn", "yo-Latn"), ("zho_Hans", "zh-Hans"), ("fra_Latn", "fr"),
+        ("twi", "tw"), ("tw", "tw"), ("twi_Latn", "tw-Latn"), ("fat", "fat"), ("aka", "ak"),
     ],
 )  # fmt: skip
 def test_every_spelling_of_a_language_becomes_one(written: str, canonical: str) -> None:
@@ -54,3 +56,14 @@ def test_a_wrong_code_is_refused_with_the_nearest_right_one(written: str, messag
 def test_an_unknown_code_of_the_right_shape_gets_a_guess() -> None:
     with pytest.raises(ConfigError, match=r"'dex' is not a known language code .* Did you mean 'de'\?"):
         check_language("dex")
+
+
+def test_an_unknown_code_is_taken_and_said_and_what_is_no_code_is_not():
+    assert (take_language("TOK"), take_language("eml"), take_language("yor_Latn")) == ("tok", "eml", "yo-Latn")
+    assert [code for code in ("tok", "yo", "und", "english", "zh_CN") if is_unknown(code)] == ["tok"]
+    assert explain_unknown("dex") == (
+        "'dex' is not a known language code (BCP-47, ISO 639). Did you mean 'de'? It is taken as it is."
+    )
+    for code, message in (("english", "is not a language code"), ("und", "stands for no particular language")):
+        with pytest.raises(ConfigError, match=message):
+            take_language(code)

@@ -44,7 +44,7 @@ from xalign_ray.data.sources.wikipedia import read_wikipedia
 from xalign_ray.data.sources.workbook import read_workbook
 from xalign_ray.data.sources.xliff import read_xliff
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.text.language_codes import check_language
+from xalign_ray.text.language_codes import take_language
 from xalign_ray.work.file_checks import check_plain
 from xalign_ray.work.storage import is_url
 
@@ -278,10 +278,10 @@ def check_languages(format: str, languages: Sequence[str]) -> tuple[str, ...]:  
     """The canonical codes of a source's languages.
 
     Raises:
-      ConfigError: an unknown code, the same language twice, or a number of languages that the format does not take.
+      ConfigError: no code, the same language twice, or a number of languages that the format does not take.
     """
     taken = (1, 2) if format == HF else _find_format(format).languages
-    codes = tuple(check_language(code) for code in languages)
+    codes = tuple(take_language(code) for code in languages)
     if len(codes) not in taken:
         allowed = " or ".join(map(str, taken))
         given = ", ".join(codes) or "none"
