@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from xalign_ray import cli
+from xalign_ray.finetune.tune import PREDICTIONS
 
 NOISE = random.Random(7).randbytes(300)
 DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
@@ -25,6 +26,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
     "emptied to {}": lambda _: b"{}",
     "noise": lambda _: NOISE,
 }
+FEW = ("halved", "emptied to {}")  # not a file of its form, and one without what it must have
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -32,13 +34,24 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
-def damaged(path: Path) -> Iterator[str]:
-    """The file in each damaged state, one after the other; it is as it was when the iterator ends."""
+def each_damaged(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """Files in damaged states, one at a time. The first of a kind is in all states; others, which the same code reads,
+    are in those of FEW."""
+    seen: set[str] = set()
+    for file in files:
+        kind = file.suffix if file.suffix == ".parquet" or file.parent.name == PREDICTIONS else file.name
+        for name in damaged(file, FEW if kind in seen else tuple(DAMAGES)):
+            yield file, name
+        seen.add(kind)
+
+
+def damaged(path: Path, names: Sequence[str] = tuple(DAMAGES)) -> Iterator[str]:
+    """The file in damaged states, one after the other; it is as it was when the iterator ends."""
     content = path.read_bytes()
     try:
-        for name, damage in DAMAGES.items():
+        for name in names:
             path.unlink(missing_ok=True)
-            if (left := damage(content)) is not None:
+            if (left := DAMAGES[name](content)) is not None:
                 path.write_bytes(left)
             yield name
     finally:
