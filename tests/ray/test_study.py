@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -50,7 +49,6 @@ class Killed:
     """What is left of a study whose driver was killed in the middle, and what its continuation said."""
 
     output: Path
-    file: Path
     finished: dict[Path, int]  # manifests of cells that were there at the kill, by when they were written
     said: str
 
@@ -161,7 +159,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     finished = manifests(output)
     with redirect_stderr(io.StringIO()) as said:
         run_study(str(file), output)
-    return Killed(output, file, finished, said.getvalue())
+    return Killed(output, finished, said.getvalue())
 
 
 def cells_of(folder: Path) -> list[dict[str, Any]]:
@@ -226,37 +224,6 @@ def test_a_replay_adds_no_run(killed: Killed):
     before = {run.info.run_id for run in runs_of(killed.output)}
     replay(killed.folder, f"sqlite:///{killed.output / 'mlflow.db'}", "small")
     assert {run.info.run_id for run in runs_of(killed.output)} == before
-
-
-def test_no_test_score_changes_what_is_chosen(killed: Killed, tmp_path: Path):
-    output = shutil.copytree(killed.output, tmp_path / "runs")  # the other tests find theirs as it was
-    folder = output / "studies" / "small"
-    choices = (folder / "choices.json").read_bytes()
-    chosen = {one["encoder"]: one["candidates"][one["chosen"]]["setting"] for one in json.loads(choices)}
-    assert {encoder: setting["learning_rate"] for encoder, setting in chosen.items()} == {
-        "mlm": 1e-2,
-        "align-mlm": 1e-2,
-    }
-    for path in (folder / CELLS).glob("*/scores.json"):
-        tree = json.loads(path.read_text())
-        for score in tree["scores"]:
-            score["value"] = 1 - score["value"]
-        path.write_text(json.dumps(tree))
-    run_study(str(killed.file), output, ["mlflow=off"])
-    assert (folder / "choices.json").read_bytes() == choices
-
-
-def test_a_changed_file_adds_cells_and_repeats_none(killed: Killed, tmp_path: Path):
-    output, file = shutil.copytree(killed.output, tmp_path / "runs"), tmp_path / "small.yaml"
-    tree = yaml.safe_load(killed.file.read_text())
-    tree["finetunings"][0]["settings"]["learning_rate"] = [1e-2, 1e-3]
-    file.write_text(yaml.safe_dump(tree | {"encoders": tree["encoders"][:1], "mlflow": "off"}))
-    before = manifests(output)
-    run_study(str(file), output)
-    after = manifests(output)
-    assert {path: after[path] for path in before} == before
-    assert len(after) == len(before) + 1
-    assert [cell["setting"]["learning_rate"] for cell in cells_of(output / "studies" / "small")] == [1e-2, 1e-3]
 
 
 def test_a_fine_tuning_whose_loss_is_not_finite_is_reported_and_the_study_goes_on(
