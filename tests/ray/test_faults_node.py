@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import ray
 from ray.cluster_utils import Cluster
+from ray.core.generated.autoscaler_pb2 import DrainNodeReason
 
 from tests.parity.train.pool import Pool
 from tests.ray.runs import (
@@ -23,6 +24,7 @@ from tests.ray.runs import (
     Curve,
     calm,
     check_rows,
+    events,
     on_ray,
     pids,
     reached,
@@ -31,6 +33,7 @@ from tests.ray.runs import (
 )
 from tests.ray.small import batches, recipe
 from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.train import capacity
 from xalign_ray.train.driver import connect
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
@@ -67,6 +70,13 @@ class TwoNodes:
         for pid in working:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def drain(self) -> None:
+        """As Kubernetes or a cloud does with a machine that it takes back: the node takes nothing new from now on."""
+        reason = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+        deadline_ms = int(1000 * (time.time() + 120))
+        gcs = ray._raylet.GcsClient(address=self.address)
+        assert gcs.drain_node(self.second.node_id, reason, "taken back", deadline_ms) == (True, "")
 
     def on_second(self, title: str) -> list[int]:
         """Living processes with this title on the second node."""
@@ -162,3 +172,41 @@ def test_a_node_with_data_tasks_dies_and_the_other_goes_on_alone(
     assert workers_lost == [0]
     assert len(starts(tmp_path)) <= 2
     check_rows(tmp_path, expected)
+
+
+def test_a_run_leaves_a_drained_node_before_it_dies_and_loses_no_step(
+    nodes: TwoNodes,
+    world: list[str],
+    expected: Curve,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker a node; what is left is one worker, and a node that is drained does not count as room."""
+    monkeypatch.setattr(capacity, "LOOK_S", 0.1)  # these steps are short
+    config = recipe(
+        [*world, *SIZES], "parallel.cpus_per_worker=1.6", "parallel.data_cpus=0.2", "parallel.min_workers=1"
+    )
+    on_drained: list[int] = []
+
+    def drain() -> None:
+        on_drained.append(len(nodes.on_second(TRAIN_WORKER)))
+        nodes.drain()
+
+    def die() -> None:
+        on_drained.append(len(nodes.on_second(TRAIN_WORKER)))
+        nodes.remove()
+
+    turns = when((reached(tmp_path, DEATH_AT), drain), (reached(tmp_path, DEATH_AT, attempt=2), die))
+    moved = on_ray(config, tmp_path)
+    turns.join(1)
+    nodes.add()
+    assert on_drained == [1, 0]
+    first, second = starts(tmp_path)
+    assert first == 0
+    assert DEATH_AT <= second < STEPS
+    done = [event["step"] for event in events(tmp_path) if event["event"] == "step"]
+    assert done == list(range(1, STEPS + 1))  # none twice: what was done on the drained node was saved
+    assert [loss for _, loss in moved] == pytest.approx([loss for _, loss in expected], rel=1e-3)
+    check_rows(tmp_path, expected)
+    assert "the workers start again: a node is drained" in capsys.readouterr().err

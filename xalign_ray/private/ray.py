@@ -1,4 +1,4 @@
-"""Private parts of Ray: the local node, free resources by node, Ray Train's controller and its process group."""
+"""Private parts of Ray: the local node, what is free and drained of each, Ray Train's controller and process group."""
 
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 from __future__ import annotations
@@ -42,6 +42,24 @@ def free_resources() -> Mapping[str, Mapping[str, float]]:
     If it changes: an elastic run cannot tell whether it may grow (tests/ray/test_free_room.py).
     """
     return ray._private.state.available_resources_per_node()
+
+
+def draining_nodes() -> set[str]:
+    """Ids of the nodes that are drained: they take no new work, and go soon. Ray Train's own watcher asks the same way.
+
+    If it changes: an AttributeError when the room of a cluster is counted (tests/ray/test_room.py).
+    """
+    return set(ray._private.state.state.get_draining_nodes())
+
+
+def nodes_of_workers() -> list[str]:
+    """Id of the node of each training worker of this job.
+
+    If it changes: a run stays on a node that is drained until the node dies (tests/ray/test_faults_node.py).
+    """
+    job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
+    workers = (one for one in ray._private.state.actors(job_id=job).values() if one["State"] == "ALIVE")
+    return [one["Address"]["NodeID"] for one in workers if one["ActorClassName"] == "RayTrainWorker"]
 
 
 def address_of_auto() -> str:

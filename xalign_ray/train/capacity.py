@@ -11,15 +11,14 @@ from typing import Any
 
 import ray
 from ray.autoscaler.sdk import request_resources
-from ray.exceptions import RayError
 
 from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data.placement import check_placement, placement
 from xalign_ray.errors import ConfigError, NotPlacedError, StoppedError, WorkersDiedError
-from xalign_ray.private.ray import free_resources
+from xalign_ray.private.ray import draining_nodes, free_resources, nodes_of_workers
 from xalign_ray.track.events import EventReader
-from xalign_ray.train.stop_request import HEARD_S, open_stop_request
+from xalign_ray.train.stop_request import open_stop_request
 from xalign_ray.work import stops
 from xalign_ray.work.status_line import say
 
@@ -88,7 +87,7 @@ def fit(parallel: ParallelConfig) -> ParallelConfig:
 def has_free(parallel: ParallelConfig, more: int) -> bool:
     """Whether the cluster has room for so many more workers, with all that runs there now."""
     free = free_resources()
-    nodes = [node | {"Resources": free.get(node["NodeID"], {})} for node in ray.nodes() if node["Alive"]]
+    nodes = [node | {"Resources": free.get(node["NodeID"], {})} for node in lasting_nodes()]
     return _ROOM[parallel.placement_strategy]([_held_by(node, parallel) for node in nodes]) >= more
 
 
@@ -99,27 +98,36 @@ def fit_free(parallel: ParallelConfig) -> ParallelConfig:
     return parallel.model_copy(update={"workers": next(there, fewest)})
 
 
+def lasting_nodes() -> list[dict[str, Any]]:
+    """The living nodes but those that are drained."""
+    drained = draining_nodes()
+    return [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in drained]
+
+
 def check_cluster(parallel: ParallelConfig) -> None:
     """Finds out before anything is reserved whether the joined cluster can hold the workers and their feed.
+
+    A node that is drained does not count.
 
     Raises:
         ConfigError: it cannot, or no node may run data tasks; says what is asked for and what is there.
     """
-    there = ray.cluster_resources()
+    nodes = lasting_nodes()
+    cpus, gpus = (sum(node["Resources"].get(name, 0) for node in nodes) for name in ("CPU", "GPU"))
     asked = parallel.workers * parallel.cpus_per_worker + FEED_CPUS
-    if asked > (cpus := there.get("CPU", 0)):
+    if asked > cpus:
         raise ConfigError(
             f"parallel.workers {parallel.workers} x parallel.cpus_per_worker {parallel.cpus_per_worker:g} and "
             f"{FEED_CPUS} CPU for the feed are {asked:g} CPUs; the cluster has {cpus:g}. Lower one of the two, or "
             f"start nodes with more logical CPUs (ray start --num-cpus)."
         )
     asked = parallel.workers * parallel.gpus_per_worker
-    if asked > (gpus := there.get("GPU", 0)):
+    if asked > gpus:
         raise ConfigError(
             f"parallel.workers {parallel.workers} x parallel.gpus_per_worker {parallel.gpus_per_worker:g} are "
             f"{asked:g} GPUs; the cluster has {gpus:g}."
         )
-    held = [_held_by(node, parallel) for node in ray.nodes() if node["Alive"]]
+    held = [_held_by(node, parallel) for node in nodes]
     if (room := _ROOM[parallel.placement_strategy](held)) < parallel.workers:
         raise ConfigError(
             f"parallel.workers is {parallel.workers}, and the cluster has room for {room}: placement_strategy "
@@ -174,24 +182,29 @@ def _labels(parallel: ParallelConfig) -> list[dict[str, str]]:
 
 LOOK_S = 2.0  # how often the nodes are counted
 STEADY_S = 10.0  # how long there has been room before it is used: a node may come and go
-GROWS = "room for more workers"  # why the job stops, where a signal's name would be
+GROWS, MOVES = "room for more workers", "a node is drained"  # why the job stops, where a signal's name would be
 
 Attempt = Callable[[ParallelConfig, Any], None]
 
 
-def run_elastic(parallel: ParallelConfig, log: Path, attempt: Attempt) -> None:
-    """Trains to the last step with as many workers as there is room for, from `parallel.min_workers` to `workers`.
+def run_on_nodes(parallel: ParallelConfig, log: Path, attempt: Attempt) -> None:
+    """Trains to the last step on nodes that come and go.
+
+    With `parallel.min_workers` there are as many workers as there is room for. A worker on a node that is drained
+    (Kubernetes, spot machines) is moved before the node dies: the step in progress is saved.
 
     Args:
         parallel: the recipe's.
         log: the run's events.
-        attempt: trains with a number of workers, until it ends or hears a request to stop.
+        attempt: trains with a number of workers, until it ends or hears a request to stop; without
+            `parallel.min_workers` it starts dead workers again itself.
 
     Raises:
         ConfigError: there is no room for the fewest, and no autoscaler has brought nodes in time.
         WorkersDiedError: more often than `parallel.max_failures`.
         StoppedError: by another than us.
     """
+    is_elastic = parallel.min_workers is not None
     deaths, placed = 0, True
     while True:
         now, stop = wait_for_room(parallel), open_stop_request()
@@ -199,52 +212,76 @@ def run_elastic(parallel: ParallelConfig, log: Path, attempt: Attempt) -> None:
         if now.workers < parallel.workers:
             say(f"training with {now.workers} of {parallel.workers} workers (parallel.min_workers)")
         try:
-            with _grown(parallel, now.workers, log, stop) as grows:
+            with _watched(parallel, now.workers, log, stop) as why:
                 return attempt(now, stop)
         except StoppedError:
-            if not grows.is_set() or stops.asked():
+            if not why or stops.asked():
                 raise
+            say(f"the workers start again: {why[0]}")
         except NotPlacedError:
+            if not is_elastic:
+                raise
             placed = False
             say("the cluster's nodes have other work; waiting for room for the workers")
         except WorkersDiedError as died:
             deaths += 1
-            if deaths > parallel.max_failures:
+            if not is_elastic or deaths > parallel.max_failures:
                 raise
             say(f"workers were lost; going on from the newest checkpoint: {died.why}")
 
 
 @contextmanager
-def _grown(parallel: ParallelConfig, workers: int, log: Path, stop: Any) -> Iterator[threading.Event]:
-    """Inside, a thread asks the attempt to stop for a larger one; the event says that it did.
+def _watched(parallel: ParallelConfig, workers: int, log: Path, stop: Any) -> Iterator[list[str]]:
+    """Inside, a thread asks the attempt to stop for another one, and adds why to the list.
 
-    Not before the attempt has saved something: nodes that come and go must not keep a run from going on.
+    For a larger one not before the attempt has saved something: nodes that come and go must not keep a run from going
+    on. Away from a node that is drained at once, if there is room elsewhere or an autoscaler may bring it.
     """
-    grows, over, saved = threading.Event(), threading.Event(), EventReader(log)
-    for _ in saved.stream():
+    why, over, saved, may_grow = list[str](), threading.Event(), EventReader(log), workers < parallel.workers
+    for _ in saved.stream() if may_grow else ():
         pass  # of earlier attempts
 
-    def watch() -> None:
-        steady, has_saved = 0.0, False
+    def look() -> None:
+        steady, has_saved, has_said = 0.0, False, False
         while not over.wait(LOOK_S):
-            has_saved = has_saved or any(event["event"] == "checkpoint" for event in saved.read())
-            steady = steady + LOOK_S if _has_room(parallel, workers) else 0.0
-            if has_saved and steady >= STEADY_S:
-                with suppress(RayError):
-                    silent_s: float = ray.get(stop.ask.remote(GROWS))
-                    if silent_s < HEARD_S:
-                        grows.set()
+            if may_grow:
+                has_saved = has_saved or any(event["event"] == "checkpoint" for event in saved.read())
+                steady = steady + LOOK_S if _has_room(parallel, workers) else 0.0
+            drained = draining_nodes()
+            if drained and (leaving := sum(node in drained for node in nodes_of_workers())):
+                if _can_move(parallel, leaving):
+                    why.append(MOVES)
+                elif not has_said:
+                    say(f"{MOVES}, and its workers have no room elsewhere; they stay until it goes")
+                    has_said = True
+            elif has_saved and steady >= STEADY_S:
+                why.append(GROWS)
+            if why:
+                ray.get(stop.ask.remote(why[0]))
                 return
 
-    thread = threading.Thread(target=watch, name="elastic", daemon=True)
-    if workers < parallel.workers:
+    def watch() -> None:
+        with suppress(Exception):  # the cluster may be what has died; whoever waits for the workers says so
+            look()
+
+    thread = threading.Thread(target=watch, name="nodes", daemon=True)
+    if may_grow or parallel.nodes_timeout_s or len(lasting_nodes()) > 1:  # else there is nowhere to go
         thread.start()
     try:
-        yield grows
+        yield why
     finally:
         over.set()
         if thread.is_alive():
-            thread.join()
+            thread.join(LOOK_S)  # no longer: of a cluster that has died it gets no answer
+
+
+def _can_move(parallel: ParallelConfig, leaving: int) -> bool:
+    """Whether the nodes that stay can hold the fewest workers, of which so many leave theirs, or others may come."""
+    if parallel.nodes_timeout_s or parallel.min_workers is None:
+        return bool(parallel.nodes_timeout_s) or has_free(parallel, leaving)
+    with suppress(ConfigError):
+        return bool(fit(parallel))
+    return False
 
 
 def _has_room(parallel: ParallelConfig, workers: int) -> bool:

@@ -53,14 +53,14 @@ from xalign_ray.private.ray import (
     local_node,
     new_trainer,
 )
-from xalign_ray.train.capacity import resources_of, run_elastic, wait_for_room
+from xalign_ray.train.capacity import resources_of, run_on_nodes, wait_for_room
 from xalign_ray.train.cluster_address import check_named_cluster, ensure_token
 from xalign_ray.train.distributed import ONE_ARENA, backend_of, keep_freed_memory, setup_workers
 from xalign_ray.train.loop import train
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
-from xalign_ray.train.stop_request import HEARD_S, hear_stop, open_stop_request
+from xalign_ray.train.stop_request import HEARD_S, hear_stop
 from xalign_ray.work import stops
 from xalign_ray.work.job import Job
 from xalign_ray.work.mirror import CACHE, cache_folder, url_of
@@ -217,10 +217,7 @@ def run_on_ray(
     try:
         line = Progress(config.train.max_steps, sys.stderr, title)
         with job.shown(line, RunGauges(job.folder.resolve(), job.identity)):
-            if parallel.min_workers is None:
-                attempt(parallel, open_stop_request())
-            else:
-                run_elastic(parallel, job.events, attempt)
+            run_on_nodes(parallel, job.events, attempt)
     except KeyboardInterrupt:
         # Ends the workers, here and on other machines; where a thread still waits for Ray, this process would crash.
         ray.shutdown()
