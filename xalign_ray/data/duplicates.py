@@ -179,7 +179,7 @@ def hash_records(records: Iterable[Document | Pair]) -> Iterator[bytes]:
 
 
 def write_hashes(path: Path, digests: Iterator[bytes]) -> None:
-    """Files the hashes of a part in runs of PARTITION_LINES lines.
+    """Files the hashes of a part, 8 bytes each and any number at a time, in runs of about PARTITION_LINES.
 
     A run is sorted by hash: where each range of hashes begins, and the end (int64, RANGES + 1), then the hashes
     (uint64), then the number that each line has in the part (uint32).
@@ -207,8 +207,10 @@ def write_hashes(path: Path, digests: Iterator[bytes]) -> None:
 
 def _next_run(digests: Iterator[bytes]) -> Hashes:
     run = bytearray()
-    for _, digest in zip(range(PARTITION_LINES), digests, strict=False):  # in this order none is lost
-        run += digest
+    for some in digests:
+        run += some
+        if len(run) >= 8 * PARTITION_LINES:
+            break
     return np.frombuffer(run, "<u8")
 
 
@@ -298,7 +300,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 def band_hashes(
     settings: NearDuplicatesConfig, languages: Sequence[str], records: Iterable[Document | Pair]
 ) -> Iterator[bytes]:
-    """8 bytes of each band of each record, in reading order: `num_buckets` of a record, one after the other."""
+    """8 bytes of each band of each record, in reading order: `num_buckets` of a record, many records at a time."""
     window: list[tuple[str, ...]] = []
     characters = 0
     for record in records:
@@ -306,10 +308,10 @@ def band_hashes(
         window.append(texts)
         characters += sum(map(len, texts))
         if characters >= WINDOW_CHARACTERS:
-            yield from _digests(settings, languages, window)
+            yield sign(settings, languages, window).astype("<u8").tobytes()
             window, characters = [], 0
     if window:
-        yield from _digests(settings, languages, window)
+        yield sign(settings, languages, window).astype("<u8").tobytes()
 
 
 def sign(settings: NearDuplicatesConfig, languages: Sequence[str], texts: Sequence[Sequence[str]]) -> Hashes:
@@ -334,13 +336,6 @@ def sign(settings: NearDuplicatesConfig, languages: Sequence[str], texts: Sequen
             key = mix(key * _STEP + np.minimum.reduceat((hashes ^ seed) * (seed | np.uint64(1)), begins))
         bands[:, band] = key
     return bands
-
-
-def _digests(
-    settings: NearDuplicatesConfig, languages: Sequence[str], texts: Sequence[Sequence[str]]
-) -> Iterator[bytes]:
-    packed = sign(settings, languages, texts).astype("<u8").tobytes()
-    return (packed[at : at + 8] for at in range(0, len(packed), 8))
 
 
 def _shingles(
