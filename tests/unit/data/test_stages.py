@@ -210,3 +210,14 @@ def test_stages_follow_one_another(config: RunConfig) -> None:
     assert [(one.name, one.first, one.last, one.position) for one in stages] == [
         ("short", 0, 37, 0), ("all", 37, 107, 666), ("one step", 107, 108, 1506), ("text", 108, 153, 1518),
     ]  # fmt: skip
+
+
+def test_a_scheduled_alpha_is_that_of_the_first_step_of_a_chunk(inputs: Path) -> None:
+    corners = "sampling={alpha: [[0, 0.0], [80, 1.0]]}"
+    two = staged(inputs, [{"name": name, "train": {"max_steps": 40}} for name in ("a", "b")], corners)
+    prepared = prepare_here(two)
+    for of in prepared.orders(two):
+        for step in range(of.first, of.last):
+            begin = of.first + (step - of.first) // of.order.chunk_steps * of.order.chunk_steps
+            alone = make_config(inputs, f"sampling.alpha={begin / 80}")
+            assert np.allclose(of.order.shares(step), prepared.order(alone).shares(0)), step
