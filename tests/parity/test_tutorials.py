@@ -202,4 +202,4 @@ def test_twenty_languages_are_read_planned_and_prepared(tmp_path: Path, monkeypa
     assert counted
     assert f"{counted[1]}\n" in said
     assert "twenty.yaml is valid." in said
-    assert "3 cells: 3 waiting" in said
+    assert "2 cells: 2 waiting" in said

@@ -104,7 +104,7 @@ class ClassificationTask(TunedTask[LabelledText]):
         columns = fitting[0]
         label = column_in(path, rows, (columns.label, LABEL))
         for number, row in enumerate(rows, 1):
-            key = str(row[columns.key]) if columns.key in there else str(number - 1)
+            key = str(row[columns.key]) if columns.key and columns.key in there else str(number - 1)
             yield number, key, tuple((row[name] or "").strip() for name in columns.texts), str(row[label]).strip()
 
     def read(self, path: Path, language: str) -> list[LabelledText]:

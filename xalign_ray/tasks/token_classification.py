@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LONGEST_SENTENCE = 128  # pieces; a longer one becomes several inputs
 OUTSIDE = "O"
+BOM = "\ufeff"  # alone in a line where files were joined that begin with it
 # Columns of data sets of the hub: those of MasakhaNER and WikiANN, XTREME, Universal Dependencies and MasakhaPOS.
 WORD_COLUMNS = ("tokens", "words")
 TAG_COLUMNS = ("ner_tags", "upos", "pos_tags", "tags", "labels")
@@ -80,7 +81,7 @@ class TaggingTask(TunedTask[Sentence]):
         sentences: list[list[tuple[str, str]]] = [[]]
         for number, line in enumerate(lines, 1):
             where = f"{path}, line {number}"
-            if not line.strip(BLANKS):
+            if not line.strip(BLANKS) or line == BOM:
                 sentences.append([])
             elif form.is_row(line):
                 if (row := form.split(line)) is None:

@@ -28,7 +28,7 @@ def test_text_of_many_languages_is_an_entry_for_each() -> None:
     ]
 
 
-@pytest.mark.parametrize("key", ["parallel", "dictionaries"])
+@pytest.mark.parametrize("key", ["parallel", "tests", "dictionaries"])
 @pytest.mark.parametrize(
     ("languages", "path", "expected"),
     [
@@ -42,7 +42,7 @@ def test_text_of_many_languages_is_an_entry_for_each() -> None:
 def test_pairs_of_many_languages_are_an_entry_for_each_pair(
     key: str, languages: list[object], path: str, expected: list[str]
 ) -> None:
-    form = "tsv" if key == "parallel" else "muse"
+    form = "muse" if key == "dictionaries" else "tsv"
     found = getattr(data_of(**{key: [{"format": form, "languages": languages, "paths": [path]}]}), key)
     assert [one.paths[0] for one in found] == [f"{name}.x" for name in expected]
     assert all("-".join(one.languages) in one.paths[0] or languages == ["en", "de"] for one in found)

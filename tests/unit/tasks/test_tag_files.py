@@ -18,6 +18,12 @@ def test_invisible_words_are_words(tmp_path: Path) -> None:
     assert [one.words for one in NER.read(path, "de")] == [("\u00a0", "Berlin", "\u200e", "\u00ad"), ("\u3000",)]
 
 
+def test_mark_of_a_joined_file_parts_sentences(tmp_path: Path) -> None:
+    path = tmp_path / "dev-en.tsv"
+    path.write_text("Ann\tB-PER\n\ufeff\nBerlin\tB-LOC\n", encoding="utf-8")
+    assert [one.words for one in NER.read(path, "en")] == [("Ann",), ("Berlin",)]
+
+
 def test_hint_on_missing_tags_is_given_where_tags_are_missing(tmp_path: Path) -> None:
     path = tmp_path / "test-de.tsv"
     for content, hint in (("Berlin\n", " XTREME's own test files lack the tag: take those of WikiAnn."), ("\tO\n", "")):

@@ -327,7 +327,10 @@ def _first_row(part: Part) -> str:
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
-        return f" The first row has the keys {', '.join(map(repr, value))}."
+        names = [
+            [f"{key}.{name}" for name in inner] if isinstance(inner, dict) else [key] for key, inner in value.items()
+        ]
+        return f" The first row has the keys {', '.join(repr(name) for several in names for name in several)}."
     by_tab, by_comma = len(text.split("\t")), len(text.split(","))
     columns = f"{by_tab} columns between tabs" if by_tab > 1 or by_comma < 2 else f"no tab, but {by_comma - 1} comma(s)"
     return f" The first row has {columns.replace('1 columns', 'one column')}: {text[:SHOWN]!r}."

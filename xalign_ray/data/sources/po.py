@@ -67,7 +67,9 @@ def read_po(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
 
 
 def open_po(path: str) -> POFile:
-    """A catalogue, packed or not, in the encoding of its header.
+    """A catalogue, packed or not, in UTF-8 if its bytes are that, else in the encoding of its header.
+
+    Many files were converted and kept their header; text in another encoding is UTF-8 by chance only where it is ASCII.
 
     Raises:
       BrokenFileError: it cannot be read.
@@ -79,7 +81,7 @@ def open_po(path: str) -> POFile:
     charset = _CHARSET.search(raw)
     encoding = charset[1].decode("ascii") if charset and charset[1] != b"CHARSET" else "utf-8"
     try:
-        text = raw.decode("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
+        text = raw.decode("utf-8-sig" if _is_utf8(raw) or encoding.lower() in ("utf-8", "utf8") else encoding)
     except LookupError:
         raise DataError(
             f"{path} names the encoding '{encoding}', which is not known here. Convert it to UTF-8."
@@ -100,6 +102,14 @@ def open_po(path: str) -> POFile:
         except (OSError, ValueError, UnicodeError) as error:  # OSError is polib's for syntax
             line = re.search(r"line (\d+)", str(error))
             raise _broken(path, SYNTAX + (f" (line {line[1]})" if line else ""), raw) from None
+
+
+def _is_utf8(raw: bytes) -> bool:
+    """Whether bytes are UTF-8 with characters beyond ASCII."""
+    try:
+        return not raw.isascii() and bool(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        return False
 
 
 def _broken(path: str, reason: str, raw: bytes) -> BrokenFileError:

@@ -110,7 +110,7 @@ def _find_terms(
     """The places of the two terms, and whether the first of the rows is a header.
 
     Raises:
-        DataError: the columns that are named are not there; or none are, and of several the first two are not terms.
+        DataError: the columns that are named are not there; or none are, and the first two are not terms.
     """
     names = rows[0]
     if columns:
@@ -123,9 +123,10 @@ def _find_terms(
     found = [next((place for place, name in enumerate(plain) if name in heads), None) for heads in _HEADS]
     if found[0] is not None and found[1] is not None:
         return (found[0], found[1]), True
-    if len(names) > 2 and not all(is_text([row[place] for row in rows[1:] if place < len(row)]) for place in (0, 1)):
+    of_terms = [[row[place] for row in rows[1:] if place < len(row)] for place in (0, 1)]
+    if any(cells and not is_text(cells) for cells in of_terms):
         raise DataError(
-            f"{path}: which two of its {len(names)} columns hold the terms cannot be seen; the first row has "
-            f'{", ".join(map(repr, names))}. Name them: columns: ["1", "{len(names)}"], or by this row.'
+            f"{path}: its first two columns do not hold terms of two languages; the first row has "
+            f'{", ".join(map(repr, names))}. Name the columns that do: columns: ["1", "{len(names)}"], or by this row.'
         )
     return (0, 1), False

@@ -154,6 +154,12 @@ def test_the_recipe_knows_every_format_and_no_other() -> None:
         ),
         (
             "jsonl_pairs",
+            '{"translation": {"en": "a", "sw": "b"}, "id": 1}\n',
+            "All 1 were set aside (line is no JSON object with a string 'de' or 'german': 1). "
+            "The first row has the keys 'translation.en', 'translation.sw', 'id'.",
+        ),
+        (
+            "jsonl_pairs",
             '{"anchor": "a", "positive": "b"}\n',
             "All 1 were set aside (line is no JSON object with a string 'en' or 'english': 1). "
             "The first row has the keys 'anchor', 'positive'.",

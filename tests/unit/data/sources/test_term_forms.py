@@ -281,8 +281,12 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
     "tsv that is JSON": ("tsv_terms", KAIKKI, " is JSON, not plain text. Read JSON lines with format jsonl"),
     "tsv whose second column is no term": (
         "tsv_terms", "hard disk\t1\tFestplatte\nmouse\t2\tMaus\n",
-        ": which two of its 3 columns hold the terms cannot be seen; the first row has 'hard disk', '1', 'Festplatte'. "
-        'Name them: columns: ["1", "3"], or by this row.',
+        ": its first two columns do not hold terms of two languages; the first row has 'hard disk', '1', 'Festplatte'. "
+        'Name the columns that do: columns: ["1", "3"], or by this row.',
+    ),
+    "csv of a lexicon of moods": (
+        "csv_terms", "word,mood\n" + "".join(f"w{chr(97 + n)},GOOD\n" for n in range(25)),
+        ": its first two columns do not hold terms of two languages; the first row has 'word', 'mood'.",
     ),
     "muse of one word a line": (
         "muse", "a\nb\n",

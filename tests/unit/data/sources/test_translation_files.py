@@ -69,6 +69,14 @@ def test_po_entries_are_pairs_or_counted(tmp_path: Path, encoding: str) -> None:
     assert texts("po", path, "pl,en")[0] == [(pl, en) for en, pl in pairs]
 
 
+@pytest.mark.parametrize("header", ["CP1251", "koi8-r", "x-nothing", "UTF-8"])
+def test_po_in_utf8_is_read_as_that_whatever_its_header_kept(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "be.po"
+    kept = f"text/plain; charset={header}"
+    path.write_text(po_text([("Open", "Адкрыць")], Language="be", Content_Type=kept), encoding="utf-8")
+    assert texts("po", path, "en,be")[0] == [("Open", "Адкрыць")]
+
+
 def test_po_of_a_language_without_plural_takes_the_plural_text(tmp_path: Path) -> None:
     path = tmp_path / "ja.po"
     path.write_text(
@@ -152,7 +160,7 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
         " cannot be read from byte 0 of 430 on: bytes are not UTF-8 (line 11). 100.0% of its bytes",
     ),
     "po in an unknown encoding": (
-        "x.po", PO.replace("UTF-8", "x-nothing"),
+        "x.po", PO.replace("UTF-8", "x-nothing").replace("\u2028", " ").encode("iso-8859-2"),
         " names the encoding 'x-nothing', which is not known here. Convert it to UTF-8.",
     ),
     "po without translations": (
