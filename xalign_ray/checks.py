@@ -31,6 +31,10 @@ def check(recipe: Recipe) -> None:
         if has_weights(needed.config.model.init_from):
             check_start(needed.config)
         check_head(needed.config)
+        if needed.config.data.teacher:
+            from xalign_ray.data.teacher import check_teacher
+
+            check_teacher(needed.config)
         if needed.config.parallel.deepspeed_overrides:
             from xalign_ray.train.engine import check_overrides
 

@@ -212,6 +212,7 @@ class ObjectiveChoice(Frozen):
     Attributes:
         stream: kind of stream whose columns it reads; any if None.
         needs_dictionary: whether it is trained on pairs of words.
+        needs_teacher: whether it learns the sentence vectors of `data.teacher`.
         predicts_pieces: whether it asks the head over the vocabulary at labelled positions.
         over_step: whether its terms read the whole global step, as a `StepObjective` does.
         encoded: how the names of the columns of rows that it encodes begin, and the forward passes that takes, 3 with a
@@ -223,6 +224,7 @@ class ObjectiveChoice(Frozen):
 
     stream: ClassVar[str | None] = None
     needs_dictionary: ClassVar[bool] = False
+    needs_teacher: ClassVar[bool] = False
     predicts_pieces: ClassVar[bool] = False
     over_step: ClassVar[bool] = False
     encoded: ClassVar[Mapping[str, int]] = {}
@@ -409,8 +411,36 @@ class SentenceContrast(ObjectiveChoice):
         return "contrast"
 
 
+class Distillation(ObjectiveChoice):
+    """Both sentences of a pair learn the vector that a teacher made of one of them, once, in prepare."""
+
+    stream = "contrasted_pairs"
+    needs_teacher = True
+    encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 3}
+    meaning = "distance to the teacher's sentence vector (mean square of a number, or 1 - cosine)"
+    metrics: ClassVar[Mapping[str, str]] = {
+        "train/teacher_cosine": "mean cosine of a sentence's vector with the teacher's of its pair (-1 to 1)"
+    }
+
+    kind: Literal["distillation"] = "distillation"
+    weight: LossWeight = 1.0
+    distance: Annotated[
+        Literal["mse", "cosine"], Field(description="mean square of the differences of numbers, or 1 - cosine")
+    ] = "mse"
+    pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "mean"
+    layer: Annotated[Int | None, Field(ge=1, description="hidden states after so many layers; the last if null")] = None
+    normalize: Annotated[
+        bool, Field(description="give the vector length 1 before it is compared, as the teacher's have")
+    ] = False
+
+    def method(self, stream: Any) -> str:  # noqa: ARG002
+        """As `xalign continue --method distill`."""
+        return "distill"
+
+
 _Objective = Annotated[
-    MaskedLm | DictionaryAlignment | WordExchange | MomentumContrast | SentenceContrast, Field(discriminator="kind")
+    MaskedLm | DictionaryAlignment | WordExchange | MomentumContrast | SentenceContrast | Distillation,
+    Field(discriminator="kind"),
 ]
 OBJECTIVES: Mapping[str, type[ObjectiveChoice]] = kinds_of(_Objective)
 PLUGGED_OBJECTIVES: dict[str, type[ObjectiveChoice]] = {}

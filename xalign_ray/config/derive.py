@@ -273,8 +273,8 @@ def _start_identity(init_from: str) -> str:
 
 
 def data_settings(config: RunConfig) -> dict[str, Any]:
-    """The part of the recipe that changes shards, but for paths, the content of inputs, and what aligners depend on."""
-    tree = config.data.model_dump(mode="json", exclude={"root", "max_bad_fraction", "word_alignment"})
+    """The part of the recipe that changes shards, but for paths, the content of inputs, aligners and teacher."""
+    tree = config.data.model_dump(mode="json", exclude={"root", "max_bad_fraction", "word_alignment", "teacher"})
     for source in [*tree["corpora"], *tree["parallel"], *tree["tests"], *tree["dictionaries"]]:
         source.pop("paths")
     for source in [*tree["corpora"], *tree["parallel"], *tree["tests"]]:

@@ -16,6 +16,7 @@ from xalign_ray.config.sources import (
     Dictionary,
     FiltersConfig,
     ParallelCorpus,
+    Teacher,
     Tokenizer,
     WordAlignment,
 )
@@ -52,6 +53,9 @@ class DataConfig(Frozen):
         Positive, Field(description="pairs of two languages that test_fraction keeps at most")
     ] = 1000
     word_alignment: WordAlignment = WordAlignment()
+    teacher: Annotated[
+        Teacher | None, Field(description="encoder whose vectors of one side of each pair are learned by distillation")
+    ] = None
     dictionaries: tuple[Dictionary, ...] = ()
     filters: FiltersConfig = FiltersConfig()
     max_pairs: Annotated[
@@ -96,6 +100,16 @@ class DataConfig(Frozen):
             raise ValueError(
                 "filters.min_aligned_fraction needs a parallel corpus with an alignment, such as align: hmm"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _teacher_reads_a_side_of_each_pair(self) -> DataConfig:
+        for number, corpus in enumerate(self.parallel if self.teacher else ()):
+            if self.teacher and self.teacher.language not in corpus.languages:
+                raise ValueError(
+                    f"parallel.{number} is of {' and '.join(corpus.languages)}, and the teacher reads "
+                    f"{self.teacher.language}: set teacher.language to a language of every corpus"
+                )
         return self
 
     @model_validator(mode="after")
@@ -377,6 +391,11 @@ class RunConfig(Frozen):
                 if one.needs_dictionary
             ),
             *(
+                (self.data.teacher is None, f"objective {loss.kind} needs data.teacher")
+                for loss in self.objectives
+                if loss.needs_teacher
+            ),
+            *(
                 (loss.stream not in kinds, f"objective {loss.kind} needs a stream {loss.stream}")
                 for loss in self.objectives
                 if loss.stream
@@ -384,6 +403,8 @@ class RunConfig(Frozen):
         ]
         if said := dict.fromkeys(text for absent, text in missing if absent):
             raise ValueError("; ".join(said) + "; the recipe names none")
+        if self.data.teacher and not any(loss.needs_teacher for loss in self.objectives):
+            raise ValueError("data.teacher makes vectors that no objective reads; add objective distillation")
         bare = [str(n) for n, one in enumerate(self.data.parallel) if not one.align and not one.brings_alignment]
         aligned = next((stream.kind for stream in self.streams if stream.needs_alignment), None)
         if bare and aligned:

@@ -399,3 +399,12 @@ REPLACING = (ExchangeTokenizer, TrimTokenizer)  # kinds that give an encoder oth
 Tokenizer = Annotated[
     BpeTokenizer | FolderTokenizer | StartTokenizer | ExchangeTokenizer | TrimTokenizer, Field(discriminator="kind")
 ]
+
+
+class Teacher(Frozen):
+    """An encoder that makes a vector of one sentence of each pair; both sentences of the pair learn it."""
+
+    path: Annotated[
+        LocalPath, Field(description="Hugging Face or Sentence Transformers folder, hub id, or `id@revision`")
+    ]
+    language: Annotated[str, Field(description="of the sentence that it reads; every parallel corpus has it")] = "en"

@@ -91,8 +91,9 @@ def _with_absolute_paths(data: DataConfig) -> DataConfig:
     if isinstance(tokenizer, GivenTokenizer):
         tokenizer = tokenizer.model_copy(update={"path": absolute_model(tokenizer.path)})
     parallel = tuple(corpus.model_copy(update={"align": absolute_aligner(corpus.align)}) for corpus in data.parallel)
+    teacher = data.teacher and data.teacher.model_copy(update={"path": absolute_model(data.teacher.path)})
     root = data.root if data.root == DEMO else absolute_path(data.root)
-    return data.model_copy(update={"root": root, "tokenizer": tokenizer, "parallel": parallel})
+    return data.model_copy(update={"root": root, "tokenizer": tokenizer, "parallel": parallel, "teacher": teacher})
 
 
 def absolute_aligner(written: str) -> str:

@@ -43,9 +43,12 @@ class FiveLines(Frozen):
     pairs: Annotated[Paths, Field(description="files of sentence pairs that are trained on")] = ()
     test: Annotated[Paths, Field(description="files of sentence pairs that are scored and never trained on")] = ()
     method: Annotated[
-        Literal["auto", "contrast", "contrast-tlm", "align", "weam", "ppa", "mlm"],
+        Literal["auto", "contrast", "contrast-tlm", "distill", "align", "weam", "ppa", "mlm"],
         Field(description="how it is trained; auto takes what the data allow"),
     ] = "auto"
+    teacher: Annotated[
+        LocalPath | None, Field(description="folder or hub id of the encoder whose sentence vectors distill learns")
+    ] = None
     dictionary: Annotated[Paths, Field(description="files of words and their translations")] = ()
     text: Annotated[Paths, Field(description="files of text for masked LM")] = ()
     keep: Annotated[Paths, Field(description="pairs or text in languages that must not get worse")] = ()

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from xalign_ray.errors import ConfigError
 
 AUTO = "auto"
-METHODS = (AUTO, "contrast", "contrast-tlm", "align", "weam", "ppa", "mlm")
+METHODS = (AUTO, "contrast", "contrast-tlm", "distill", "align", "weam", "ppa", "mlm")
 LARGE = 1024  # hidden size from which an encoder is continued at half the learning rate
 REPLAY = 0.1  # share of rows that are text, where text is given beside pairs
 NEW_HEAD = ", or --set allow=[new_head], which trains one from random weights and harms the encoder at first"
-PAIRS, DICTIONARY, TEXT = "--pairs FILE", "--dictionary FILE", "--text FILE"
+PAIRS, DICTIONARY, TEXT, TEACHER = "--pairs FILE", "--dictionary FILE", "--text FILE", "--teacher FOLDER"
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Given:
         has_head: whether the encoder has a masked-LM head, or a new one is allowed.
         pairs, dictionary, text: whether such files are given.
         no_masked_lm: why its family's masked LM cannot be trained, empty if it can; see models/family.py.
+        teacher: whether an encoder is given whose vectors are learned.
     """
 
     encoder: str
@@ -31,6 +32,7 @@ class Given:
     dictionary: bool
     text: bool
     no_masked_lm: str = ""
+    teacher: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ def choose(method: str, given: Given) -> Choice:
     Raises:
         ConfigError: the data or the encoder do not allow the method.
     """
+    if given.teacher and method != "distill":
+        raise ConfigError(f"--teacher is for --method distill, and the method is {method}.")
     if method == AUTO:
         return _choose_auto(given)
     if refused := _refusal(method, given):
@@ -88,6 +92,10 @@ def _refusal(method: str, given: Given) -> str:
         "contrast-tlm": [
             (given.pairs, f"it needs sentence pairs: add {PAIRS}."),
             (given.has_head, f"TLM predicts masked words, and {no_head}: take --method contrast{new_head}."),
+        ],
+        "distill": [
+            (given.pairs, f"it needs sentence pairs: add {PAIRS}."),
+            (given.teacher, f"it learns another encoder's sentence vectors: add {TEACHER}."),
         ],
         "align": [
             (given.dictionary, f"it draws the words of a dictionary together: add {DICTIONARY}."),

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from xalign_ray.config.choices import MaskedLm, MaskedText, SentenceContrast
+from xalign_ray.config.choices import Distillation, MaskedLm, MaskedText, SentenceContrast
 from xalign_ray.config.load import Recipe, load_recipe, resolve_tree
 from xalign_ray.config.schema import Corpus, ParallelCorpus
 from xalign_ray.continuing.encoder import Encoder, look_at_encoder
@@ -21,6 +21,8 @@ from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of
 from xalign_ray.continuing.methods import LARGE, Choice, Given, check_replay, choose
 from xalign_ray.continuing.replay import with_replay
 from xalign_ray.data.sources.pair_forms import look_at_pairs
+from xalign_ray.models.own_pooling import is_normalized
+from xalign_ray.text.language_codes import ENGLISH
 from xalign_ray.work.run_folder import RUNS
 
 ROOT = "."  # paths are relative to the current folder
@@ -71,7 +73,7 @@ def resolve(lines: FiveLines) -> Continuation:
     encoder = look_at_encoder(lines.model)
     has_head = encoder.has_head or (_allows_new_head(lines.set) and not encoder.no_masked_lm)
     there = (bool(lines.pairs), bool(lines.dictionary), bool(lines.text))
-    given = Given(encoder.name, has_head, *there, encoder.no_masked_lm)
+    given = Given(encoder.name, has_head, *there, encoder.no_masked_lm, lines.teacher is not None)
     choice = choose(lines.method, given)
     replay = check_replay(lines.replay, given, choice.recipe)
     pairs = look_at_pairs(lines.pairs, lines.languages, lines.columns) if lines.pairs else []
@@ -145,9 +147,14 @@ def _tree(
     if replay:
         tree["streams"], objectives = with_replay(replay, streams, objectives)
     if encoder.pooling != "mean":
-        objectives = [
-            one | {"pooling": encoder.pooling} if one["kind"] == SentenceContrast().kind else one for one in objectives
-        ]
+        pooled = (SentenceContrast().kind, Distillation().kind)
+        objectives = [one | {"pooling": encoder.pooling} if one["kind"] in pooled else one for one in objectives]
+    if lines.teacher:
+        data["teacher"] = {"path": lines.teacher, "language": _language_of_all(pairs)}
+        if is_normalized(lines.teacher):
+            objectives = [
+                one | {"normalize": True} if one["kind"] == Distillation().kind else one for one in objectives
+            ]
     if objectives != [*map(_plain, method.objectives)]:
         tree["objectives"] = objectives
     rate = method.train.optimizer.learning_rate
@@ -162,6 +169,12 @@ def _tree(
         },
         "track": {"experiment": EXPERIMENT},
     }
+
+
+def _language_of_all(pairs: Sequence[ParallelCorpus]) -> str:
+    """A language that all pairs have, English if they do; of none, that of the first."""
+    shared = [code for code in pairs[0].languages if all(code in corpus.languages for corpus in pairs)]
+    return ENGLISH if ENGLISH in shared else (shared or pairs[0].languages)[0]
 
 
 def _allows_new_head(settings: Sequence[str]) -> bool:

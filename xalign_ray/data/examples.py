@@ -30,6 +30,7 @@ from xalign_ray.data.summary import (
     DroppedRow,
     dropped_row,
 )
+from xalign_ray.data.teacher import TeacherVectors
 from xalign_ray.data.word_alignment.links import read_pharaoh
 from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
 from xalign_ray.text.collate import specials
@@ -52,6 +53,7 @@ class ExampleEncoder:
     held_out_fraction: float
     filters: Filters
     aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
+    teacher: TeacherVectors | None = None  # of pairs
     test_lines: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # sorted hashes
 
 
@@ -188,6 +190,9 @@ def encode_pairs(
     counts[KEPT] = int(keep.sum())
     counts["pairs_truncated"] = _trim(encodings, segment_words, np.flatnonzero(keep), encoder.capacity - specials(2))
     rows = _interleave(encodings, segment_words, np.flatnonzero(keep), language_ids)
+    if encoder.teacher:
+        side = languages.index(encoder.teacher.language)
+        rows = replace(rows, **encoder.teacher.columns([texts[side][n] for n in np.flatnonzero(keep)], side))
     if aligned:
         alignments = [pair.alignment or "" for pair, kept in zip(pairs, keep, strict=True) if kept]
         numbered = encodings if place else [number_words(encoding) for encoding in encodings]
@@ -227,6 +232,7 @@ def _join(rows: Rows, lines: Index) -> Rows:
         rows,
         segment_words=sum_runs(rows.segment_words, lines).astype(np.int32),
         segment_language=rows.segment_language[starts(lines)],
+        segment_vector=rows.segment_vector[starts(lines)],
         **vars(no_links(len(lines))),
     )
 

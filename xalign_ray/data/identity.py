@@ -25,6 +25,7 @@ from xalign_ray.data import language_id
 from xalign_ray.data.inputs import Source
 from xalign_ray.data.sources.markup import WIKITEXT_VERSION
 from xalign_ray.data.stage import InputHashes
+from xalign_ray.data.teacher import teacher_identity
 from xalign_ray.data.tokenizer_folder import SPECIAL, open_tokenizer
 from xalign_ray.data.word_alignment.corpus import FILES_VERSION
 from xalign_ray.data.word_alignment.kinds import alignment_identity, named_aligner
@@ -59,6 +60,7 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
             "inputs": [[next(left) for _ in source.files] for source in sources],
             "tokenizer": tokenizer_identity(config.data),
             **({"exchanged": exchanged} if exchanged else {}),
+            **({"teacher": teacher_identity(config.data.teacher, hashes)} if config.data.teacher else {}),
             "aligners": _aligners(config.data),
             "language_identifier": language_id.identity() if config.data.filters.language_threshold else None,
             "parsers": [parser_version(name) for name in _formats(sources) if name in PARSERS],

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from tokenizers import Tokenizer
 
+from xalign_ray.config.sources import Teacher
 from xalign_ray.config.stages import pool_at
 from xalign_ray.data.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
@@ -28,6 +29,7 @@ from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Pair
 from xalign_ray.data.stage import Made, StageStep
 from xalign_ray.data.summary import LEFT_FILES, BadRowsFile, DroppedRow, first_rows, write_sample
+from xalign_ray.data.teacher import open_teacher
 from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.rows import take
 
@@ -59,6 +61,7 @@ class Task:
     aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
     row_length: int | None = None  # of rows that a stage of training draws, if it is not the recipe's own
     shortest: int = 0  # capacity of the shortest rows of the recipe, in which each word must fit
+    teacher: Teacher | None = None  # of pairs
 
     @property
     def row_pool(self) -> str:
@@ -78,15 +81,16 @@ class _Split:
     writer: ShardWriter
     tokens: int = 0
     examples: int = 0
+    most_examples: int = 0  # of a row
 
 
 def prepare_part(task: Task) -> Made:
     """Reads, tokenizes, packs and writes one part: shards of its two splits, its bad rows, a sample of dropped ones."""
     folder = Path(task.folder)
     counts: Counter[str] = Counter()
-    links = not _is_text(task)
-    trained = _Split("trained", ShardWriter(folder / "shards" / task.name, links))
-    held_out = _Split("held_out", ShardWriter(folder / "held_out" / task.name, links))
+    columns = not _is_text(task), task.teacher is not None
+    trained = _Split("trained", ShardWriter(folder / "shards" / task.name, *columns))
+    held_out = _Split("held_out", ShardWriter(folder / "held_out" / task.name, *columns))
     skipped: Counter[str] = Counter()
     broken: list[BrokenFile] = []
     dropped: list[DroppedRow] = []
@@ -171,6 +175,7 @@ def _write_window(
         split.writer.append(rows)
         split.tokens += len(rows.pieces)
         split.examples += len(rows.segment_words) // _segments(task)
+        split.most_examples = max(split.most_examples, int(rows.row_segments.max(initial=0)) // _segments(task))
     return found.dropped
 
 
@@ -184,7 +189,8 @@ def _describe(task: Task, split: _Split) -> dict[str, Any] | None:
         }
         for shard in split.writer.shards
     ]
-    return {"shards": shards, "tokens": split.tokens, "examples": split.examples} if shards else None
+    counted = {"tokens": split.tokens, "examples": split.examples, "most_examples": split.most_examples}
+    return {"shards": shards, **counted} if shards else None
 
 
 def _is_text(task: Task) -> bool:
@@ -207,6 +213,7 @@ def _open_encoder(task: Task) -> ExampleEncoder:
         held_out_fraction=task.held_out_fraction,
         filters=task.filters,
         aligned_words=task.aligned_words,
+        teacher=open_teacher(task.teacher.path, task.teacher.language) if task.teacher else None,
         test_lines=hashes_of_tests(task.folder),
     )
 

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.config.choices import PAIRS
 from xalign_ray.config.derive import data_settings, row_lengths
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.stages import pool_at
@@ -41,6 +42,7 @@ from xalign_ray.data.summary import (
     say_lines,
     summarize,
 )
+from xalign_ray.data.teacher import facts_of_teacher
 from xalign_ray.data.text_stage import make_text
 from xalign_ray.data.tokenizer_folder import open_tokenizer, vocabulary
 from xalign_ray.data.vocabulary import write_tokenizer
@@ -184,6 +186,7 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task
             number=number,
             aligned_words="tokenizer" if aligners[place] else "blanks",
             shortest=_shortest(config),
+            teacher=data.teacher if texts[place].pool.startswith(PAIRS) else None,
         )
         for place, name, number, part in number_parts(texts)
     ]
@@ -254,6 +257,7 @@ def _finish(
             "counts": counts,
             "bad_rows": bad,
             "dictionary": dictionary_counts,
+            **({"teacher": facts_of_teacher(config.data.teacher, records)} if config.data.teacher else {}),
             "sources": as_fields(sources),
             "broken_files": broken,
         }

@@ -37,6 +37,7 @@ from xalign_ray.text.order import ROW_GROUP, Order, Places, Pool, Start, StreamP
 from xalign_ray.text.prediction import StreamContext
 from xalign_ray.text.rows import Rows, concatenate, starts, take
 from xalign_ray.text.streams import stream_columns
+from xalign_ray.text.teacher_vectors import VectorShape
 from xalign_ray.work.artifacts import MANIFEST, is_sealed, read_json, read_manifest, whole_manifest
 from xalign_ray.work.mirror import fetch_listed, url_of
 
@@ -164,6 +165,12 @@ class Prepared:
         """The dictionary pairs of a split as words: [left language, left word, right language, right word]."""
         path = self._find("pair_words.json")
         return read_json(path, HINT, split)[split] if path else []
+
+    @property
+    def teacher(self) -> VectorShape | None:
+        """Of the vectors that its pairs bring along; None without a teacher."""
+        facts = self.manifest.get("teacher")
+        return VectorShape(facts["most"], facts["width"]) if facts else None
 
     @property
     def has_tests(self) -> bool:
@@ -323,6 +330,7 @@ class Prepared:
             first_step=first_step,
             first_position=first_position,
             no_dictionary=frozenset(n for n, code in enumerate(self.languages) if code not in covered),
+            teacher=self.teacher,
         )
 
     def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[NDArray[np.int64], Columns]]:

@@ -36,6 +36,7 @@ OPEN_SHARDS = 2048  # of a process, at most a third of a MiB each: four of each 
 
 ON_DISK, IN_ROWS = "side_", "segment_"  # how a column on disk is called, and its field of Rows
 LINKS = ("side_links", "link_from", "link_to")  # columns of word-aligned pairs only
+VECTORS = ("side_vector", "vector")  # of pairs that a teacher has read
 _LISTS = pa.list_(pa.field("element", pa.int32(), nullable=False))
 _fetched: set[tuple[Shard, int]] = set()  # not looked for again; what was removed since is fetched when it is read
 _TAIL = 8  # bytes behind a footer: its length, and the mark of the format
@@ -56,11 +57,16 @@ class ShardWriter:
     bytes, whatever the calls: no dictionary pages, no statistics, no timestamps. Without rows there is no shard.
     """
 
-    def __init__(self, path: Path, links: bool = False) -> None:
-        """Of files next to `path` whose names begin with its name; `links` if any rows may have word alignments."""
+    def __init__(self, path: Path, links: bool = False, vectors: bool = False) -> None:
+        """Of files next to `path` whose names begin with its name.
+
+        Args:
+            links: whether rows may have word alignments.
+            vectors: whether they bring vectors of a teacher.
+        """
         self.path = path
         self.shards: list[Written] = []
-        self._columns = [name for name in _COLUMNS if links or name not in LINKS]
+        self._columns = [name for name in _COLUMNS if (links or name not in LINKS) and (vectors or name not in VECTORS)]
         self._left: list[Rows] = []  # fewer than a row group
         self._rows = 0  # of the shard that is being written
         self._writer: pq.ParquetWriter | None = None
@@ -218,7 +224,8 @@ def _as_table(rows: Rows, columns: Sequence[str]) -> pa.Table:
     lengths = {
         "pieces": sum_runs(rows.word_length, row_words),
         **dict.fromkeys(("word_length", "entry"), row_words),
-        **dict.fromkeys(("side_words", "side_language", "side_links"), rows.row_segments),
+        **dict.fromkeys(("side_words", "side_language", "side_links", "side_vector"), rows.row_segments),
+        "vector": sum_runs(rows.segment_vector, rows.row_segments),
         **dict.fromkeys(("link_from", "link_to"), sum_runs(rows.segment_links, rows.row_segments)),
     }
     schema = pa.schema([pa.field(name, _LISTS, nullable=False) for name in columns])

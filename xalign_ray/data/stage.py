@@ -37,6 +37,7 @@ from xalign_ray.work.status_line import PartsDone
 
 HINT = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
 READ_AT_ONCE = 8  # parts that are looked at, or files that are hashed: hashing lets go of the interpreter
+GPU_SHARE = 0.25  # of a GPU, for a task with a teacher: four take turns, as each tokenizes between its forward passes
 MAX_FAULTS = 10  # parts whose faults are reported at once
 
 
@@ -149,13 +150,22 @@ def _run_tasks(
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     numbers = ray.data.from_items([{"number": number} for number in range(len(tasks))], override_num_blocks=len(tasks))
+    gpus = {"num_gpus": GPU_SHARE} if _uses_a_gpu(tasks, parallel) else {}
     do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
     done = []
     with PartsDone(step.title, dict(enumerate(step.sizes(tasks))), part=step.noun) as shown:
-        for row in numbers.map(do_one, num_cpus=1, **placement(parallel)).iter_rows():
+        for row in numbers.map(do_one, num_cpus=1, **gpus, **placement(parallel)).iter_rows():
             done.append(row)
             shown.add(row["number"])
     _raise_faults(done)
+
+
+def _uses_a_gpu(tasks: Sequence[Any], parallel: ParallelConfig) -> bool:
+    """Whether a teacher is to run on the GPUs of the cluster; nodes that are for data alone have none."""
+    import ray
+
+    has_teacher = any(getattr(task, "teacher", None) for task in tasks)
+    return has_teacher and not parallel.data_resource and ray.cluster_resources().get("GPU", 0) > 0
 
 
 def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:

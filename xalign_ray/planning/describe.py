@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import numpy as np
 import rich.box
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +25,10 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import TrimTokenizer
 from xalign_ray.errors import ConfigError
+from xalign_ray.models.families import family_of
+from xalign_ray.models.known import encoder_values
+from xalign_ray.models.operations import Operations
+from xalign_ray.models.sentence_encoder import vector_width
 from xalign_ray.planning.estimate import GIB, Estimate, estimate, find_rate, operations_of_row, read_prices, read_shape
 from xalign_ray.planning.memory import memory_of, run_bytes, shard_bytes_per_token
 from xalign_ray.planning.subject import Subject, at_most, read_figures, subject_of
@@ -30,6 +36,7 @@ from xalign_ray.planning.subject import Subject, at_most, read_figures, subject_
 MIB = 2**20
 DAY = 24  # hours
 LISTED, FIRST_OF_MANY = 150, 20  # languages that are all named, and how many of more
+FP16 = 2  # bytes
 FIRST = "GiB of a worker"
 
 
@@ -138,6 +145,27 @@ def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
         "parameters": f"{sizes.total:,} (vocabulary {trimmed}{vocab_size:,}: {sizes.word_embeddings:,}{losses})",
         "operations": _operations(config, subject),
         "disk": f"{in_bytes(run_bytes(config, subject))} for checkpoints and the export; shards: {shards}",
+        **_teacher(config),
+    }
+
+
+def _teacher(config: RunConfig) -> dict[str, str]:
+    """What prepare does with a teacher, once for each pair."""
+    if config.data.teacher is None:
+        return {}
+    path, language = config.data.teacher.path, config.data.teacher.language
+    try:
+        values = encoder_values(path)
+    except ConfigError:  # another family than those that are continued may teach
+        values = None
+    if values is None:
+        return {"teacher": f"prepare makes a vector of each distinct {language} sentence, which no step does"}
+    width = vector_width(Path(path)) if Path(path).is_dir() else values["hidden_size"]
+    operations = Operations(family_of(path, values), values, conditioned_head=False)
+    most = operations.forward(np.array([config.data.max_seq_length // 2]))
+    return {
+        "teacher": f"{FP16 * width:,} bytes of shards a pair; in prepare, once, at most {most:.2e} operations a "
+        f"distinct {language} sentence"
     }
 
 

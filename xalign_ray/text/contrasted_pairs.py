@@ -10,6 +10,7 @@ from xalign_ray.text.collate import Columns, Layout, collate_rows
 from xalign_ray.text.counter_random import splitmix64
 from xalign_ray.text.prediction import Batch, choose, locate_words, mask_units, predict, swap_segments
 from xalign_ray.text.rows import Rows, starts, sum_runs, take_segments
+from xalign_ray.text.teacher_vectors import teacher_vectors
 
 
 def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
@@ -19,7 +20,8 @@ def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
     int32 [N, L] each: `[CLS] sentence [SEP]` for the first, respectively second, sentence of every pair as the token
     columns have them, nothing masked; example e of the key is the partner of example e of the query. `pair_hash` int64
     [N, L]: at the [CLS] of each key example a non-zero hash of the sentence that prepare wrote first (the segment of
-    the pivot language, query or key), zero elsewhere: pairs that share that sentence share the hash.
+    the pivot language, query or key), zero elsewhere: pairs that share that sentence share the hash. `teacher`, where
+    the data has one: see `teacher_vectors`.
     """
     pivot = _hash_segments(_take_every_other(batch.rows, 0))
     batch = swap_segments(batch) if stream.random_order else batch
@@ -28,6 +30,8 @@ def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
     pair_hash[(key["example_ids"] > 0) & (key["position_ids"] == 0)] = pivot
     alone = {f"query_{name}": values for name, values in query.items()}
     alone |= {f"key_{name}": values for name, values in key.items()}
+    if shape := batch.context.teacher:
+        alone["teacher"] = teacher_vectors(batch.rows, shape)
     return _mask_text(stream, mask_units(batch)) | alone | {"pair_hash": pair_hash}
 
 

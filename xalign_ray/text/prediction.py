@@ -23,6 +23,7 @@ from xalign_ray.text.counter_random import (
 )
 from xalign_ray.text.dictionary import Lexicon
 from xalign_ray.text.rows import NO_ENTRY, Index, Ints, Rows, reorder_segments, run_index, spans, starts, sum_runs
+from xalign_ray.text.teacher_vectors import VectorShape
 
 Flags = NDArray[np.bool_]
 
@@ -32,7 +33,8 @@ class StreamContext:
     """What is the same for every row of a run, or of a stage of it.
 
     global_rows: rows of a step; with the first step of the run or stage, and its first position, they make steps of
-    positions. no_dictionary: languages of whose words no translation is known.
+    positions. no_dictionary: languages of whose words no translation is known. teacher: of the
+    vectors that pairs bring along.
     """
 
     seed: int
@@ -44,6 +46,7 @@ class StreamContext:
     first_step: int = 0
     first_position: int = 0
     no_dictionary: frozenset[int] = frozenset()
+    teacher: VectorShape | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ class Rows:
     of each row. Word alignment: segment_links [S] links of each segment as their source; link_from [K] a word of the
     source, link_to [K] a word of the other segment of its example, both counted from 0 within their segment. Of a
     pair's segments the source of all its links is the one that was first when prepare wrote it, wherever
-    `reorder_segments` puts it; text has none.
+    `reorder_segments` puts it; text has none. A teacher's vectors: segment_vector [S] numbers that a segment brings,
+    vector [V] those of all segments, as `teacher_vectors.as_ints` writes them; none where there is no teacher.
     """
 
     pieces: Ints
@@ -36,6 +37,13 @@ class Rows:
     segment_links: Ints
     link_from: Ints
     link_to: Ints
+    segment_vector: Ints = field(default=None)  # type: ignore[assignment]  # as many zeros as segments
+    vector: Ints = field(default=None)  # type: ignore[assignment]  # empty
+
+    def __post_init__(self) -> None:
+        if self.segment_vector is None:
+            object.__setattr__(self, "segment_vector", np.zeros_like(self.segment_words))
+            object.__setattr__(self, "vector", np.zeros(0, np.int32))
 
     def __len__(self) -> int:
         return len(self.row_segments)
@@ -81,6 +89,7 @@ def take_segments(rows: Rows, segments: NDArray[np.integer], row_segments: Ints)
     words = spans(starts(rows.segment_words)[segments], rows.segment_words[segments])
     pieces = spans(starts(rows.word_length)[words], rows.word_length[words])
     links = spans(starts(rows.segment_links)[segments], rows.segment_links[segments])
+    numbers = spans(starts(rows.segment_vector)[segments], rows.segment_vector[segments])
     return Rows(
         pieces=rows.pieces[pieces],
         word_length=rows.word_length[words],
@@ -91,6 +100,8 @@ def take_segments(rows: Rows, segments: NDArray[np.integer], row_segments: Ints)
         segment_links=rows.segment_links[segments],
         link_from=rows.link_from[links],
         link_to=rows.link_to[links],
+        segment_vector=rows.segment_vector[segments],
+        vector=rows.vector[numbers],
     )
 
 
@@ -99,6 +110,7 @@ def split_rows(rows: Rows, size: int) -> Iterator[Rows]:
     bounds = [np.concatenate(([0], np.cumsum(lengths))) for lengths in (rows.row_segments, rows.segment_words)]
     word_bounds = np.concatenate(([0], np.cumsum(rows.word_length, dtype=np.int64)))
     link_bounds = np.concatenate(([0], np.cumsum(rows.segment_links, dtype=np.int64)))
+    vector_bounds = np.concatenate(([0], np.cumsum(rows.segment_vector, dtype=np.int64)))
     for begin in range(0, len(rows), size):
         row = slice(begin, min(begin + size, len(rows)))
         segment = slice(*bounds[0][[row.start, row.stop]])
@@ -115,6 +127,8 @@ def split_rows(rows: Rows, size: int) -> Iterator[Rows]:
             segment_links=rows.segment_links[segment],
             link_from=rows.link_from[link],
             link_to=rows.link_to[link],
+            segment_vector=rows.segment_vector[segment],
+            vector=rows.vector[slice(*vector_bounds[[segment.start, segment.stop]])],
         )
 
 

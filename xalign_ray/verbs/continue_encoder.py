@@ -46,6 +46,9 @@ def continue_encoder(
         str,
         typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}; auto by default", autocompletion=one_of(METHODS)),
     ] = "",
+    teacher: Annotated[
+        PathLike | None, str, typer.Option(metavar="MODEL", help="folder or hub id, for distill: learns its vectors")
+    ] = None,
     dictionary: Annotated[Files, list[str], _files("a word and its translation a line, for align")] = (),
     text: Annotated[Files, list[str], _files("text for masked LM, such as de.txt or de=FILE")] = (),
     keep: Annotated[Files, list[str], _files("pairs or text in languages that must not get worse")] = (),
@@ -142,6 +145,7 @@ def five_lines_of(given: Mapping[str, Any]) -> FiveLines:
     options = {key: value for key, value in given.items() if key in FiveLines.model_fields and key != "model"}
     options |= {key: codes(given[key]) for key in ("languages", "columns")}
     options |= {key: _names(given[key]) for key in FILES}
+    options |= {"teacher": as_model(given["teacher"]) if given["teacher"] else None}
     options |= {"output": str(as_path(given["out"])) if given["out"] else None, "set": given["settings"]}
     return read_five_lines(as_model(given["model"]), options)
 

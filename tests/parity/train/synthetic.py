@@ -19,6 +19,7 @@ from xalign_ray.train.loop import train
 from xalign_ray.work.job import Job
 
 VOCAB, ROW = 64, 12
+TEACHER = 16  # numbers of its vectors
 FINGERPRINT = "f" * 64
 
 
@@ -91,7 +92,7 @@ def aligned(positions: np.ndarray, examples: np.ndarray) -> dict[str, np.ndarray
 
 
 def sentences(positions: np.ndarray) -> dict[str, np.ndarray]:
-    """The columns of sentence pairs: one to three pairs a row, none in every fourth, few pivot sentences."""
+    """The columns of sentence pairs and of their teacher: one to three pairs a row, none in every fourth."""
     fields = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
     given = {f"{side}_{f}": np.zeros((len(positions), ROW), np.int32) for side in ("query", "key") for f in fields}
     given["pair_hash"] = np.zeros((len(positions), ROW), np.int64)
@@ -109,7 +110,10 @@ def sentences(positions: np.ndarray) -> dict[str, np.ndarray]:
                 if side == "key":
                     given["pair_hash"][i, at] = draw.integers(1, 9)
                 at += length
-    return given
+    drawn = [np.random.default_rng([9, int(position)]).normal(size=(3, TEACHER)) for position in positions]
+    vectors = np.array(drawn, np.float16).reshape(-1, 3, TEACHER)
+    vectors[np.arange(3)[None] >= (positions % 4)[:, None]] = 0  # behind a row's last pair
+    return given | {"teacher": vectors.view(np.uint8)}
 
 
 def retrieval_test(language: str, other_language: str, count: int, seed: int) -> SimpleNamespace:

@@ -9,7 +9,8 @@ from xalign_ray.errors import ConfigError
 
 
 def given(*there: str) -> Given:
-    return Given("mine", *(name in there for name in ("head", "pairs", "dictionary", "text")))
+    named = [name in there for name in ("head", "pairs", "dictionary", "text")]
+    return Given("mine", *named, teacher="teacher" in there)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,7 @@ def given(*there: str) -> Given:
         ("auto", "dictionary text head", "align", "a dictionary without pairs"),
         ("auto", "text head", "mlm", "text alone"),
         ("contrast", "pairs head", "contrast", "as asked for"),
+        ("distill", "pairs head teacher", "distill", "as asked for"),
         ("align", "dictionary pairs", "align-contrast", "no masked-LM head, so contrast trains beside the dictionary"),
         ("align", "dictionary pairs head", "align", "as asked for"),
         ("weam", "pairs head", "weam", "as asked for"),
@@ -50,6 +52,9 @@ def test_recipe_of_a_method(method: str, there: str, recipe: str, why: str) -> N
             "pairs",
             "TLM predicts masked words, and mine has no masked-LM head: take --method contrast, or --set allow",
         ),
+        ("distill", "teacher", "--method distill: it needs sentence pairs: add --pairs FILE."),
+        ("distill", "pairs", "--method distill: it learns another encoder's sentence vectors: add --teacher FOLDER."),
+        ("auto", "pairs teacher", "--teacher is for --method distill, and the method is auto."),
         ("align", "pairs head", "it draws the words of a dictionary together: add --dictionary FILE."),
         ("align", "dictionary head", "it needs sentences to predict words in: add --text FILE or --pairs FILE."),
         ("align", "dictionary text", "the dictionary alone would draw all words together: add --pairs FILE."),

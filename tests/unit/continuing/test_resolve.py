@@ -56,6 +56,7 @@ def resolved(model: str = "bare", pairs: str = "pairs.en-de.tsv", **options: Any
         {"set": ("train.optimizer.learning_rate=1e-4", "objectives.0.temperature=0.1", "seed=3")},
         {"pairs": "pairs.en-de.tsv other.en-fr.tsv"},
         {"method": "weam", "set": ("allow=[new_head]",)},
+        {"method": "distill", "teacher": "mlm"},
     ],
 )
 def test_shown_recipe_is_the_recipe_that_runs(folder: Path, options: dict[str, Any]) -> None:
@@ -128,6 +129,16 @@ def test_encoder_that_pools_by_its_first_token_is_contrasted_so(folder: Path) ->
     (folder / "bare" / "1_Pooling").mkdir()
     (folder / "bare" / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
     assert resolved().recipe.config.objectives[0].pooling == "cls"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_teacher_whose_vectors_have_length_1_is_learned_so(folder: Path) -> None:
+    pairs = "pairs.en-de.tsv other.en-fr.tsv"
+    plain = resolved(method="distill", teacher="mlm", pairs=pairs).recipe.config
+    assert (plain.data.teacher.language, plain.objectives[0].normalize) == ("en", False)  # type: ignore[union-attr]
+    modules = [{"path": "1_Pooling", "type": "x.Pooling"}, {"path": "2_Normalize", "type": "x.Normalize"}]
+    (folder / "mlm" / "modules.json").write_text(json.dumps(modules))
+    taught = resolved(method="distill", teacher="mlm", pairs=pairs).recipe.config
+    assert taught.objectives[0].normalize  # type: ignore[union-attr]
 
 
 def test_rows_are_no_longer_than_the_encoder_has_positions(folder: Path) -> None:

@@ -1,0 +1,134 @@
+"""Distillation is one large batch in plain torch for any cut of a step and ZeRO stage, and resumes to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.parity.train import synthetic
+from tests.parity.train.plain import build, copy_of
+from tests.parity.train.pool import Pool
+from tests.parity.train.test_train_contrast import (
+    CONTENT,
+    ROWS,
+    alone,
+    assert_same,
+    build_as_asked,
+    rows_of,
+    sentences_of,
+)
+from tests.parity.train.test_train_step import Watched
+from tests.parity.train.test_train_steps import TIGHT, run, train_until
+from xalign_ray.config.derive import derive_batch
+from xalign_ray.errors import ConfigError
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.step import Stepper
+
+KIND = "distillation"
+SETTINGS: dict[str, Any] = {
+    "data__teacher": {"path": "teacher"},
+    "model__hidden_dropout_prob": 0.0,
+    "train__global_batch_size": ROWS,
+    "train__max_grad_norm": 0.0,
+    "objectives": [{"kind": KIND}],
+}
+VARIANTS = [
+    {},
+    {"distance": "cosine", "pooling": "cls"},
+    {"normalize": True},
+    {"distance": "cosine", "layer": 1},
+]
+
+
+def asked(changes: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    return SETTINGS | {"objectives": [{"kind": KIND} | changes]} | settings
+
+
+def step_of(workers: Workers, settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Tensor], float]:
+    """The loss and the gradient of a run's first step, and the logged cosine."""
+    config = synthetic.config(parallel__workers=workers.size, **settings)
+    objectives = build_as_asked(config, workers)
+    engine = Watched(objectives, config, workers)
+    stepper = Stepper(engine, objectives, config, workers)
+    stepper.take(0, rows_of(np.arange(*derive_batch(config).rows_of(workers.rank))))
+    taken = stepper.fetch()
+    return dict(taken.losses), engine.gradients, taken.metrics["train/teacher_cosine"]
+
+
+def plain_step(settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Tensor], float]:
+    """The same sentence by sentence, each encoded by itself, over the whole step."""
+    config = synthetic.config(**settings)
+    objectives, rows = build(config), rows_of(np.arange(ROWS))
+    loss = config.objectives[0]
+    stored = rows["teacher"].view(np.float16).astype(np.float32)
+    of_pair = [torch.from_numpy(stored[row, slot]) for row, number in enumerate(CONTENT) for slot in range(number % 4)]
+    terms, cosines = [], []
+    for language, side in enumerate(("query", "key")):
+        for ids, teacher in zip(sentences_of(rows, side), of_pair, strict=True):
+            vector = alone(objectives, ids, language, loss.pooling)  # of length 1
+            if not loss.normalize and loss.distance == "mse":
+                vector = vector * length_of(objectives, ids, language, loss.pooling)
+            cosines.append((vector @ teacher / vector.norm() / teacher.norm()).detach())
+            cosine = vector @ teacher / (vector.norm() * teacher.norm())
+            terms.append(1 - cosine if loss.distance == "cosine" else ((vector - teacher) ** 2).sum() / len(teacher))
+    total = torch.stack(terms).mean()
+    total.backward()
+    gradients = copy_of({name: parameter.grad for name, parameter in objectives.named_parameters()})
+    return {KIND: total.item()}, gradients, float(torch.stack(cosines).mean())
+
+
+def length_of(objectives: Any, ids: list[int], language: int, pooling: str) -> Tensor:
+    """The length of a sentence's vector before `alone` divides by it."""
+    row = torch.tensor([ids])
+    batch = {"input_ids": row, "position_ids": torch.arange(len(ids))[None], "segment_ids": row * 0}
+    states = objectives.encoder.encode(batch | {"language_ids": row * 0 + language, "example_ids": row * 0 + 1})[0]
+    return (states[0] if pooling == "cls" else states.mean(dim=0)).norm()
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_each_variant_is_that_of_one_batch(two: Pool, changes: dict[str, Any]):
+    losses, gradients, cosine = plain_step(asked(changes))
+    taken = two.call(step_of, asked(changes, train__per_device_batch_size=2))
+    assert_same(taken, losses, gradients)
+    assert [one[2] for one in taken] == pytest.approx([cosine] * 2, abs=1e-6)
+
+
+@pytest.mark.parametrize("micro_batch", [1, 3, 8])
+@pytest.mark.parametrize("workers", ["one", "two", "four"])
+def test_loss_and_gradient_are_those_of_one_batch_for_any_cut(
+    request: pytest.FixtureRequest, workers: str, micro_batch: int
+):
+    pool: Pool = request.getfixturevalue(workers)
+    taken = pool.call(step_of, asked({}, train__per_device_batch_size=micro_batch))
+    assert_same(taken, *plain_step(asked({}))[:2])
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_loss_and_gradient_are_those_of_one_batch_at_every_zero_stage(two: Pool, stage: int):
+    settings = asked({}, train__per_device_batch_size=2, parallel__zero_stage=stage)
+    settings |= {"parallel__deepspeed_overrides": TIGHT} if stage == 3 else {}
+    assert_same(two.call(step_of, settings), *plain_step(asked({}))[:2])
+
+
+@pytest.mark.parametrize(("stage", "bf16"), [(0, False), (2, True)])
+def test_a_resumed_run_is_the_same_to_the_last_bit(two: Pool, tmp_path: Path, stage: int, bf16: bool):
+    settings = asked({}, parallel__zero_stage=stage, train__bf16=bf16, checkpoint__save_steps=3)
+    straight = run(two, tmp_path / "straight", **settings)
+    with pytest.raises(synthetic.Interrupted):
+        two.call(train_until, tmp_path / "cut", settings, 5)
+    assert run(two, tmp_path / "cut", **settings) == straight
+    states = [synthetic.weights(tmp_path / name) for name in ("straight", "cut")]
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+def test_a_teacher_of_another_width_is_refused():
+    objectives = build(synthetic.config(**SETTINGS))
+    batch = {name: torch.from_numpy(values) for name, values in rows_of(np.arange(2, 4)).items() if name != "row_hash"}
+    batch["teacher"] = batch["teacher"][..., :-4].contiguous()
+    with pytest.raises(ConfigError, match="the teacher's vectors have 14 numbers, the encoder's 16"):
+        objectives(batch, (0, 1), 0)
