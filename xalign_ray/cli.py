@@ -41,7 +41,7 @@ add_command(app, "submit", submit_for(app), context_settings=options_first)
 add_command(app, "word-map", word_map)
 add_command(app, "quickstart", quickstart)
 data_app = _group("Data: fetch, make, read, align, measure.")
-for name in ("demo", "derive", "read", "fetch", "align", "stats"):
+for name in ("demo", "derive", "read", "fetch", "align", "mine", "stats"):
     add_command(data_app, name, getattr(data, f"data_{name}"))
 config_app = _group("Recipes: list, show, check, compare.")
 for name in ("list", "show", "check", "diff", "schema"):

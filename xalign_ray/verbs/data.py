@@ -207,6 +207,55 @@ def data_align(
     return aligned
 
 
+def data_mine(
+    first: Annotated[PathLike, Path, typer.Argument(metavar="FIRST", help="text, a sentence a line")],
+    second: Annotated[PathLike, Path, typer.Argument(metavar="SECOND", help="the same in another language")],
+    languages: SourceLanguages,
+    model: Annotated[
+        PathLike, str, typer.Option(metavar="MODEL", help="encoder: a Sentence Transformers folder, or any other")
+    ],
+    out: OutDir,
+    dev: Annotated[PathLike | None, Path, _files("known pairs, by which the threshold is chosen")] = None,
+    threshold: Annotated[float | None, typer.Option(metavar="X", help="least score, such as 1.06")] = None,
+    neighbours: Annotated[int, typer.Option(min=1, metavar="K", help="of a sentence, for its margin")] = 4,
+) -> Path:
+    """Mine sentence pairs out of two monolingual files, by the ratio margin of an encoder's vectors.
+
+    Writes `mined.<first>-<second>.tsv`, the best pair first, which `continue --pairs` reads, and `mining.json`.
+
+    Returns:
+        The file of pairs.
+
+    Raises:
+        ConfigError: an option cannot mean anything.
+        DataError: a file has no sentence, or no dev pair is found.
+        LockError: another process writes the folder.
+    """
+    from xalign_ray.data.sources.formats import check_languages
+
+    named = codes(languages)
+    if len(named) != 2:
+        raise ConfigError("--languages: give the codes of FIRST and SECOND, as in --languages en,de.")
+    if (dev is None) == (threshold is None):
+        raise ConfigError("Give --dev PAIRS, by which the threshold is chosen, or --threshold X; not both.")
+    (one,), (other,) = (check_languages("text", [code]) for code in named)
+    both = one, other
+    from xalign_ray.data.mining import mine_files
+    from xalign_ray.data.sources.pair_forms import look_at_pairs, read_pairs
+    from xalign_ray.work.job import open_job
+
+    folder, files = as_path(out), (as_path(first), as_path(second))
+    known: list[tuple[str, str]] = []
+    for corpus in look_at_pairs([str(as_path(dev))], both, split="dev") if dev else ():
+        step = 1 if corpus.languages == both else -1
+        known += [pair[::step] for pair in read_pairs(corpus)]  # type: ignore[misc]
+    say(f"Mining {shown_path(files[0])} and {shown_path(files[1])}: reading them.")
+    with open_job(folder, "data mine"):
+        mined = mine_files(files, both, as_model(model), folder, neighbours, known, threshold)
+    say_next(f"xalign continue MODEL --pairs {quoted(mined)}")
+    return mined
+
+
 def data_stats(what: RecipeOrFolder, *settings: Settings, out: Out = None) -> list[Path]:
     """Say what prepared data holds, what dictionaries cover, and how often a run sees it."""
     from rich.console import Console

@@ -1,0 +1,94 @@
+"""Margin mining against a slow reference, for any size of the blocks; the threshold against trying all of them."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from xalign_ray.models import margin
+from xalign_ray.models.margin import Mined, best_threshold, mine_pairs, nearest_both_ways
+
+
+def unit(count: int, width: int = 6, seed: int = 0) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def slow_pairs(first: np.ndarray, second: np.ndarray, k: int) -> list[tuple[int, int]]:
+    """Sentence by sentence, with Python's sort."""
+    cosines = first.astype(np.float64) @ second.astype(np.float64).T
+    near = [sorted(range(len(second)), key=lambda j, i=i: (-cosines[i, j], j))[:k] for i in range(len(first))]
+    near_back = [sorted(range(len(first)), key=lambda i, j=j: (-cosines[i, j], i))[:k] for j in range(len(second))]
+    mean = [sum(cosines[i, j] for j in near[i]) / len(near[i]) for i in range(len(first))]
+    mean_back = [sum(cosines[i, j] for i in near_back[j]) / len(near_back[j]) for j in range(len(second))]
+
+    def score(i: int, j: int) -> float:
+        return cosines[i, j] / ((mean[i] + mean_back[j]) / 2)
+
+    candidates = [(i, max(near[i], key=lambda j, i=i: score(i, j))) for i in range(len(first))]
+    candidates += [(max(near_back[j], key=lambda i, j=j: score(i, j)), j) for j in range(len(second))]
+    pairs: list[tuple[int, int]] = []
+    for i, j in sorted(candidates, key=lambda pair: -score(*pair)):
+        if all(i != one and j != other for one, other in pairs):
+            pairs.append((i, j))
+    return pairs
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2048, 8192), (7, 5), (1, 3), (40, 1)])
+@pytest.mark.parametrize(("sizes", "k"), [((40, 31), 4), ((3, 50), 4), ((20, 20), 1)])
+def test_mined_pairs_are_those_of_the_slow_reference(
+    monkeypatch: pytest.MonkeyPatch, rows: int, columns: int, sizes: tuple[int, int], k: int
+) -> None:
+    monkeypatch.setattr(margin, "ROWS", rows)
+    monkeypatch.setattr(margin, "COLUMNS", columns)
+    first, second = unit(sizes[0], seed=1), unit(sizes[1], seed=2)
+    second[:10] += 2 * first[:1]  # a hub, which margin punishes
+    second /= np.linalg.norm(second, axis=1, keepdims=True)
+    mined = mine_pairs(*nearest_both_ways(first, second, k))
+    assert [(one.first, one.second) for one in mined] == slow_pairs(first, second, k)
+    assert [one.score for one in mined] == sorted((one.score for one in mined), reverse=True)
+
+
+def test_equal_vectors_keep_the_lower_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(margin, "COLUMNS", 2)
+    same = np.tile(unit(1), (5, 1))
+    one, other = nearest_both_ways(same[:3], same, 2)
+    assert one.places.tolist() == [[0, 1]] * 3
+    assert other.places.tolist() == [[0, 1]] * 5
+
+
+def test_a_side_without_vectors_gives_no_pair() -> None:
+    assert mine_pairs(*nearest_both_ways(unit(0), unit(3))) == []
+
+
+def slow_threshold(mined: list[Mined], gold: set[tuple[int, int]]) -> float:
+    """The highest F1 of all scores as thresholds."""
+    firsts, seconds = ({pair[side] for pair in gold} for side in (0, 1))
+    judged = [one for one in mined if one.first in firsts or one.second in seconds]
+    best = 0.0
+    for least in {one.score for one in judged}:
+        kept = [one for one in judged if one.score >= least]
+        right = sum((one.first, one.second) in gold for one in kept)
+        if right:
+            precision, recall = right / len(kept), right / len(gold)
+            best = max(best, 2 * precision * recall / (precision + recall))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_threshold_has_the_highest_f1(seed: int) -> None:
+    draw = random.Random(seed)
+    mined = sorted((Mined(draw.random(), i, i if draw.random() < 0.6 else i + 1) for i in range(60)), reverse=True)
+    gold = {(i, i) for i in range(0, 60, 2)}
+    found = best_threshold(mined, gold)
+    assert found is not None
+    assert found.f1 == pytest.approx(slow_threshold(mined, gold))
+    kept = [one for one in mined if one.score >= found.score]
+    right = sum((one.first, one.second) in gold for one in kept)
+    assert found.recall == right / len(gold)
+
+
+def test_no_gold_pair_among_the_mined_gives_no_threshold() -> None:
+    assert best_threshold([Mined(1.0, 0, 1)], {(0, 0)}) is None
