@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Normalize, Pooling, Transformer
+from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 
 from tests.parity.english_base import SMALL, write_english_base
 from tests.unit.data.conftest import make_config, prepare_here
@@ -20,6 +20,7 @@ from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.export import export
 from xalign_ray.models.own_pooling import is_normalized, own_max_length, own_pooling, own_prompt
+from xalign_ray.models.sentence_encoder import SentenceEncoder, vector_width
 from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.train.loop import build_objectives
 
@@ -88,6 +89,18 @@ def test_what_it_saves_gives_us_its_vectors(tmp_path: Path) -> None:
     )
     theirs.save(str(tmp_path / "saved"))
     np.testing.assert_allclose(own_vectors(tmp_path / "saved", TEXTS), theirs.encode(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_teacher_gives_its_vectors_whatever_its_modules(tmp_path: Path, pooling: str) -> None:
+    bert = make_bert_in(tmp_path / "bert", ["wb", "wc", "wd", "##e"], positions=64)
+    transformer = Transformer(str(bert), max_seq_length=20)
+    width = transformer.get_embedding_dimension()
+    modules = [transformer, Pooling(width, pooling_mode=pooling), Dense(width, 6), Normalize()]
+    theirs = SentenceTransformer(modules=modules, prompts={"query": "wd "}, default_prompt_name="query", device="cpu")
+    theirs.save(str(tmp_path / "saved"))
+    assert vector_width(tmp_path / "saved") == 6
+    np.testing.assert_allclose(SentenceEncoder(str(tmp_path / "saved")).encode(TEXTS), theirs.encode(TEXTS), atol=1e-5)
 
 
 def test_an_export_continues_with_the_prompts_and_length_of_its_start(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from xalign_ray.models.hub import snapshot
 from xalign_ray.models.hub_cache import in_cache
 from xalign_ray.models.own_pooling import own_max_length, own_pooling, own_prompt
 from xalign_ray.models.sentence_modules import CUT, KEPT, MODULES, list_modules
-from xalign_ray.models.weight_files import CONFIG, read_config
+from xalign_ray.models.weight_files import CONFIG, SAFETENSORS, read_config
 from xalign_ray.work.artifacts import MANIFEST, read_json
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ def _step(kind: str, folder: Path, device: str) -> Callable[[Tensor], Tensor]:
     """What a module behind the pooling does to vectors."""
     import torch
     import torch.nn.functional as F
+    from safetensors.torch import load_file
 
     if kind == "Normalize":
         return lambda vectors: F.normalize(vectors, dim=1)
@@ -153,21 +154,11 @@ def _step(kind: str, folder: Path, device: str) -> Callable[[Tensor], Tensor]:
     activation = str(config.get("activation_function") or "torch.nn.Identity").rpartition(".")[2]
     if activation not in _ACTIVATIONS or config.get("use_residual"):
         raise DataError(f"{folder / CONFIG}: a Dense module with {activation} is unknown here.")
-    weights = _weights(folder)
+    if not (folder / SAFETENSORS).is_file():
+        raise DataError(f"{folder} holds no {SAFETENSORS} of its Dense module. Save it as safetensors.")
+    weights = load_file(folder / SAFETENSORS)
     weight, bias = (weights[name].to(device) if name in weights else None for name in ("linear.weight", "linear.bias"))
     if weight is None:
         raise DataError(f"{folder} holds no linear.weight, which its {CONFIG} asks for. {_AGAIN}")
     after = getattr(torch.nn, activation)()
     return lambda vectors: after(F.linear(vectors, weight, bias))
-
-
-def _weights(folder: Path) -> Mapping[str, Tensor]:
-    import torch
-    from safetensors.torch import load_file
-
-    if (folder / "model.safetensors").is_file():
-        return load_file(folder / "model.safetensors")
-    path = folder / "pytorch_model.bin"
-    if not path.is_file():
-        raise DataError(f"{folder} holds no weights of its Dense module. {_AGAIN}")
-    return torch.load(path, map_location="cpu", weights_only=True)
