@@ -87,7 +87,7 @@ def test_an_unknown_option_exits_2_on_stderr(run: Run) -> None:
         (
             ["--format", "mosses"],
             "format must be one of moses, tsv, csv, xlsx, jsonl_pairs, json_pairs, parquet_pairs, arrow_pairs, tmx, "
-            "xliff, po, opus.",
+            "xliff, po, opus, hf.",
         ),
     ],
 )
