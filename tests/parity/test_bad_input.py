@@ -259,7 +259,6 @@ def test_moses_files_of_different_length_are_refused_with_both_counts(prepare: P
             "data.corpora.0: 'german' is not a language code such as 'en', 'swa' or 'zh-Hans'. "
             "Did you mean 'de' (German)?",
         ),
-        ("deu", "data.corpora.0: it names the language 'deu'; write its BCP-47 code 'de'."),
         ("und", "data.corpora.0: 'und' stands for no particular language; name the language of the text."),
     ],
 )

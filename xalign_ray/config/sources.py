@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, Positive
+from xalign_ray.config.language_codes import Language
 
 HF = "hf"  # the format of Hugging Face data sets, whose files are of one of the others
 TextFormat = Literal["wikipedia", "text", "jsonl", "json", "csv", "parquet", "arrow", "conllu", "hf"]
@@ -71,7 +72,7 @@ class Corpus(SplitOfHub):
     """Monolingual text in one language."""
 
     format: Annotated[TextFormat, Field(description="how its files are read")]
-    language: Annotated[str, Field(description="BCP-47 code")]
+    language: Annotated[Language, Field(description="BCP-47 code; other codes of the same language become it")]
     paths: Annotated[
         tuple[LocalPath, ...],
         Field(
@@ -109,7 +110,7 @@ class ParallelCorpus(SplitOfHub):
     """Sentence pairs; for `moses`, paths are the first side, the second side and, if there is one, the alignment."""
 
     format: Annotated[PairFormat, Field(description="how its files are read")]
-    languages: Annotated[tuple[str, str], Field(description="codes of the first and the second side")]
+    languages: Annotated[tuple[Language, Language], Field(description="codes of the first and the second side")]
     paths: Annotated[
         tuple[LocalPath, ...],
         Field(min_length=1, description="files or URLs; relative to data.root. Of format hf as of data.corpora"),
@@ -166,7 +167,9 @@ class Dictionary(Frozen):
     """A bilingual dictionary. `held_out` pairs are never trained on; the alignment probe scores them."""
 
     format: Annotated[DictionaryFormat, Field(description="how its files are read")] = "muse"
-    languages: Annotated[tuple[str, str], Field(description="codes of the first and the second word of a line")]
+    languages: Annotated[
+        tuple[Language, Language], Field(description="codes of the first and the second word of a line")
+    ]
     paths: Annotated[tuple[LocalPath, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
     columns: Annotated[
         tuple[str, str] | None,
@@ -407,4 +410,6 @@ class Teacher(Frozen):
     path: Annotated[
         LocalPath, Field(description="Hugging Face or Sentence Transformers folder, hub id, or `id@revision`")
     ]
-    language: Annotated[str, Field(description="of the sentence that it reads; every parallel corpus has it")] = "en"
+    language: Annotated[Language, Field(description="of the sentence that it reads; every parallel corpus has it")] = (
+        "en"
+    )

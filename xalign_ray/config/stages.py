@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from xalign_ray.config.choices import Objective, Stream
 from xalign_ray.config.fields import Float, Frozen, Int, Positive, Scheduled, Within
+from xalign_ray.config.language_codes import Language
 from xalign_ray.config.training import ScheduleConfig
 
 
@@ -36,7 +37,7 @@ class StageSampling(Frozen):
     ] = None
     temperature: Annotated[Float | None, Field(ge=1, description="1/alpha; give one of the two")] = None
     languages: Annotated[
-        tuple[str, ...] | None,
+        tuple[Language, ...] | None,
         Field(min_length=1, description="languages that are drawn in this stage, pairs where both are; null is all"),
     ] = None
 

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from xalign_ray.config.language_codes import ENGLISH, name_of_pair
 from xalign_ray.continuing.sentence_scores import Numbers, SentenceScores, Text
 from xalign_ray.models.nearest import find_translations, thin, unit_rows
 from xalign_ray.results.difference import Interval, accuracy_interval, mean_interval, ratio_interval
 from xalign_ray.tasks.translations import MAX_PAIRS, TranslatedSentences
-from xalign_ray.text.language_codes import ENGLISH, name_of_pair
 from xalign_ray.work.artifacts import write_json
 
 NOTHING_KEPT = (

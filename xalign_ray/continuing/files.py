@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+from xalign_ray.config.language_codes import check_language, is_language, name_of_pair
 from xalign_ray.config.schema import Corpus, Dictionary, ParallelCorpus
 from xalign_ray.data.sources.files import join_path
 from xalign_ray.data.sources.open import read_lines
@@ -17,7 +18,6 @@ from xalign_ray.data.sources.term_forms import find_dictionary_form
 from xalign_ray.data.stage import TESTS
 from xalign_ray.errors import ConfigError
 from xalign_ray.tasks.translations import MAX_PAIRS, TranslatedSentences
-from xalign_ray.text.language_codes import check_language, is_language, name_of_pair
 from xalign_ray.track.events import read_events
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import RunFolder

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from xalign_ray.config.choices import Distillation, MaskedLm, MaskedText, SentenceContrast
+from xalign_ray.config.language_codes import ENGLISH
 from xalign_ray.config.load import Recipe, load_recipe, resolve_tree
 from xalign_ray.config.schema import Corpus, ParallelCorpus
 from xalign_ray.continuing.encoder import Encoder, look_at_encoder
@@ -22,7 +23,6 @@ from xalign_ray.continuing.methods import LARGE, Choice, Given, check_replay, ch
 from xalign_ray.continuing.replay import with_replay
 from xalign_ray.data.sources.pair_forms import look_at_pairs
 from xalign_ray.models.own_pooling import is_normalized
-from xalign_ray.text.language_codes import ENGLISH
 from xalign_ray.work.run_folder import RUNS
 
 ROOT = "."  # paths are relative to the current folder

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from xalign_ray.config.language_codes import explain_unknown, is_unknown
 from xalign_ray.config.schema import DEMO, Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
 from xalign_ray.data.sources.formats import check_contents, check_languages, find_source, read_part
 from xalign_ray.data.sources.open import WHOLE
@@ -15,7 +16,6 @@ from xalign_ray.data.sources.records import Record
 from xalign_ray.data.stage import KeptCuts
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
-from xalign_ray.text.language_codes import explain_unknown, is_unknown
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.status_line import say

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from xalign_ray.config.explain import suggest
+from xalign_ray.config.language_codes import INVENTED, OTHER, check_language, family_of, languages_of
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.aggregate import KEY, ScoreTable, aggregate, seed_values, without_layers
 from xalign_ray.results.difference import Difference, differences_from
@@ -22,7 +23,6 @@ from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 from xalign_ray.tasks.task import SHARE
-from xalign_ray.text.language_codes import INVENTED, OTHER, check_language, family_of, languages_of
 
 EVERY = "all languages"
 UNKNOWN_SIZE = "size not known"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.answer_rules import (
     Compare,
@@ -25,7 +26,6 @@ from xalign_ray.tasks.question_answering import Answer, Question, QuestionAnswer
 from xalign_ray.tasks.task import Files, Measure, Metric, ReplaceWord
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, name_language
 from xalign_ray.tasks.text_classification import replace_running_words
-from xalign_ray.text.language_codes import check_language, is_language
 from xalign_ray.work.file_checks import open_file
 
 _CROSSED = "-question-"

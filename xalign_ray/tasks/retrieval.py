@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xalign_ray.config.language_codes import ENGLISH, name_of_pair
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import Measure, Metric, Task
 from xalign_ray.tasks.tatoeba import find_pairs, read_pair
 from xalign_ray.tasks.translations import TranslatedSentences, layer_accuracies
-from xalign_ray.text.language_codes import ENGLISH, name_of_pair
 from xalign_ray.work.artifacts import hash_value
 from xalign_ray.work.status_line import say
 

@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from xalign_ray.config.language_codes import ENGLISH as ENGLISH
+from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, name_others
 from xalign_ray.tasks.tokenized import LONGEST_INPUT, Features, Inputs
-from xalign_ray.text.language_codes import ENGLISH as ENGLISH
-from xalign_ray.text.language_codes import check_language
 from xalign_ray.work.artifacts import hash_file, write_atomic
 
 if TYPE_CHECKING:  # of what imports torch, which names, files and metrics do without

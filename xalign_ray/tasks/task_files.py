@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+from xalign_ray.config.language_codes import check_language
 from xalign_ray.data.sources import open as opening
 from xalign_ray.data.sources.open import CR, NOT_UTF8, NUL, OVER_LONG, read_as
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.task_tables import DOWNLOAD, find_tables
-from xalign_ray.text.language_codes import check_language
 
 LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"  # a part of the patterns of many tasks
 SPLIT = r"(?P<split>train|dev|test)"

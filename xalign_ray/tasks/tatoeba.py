@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import DataError
 from xalign_ray.models.nearest import Vectors
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import COSINE, ENGLISH, Measure, Metric, Task
 from xalign_ray.tasks.task_files import choose_languages, name_language, read_lines
 from xalign_ray.tasks.translations import LAST_LAYERS, MEAN_OF_LAST, headline, layer_accuracies, layer_cosines
-from xalign_ray.text.language_codes import check_language
 from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
 

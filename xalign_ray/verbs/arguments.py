@@ -87,7 +87,7 @@ def _fetched(incomplete: str) -> list[str]:
 
 def _languages(incomplete: str) -> list[tuple[str, str]]:
     """The last of the codes that are separated by commas, with the language's name."""
-    from xalign_ray.text.language_codes import NAMES
+    from xalign_ray.config.language_codes import NAMES
 
     before, comma, last = incomplete.rpartition(",")
     return [(f"{before}{comma}{code}", name) for name, code in NAMES.items() if code.startswith(last)]

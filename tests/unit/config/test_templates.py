@@ -28,6 +28,19 @@ def test_text_of_many_languages_is_an_entry_for_each() -> None:
     ]
 
 
+def test_codes_of_one_language_are_one_in_a_recipe_and_paths_keep_what_was_written() -> None:
+    codes = {
+        "format": "text",
+        "languages": ["yor", "deu_Latn", "twi", "fat", "SR-LATN", "xqz"],
+        "paths": ["{language}.txt"],
+    }
+    pairs = [{"format": "tsv", "languages": ["eng", ["yor_Latn", "yo"]], "paths": ["{second}.tsv"]}]
+    found = data_of(corpora=[codes], parallel=pairs)
+    assert [one.language for one in found.corpora] == ["yo", "de", "tw", "fat", "sr-Latn", "xqz"]
+    assert [one.paths[0] for one in found.corpora[:2]] == ["yor.txt", "deu_Latn.txt"]
+    assert [one.languages for one in found.parallel] == [("en", "yo-Latn"), ("en", "yo")]
+
+
 @pytest.mark.parametrize("key", ["parallel", "tests", "dictionaries"])
 @pytest.mark.parametrize(
     ("languages", "path", "expected"),

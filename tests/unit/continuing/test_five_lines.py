@@ -31,7 +31,10 @@ def test_options_win_over_the_file_and_empty_ones_do_not(tmp_path: Path) -> None
     [
         (f"{MODEL}pair: a.csv", "unknown key 'pair'. Did you mean 'pairs'?"),
         (f"{MODEL}out: runs/x", "unknown key 'out'. Did you mean 'output'?"),
-        (f"{MODEL}method: contrst", "it must be one of auto, contrast, contrast-tlm, align, weam, ppa, mlm. Did you"),
+        (
+            f"{MODEL}method: contrst",
+            "it must be one of auto, contrast, contrast-tlm, distill, align, weam, ppa, mlm. Did you",
+        ),
         (f"{MODEL}lr: 1e-5", "'lr' is a key of the recipe: write it as set: {train.optimizer.learning_rate: VALUE}."),
         (f"{MODEL}epochs: 3", "'epochs' is a key of the recipe: write it as set: {train.num_train_epochs: VALUE}."),
         (f"{MODEL}steps: 1.5", "'steps' is 1.5; it must be a whole number."),

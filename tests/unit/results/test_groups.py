@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from xalign_ray.config.language_codes import check_language, family_of, languages_of
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.compare import Groupings, check_groupings, known_groupings, read_sizes
 from xalign_ray.results.run import Log, Run
-from xalign_ray.text.language_codes import check_language, family_of, languages_of
 
 XTREME = (
     "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import ConfigError
 from xalign_ray.text.derived import (
     check_changes,
@@ -14,7 +15,6 @@ from xalign_ray.text.derived import (
     split_sentences,
     split_words,
 )
-from xalign_ray.text.language_codes import check_language
 from xalign_ray.text.word_order import Sentence, Tree
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from xalign_ray.config.language_codes import check_language, explain_unknown, is_language, is_unknown, take_language
 from xalign_ray.errors import ConfigError
-from xalign_ray.text.language_codes import check_language, explain_unknown, is_language, is_unknown, take_language
 
 
 @pytest.mark.parametrize(

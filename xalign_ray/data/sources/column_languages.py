@@ -9,8 +9,8 @@ from pathlib import Path
 
 import langcodes
 
+from xalign_ray.config.language_codes import NAMES, check_language, is_language
 from xalign_ray.data.language_id import identify
-from xalign_ray.text.language_codes import NAMES, check_language, is_language
 
 # Codes of languages that are, as names of columns and files, words of other meaning.
 _WORDS = """

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from xalign_ray.config.explain import suggest
+from xalign_ray.config.language_codes import take_language
 from xalign_ray.config.sources import HF, Corpus, Dictionary, ParallelCorpus
 from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError
 from xalign_ray.data.sources.columnar import (
@@ -44,7 +45,6 @@ from xalign_ray.data.sources.wikipedia import read_wikipedia
 from xalign_ray.data.sources.workbook import read_workbook
 from xalign_ray.data.sources.xliff import read_xliff
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.text.language_codes import take_language
 from xalign_ray.work.file_checks import check_plain
 from xalign_ray.work.storage import is_url
 

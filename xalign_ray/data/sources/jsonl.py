@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from xalign_ray.config.language_codes import NAMES
 from xalign_ray.data.sources.column_languages import is_called
 from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, NOT_UTF8, Chunks, Line, read_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import EMPTY_DOCUMENT, BadRow, Document, Pair, Record, Skipped
-from xalign_ray.text.language_codes import NAMES
 
 NOT_JSON = "it is not JSON"
 TEXT = "text"  # the key or column of a document, where the source names no other

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO, BinaryIO, NamedTuple, cast
 
+from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, TRUNCATED, BrokenFile, BrokenFileError
 from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.data.sources.moses import pair_lines
@@ -18,7 +19,6 @@ from xalign_ray.data.sources.open import CHUNK_BYTES, number_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import Record
 from xalign_ray.errors import DataError
-from xalign_ray.text.language_codes import check_language, is_language
 
 _ZIP = b"PK\x03\x04"
 _FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.ReadError)  # OSError: a wrong CRC

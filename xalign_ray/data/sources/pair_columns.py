@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xalign_ray.config.language_codes import check_language
 from xalign_ray.data.language_id import PACKAGE, is_alike, is_installed
 from xalign_ray.data.sources.column_languages import (
     find_pair,
@@ -15,7 +16,6 @@ from xalign_ray.data.sources.column_languages import (
 )
 from xalign_ray.data.sources.first_rows import FirstRows
 from xalign_ray.errors import ConfigError
-from xalign_ray.text.language_codes import check_language
 
 IDENTIFIED = 300  # texts of a column by which its language is found
 MAX_EQUAL = 0.5  # of the rows: those whose two texts are the same

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from xml.etree.ElementTree import Element
 
+from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.data.sources.broken import BrokenFileError
 from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import Chunks
@@ -13,7 +14,6 @@ from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Pair, Record, Skipped
 from xalign_ray.data.sources.xml import local_name, stream_elements
 from xalign_ray.errors import DataError
-from xalign_ray.text.language_codes import check_language, is_language
 
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _CODES = frozenset({"bpt", "ept", "ph", "it", "ut"})  # what they hold is markup of the program the text is from

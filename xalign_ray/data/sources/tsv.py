@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Pair, Record, Skipped
 from xalign_ray.errors import DataError
-from xalign_ray.text.language_codes import check_language, is_language
 
 
 def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
+from typing import Annotated
 
 import langcodes
+from pydantic import AfterValidator
 
-from xalign_ray.config.explain import suggest
 from xalign_ray.errors import ConfigError
 
 ENGLISH = "en"
@@ -92,6 +94,11 @@ def is_language(code: str) -> bool:
     return bool(_SHAPE.fullmatch(code)) and code.lower() not in _NOT_A_LANGUAGE and langcodes.tag_is_valid(code)
 
 
+Language = Annotated[
+    str, AfterValidator(lambda code: check_language(code) if is_language(code) else code)
+]  # of a recipe
+
+
 def name_of_pair(first: str, second: str) -> str:
     """What scores of two languages are named by: the one that is not English; both, such as "de-fr", if none is."""
     if ENGLISH in (first, second):
@@ -104,11 +111,10 @@ def _guess(code: str) -> str:
     if hyphened != code and is_language(hyphened):
         return f" Did you mean '{check_language(hyphened)}'?"
     names = {name.lower(): known for name, known in NAMES.items()}
-    near = suggest(code.lower(), names)
-    if near:
-        name = near.split("'")[1]
-        return f" Did you mean '{names[name]}' ({name.capitalize()})?"
-    return suggest(code.lower(), NAMES.values())
+    if near := get_close_matches(code.lower(), names, n=1, cutoff=0.5):
+        return f" Did you mean '{names[near[0]]}' ({near[0].capitalize()})?"
+    near = get_close_matches(code.lower(), NAMES.values(), n=1, cutoff=0.5)
+    return f" Did you mean '{near[0]}'?" if near else ""
 
 
 # Which family a language belongs to, in the groups that XTREME reports its scores by.
