@@ -12,6 +12,7 @@ from typing import Any
 
 import langcodes
 import yaml
+from langcodes.tag_parser import LanguageTagError
 from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.explain import explain_validation, suggest_file
@@ -169,7 +170,7 @@ def _three_letters(code: str) -> str:
     """A language's code in ISO 639-3, as Masakhane's folders are called (ha is hau); the code itself if it has none."""
     try:
         return langcodes.Language.get(code).to_alpha3()
-    except (LookupError, langcodes.LanguageTagError):
+    except (LookupError, LanguageTagError):
         return code
 
 
