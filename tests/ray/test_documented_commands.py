@@ -61,12 +61,16 @@ REASONS = {
     "gpu": "needs GPUs, or a run that was measured on them; tests/gpu",
     "data": "reads gigabytes of the reader's (DATA); other commands here run the same verbs",
     "hours": "trains for half an hour, as the page says; tests/parity/test_studies_of_papers.py has it in small",
+    "like": "is as another command here, on other files",
     "head": "starts a head node on this machine's ports; tests/ray/test_dashboards.py runs it on others",
 }
 NOT_RUN = {
     "xalign continue intfloat/multilingual-e5-small --pairs pairs/*.csv --keep keep/*.csv --steps 40 --out runs/mine": (
         "network"
     ),
+    "xalign continue MODEL --pairs mined/mined.en-de.tsv": "like",
+    "hf download masakhane/masakhaner2 --repo-type dataset --local-dir masakhaner2": "network",
+    "xalign tune RUN --task ner --data masakhaner2": "network",
     "make quickstart": "make",
     "make check": "make",
     "make test": "make",
@@ -188,6 +192,14 @@ def write_pairs(folder: Path) -> None:
         (folder / f"{name}.csv").write_text("\n".join(["en,de", *rows, ""]), encoding="utf-8")
 
 
+def write_news(folder: Path) -> None:
+    """Lines of two languages, of which some translate others, and pairs that are known."""
+    lines = [(f"the house has number {number}", f"das Haus hat die Nummer {number}") for number in range(60)]
+    for side, code in enumerate(("en", "de")):
+        (folder / f"news.{code}.txt").write_text("".join(f"{pair[side]}\n" for pair in lines[:40]))
+    (folder / "known.en-de.tsv").write_text("".join("\t".join(pair) + "\n" for pair in lines[40:]))
+
+
 def remove_derived(folder: Path) -> None:
     """What another command derived."""
     shutil.rmtree(folder / "derived", ignore_errors=True)
@@ -211,6 +223,10 @@ RUN: dict[str, Prepare | None] = {
     "xalign continue MODEL --pairs my.csv --show-recipe > recipe.yaml": write_pairs,
     "xalign continue MODEL --pairs my.csv --plan": None,
     "xalign continue MODEL --pairs my.csv --test test.csv --out runs/mine": None,
+    'xalign export runs/mine --as sentence-transformers --prompt "query=query: " --prompt "passage=passage: " '
+    "--out mine": None,
+    "xalign data mine news.en.txt news.de.txt --languages en,de --model MODEL --dev known.en-de.tsv --out mined":
+        write_news,
     f"xalign report {MLM} {ALIGN} --out comparison": None,
     f"xalign report {MLM} {ALIGN} --out comparison --by task,family": None,
     f"xalign export {MLM} --step 0 --out untrained/export": None,
@@ -222,6 +238,7 @@ RUN: dict[str, Prepare | None] = {
     "--dictionary-share 0.25 --dictionary-share 0.5": write_english,
     "xalign data align --languages en,de DATA/opus/Europarl.de-en.en DATA/opus/Europarl.de-en.de --out alignment":
         write_europarl,
+    "xalign data read --format tsv_terms alignment/en-de.dictionary.tsv --languages en,de": None,
     "xalign study mine.yaml --plan": write_study,
     "xalign study demo-pos --plan": None,
     "xalign study small --plan --set data.root=DATA": None,
