@@ -80,6 +80,7 @@ def test_what_losses_keep_follows_from_what_they_encode() -> None:
     assert {kind: passes for kind, passes in kept.items() if passes} == {
         "momentum_contrast": 0.5,
         "sentence_contrast": 1.0,
+        "distillation": 1.0,
     }
 
 

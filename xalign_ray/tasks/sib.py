@@ -20,8 +20,7 @@ class SibTask(ClassificationTask):
     metrics = (Metric("sib_accuracy", "Topics of sentences (SIB-200)", "sentences whose topic was predicted right"),)
     classes = ("entertainment", "geography", "health", "politics", "science/technology", "sports", "travel")
     file_names = ("eng_Latn/{split}.tsv",)
-    # aka_Latn is left out: BCP-47 has one code for it and twi_Latn.
-    patterns = (re.compile(rf"(?!aka_)(?P<language>[a-z]{{3}}_[A-Z][a-z]{{3}})/{SPLIT}\.tsv"),)
+    patterns = (re.compile(rf"(?P<language>[a-z]{{3}}_[A-Z][a-z]{{3}})/{SPLIT}\.tsv"),)
     layouts = (Columns(texts=("text",), label="category", key="index_id"),)
 
     def languages_of(self, code: str, path: Path) -> Sequence[str]:
