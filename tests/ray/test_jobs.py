@@ -24,15 +24,16 @@ from tests.pages import ROOT, command, write_files
 from tests.parity.mlflow_server import Server
 from tests.ray.head import PAGE, Cluster, Job, free_ports, running
 from tests.ray.runs import PATIENCE_S, TRAIN_WORKER, addresses_of_this_machine, check_batches, pids, starts
+from tests.ray.small import copy_demo
+from tests.unit.data.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
 from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepare import prepare
-from xalign_ray.demo.writer import write_demo
 from xalign_ray.tasks.scores import SCORES, read_scores
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 pytestmark = pytest.mark.ray
-STEPS, DOWN_AT, UP_AFTER = 240, 20, 15
+STEPS, DOWN_AT, UP_AFTER = 160, 20, 15
 MODEL = [
     "data.tokenizer.vocab_size=1000",
     "model.hidden_size=32",
@@ -111,12 +112,12 @@ def of_job(begin: str, name: str) -> list[str]:
 def submitted(cluster: Cluster, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Submitted:
     shared = tmp_path_factory.mktemp("shared")
     output = shared / "runs"
-    write_demo(shared / "demo", sentences=600, parallel_sentences=100, retrieval_pairs=20)
+    copy_demo(shared / "demo")
     settings = [*MODEL, f"data.root={shared / 'demo'}", f"track.mlflow={server.uri}", f"train.max_steps={STEPS}"]
     settings += ["train.global_batch_size=24", "train.per_device_batch_size=12", "train.eval_steps=0"]
     settings += [f"checkpoint.save_steps={STEPS}", "parallel.workers=1", "parallel.data_cpus=2"]
     options = [word for text in settings for word in ("--set", text)]
-    cluster.run(*of_page("xalign submit prepare", shared), *options)
+    prepare_here(load_recipe("tiny/mlm", [*settings, f"output={output}"]).config)
     job = Job([*of_page("ray job submit", shared), *options], cluster.environment, shared / "stopped.log")
     try:
         job.wait_for(lambda: last_step(output) >= DOWN_AT)
@@ -295,7 +296,10 @@ def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster,
         "train": {"max_steps": 1, "global_batch_size": 2},
     }
     (tmp_path / "mine.yaml").write_text(json.dumps(recipe))
-    done = submit(cluster.address, "prepare", str(tmp_path / "mine.yaml"), environment=cluster.environment)
+    done = subprocess.run(
+        [*of_page("xalign submit prepare", tmp_path)[:3], str(tmp_path / "mine.yaml")],
+        cwd=ROOT, env=cluster.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
     assert done.returncode == 1
     assert "\nxalign: Moses files must have the same number of lines, but " in done.stderr
     assert f"{tmp_path / 'a.en'} has 60,000 lines, {tmp_path / 'a.de'} has 59,999 lines." in done.stderr

@@ -15,8 +15,8 @@ from tests.unit.data.conftest import prepare_here
 from xalign_ray.errors import TrainingError
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
-STEPS, SAVED_EVERY = 72, 12
-KILLED_AT = 3 * SAVED_EVERY + 2  # a save is on disk when the next one begins: that of step 24 is, at this step
+STEPS, SAVED_EVERY = 48, 8
+KILLED_AT = 3 * SAVED_EVERY + 2  # a save is on disk when the next one begins: the second is, at this step
 AGENT, WORKER = "ray::DashboardAgent", "ray::RayTrainWorker"
 
 

@@ -244,7 +244,7 @@ def test_a_fine_tuning_whose_loss_is_not_finite_is_reported_and_the_study_goes_o
 
 
 def test_a_fine_tuning_killed_at_work_is_retried_with_the_same_scores(tmp_path: Path):
-    file = one_encoder(tmp_path, {"learning_rate": 1e-2, "num_train_epochs": 30})
+    file = one_encoder(tmp_path, {"learning_rate": 1e-2})
     hit: list[int] = []
 
     def kill_one() -> None:
@@ -301,11 +301,11 @@ def xalign(*words: str) -> None:
 def test_cells_of_the_page_run_side_by_side_are_not_repeated_and_are_reported(
     own_languages: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
-    """The cluster has three CPUs: for two workers with half of one, and their feeds; or for fine-tunings with half."""
+    """The cluster has three CPUs: for two workers with half of one, and their feeds; or for two fine-tunings."""
     monkeypatch.chdir(own_languages)
     # Some seconds of steps: on a busy machine processes that are started at once begin seconds apart.
     settings = [*batches(rows=8, micro=4, steps=150, saved_every=150), "parallel.workers=1", "track.mlflow=off"]
-    settings += ["resources.cpus=0.5"]
+    settings += ["resources.cpus=1.5"]
     words = command("your_languages.md", "xalign study study.yaml")[1:]
     words += [word for one in settings for word in ("--set", one)]
     xalign(*words)
