@@ -161,41 +161,34 @@ def test_a_label_that_the_new_task_lacks_is_refused_in_the_words_of_the_page(
     assert re.findall(r"^exit (\d)$", tuned.stdout, re.M)[2:] == ["1"], tuned.stdout
 
 
-def test_own_languages_are_prepared_and_their_study_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_files("your_languages.md", tmp_path)
-    assert run(tmp_path, "make_files.py").returncode == 0
-    monkeypatch.chdir(tmp_path)
-    prepare_here(load_recipe("mlm.yaml").config)
+def said_on(page: str, recipe: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the short commands of a page say in the files that it writes, once its recipe is prepared."""
+    write_files(page, folder)
+    assert run(folder, "make_files.py").returncode == 0
+    monkeypatch.chdir(folder)
+    prepare_here(load_recipe(recipe).config)
     said = ""
-    for line in commands("your_languages.md"):
+    for line in commands(page):
         if (
             line.startswith("xalign")
             and line.split()[1] not in ("prepare", "report")
             and line != "xalign study study.yaml"
         ):
-            done = run(tmp_path, "-m", "xalign_ray", *shlex.split(line)[1:], code=ROOT)
+            done = run(folder, "-m", "xalign_ray", *shlex.split(line)[1:], code=ROOT)
             assert done.returncode == 0, done.stderr
-            said += done.stdout + done.stderr
+            said += done.stdout[-2000:] + done.stderr
+    return said
+
+
+def test_own_languages_are_prepared_and_their_study_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = said_on("your_languages.md", "mlm.yaml", tmp_path, monkeypatch)
     assert "mlm.yaml is valid." in said
     assert "words_of_one_piece" in said
     assert "8 cells: 8 waiting" in said
 
 
 def test_twenty_languages_are_read_planned_and_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_files("twenty_languages.md", tmp_path)
-    assert run(tmp_path, "make_files.py").returncode == 0
-    monkeypatch.chdir(tmp_path)
-    prepare_here(load_recipe("twenty.yaml").config)
-    said = ""
-    for line in commands("twenty_languages.md"):
-        if (
-            line.startswith("xalign")
-            and line.split()[1] not in ("prepare", "report")
-            and line != "xalign study study.yaml"
-        ):
-            done = run(tmp_path, "-m", "xalign_ray", *shlex.split(line)[1:], code=ROOT)
-            assert done.returncode == 0, done.stderr
-            said += done.stdout[-2000:] + done.stderr
+    said = said_on("twenty_languages.md", "twenty.yaml", tmp_path, monkeypatch)
     assert "12 documents\n" in said
     assert "60 pairs\n" in said
     counted = re.search(r"The last ends with `(.+?)`", text_of("twenty_languages.md"))

@@ -29,31 +29,28 @@ WORDS = {
 PAIRS = ["dog hund", "cat katze", "sun sonne", "sea meer"]
 
 
-def test_frequent_words_are_those_aligned_most_often_without_stop_words(tmp_path: Path) -> None:
+def write_aligned(folder: Path) -> ParallelCorpus:
+    """Seven pairs of lines with the links of their words."""
     lines = {
         "a.en": ["The dog and the cat", "a dog, Berlin", "the cat", "Dog", "cat 7", "moon", "x"],
         "a.de": ["der Hund und die Katze", "ein Hund, Berlin", "die Mieze", "HUND", "Katze 7", "Hund", ""],
         "alignment.txt": ["0-0 1-1 2-2 3-3 4-4", "0-0 1-1 2-2", "0-0 1-1", "0-0", "0-0 1-1", "0-0", ""],
     }
     for name, rows in lines.items():
-        (tmp_path / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-    paths = tuple(str(tmp_path / name) for name in ("a.en", "a.de"))
-    path, _ = write_words(ParallelCorpus(format="moses", languages=("en", "de"), paths=paths), tmp_path)
+        (folder / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    paths = tuple(str(folder / name) for name in ("a.en", "a.de"))
+    return ParallelCorpus(format="moses", languages=("en", "de"), paths=paths)
+
+
+def test_frequent_words_are_those_aligned_most_often_without_stop_words(tmp_path: Path) -> None:
+    path, _ = write_words(write_aligned(tmp_path), tmp_path)
     assert path == tmp_path / "en-de.frequent.txt"
     # dog-hund and cat-katze twice each; cat-mieze and moon-hund have a word that is taken; "dog," is no word.
     assert path.read_text().splitlines() == ["dog hund", "cat katze"]
 
 
 def test_dictionary_of_the_links_of_a_corpus(tmp_path: Path) -> None:
-    lines = {
-        "a.en": ["The dog and the cat", "a dog, Berlin", "the cat", "Dog", "cat 7", "moon", "x"],
-        "a.de": ["der Hund und die Katze", "ein Hund, Berlin", "die Mieze", "HUND", "Katze 7", "Hund", ""],
-        "alignment.txt": ["0-0 1-1 2-2 3-3 4-4", "0-0 1-1 2-2", "0-0 1-1", "0-0", "0-0 1-1", "0-0", ""],
-    }
-    for name, rows in lines.items():
-        (tmp_path / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-    paths = tuple(str(tmp_path / name) for name in ("a.en", "a.de"))
-    corpus = ParallelCorpus(format="moses", languages=("en", "de"), paths=paths)
+    corpus = write_aligned(tmp_path)
     path = write_words(corpus, tmp_path, min_count=2)[1]
     # hund has 4 links, cat 3, the 3; "dog," is dog.
     table = ["en\tde\tcount\tshare", "dog\thund\t3\t0.750", "cat\tkatze\t2\t0.667", "the\tdie\t2\t0.667"]

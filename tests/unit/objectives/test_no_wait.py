@@ -71,6 +71,7 @@ def step(monkeypatch: pytest.MonkeyPatch, settings: Sequence[Any]) -> None:
         SentenceContrast(pooling="mean", layer=1),
         MomentumContrast(queue_size=64),
         MomentumContrast(queue_size=64, pooling="mean", queue_start="fill"),
+        SentenceContrast(matryoshka_dims=(4,)),
         DictionaryAlignment(),
     ],
 )
