@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xalign_ray.data.sources.conllu import MERGE, WITHHELD
+from xalign_ray.data.sources.conllu import MERGE, WITHHELD, line_blocks
 from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.derived import SYNTAX, Order, split_sentences, split_words
@@ -54,15 +54,7 @@ def read_sentences(path: Path | str) -> Iterator[Sentence]:
 def _blocks(path: Path | str) -> Iterator[list[Line]]:
     if "://" not in str(path) and not Path(path).is_file():
         raise DataError(f"{path} is missing; give a CoNLL-U file.")
-    block: list[Line] = []
-    for line in read_lines(str(path)):
-        if line.text.strip() or line.fault:
-            block.append(line)
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
+    return line_blocks(read_lines(str(path)))
 
 
 def _read_sentence(path: Path | str, block: list[Line]) -> Sentence | None:

@@ -26,7 +26,7 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     (path,), (language,) = part.paths, languages
     has_documents, sentences, begins = False, [], 1
     broken: list[BrokenFileError] = []
-    for block in _blocks(held_back(read_lines(path, part.spans[0], part.first_line), broken)):
+    for block in line_blocks(held_back(read_lines(path, part.spans[0], part.first_line), broken)):
         if any(line.text.startswith(_NEW) for line in block):
             has_documents = True
             if sentences:
@@ -61,7 +61,8 @@ def split_conllu(format_: str, paths: Sequence[str]) -> list[Part]:
     return split_at_blank_lines(format_, paths, lambda _: True)
 
 
-def _blocks(lines: Iterator[Line]) -> Iterator[list[Line]]:
+def line_blocks(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    """The lines of each sentence: runs between blank lines."""
     block: list[Line] = []
     for line in lines:
         if line.text.strip() or line.fault:
