@@ -15,11 +15,7 @@ from torch import Tensor, nn
 from tests.parity.train import synthetic
 from tests.parity.train.plain import build
 from tests.parity.train.pool import Pool
-from tests.parity.train.test_train_contrast import sentences_of
-from tests.parity.train.test_train_step import Watched
-from xalign_ray.config.derive import derive_batch
-from xalign_ray.train.distributed import Workers
-from xalign_ray.train.step import Stepper
+from tests.parity.train.test_train_contrast import sentences_of, step_of
 
 ROWS, OTHERS = 8, 12
 SETTINGS: dict[str, Any] = {
@@ -32,16 +28,6 @@ SETTINGS: dict[str, Any] = {
 def rows_of(positions: np.ndarray) -> dict[str, np.ndarray]:
     """Rows whose pairs have no sentence in common."""
     return synthetic.rows(positions + OTHERS) | {"position": positions}
-
-
-def step_of(workers: Workers, settings: dict[str, Any]) -> tuple[float, dict[str, Tensor]]:
-    """The loss of a run's first step, and its gradient by weights of the encoder."""
-    config = synthetic.config(parallel__workers=workers.size, **settings)
-    objectives = build(config)
-    engine = Watched(objectives, config, workers)
-    stepper = Stepper(engine, objectives, config, workers)
-    stepper.take(0, rows_of(np.arange(*derive_batch(config).rows_of(workers.rank))))
-    return stepper.fetch().losses["sentence_contrast"], engine.gradients
 
 
 class Bert(nn.Module):
@@ -96,8 +82,8 @@ def test_loss_and_gradient_are_those_of_sentence_transformers(
     loss, gradients = peer(3, widths)
     (contrast,) = SETTINGS["objectives"]
     settings = SETTINGS | {"objectives": [contrast | {"matryoshka_dims": widths}]}
-    for ours, found in pool.call(step_of, settings | {"train__per_device_batch_size": micro_batch}):
-        assert ours == pytest.approx(loss, abs=1e-6)
+    for ours, found, _ in pool.call(step_of, settings | {"train__per_device_batch_size": micro_batch}, rows_of):
+        assert ours["sentence_contrast"] == pytest.approx(loss, abs=1e-6)
         for name, expected in gradients.items():
             torch.testing.assert_close(
                 found[f"encoder.hf.{name}"], expected, rtol=1e-5, atol=1e-6 * max(1, len(widths))

@@ -18,7 +18,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.unit.objectives.test_combine import dictionary, share
 from tests.unit.rules.tree import PACKAGE
-from xalign_ray.config.choices import DictionaryAlignment, MaskedLm, MomentumContrast, SentenceContrast, WordExchange
+from xalign_ray.config.choices import (
+    DictionaryAlignment,
+    Distillation,
+    MaskedLm,
+    MomentumContrast,
+    SentenceContrast,
+    WordExchange,
+)
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models import attention
 from xalign_ray.models.encoder import build_encoder
@@ -40,7 +47,8 @@ class NoCopies(TorchDispatchMode):
 def rows() -> dict[str, np.ndarray]:
     given = share()
     sides = {f"{role}_{name}": given[name] for role in ("query", "key") for name in given if name != "labels"}
-    return {**given, **sides, "pair_hash": np.arange(40).reshape(5, 8), "aligned": np.ones((5, 8, 1), np.uint8)}
+    own = {"pair_hash": np.arange(40).reshape(5, 8), "aligned": np.ones((5, 8, 1), np.uint8)}
+    return given | sides | own | {"teacher": np.ones((5, 3, 16), np.float16).view(np.uint8)}
 
 
 def step(monkeypatch: pytest.MonkeyPatch, settings: Sequence[Any]) -> None:
@@ -72,6 +80,8 @@ def step(monkeypatch: pytest.MonkeyPatch, settings: Sequence[Any]) -> None:
         MomentumContrast(queue_size=64),
         MomentumContrast(queue_size=64, pooling="mean", queue_start="fill"),
         SentenceContrast(matryoshka_dims=(4,)),
+        Distillation(),
+        Distillation(distance="cosine", pooling="cls", normalize=True, layer=1),
         DictionaryAlignment(),
     ],
 )
