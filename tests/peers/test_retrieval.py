@@ -12,11 +12,14 @@ import pytest
 from mteb.abstasks import AbsTaskBitextMining
 from mteb.abstasks.task_metadata import TaskMetadata
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Pooling, Transformer
+from sentence_transformers.models import Dense, LayerNorm, Normalize, Pooling, Transformer
 
 from tests.unit.tasks.conftest import make_bert_in
+from xalign_ray.continuing.sentence_scores import SentenceScores
+from xalign_ray.errors import DataError
 from xalign_ray.models.own_pooling import own_pooling, own_prompt
-from xalign_ray.tasks.hf_encoder import Encoder
+from xalign_ray.tasks.hf_encoder import Encoder, SentenceVectors
+from xalign_ray.tasks.retrieval import RETRIEVAL
 from xalign_ray.tasks.tatoeba import TATOEBA
 
 WORDS = [f"{letter}{vowel}" for letter in "bcdfghjklm" for vowel in "aeiou"]
@@ -104,3 +107,34 @@ def test_retrieval_in_both_directions_equals_mteb(
         theirs[metric] = result.scores["test"][0]["accuracy"]
     assert {metric: ours[metric] for metric in theirs} == pytest.approx(theirs)
     assert theirs["tatoeba_accuracy"] != theirs["tatoeba_accuracy_from_english"]
+
+
+def test_a_dense_module_is_applied_as_sentence_transformers_does(
+    tmp_path: Path, encoder: Path, sides: tuple[list[str], list[str]]
+) -> None:
+    model = Transformer(str(encoder))
+    width = model.get_embedding_dimension()
+    modules = [model, Pooling(width, pooling_mode="mean"), Dense(width, 5), Normalize()]
+    theirs = SentenceTransformer(modules=modules, prompts={"query": "ba "})
+    theirs.save(str(tmp_path / "saved"))
+    ours = SentenceVectors(str(tmp_path / "saved"), "cpu")(sides[0], "de")
+    np.testing.assert_allclose(ours, theirs.encode(sides[0], prompt_name="query"), atol=1e-6)
+    compared = SentenceScores(str(tmp_path / "saved"), device="cpu").vectors([(text, "de") for text in sides[0]])
+    np.testing.assert_allclose(compared, ours, atol=1e-6)
+    assert ours.shape == (len(sides[0]), 5)
+
+    data = tmp_path / "test.csv"
+    data.write_text("de,en\n" + "".join(f"{one},{other}\n" for one, other in zip(*sides, strict=True)))
+    scores = RETRIEVAL.evaluate(str(tmp_path / "saved"), data, device="cpu")
+    found = {score.layer: score.value for score in scores if score.metric == "retrieval_accuracy_to_second"}
+    similar = theirs.encode(sides[0], prompt_name="query") @ theirs.encode(sides[1], prompt_name="query").T
+    assert found["last"] == pytest.approx((similar.argmax(axis=1) == np.arange(len(sides[0]))).mean())
+    assert found["last"] != found[LAYERS]
+
+
+def test_a_module_that_is_unknown_here_is_refused(tmp_path: Path, encoder: Path) -> None:
+    model = Transformer(str(encoder))
+    pooling = Pooling(model.get_embedding_dimension(), pooling_mode="mean")
+    SentenceTransformer(modules=[model, pooling, LayerNorm(model.get_embedding_dimension())]).save(str(tmp_path))
+    with pytest.raises(DataError, match="makes its vectors by a module LayerNorm, which is unknown here"):
+        SentenceVectors(str(tmp_path), "cpu")

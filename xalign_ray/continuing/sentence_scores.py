@@ -69,9 +69,14 @@ class SentenceScores:
     def vectors(self, texts: Sequence[Text]) -> Numbers:
         """A vector for each text, `[N, D]`; each distinct text is encoded once."""
 
+        from xalign_ray.models.sentence_encoder import steps_behind_pooling
+        from xalign_ray.tasks.hf_encoder import apply_steps
+
         def encode(missing: Sequence[Text]) -> Numbers:
             sentences = [self.prompt + text for text, _ in missing]
-            return self._open()[0].sentence_vectors(sentences, [language for _, language in missing], self.pooling)
+            opened, languages = self._open()[0], [language for _, language in missing]
+            steps, device = steps_behind_pooling(self.encoder, opened.model.device), opened.model.device
+            return apply_steps(steps, opened.sentence_vectors(sentences, languages, self.pooling), device)
 
         return self._kept(f"vectors-{hash_value([self.prompt, self.pooling])[:16]}", texts, encode)
 

@@ -17,6 +17,7 @@ ROWS, COLUMNS = 2048, 8192  # of a block of cosines: 64 MiB
 
 Vectors = NDArray[np.float32]
 Places = NDArray[np.int64]
+Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -91,18 +92,36 @@ def _blocks(vectors: Vectors, size: int, device: str) -> Iterator[tuple[slice, T
         yield slice(begin, begin + len(part)), torch.from_numpy(part).to(device)
 
 
+def ratio_margins(first: Neighbours, second: Neighbours) -> tuple[Scores, Scores]:
+    """The score of each vector with each of its neighbours, of the first side and of the second: [N, k] and [M, k].
+
+    The score of x and y is cos(x, y) over the mean of two means: the cosines of x with its k nearest, and of y with
+    its own.
+    """
+    mean_first, mean_second = (one.cosines.astype(np.float64).mean(axis=1) for one in (first, second))
+    forth = first.cosines / ((mean_first[:, None] + mean_second[first.places]) / 2)
+    back = second.cosines / ((mean_second[:, None] + mean_first[second.places]) / 2)
+    return forth, back
+
+
+def nearest_by_margin(first: Neighbours, second: Neighbours) -> tuple[Places, Places]:
+    """The neighbour of the highest score of each vector, of the first side and of the second: [N] and [M]."""
+    scores = ratio_margins(first, second)
+    return tuple(  # type: ignore[return-value]
+        one.places[np.arange(len(one.places)), score.argmax(axis=1)]
+        for one, score in zip((first, second), scores, strict=True)
+    )
+
+
 def mine_pairs(first: Neighbours, second: Neighbours) -> list[Mined]:
     """Pairs by ratio margin, the best first, each sentence in one pair at most.
 
-    The score of x and y is cos(x, y) over the mean of two means: the cosines of x with its k nearest, and of y with
-    its own. Candidates are the neighbour of the highest score of each sentence, of both sides; of those the best are
+    Candidates are the neighbour of the highest score of each sentence, of both sides; of those the best are
     taken in turn (the method `max` of LASER and XTREME).
     """
     if not len(first.cosines) or not len(second.cosines):
         return []
-    mean_first, mean_second = (one.cosines.astype(np.float64).mean(axis=1) for one in (first, second))
-    forth = first.cosines / ((mean_first[:, None] + mean_second[first.places]) / 2)
-    back = second.cosines / ((mean_second[:, None] + mean_first[second.places]) / 2)
+    forth, back = ratio_margins(first, second)
     at_forth, at_back = forth.argmax(axis=1), back.argmax(axis=1)
     rows, columns = np.arange(len(forth)), np.arange(len(back))
     left = np.concatenate([rows, second.places[columns, at_back]])
@@ -128,18 +147,20 @@ class Threshold:
     f1: float
 
 
-def best_threshold(mined: Sequence[Mined], gold: Collection[tuple[int, int]]) -> Threshold | None:
+def best_threshold(
+    mined: Sequence[Mined], gold: Collection[tuple[int, int]], gold_is_whole: bool = False
+) -> Threshold | None:
     """The threshold of the highest F1, halfway between two scores; None if no mined pair is of the gold ones.
-
-    Precision is of the mined pairs that have a sentence of the gold pairs; other sentences are not judged.
 
     Args:
         mined: the best first.
         gold: numbers of the sentences of the dev pairs.
+        gold_is_whole: whether sentences outside the gold pairs have no translation, so that precision is of all mined
+            pairs (BUCC); else it is of those that have a sentence of the gold pairs.
     """
     gold = set(gold)
     firsts, seconds = ({pair[side] for pair in gold} for side in (0, 1))
-    judged = [one for one in mined if one.first in firsts or one.second in seconds]
+    judged = [one for one in mined if gold_is_whole or one.first in firsts or one.second in seconds]
     best, right = None, 0
     for number, one in enumerate(judged, 1):
         right += (one.first, one.second) in gold

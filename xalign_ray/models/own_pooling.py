@@ -10,7 +10,7 @@ from xalign_ray.models.hub_cache import hub_file
 from xalign_ray.work.status_line import say
 
 _MODULES = "modules.json"
-_KNOWN = {"Transformer", "Pooling", "Normalize"}
+_KNOWN = {"Transformer", "Pooling", "Normalize", "Dense"}
 _PROMPTS = "config_sentence_transformers.json"
 _LENGTH = "sentence_bert_config.json"
 QUERY = "query"  # name of the prompt that is taken where none is the default
@@ -20,7 +20,7 @@ def own_pooling(encoder: str) -> str | None:
     """How the encoder's last layer becomes a sentence vector: "mean" or "cls"; None where no files say so.
 
     `modules.json` names the folder of the pooling module, whose config.json names the kind. Another kind is reported on
-    stderr, and counts as none. So are modules that change the vectors further, which nothing here applies.
+    stderr, and counts as none. So are modules that change the vectors further in a way that is unknown here.
 
     Args:
         encoder: folder or hub id.

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import snapshot
-from xalign_ray.models.hub_cache import in_cache
+from xalign_ray.models.hub_cache import hub_file, in_cache
 from xalign_ray.models.own_pooling import own_max_length, own_pooling, own_prompt
 from xalign_ray.models.sentence_modules import CUT, KEPT, MODULES, list_modules
 from xalign_ray.models.weight_files import CONFIG, SAFETENSORS, read_config
 from xalign_ray.work.artifacts import MANIFEST, read_json
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 DENSE = "Dense"
@@ -103,7 +104,7 @@ class SentenceEncoder:
         from xalign_ray.models.open_folder import open_model
 
         folder = folder_of(name)
-        modules = check_known(folder)
+        check_known(folder)
         model, self._tokenizer = open_model(folder, AutoModel, new_head=False)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self._model = model.to(self.device).eval()
@@ -112,9 +113,7 @@ class SentenceEncoder:
         positions = getattr(model.config, "max_position_embeddings", CUT)
         lengths = (CUT, positions, self._tokenizer.model_max_length, own_max_length(str(folder)))
         self._longest = min(int(length) for length in lengths if length)
-        self._after = [
-            _step(kind, folder / path, self.device) for kind, path in modules if kind in (DENSE, "Normalize")
-        ]
+        self._after = steps_behind_pooling(str(folder), self.device)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """A vector for each text, [N, D]; long ones lose their end. Texts of like length go together."""
@@ -142,7 +141,20 @@ class SentenceEncoder:
         return (states * mask[:, :, None]).sum(dim=1) / mask.sum(dim=1)[:, None]
 
 
-def _step(kind: str, folder: Path, device: str) -> Callable[[Tensor], Tensor]:
+def steps_behind_pooling(name: str, device: str | torch.device) -> list[Callable[[Tensor], Tensor]]:
+    """What the modules of a folder or hub model do to pooled vectors `[N, D]`, in their order; none without modules.
+
+    Raises:
+        DataError: a module is unknown here, or its files are damaged.
+    """
+    path = hub_file(name, MODULES)
+    listed = list_modules(path) if path else []
+    if unknown := [kind for kind, _ in listed if kind not in (*KEPT, DENSE)]:
+        raise DataError(f"{name} makes its vectors by a module {unknown[0]}, which is unknown here.")
+    return [_step(kind, name, below, device) for kind, below in listed if kind in (DENSE, "Normalize")]
+
+
+def _step(kind: str, name: str, below: str, device: str | torch.device) -> Callable[[Tensor], Tensor]:
     """What a module behind the pooling does to vectors."""
     import torch
     import torch.nn.functional as F
@@ -150,14 +162,18 @@ def _step(kind: str, folder: Path, device: str) -> Callable[[Tensor], Tensor]:
 
     if kind == "Normalize":
         return lambda vectors: F.normalize(vectors, dim=1)
-    config = read_json(folder / CONFIG, _AGAIN, "in_features", "out_features")
+    folder = f"{name}/{below}"
+    path, weights_path = (hub_file(name, f"{below}/{file}") for file in (CONFIG, SAFETENSORS))
+    if path is None:
+        raise DataError(f"{folder} holds no {CONFIG} of its Dense module. {_AGAIN}")
+    config = read_json(path, _AGAIN, "in_features", "out_features")
     activation = str(config.get("activation_function") or "torch.nn.Identity").rpartition(".")[2]
     if activation not in _ACTIVATIONS or config.get("use_residual"):
-        raise DataError(f"{folder / CONFIG}: a Dense module with {activation} is unknown here.")
-    if not (folder / SAFETENSORS).is_file():
+        raise DataError(f"{folder}/{CONFIG}: a Dense module with {activation} is unknown here.")
+    if weights_path is None:
         raise DataError(f"{folder} holds no {SAFETENSORS} of its Dense module. Save it as safetensors.")
-    weights = load_file(folder / SAFETENSORS)
-    weight, bias = (weights[name].to(device) if name in weights else None for name in ("linear.weight", "linear.bias"))
+    weights = load_file(weights_path)
+    weight, bias = (weights[key].to(device) if key in weights else None for key in ("linear.weight", "linear.bias"))
     if weight is None:
         raise DataError(f"{folder} holds no linear.weight, which its {CONFIG} asks for. {_AGAIN}")
     after = getattr(torch.nn, activation)()

@@ -3,6 +3,9 @@
 PROBES = {
     "tatoeba": "tatoeba:TATOEBA",
     "retrieval": "retrieval:RETRIEVAL",
+    "flores": "sentence_benchmarks:FLORES",
+    "bucc": "sentence_benchmarks:BUCC",
+    "sts": "sentence_benchmarks:STS",
     "alignment": "probes:ALIGNMENT",
     "cloze": "cloze:CLOZE",
 }

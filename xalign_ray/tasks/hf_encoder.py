@@ -16,8 +16,10 @@ from transformers import AutoConfig, AutoModel
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub_cache import in_cache
 from xalign_ray.models.open_folder import open_model, quiet_transformers
-from xalign_ray.models.own_pooling import own_max_length
+from xalign_ray.models.own_pooling import own_max_length, own_pooling, own_prompt
+from xalign_ray.models.sentence_encoder import steps_behind_pooling
 from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs
+from xalign_ray.work.status_line import say
 
 BATCH_SIZE = 64
 POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -179,6 +181,62 @@ class Encoder:
                 f"{self.inputs.encoder} yields values that are not finite; its training diverged or its weights are "
                 "damaged: export an earlier checkpoint."
             )
+
+
+class SentenceVectors:
+    """The vectors that a user gets of an encoder: its own prompt, pooling, and modules behind the pooling.
+
+    Without Sentence Transformers files a vector is the mean of the last layer's tokens, without a prompt.
+
+    Attributes:
+        encoder: opened.
+        pooling: "mean" or "cls".
+        prompt: what stands before each sentence.
+    """
+
+    def __init__(self, name: str, device: str = "auto", prompt: str | None = None) -> None:
+        """Opens a folder or hub id, and says once how vectors are made.
+
+        Args:
+            name: folder or hub id.
+            device: as `pick_device` takes it.
+            prompt: put before each sentence; None is what the encoder's files name.
+
+        Raises:
+            DataError: it cannot be opened, or its vectors are made in a way that is unknown here.
+        """
+        own = own_pooling(name)
+        self.pooling = own or "mean"
+        self.prompt = own_prompt(name) if prompt is None else prompt
+        self.encoder = Encoder.open(name, device)
+        self._behind = steps_behind_pooling(name, self.encoder.model.device)
+        rule = f"{own} pooling, as the encoder's own files say" if own else "mean pooling"
+        say(f"Sentence vectors: last layer, {rule}.")
+        if self.prompt:
+            source = "as the encoder's own files say" if prompt is None else "as --prompt says"
+            say(f"Before each sentence stands {self.prompt!r}, {source}.")
+
+    def __call__(self, texts: Sequence[str], language: str) -> Vectors:
+        """A vector of each text, `[N, D]`."""
+        vectors = self.encoder.sentence_vectors(
+            [self.prompt + text for text in texts], [language] * len(texts), self.pooling
+        )
+        return self.behind(vectors)
+
+    def behind(self, vectors: Vectors) -> Vectors:
+        """What the modules behind the pooling make of pooled vectors `[N, D]`."""
+        return apply_steps(self._behind, vectors, self.encoder.model.device)
+
+
+def apply_steps(steps: Sequence[Callable[[Tensor], Tensor]], vectors: Vectors, device: torch.device) -> Vectors:
+    """Vectors `[N, D]` after these steps, one after the other."""
+    if not steps:
+        return vectors
+    with torch.inference_mode():
+        made = torch.from_numpy(vectors).to(device)
+        for step in steps:
+            made = step(made)
+        return made.float().cpu().numpy()
 
 
 def pick_device(device: str = "auto") -> torch.device:

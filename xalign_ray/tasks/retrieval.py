@@ -16,7 +16,8 @@ from xalign_ray.work.artifacts import hash_value
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
-    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.models.nearest import Vectors
+    from xalign_ray.tasks.hf_encoder import SentenceVectors
 
 LAST = "last"
 _TITLE = "Sentence retrieval"
@@ -65,53 +66,54 @@ class RetrievalTask(Task):
         prompt: str | None = None,
     ) -> list[Score]:
         """See `Task.evaluate`; `prompt` is put before each sentence, by default what the encoder's files name."""
-        from xalign_ray.models.own_pooling import own_pooling, own_prompt
-        from xalign_ray.tasks.hf_encoder import Encoder
+        from xalign_ray.tasks.hf_encoder import SentenceVectors
 
         assert data is not None
         pairs = read_translations(data, languages)
-        opened = Encoder.open(encoder, device)
-        opened.inputs.check_languages({code for one in pairs.values() for code in one.languages})
-        own = own_pooling(encoder)
-        rule = f"{own} pooling, as the encoder's own files say" if own else "mean pooling"
-        say(f"Headline of retrieval: last layer, {rule}.")
-        chosen = own_prompt(encoder) if prompt is None else prompt
-        if chosen:
-            source = "as the encoder's own files say" if prompt is None else "as --prompt says"
-            say(f"Before each sentence stands {chosen!r}, {source}.")
-        scores = [
-            score
-            for language, one in pairs.items()
-            for score in self._score_pairs(opened, language, one, own or "mean", chosen)
-        ]
+        vectors = SentenceVectors(encoder, device, prompt)
+        vectors.encoder.inputs.check_languages({code for one in pairs.values() for code in one.languages})
+        scores = [score for language, one in pairs.items() for score in self._score_pairs(vectors, language, one)]
         return scores + average_languages(scores)
 
-    def _score_pairs(
-        self, encoder: Encoder, language: str, pairs: TranslatedSentences, pooling: str, prompt: str
-    ) -> Iterator[Score]:
+    def _score_pairs(self, vectors: SentenceVectors, language: str, pairs: TranslatedSentences) -> Iterator[Score]:
         if pairs.duplicates:
             copies = f"{pairs.duplicates:,} of {2 * len(pairs):,} sentences stand in it more than once"
             say(f"{pairs.split} ({language}): {copies}; to find a copy of the translation is right.")
+        encoder, pooling = vectors.encoder, vectors.pooling
         first, second = (
-            encoder.pool([prompt + text for text in texts], code, (pooling,))[pooling]
+            encoder.pool([vectors.prompt + text for text in texts], code, (pooling,))[pooling]
             for code, texts in zip(pairs.languages, pairs.texts, strict=True)
         )
-        device, numbers = str(encoder.model.device), pairs.numbers
-        by_metric: dict[str, list[list[float]]] = {}
-        for csls, metric in ((False, "retrieval_accuracy"), (True, "retrieval_accuracy_csls")):
-            to_second = layer_accuracies(first, second, csls=csls, device=device, numbers=numbers)
-            to_first = layer_accuracies(second, first, csls=csls, device=device, numbers=(numbers[1], numbers[0]))
-            by_metric[metric] = [to_second, to_first]
-        by_metric["retrieval_accuracy_to_second"], by_metric["retrieval_accuracy_to_first"] = (
-            [one] for one in by_metric["retrieval_accuracy"]
-        )
-        test_set = hash_value([[*texts] for texts in pairs.texts])
-        for metric, directions in by_metric.items():
-            values = [sum(of_layer) / len(of_layer) for of_layer in zip(*directions, strict=True)]
-            for layer, value in {LAST: values[-1], **dict(enumerate(values))}.items():
+        left, right = (vectors.behind(side[-1])[None] for side in (first, second))
+        device, test_set = str(encoder.model.device), hash_value([[*texts] for texts in pairs.texts])
+        found = [
+            *zip([LAST], _values(left, right, pairs, device), strict=True),
+            *enumerate(_values(first, second, pairs, device)),
+        ]
+        for layer, values in found:
+            for metric, value in values.items():
                 measure = Measure(value, 1 / len(pairs), len(pairs))
                 where = {"layer": layer, "pooling": pooling, "test_set": test_set}
                 yield self.score_of(encoder, pairs.split, language, metric, measure, **where)
+
+
+def _values(first: Vectors, second: Vectors, pairs: TranslatedSentences, device: str) -> list[dict[str, float]]:
+    """The metrics of each layer; vectors are `[layers, N, D]`."""
+    of_first, of_second = pairs.numbers
+    found = []
+    for csls in (False, True):
+        to_second = layer_accuracies(first, second, csls=csls, device=device, numbers=(of_first, of_second))
+        to_first = layer_accuracies(second, first, csls=csls, device=device, numbers=(of_second, of_first))
+        found.append([*zip(to_second, to_first, strict=True)])
+    return [
+        {
+            "retrieval_accuracy": sum(plain) / 2,
+            "retrieval_accuracy_csls": sum(csls) / 2,
+            "retrieval_accuracy_to_second": plain[0],
+            "retrieval_accuracy_to_first": plain[1],
+        }
+        for plain, csls in zip(*found, strict=True)
+    ]
 
 
 def read_translations(data: Path, languages: Sequence[str] | None = None) -> dict[str, TranslatedSentences]:

@@ -6,7 +6,7 @@ Formulas, and how the papers were read: docs/explanation/methods.md, Evaluation.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,32 +77,44 @@ class TatoebaTask(Task):
         self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
     ) -> list[Score]:
         from xalign_ray.models.own_pooling import own_pooling
-        from xalign_ray.tasks.hf_encoder import Encoder
+        from xalign_ray.models.sentence_encoder import steps_behind_pooling
+        from xalign_ray.tasks.hf_encoder import Encoder, apply_steps
 
         assert data is not None
         pairs = find_pairs(data, languages)
         opened = Encoder.open(encoder, device)
         opened.inputs.check_languages([ENGLISH, *pairs])
         own = own_pooling(encoder)
+        steps = steps_behind_pooling(encoder, opened.model.device)
         rule = f"last layer, {own} pooling, as the encoder's own files say" if own else MEAN_OF_LAST
         say(f"Headline of retrieval: {rule}.")
         split = data.resolve().name  # several such folders can be scored beside each other
         scores = [
             score
             for language, paths in pairs.items()
-            for score in self._score_pair(opened, paths, language, split, own)
+            for score in self._score_pair(
+                opened, paths, language, split, own, lambda vectors: apply_steps(steps, vectors, opened.model.device)
+            )
         ]
         return scores + average_languages(scores)
 
     def _score_pair(
-        self, encoder: Encoder, paths: PairPaths, language: str, split: str, own: str | None
+        self,
+        encoder: Encoder,
+        paths: PairPaths,
+        language: str,
+        split: str,
+        own: str | None,
+        behind: Callable[[Vectors], Vectors],
     ) -> Iterator[Score]:
         other, english = read_pair(paths)
         left, right = (encoder.pool(*texts, ("mean", "cls")) for texts in ((other, language), (english, ENGLISH)))
         test_set = hash_value([*map(hash_file, paths)])
         device = str(encoder.model.device)
         curves = layer_scores(left["mean"], right["mean"], device)
-        headlines = curves if own in (None, "mean") else layer_scores(left[own][-1:], right[own][-1:], device)
+        headlines = curves
+        if own:
+            headlines = layer_scores(*(behind(side[own][-1])[None] for side in (left, right)), device=device)
         last = "last" if own else f"last{LAST_LAYERS}"
         first_token = dict(enumerate(layer_accuracies(left["cls"], right["cls"], device=device)))
         del first_token[0]

@@ -82,7 +82,7 @@ def test_headline_is_what_a_user_gets(
     assert {score.layer for score in scores} == {"last", 0, 1, 2}
     assert {score.pooling for score in scores} == {pooling}
     said = capsys.readouterr().err
-    assert f"Headline of retrieval: last layer, {pooling} pooling, as the encoder's own files say." in said
+    assert f"Sentence vectors: last layer, {pooling} pooling, as the encoder's own files say." in said
     assert ("Before each sentence stands 'query: ', as the encoder's own files say." in said) == bool(prompt)
 
 
@@ -121,7 +121,7 @@ def test_the_default_prompt_else_that_of_queries_is_the_encoders(tmp_path: Path,
     ("module", "pooling", "said"),
     [
         ("Normalize", {}, ""),
-        ("Dense", {}, "whose module Dense changes them"),
+        ("WordWeights", {}, "whose module WordWeights changes them"),
         ("Normalize", {"include_prompt": False}, "whose pooling leaves out the tokens of a prompt"),
     ],
 )

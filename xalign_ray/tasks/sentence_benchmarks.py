@@ -1,0 +1,449 @@
+"""Benchmarks of sentence vectors that train nothing: FLORES and BUCC by margin, and semantic similarity (STS)."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xalign_ray.config.language_codes import ENGLISH, check_language, is_language, name_of_pair
+from xalign_ray.errors import DataError
+from xalign_ray.models.margin import (
+    NEIGHBOURS,
+    Mined,
+    Neighbours,
+    best_threshold,
+    mine_pairs,
+    nearest_both_ways,
+    nearest_by_margin,
+)
+from xalign_ray.models.nearest import Indices, Vectors, are_pairs, unit_rows
+from xalign_ray.tasks.scores import Score, average_languages
+from xalign_ray.tasks.task import COSINE, Measure, Metric, Task
+from xalign_ray.tasks.task_files import choose_languages, name_language, read_lines
+from xalign_ray.tasks.task_tables import column_in, is_table, plain_language, read_rows
+from xalign_ray.work.artifacts import hash_file, hash_value
+from xalign_ray.work.status_line import say
+
+if TYPE_CHECKING:
+    from xalign_ray.tasks.hf_encoder import SentenceVectors
+
+LAST = "last"
+_CODE = r"[a-z]{2,3}(?:-[A-Za-z0-9]+)*"
+_FLORES = re.compile(r"(?P<code>[a-z]{3}(?:_[A-Z][a-z]{3})?)\.(?P<split>devtest|dev|jsonl|parquet)")
+_BUCC = re.compile(rf"(?P<first>{_CODE})-(?P<second>{_CODE})\.(?P<split>dev|sample|test|training)\.(?P<end>.+)")
+_STS = (
+    re.compile(rf"STS\.(?P<first>{_CODE})-(?P<second>{_CODE})\.txt"),
+    re.compile(
+        rf"(?:sts|stsb)[.-](?P<first>{_CODE}?)(?:-(?P<second>{_CODE}?))?(?:[.-]test)?\.(?:tsv|csv|jsonl|parquet)"
+    ),
+)
+_DEV, _TEST = ("dev", "sample"), ("test", "training")  # XTREME calls BUCC's sample dev, and its training set test
+
+
+class SentenceTask(Task):
+    """A task of sentence vectors, as a user of the encoder's folder gets them; layer is "last"."""
+
+    takes_prompt = True
+
+    def evaluate(
+        self,
+        encoder: str,
+        data: Path | None,
+        languages: Sequence[str] | None = None,
+        device: str = "auto",
+        prompt: str | None = None,
+    ) -> list[Score]:
+        """See `Task.evaluate`; `prompt` is put before each sentence, by default what the encoder's files name."""
+        from xalign_ray.tasks.hf_encoder import SentenceVectors
+
+        assert data is not None
+        spoken = self.check_data(data, languages)
+        vectors = SentenceVectors(encoder, device, prompt)
+        vectors.encoder.inputs.check_languages(spoken)
+        scores = [*self.score_all(vectors, data, languages)]
+        return scores + average_languages(scores)
+
+    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
+        """The scores of each language."""
+        raise NotImplementedError
+
+    def scores_of(
+        self, vectors: SentenceVectors, split: str, language: str, test_set: str, measures: Mapping[str, Measure]
+    ) -> Iterator[Score]:
+        where = {"layer": LAST, "pooling": vectors.pooling, "test_set": test_set}
+        for metric, measure in measures.items():
+            yield self.score_of(vectors.encoder, split, language, metric, measure, **where)
+
+
+class FloresTask(SentenceTask):
+    """FLORES: retrieval by ratio margin over 4 neighbours, of English and of each language; 1 less xsim's error.
+
+    A sentence is right if what it finds is, by its text, its translation. Data are files of FLORES-200 or FLORES-101
+    (`deu_Latn.devtest`), or tables of FLORES+ (`deu_Latn.jsonl`, column text), in the folder or below it; devtest comes
+    before dev. Line i translates line i. Chance is 1 / number of sentences.
+    Reference: xsim of LASER (Heffernan et al. 2022, section 4.2), margin of Artetxe and Schwenk 2019.
+    """
+
+    name = "flores"
+    metrics = (
+        Metric("flores_accuracy", "FLORES, by margin", "retrieval of the translation by margin, both directions"),
+        Metric(
+            "flores_accuracy_to_english", "FLORES, by margin, to English",
+            "retrieval of the English translation by margin: 1 less xsim's error",
+        ),
+        Metric(
+            "flores_accuracy_from_english", "FLORES, by margin, from English",
+            "retrieval of the translation of an English sentence by margin: 1 less xsim's error",
+        ),
+    )  # fmt: skip
+
+    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
+        _, files = flores_files(data, languages)
+        lengths = {path: len(flores_sentences(path)) for path in files.values()}
+        usual = Counter(lengths.values()).most_common(1)[0][0]
+        for path, length in lengths.items():
+            if length != usual:
+                raise DataError(f"{path} has {length:,} sentences, and others {usual:,}; line i must translate line i.")
+        return files
+
+    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
+        split, files = flores_files(data, languages)
+        english = flores_sentences(files[ENGLISH])
+        of_english, english_numbers = unit_rows(vectors(english, ENGLISH)), _numbers(english)
+        errors: list[tuple[float, float]] = []
+        for language, path in files.items():
+            if language == ENGLISH:
+                continue
+            texts = flores_sentences(path)
+            pair, numbers = (unit_rows(vectors(texts, language)), of_english), (_numbers(texts), english_numbers)
+            forth, back = right_by_margin(*pair, *numbers, str(vectors.encoder.model.device))
+            values = {"": (forth + back) / 2, "_to_english": forth, "_from_english": back}
+            measures = {
+                f"flores_accuracy{end}": Measure(one, 1 / len(texts), len(texts)) for end, one in values.items()
+            }
+            test_set = hash_value([hash_file(path), hash_file(files[ENGLISH])])
+            yield from self.scores_of(vectors, split, language, test_set, measures)
+            errors.append((1 - forth, 1 - back))
+        forth, back = np.mean(errors, axis=0)
+        say(f"xsim error, mean of {len(errors)} languages: to English {forth:.2%}, from English {back:.2%}.")
+
+
+def right_by_margin(
+    first: Vectors, second: Vectors, of_first: Indices, of_second: Indices, device: str = "cpu"
+) -> tuple[float, float]:
+    """Share of the first vectors that find their translation by ratio margin, and of the second.
+
+    Args:
+        first, second: of length 1, `[N, D]`; i translates i.
+        of_first, of_second: a number for each distinct text, `[N]`.
+    """
+    found, back = nearest_by_margin(*nearest_both_ways(first, second, NEIGHBOURS, device))
+    return float(are_pairs(of_first, of_second, found).mean()), float(are_pairs(of_second, of_first, back).mean())
+
+
+def _pair_or_code(name: str) -> str:
+    """A language, or two as `name_of_pair` names them, as it is asked for."""
+    first, dash, second = name.partition("-")
+    both = dash and is_language(second) and len(second) < len("Latn")
+    return name_of_pair(check_language(first), check_language(second)) if both else check_language(name)
+
+
+def _numbers(texts: Sequence[str]) -> Indices:
+    return np.unique(np.array(texts, dtype=object), return_inverse=True)[1]
+
+
+def flores_files(data: Path, languages: Sequence[str] | None = None) -> tuple[str, dict[str, Path]]:
+    """The split and the file of each language, English with it.
+
+    Raises:
+        DataError: there are none, none of English, or none of a language that was asked for.
+    """
+    found: dict[str, dict[str, Path]] = {"devtest": {}, "dev": {}}
+    for path in sorted([*data.glob("*"), *data.glob("*/*")]) if data.is_dir() else []:
+        match = _FLORES.fullmatch(path.name)
+        split = match and (match["split"] if match["split"] in found else path.parent.name)
+        if match and split in found and (language := plain_language(match["code"])):
+            if language in found[split]:
+                raise DataError(f"{path} and {found[split][language]} are both {split} of {language}; keep one.")
+            found[split][language] = path
+    split = next((split for split in found if found[split]), "")
+    if not split:
+        raise DataError(f"{data} holds no FLORES files; they are called devtest/deu_Latn.devtest, dev/deu_Latn.jsonl.")
+    if ENGLISH not in found[split]:
+        raise DataError(f"{data} holds no {split} file of English (eng_Latn), which the others are compared with.")
+    chosen = choose_languages(found[split], {*languages, ENGLISH} if languages else None, data)
+    if chosen == [ENGLISH]:
+        raise DataError(f"{data} holds FLORES in English alone; it needs another language.")
+    return split, {language: found[split][language] for language in chosen}
+
+
+def flores_sentences(path: Path) -> list[str]:
+    """The sentences of a file; DataError if one is empty."""
+    if is_table(path):
+        rows = read_rows(path)
+        rows = sorted(rows, key=lambda row: row["id"]) if rows and "id" in rows[0] else rows
+        column = column_in(path, rows, ("text", "sentence"))
+        texts = [str(row[column]) for row in rows]
+    else:
+        texts = read_lines(path)
+    for number, text in enumerate(texts, 1):
+        if not text.strip():
+            raise DataError(f"{path}, line {number} is empty; line i of each language translates line i of the others.")
+    return texts
+
+
+class BuccTask(SentenceTask):
+    """BUCC: translations mined out of two texts by margin; F1 at the threshold that is best on the dev set.
+
+    As XTREME does it: ratio margin over 4 neighbours, of the candidates of both sides the best in turn, sentences that
+    stand twice left out, threshold halfway between two scores. Files are `de-en.dev.de` and `de-en.test.en` with an id
+    and a sentence a line, and `de-en.dev.gold` with two ids; BUCC's own `sample` is dev and its `training` test, as in
+    XTREME. Without gold pairs of a test set dev itself is scored, as `split` says.
+    """
+
+    name = "bucc"
+    metrics = (
+        Metric("bucc_f1", "Mined pairs (BUCC), F1", "F1 of mined translations, at the threshold best on dev"),
+        Metric("bucc_precision", "Mined pairs (BUCC), precision", "mined translations that are right"),
+        Metric("bucc_recall", "Mined pairs (BUCC), recall", "translations that were mined"),
+    )
+
+    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
+        spoken = set()
+        for sets in bucc_sets(data, languages).values():
+            for one in sets:
+                one.read()
+                spoken |= {*one.languages}
+        return spoken
+
+    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
+        for name, (dev, test) in bucc_sets(data, languages).items():
+            mined = mine_set(vectors, dev)
+            found = best_threshold(mined, dev.gold_places(), gold_is_whole=True)
+            if found is None:
+                raise DataError(
+                    f"None of the gold pairs of {dev.gold} was mined; the encoder does not align these languages."
+                )
+            if test.split != dev.split:
+                mined = mine_set(vectors, test)
+            else:
+                say(f"{data} has no gold pairs of a test set in {name}: dev is scored at the threshold chosen on it.")
+            measures = measure_mined(mined, test.gold_places(), found.score)
+            say(f"{name}: threshold {found.score:.4f}, F1 on {dev.split} {found.f1:.3f}.")
+            test_set = hash_value([hash_file(path) for path in (*test.files, test.gold)])
+            yield from self.scores_of(vectors, test.split, name, test_set, measures)
+
+
+@dataclass(frozen=True)
+class MiningSet:
+    """Two texts and the pairs among their sentences that translate each other."""
+
+    languages: tuple[str, str]
+    split: str
+    files: tuple[Path, Path]
+    gold: Path
+
+    def read(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Sentence by id, of both sides; DataError where a line has no id."""
+        sides = []
+        for path in self.files:
+            rows = [line.split("\t", 1) for line in read_lines(path) if line.strip()]
+            if bad := next((number for number, row in enumerate(rows, 1) if len(row) < 2), 0):
+                raise DataError(f"{path}, row {bad}: not an id and a sentence, parted by a tab.")
+            sides.append({name.strip(): text.strip() for name, text in rows})
+        return sides[0], sides[1]
+
+    def sentences(self) -> tuple[list[str], list[str]]:
+        """The distinct sentences of both sides, in order."""
+        first, second = (list(dict.fromkeys(side.values())) for side in self.read())
+        return first, second
+
+    def gold_places(self) -> set[tuple[int, int]]:
+        """Places of the sentences of each gold pair among the distinct ones; below 0 of one that stands twice."""
+        places: list[dict[str, int]] = []
+        for side in self.read():
+            at = {text: place for place, text in enumerate(dict.fromkeys(side.values()))}
+            counts = Counter(side.values())
+            # Each sentence that stands twice has a place of its own below 0, which nothing mined has.
+            places.append(
+                {
+                    name: at[text] if counts[text] == 1 else -1 - number
+                    for number, (name, text) in enumerate(side.items())
+                }
+            )
+        pairs = set()
+        for number, line in enumerate(read_lines(self.gold), 1):
+            names = [name.strip() for name in line.split("\t")]
+            if len(names) != 2 or any(name not in at for name, at in zip(names, places, strict=True)):
+                raise DataError(f"{self.gold}, line {number}: not two ids of {self.files[0]} and {self.files[1]}.")
+            pairs.add((places[0][names[0]], places[1][names[1]]))
+        if not pairs:
+            raise DataError(f"{self.gold} holds no pair.")
+        return pairs
+
+
+def mine_set(vectors: SentenceVectors, pairs: MiningSet) -> list[Mined]:
+    """Mined pairs of places among the distinct sentences, the best first; none of a sentence that stands twice."""
+    texts = pairs.sentences()
+    say(f"{pairs.split}: mining {len(texts[0]):,} and {len(texts[1]):,} sentences.")
+    first, second = (unit_rows(vectors(side, code)) for side, code in zip(texts, pairs.languages, strict=True))
+    return mined_of(nearest_both_ways(first, second, NEIGHBOURS, str(vectors.encoder.model.device)), pairs)
+
+
+def mined_of(neighbours: tuple[Neighbours, Neighbours], pairs: MiningSet) -> list[Mined]:
+    """As `mine_set`, of neighbours among the distinct sentences."""
+    twice = []
+    for side in pairs.read():
+        counts = Counter(side.values())
+        twice.append({place for place, text in enumerate(dict.fromkeys(side.values())) if counts[text] > 1})
+    return [
+        one
+        for one in mine_pairs(*neighbours)
+        if one.score > 0 and one.first not in twice[0] and one.second not in twice[1]
+    ]
+
+
+def measure_mined(mined: Sequence[Mined], gold: Collection[tuple[int, int]], threshold: float) -> dict[str, Measure]:
+    """The metrics of the pairs from a threshold on."""
+    kept = [(one.first, one.second) for one in mined if one.score >= threshold]
+    right = len(set(gold) & set(kept))
+    precision, recall = right / len(kept) if kept else 0.0, right / len(gold)
+    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+    values = {"bucc_f1": f1, "bucc_precision": precision, "bucc_recall": recall}
+    return {metric: Measure(value, None, len(gold)) for metric, value in values.items()}
+
+
+def bucc_sets(data: Path, languages: Sequence[str] | None = None) -> dict[str, tuple[MiningSet, MiningSet]]:
+    """The dev and the test set of each pair of languages; both the same where only one has gold pairs.
+
+    Raises:
+        DataError: there are none with gold pairs, or none of a language that was asked for.
+    """
+    found: dict[tuple[str, str], dict[str, dict[str, Path]]] = {}
+    for path in sorted([*data.glob("*"), *data.glob("*/*")]) if data.is_dir() else []:
+        if match := _BUCC.fullmatch(path.name):
+            codes = match["first"], match["second"]
+            if match["end"] in (*codes, "gold"):
+                found.setdefault(codes, {}).setdefault(match["split"], {})[match["end"]] = path
+    sets: dict[str, tuple[MiningSet, MiningSet]] = {}
+    for (first, second), splits in found.items():
+        whole = {
+            split: MiningSet(
+                (name_language(first, files["gold"]), name_language(second, files["gold"])),
+                split, (files[first], files[second]), files["gold"],
+            )
+            for split, files in splits.items()
+            if files.keys() >= {first, second, "gold"}
+        }  # fmt: skip
+        dev, test = (next((whole[name] for name in names if name in whole), None) for names in (_DEV, _TEST))
+        if dev or test:
+            one, other = dev or test, test or dev
+            assert one is not None
+            assert other is not None
+            sets[name_of_pair(*one.languages)] = one, other
+    if not sets:
+        raise DataError(
+            f"{data} holds no BUCC set with gold pairs; files are called de-en.dev.de, de-en.dev.en and de-en.dev.gold."
+        )
+    return {name: sets[name] for name in choose_languages(sets, languages, data, _pair_or_code)}
+
+
+class StsTask(SentenceTask):
+    """Semantic similarity: rank correlation of the cosine of two sentences with what people said of them.
+
+    Files are STS 2017's as Sentence Transformers has them (`STS.en-de.txt`), or tables of the multilingual STS
+    benchmark (`stsb-de-test.csv`, `sts.en-de.tsv`): two sentences and a score in the first three columns, or in columns
+    sentence1, sentence2 and score.
+    """
+
+    name = "sts"
+    metrics = (
+        Metric(
+            "sts_spearman", "Similarity of sentences (STS), Spearman", "rank correlation of cosines with scores", COSINE
+        ),
+        Metric("sts_pearson", "Similarity of sentences (STS), Pearson", "correlation of cosines with scores", COSINE),
+    )  # fmt: skip
+
+    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
+        files = sts_files(data, languages)
+        for path, _ in files.values():
+            sts_rows(path)
+        return {code for _, codes in files.values() for code in codes}
+
+    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
+        for name, (path, codes) in sts_files(data, languages).items():
+            first, second, gold = zip(*sts_rows(path), strict=True)
+            left, right = (unit_rows(vectors(side, code)) for side, code in zip((first, second), codes, strict=True))
+            cosines = (left.astype(np.float64) * right).sum(axis=1)
+            values = {
+                "sts_spearman": correlation(_ranks(cosines), _ranks(gold)),
+                "sts_pearson": correlation(cosines, gold),
+            }
+            measures = {metric: Measure(value, 0.0, len(gold)) for metric, value in values.items()}
+            yield from self.scores_of(vectors, "test", name, hash_file(path), measures)
+
+
+def sts_files(data: Path, languages: Sequence[str] | None = None) -> dict[str, tuple[Path, tuple[str, str]]]:
+    """File and languages by name, such as "de" or "de-en"; DataError if there are none."""
+    found: dict[str, tuple[Path, tuple[str, str]]] = {}
+    for path in sorted(data.glob("*")) if data.is_dir() else []:
+        match = next((match for pattern in _STS if (match := pattern.fullmatch(path.name))), None)
+        if match:
+            first = name_language(match["first"], path)
+            codes = first, name_language(match["second"], path) if match["second"] else first
+            name = first if codes[0] == codes[1] else name_of_pair(*codes)
+            if name in found:
+                raise DataError(f"{path} and {found[name][0]} are both of {name}; keep one.")
+            found[name] = path, codes
+    if not found:
+        raise DataError(f"{data} holds no STS files; they are called STS.en-de.txt, stsb-de-test.csv or sts.de.tsv.")
+    return {name: found[name] for name in choose_languages(found, languages, data, _pair_or_code)}
+
+
+def sts_rows(path: Path) -> list[tuple[str, str, float]]:
+    """Two sentences and their score a row.
+
+    Raises:
+        DataError: a row has not these, all scores are equal, or there are fewer than 3.
+    """
+    if is_table(path):
+        rows = read_rows(path)
+        names = [column_in(path, rows, one) for one in (("sentence1",), ("sentence2",), ("score", "similarity_score"))]
+        cells = [[str(row[name]) for name in names] for row in rows]
+    else:
+        lines = read_lines(path)
+        cells = [*csv.reader(lines)] if path.suffix == ".csv" else [line.split("\t") for line in lines]
+        if cells and [*map(str.lower, cells[0][:3])] == ["sentence1", "sentence2", "score"]:
+            del cells[0]
+    found = []
+    for number, row in enumerate((row for row in cells if any(row)), 1):
+        try:
+            found.append((row[0], row[1], float(row[2])))
+        except (IndexError, ValueError):
+            raise DataError(f"{path}, row {number}: not two sentences and a number.") from None
+    if len({score for *_, score in found}) < 2:
+        raise DataError(f"{path}: {len(found)} rows with fewer than two different scores have no correlation.")
+    return found
+
+
+def correlation(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
+    """Pearson's; 0 where the first are all equal."""
+    left, right = (np.asarray(one, np.float64) - np.mean(one) for one in (first, second))
+    spread = float(np.sqrt((left**2).sum() * (right**2).sum()))
+    return float((left * right).sum()) / spread if spread else 0.0
+
+
+def _ranks(values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Ranks, equal values sharing the mean of theirs."""
+    _, places, counts = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[places]
+
+
+FLORES, BUCC, STS = FloresTask(), BuccTask(), StsTask()
