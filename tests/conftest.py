@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tests.parity.train.pool import Pool
     from tests.s3_server import S3Server
 
-LONGEST = ["test_jobs", "test_study", "test_faults_feed", "test_six_objectives", "test_documented_commands"]
+LONGEST = ["test_jobs", "test_study", "test_faults_run", "test_documented_commands"]
 GIVEN = pytest.StashKey[int]()
 # Tests send these to what they start, which would ignore them where this process does: under nohup, or behind `&`.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -44,6 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
         return is_unit, rank, "ray" not in item.path.parts, 0 if is_unit else item.stash[GIVEN]
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Spares the collector, which each fine-tuning calls, the million objects that imports have made."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -18,6 +18,7 @@ from xalign_ray.train.driver import connect
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 os.environ.pop("RAY_AUTH_MODE", None)
 os.environ |= {"RAY_metrics_report_interval_ms": "3000"}  # Ray's 10 s are long for a test that waits for a gauge
+os.environ |= {"RAY_worker_niceness": "0"}  # Ray's 15 lets the tests beside these starve what these wait for
 
 
 @pytest.fixture(scope="session")

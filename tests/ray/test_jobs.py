@@ -206,7 +206,8 @@ def test_a_node_that_knows_the_token_joins(cluster: Cluster, tmp_path: Path) -> 
     try:
         status = [word.replace("HEAD:6379", cluster.ray_address) for word in command(PAGE, "ray status")]
         node.wait_for(lambda: "Ray runtime started" in node.said())
-        node.wait_for(lambda: len(re.findall(r"^ 1 node_", cluster.run(*status), re.M)) == 2)  # it is told every 5 s
+        time.sleep(5)  # the status is told so often, and to ask for it is to start a process
+        node.wait_for(lambda: len(re.findall(r"^ 1 node_", cluster.run(*status), re.M)) == 2)
     finally:
         node.kill()
 
